@@ -1,0 +1,245 @@
+"""Every compiled kernel again, plainly, in NumPy.
+
+The kernels of the compiled core are tested against these functions, and a reader who wants to know what a
+kernel computes reads it here. Random deviates are arguments: the same deviates give the same numbers on both
+sides, so a seeded kernel and its reference can be compared entry by entry.
+
+Section numbers refer to ``docs/mathematics``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "chacha20_block",
+    "chacha20_stream",
+    "clip_rows",
+    "noise_times_block",
+    "noise_times_vector",
+    "normal",
+    "pack",
+    "symmetric_noise",
+    "truncate_rows_top_k",
+    "truncate_top_k",
+    "unpack",
+]
+
+NoiseShape = Literal["goe", "iid"]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Words = NDArray[np.uint32]
+
+_BLOCK_BYTES = 64
+_COLUMN_ROUNDS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
+_DIAGONAL_ROUNDS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
+
+
+def chacha20_block(key: bytes, counter: int, nonce: bytes) -> bytes:
+    """One 64-byte block of the ChaCha20 key stream.
+
+    Parameters
+    ----------
+    key : 32 bytes
+    counter : block counter, 0 <= counter < 2**32
+    nonce : 12 bytes
+
+    Source: RFC 8439, section 2.3.
+    """
+    if len(key) != 32 or len(nonce) != 12 or not 0 <= counter < 2**32:
+        raise ValueError(
+            f"need len(key) = 32, len(nonce) = 12, 0 <= counter < 2**32; "
+            f"got {len(key)}, {len(nonce)}, {counter}"
+        )
+    constants = np.frombuffer(b"expand 32-byte k", dtype="<u4")
+    words = np.concatenate([
+        constants, np.frombuffer(key, "<u4"), np.array([counter], "<u4"), np.frombuffer(nonce, "<u4")
+    ])  # fmt: skip
+    return _blocks(words.astype(np.uint32)[:, None]).tobytes()
+
+
+def chacha20_stream(key: bytes, nonce: int, length: int) -> bytes:
+    """The first ``length`` bytes of the key stream of ``NoiseStream(key, nonce)``.
+
+    The 96-bit nonce of RFC 8439 is ``nonce`` as 8 little-endian bytes followed by 4 zero bytes; the block
+    counter starts at 0.
+
+    Source: RFC 8439, section 2.4; section 5.
+    """
+    n_blocks = -(-length // _BLOCK_BYTES)
+    if n_blocks > 2**32:
+        raise ValueError(f"need length <= 2**38, the period of the block counter; got {length}")
+    first = np.frombuffer(b"expand 32-byte k" + key + bytes(4) + nonce.to_bytes(8, "little") + bytes(4), "<u4")
+    words = np.repeat(first.astype(np.uint32)[:, None], n_blocks, axis=1)
+    words[12] = np.arange(n_blocks, dtype=np.uint32)
+    return _blocks(words).tobytes()[:length]
+
+
+def _blocks(words: Words) -> NDArray[np.uint32]:
+    """Blocks (n, 16), little-endian, of the initial states ``words`` (16, n)."""
+    state = words.copy()
+    for _ in range(10):
+        for a, b, c, d in _COLUMN_ROUNDS + _DIAGONAL_ROUNDS:
+            _quarter_round(state, a, b, c, d)
+    return np.ascontiguousarray((state + words).T).astype("<u4")
+
+
+def _quarter_round(state: Words, a: int, b: int, c: int, d: int) -> None:
+    state[a] += state[b]
+    state[d] = _rotate_left(state[d] ^ state[a], 16)
+    state[c] += state[d]
+    state[b] = _rotate_left(state[b] ^ state[c], 12)
+    state[a] += state[b]
+    state[d] = _rotate_left(state[d] ^ state[a], 8)
+    state[c] += state[d]
+    state[b] = _rotate_left(state[b] ^ state[c], 7)
+
+
+def _rotate_left(words: Words, bits: int) -> Words:
+    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+
+
+def normal(key_stream: bytes, n: int) -> Vector:
+    """``n`` standard normal deviates from the first ``16 * ceil(n / 2)`` bytes of ``key_stream``.
+
+    Box–Muller: with two little-endian 64-bit words w1, w2,
+
+        u = (double(w1) + 1) / 2**64,   r = sqrt(-2 log u),   t = 2 pi floor(w2 / 2**11) / 2**53,
+
+    the deviates are r cos t and r sin t, in this order; an odd ``n`` drops the last sine. u is never 0, so
+    that |deviate| <= sqrt(128 log 2) < 9.42.
+
+    Source: Box and Muller 1958; section 5.
+    """
+    n_pairs = (n + 1) // 2
+    if len(key_stream) < 16 * n_pairs:
+        raise ValueError(f"need len(key_stream) >= 16 * ceil(n / 2) = {16 * n_pairs}; got {len(key_stream)}")
+    words = np.frombuffer(key_stream, dtype="<u8", count=2 * n_pairs).reshape(n_pairs, 2)
+    uniform = (words[:, 0].astype(np.float64) + 1.0) * 2.0**-64
+    radius = np.sqrt(-2.0 * np.log(uniform))
+    angle = 2.0 * math.pi * ((words[:, 1] >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return pairs.ravel()[:n]
+
+
+def pack(matrix: Matrix) -> Vector:
+    """The upper triangle of ``matrix`` (d, d) row by row: a vector (d (d + 1) / 2,)."""
+    return matrix[np.triu_indices(matrix.shape[0])]
+
+
+def unpack(packed: Vector) -> Matrix:
+    """The symmetric matrix (d, d) whose upper triangle, row by row, is ``packed`` (d (d + 1) / 2,)."""
+    d = (math.isqrt(8 * packed.size + 1) - 1) // 2
+    if d * (d + 1) // 2 != packed.size:
+        raise ValueError(f"need a length d (d + 1) / 2 for some integer d; got {packed.size}")
+    matrix = np.zeros((d, d))
+    matrix[np.triu_indices(d)] = packed
+    return matrix + np.triu(matrix, 1).T
+
+
+def symmetric_noise(d: int, scale: float, shape: NoiseShape, deviates: Vector) -> Matrix:
+    """The symmetric noise matrix Z (d, d) made of ``deviates`` (d (d + 1) / 2,), in the order of :func:`pack`.
+
+    ``"goe"``: Var Z_ii = scale**2 and Var Z_ij = scale**2 / 2 off the diagonal, which is N(0, scale**2) in the
+    coordinates of an orthonormal basis of the symmetric matrices. ``"iid"``: Var Z_ij = scale**2 everywhere.
+
+    Source: section 2.
+    """
+    noise = unpack(scale * deviates)
+    if noise.shape != (d, d):
+        raise ValueError(f"need d (d + 1) / 2 = {d * (d + 1) // 2} deviates; got {deviates.size}")
+    if _checked(shape) == "goe":
+        noise[~np.eye(d, dtype=bool)] /= math.sqrt(2.0)
+    return noise
+
+
+def noise_times_vector(v: NDArray[Any], scale: float, shape: NoiseShape, deviates: Vector) -> Vector:
+    """Z v for a fresh noise matrix Z that is never formed; ``v`` (d,) of any norm, ``deviates`` (d + 1,).
+
+    With g the first d deviates and h the last one,
+
+        "goe":  scale / sqrt(2) (||v|| g + h v)              covariance scale**2 / 2 (||v||**2 I + v v')
+        "iid":  scale (sqrt(||v||**2 - v_i**2) g_i + v_i h)  covariance scale**2 (||v||**2 I + v v' - diag(v_i**2)).
+
+    Source: section 2.
+    """
+    v = v.astype(np.float64)
+    g, h = deviates[:-1], deviates[-1]
+    if _checked(shape) == "goe":
+        return np.asarray(scale / math.sqrt(2.0) * (np.linalg.norm(v) * g + h * v))
+    return np.asarray(scale * (np.sqrt(np.maximum(v @ v - v**2, 0.0)) * g + h * v))
+
+
+def noise_times_block(block: NDArray[Any], scale: float, deviates: Vector) -> Matrix:
+    """Z V for a fresh GOE matrix Z that is never formed; ``block`` V (d, K) has orthonormal columns.
+
+        scale / sqrt(2) (W - V (V' W)) + V G,
+
+    where W (d, K), row by row, is made of the first d K of the ``deviates`` (d K + K (K + 1) / 2,), and
+    G = symmetric_noise(K, scale, "goe") of the others.
+
+    Source: section 2.
+    """
+    block = block.astype(np.float64)
+    d, n_columns = block.shape
+    w = deviates[: d * n_columns].reshape(d, n_columns)
+    g = symmetric_noise(n_columns, scale, "goe", deviates[d * n_columns :])
+    return np.asarray(scale / math.sqrt(2.0) * (w - block @ (block.T @ w)) + block @ g)
+
+
+def _checked(shape: NoiseShape) -> NoiseShape:
+    if shape not in ("goe", "iid"):
+        raise ValueError(f"unknown noise shape {shape!r}: choose 'goe' or 'iid'")
+    return shape
+
+
+def clip_rows(rows: NDArray[Any], bound: float) -> Matrix:
+    """``rows`` (n, d) over ``bound``, each row then shrunk, where needed, to the unit ball.
+
+    A row whose computed norm ||x / bound|| exceeds 1 - gamma, gamma = (d + 16) 2**-53, becomes
+    (1 - gamma) x / ||x||; the margin gamma exceeds the rounding errors of the norm and of the scaling, so that
+    the exact norm of the result is at most 1. Entries must be finite.
+
+    Source: sections 1 and 5.
+    """
+    rows = rows.astype(np.float64)
+    limit = 1.0 - (rows.shape[1] + 16) * 2.0**-53
+    # Over its largest entry a row has neither a squared norm that overflows nor one that underflows.
+    largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
+    scaled = rows / np.where(largest > 0.0, largest, 1.0)
+    norm = np.sqrt(np.sum(scaled**2, axis=1, keepdims=True))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
+        inside = norm * (largest / bound) <= limit
+        return np.where(inside, rows / bound, scaled * (limit / norm))
+
+
+def truncate_top_k(v: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """``v`` (d,) with all but its ``k`` entries of largest modulus set to 0, and the kept indices, ascending.
+
+    Of equal moduli the one of lower index is kept. Needs 1 <= k <= d.
+
+    Source: truncation step of the truncated Rayleigh flow, section 6.
+    """
+    kept = _top_k(np.abs(v), k)
+    truncated = np.zeros_like(v)
+    truncated[kept] = v[kept]
+    return truncated, kept
+
+
+def truncate_rows_top_k(block: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """``block`` (d, K) with all but its ``k`` rows of largest Euclidean norm set to 0; see :func:`truncate_top_k`."""
+    kept = _top_k(np.linalg.norm(block.astype(np.float64), axis=1), k)
+    truncated = np.zeros_like(block)
+    truncated[kept] = block[kept]
+    return truncated, kept
+
+
+def _top_k(sizes: NDArray[Any], k: int) -> NDArray[np.int64]:
+    if not 1 <= k <= sizes.size:
+        raise ValueError(f"need 1 <= k <= d = {sizes.size}; got k = {k}")
+    by_size_then_index = np.argsort(-sizes, kind="stable")
+    return np.sort(by_size_then_index[:k]).astype(np.int64)
