@@ -1,0 +1,122 @@
+// NumPy arrays as views of the core's types. An array is used as it is or refused: the kernels
+// write in place, so a silent copy or conversion would lose their result.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <cstdint>
+#include <string>
+
+#include "dpgep/typedefs.hpp"
+
+namespace dpgep::bindings {
+
+namespace py = pybind11;
+
+inline std::string shape_of(const py::array& array) {
+  return py::str(array.attr("shape")).cast<std::string>();
+}
+
+// Calls with_scalar(Scalar{}) for the array's own type, float or double.
+template <class WithScalar>
+auto visit_floating(const py::array& array, const char* name, WithScalar with_scalar) {
+  if (py::isinstance<py::array_t<double>>(array)) return with_scalar(double{});
+  if (py::isinstance<py::array_t<float>>(array)) return with_scalar(float{});
+  throw py::type_error(std::string(name) + " must have dtype float32 or float64, not " +
+                       py::str(array.dtype()).cast<std::string>());
+}
+
+template <class Scalar>
+void require_dtype(const py::array& array, const char* name) {
+  if (py::isinstance<py::array_t<Scalar>>(array)) return;
+  throw py::type_error(std::string(name) + " must have dtype " +
+                       py::str(py::dtype::of<Scalar>()).cast<std::string>() + ", not " +
+                       py::str(array.dtype()).cast<std::string>());
+}
+
+inline void require_ndim(const py::array& array, py::ssize_t ndim, const char* name) {
+  if (array.ndim() == ndim) return;
+  throw py::value_error(std::string(name) + " must have ndim == " + std::to_string(ndim) +
+                        ", not shape " + shape_of(array));
+}
+
+inline void require_writeable(const py::array& array, const char* name) {
+  if (!array.writeable()) throw py::value_error(std::string(name) + " must be writeable");
+}
+
+inline void require_aligned(const py::array& array, const char* name) {
+  const auto address = reinterpret_cast<std::uintptr_t>(array.data());
+  if (address % static_cast<std::uintptr_t>(array.itemsize()) != 0) {
+    throw py::value_error(std::string(name) + " must be aligned to its itemsize");
+  }
+}
+
+// Strides of an axis with fewer than two entries mean nothing, so they are not looked at.
+template <class Scalar>
+void require_contiguous_last_axis(const py::array& array, const char* name) {
+  require_dtype<Scalar>(array, name);
+  require_aligned(array, name);
+  const py::ssize_t last = array.ndim() - 1;
+  if (array.shape(last) > 1 && array.size() > 0 && array.strides(last) != array.itemsize()) {
+    throw py::value_error(std::string(name) + " must have a contiguous last axis: stride " +
+                          std::to_string(array.strides(last)) + " != itemsize " +
+                          std::to_string(array.itemsize()) + ", shape " + shape_of(array));
+  }
+}
+
+// The distance between rows, in entries.
+template <class Scalar>
+Index row_stride(const py::array& array, const char* name) {
+  require_contiguous_last_axis<Scalar>(array, name);
+  const py::ssize_t width = array.shape(1);
+  if (array.shape(0) <= 1 || width == 0) return width;
+  const py::ssize_t stride = array.strides(0);
+  if (stride < width * array.itemsize() || stride % array.itemsize() != 0) {
+    throw py::value_error(std::string(name) +
+                          " must be row-contiguous: row stride >= width in whole entries, not "
+                          "stride " +
+                          std::to_string(stride) + " bytes for shape " + shape_of(array));
+  }
+  return stride / array.itemsize();
+}
+
+template <class Scalar>
+ConstRows<Scalar> const_rows(const py::array& array, const char* name) {
+  require_dtype<Scalar>(array, name);
+  require_ndim(array, 2, name);
+  const Eigen::OuterStride<> stride(row_stride<Scalar>(array, name));
+  return {static_cast<const Scalar*>(array.data()), array.shape(0), array.shape(1), stride};
+}
+
+template <class Scalar>
+Rows<Scalar> mutable_rows(py::array& array, const char* name) {
+  require_dtype<Scalar>(array, name);
+  require_ndim(array, 2, name);
+  const Eigen::OuterStride<> stride(row_stride<Scalar>(array, name));
+  require_writeable(array, name);
+  return {static_cast<Scalar*>(array.mutable_data()), array.shape(0), array.shape(1), stride};
+}
+
+template <class Scalar>
+ConstVectorView<Scalar> const_vector(const py::array& array, const char* name) {
+  require_dtype<Scalar>(array, name);
+  require_ndim(array, 1, name);
+  require_contiguous_last_axis<Scalar>(array, name);
+  return {static_cast<const Scalar*>(array.data()), array.shape(0)};
+}
+
+template <class Scalar>
+VectorView<Scalar> mutable_vector(py::array& array, const char* name) {
+  require_dtype<Scalar>(array, name);
+  require_ndim(array, 1, name);
+  require_contiguous_last_axis<Scalar>(array, name);
+  require_writeable(array, name);
+  return {static_cast<Scalar*>(array.mutable_data()), array.shape(0)};
+}
+
+inline void require_square(const py::array& array, const char* name) {
+  if (array.ndim() == 2 && array.shape(0) == array.shape(1)) return;
+  throw py::value_error(std::string(name) + " must be square (d, d), not " + shape_of(array));
+}
+
+}  // namespace dpgep::bindings

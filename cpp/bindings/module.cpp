@@ -1,0 +1,14 @@
+#include <pybind11/pybind11.h>
+
+#include "register.hpp"
+
+PYBIND11_MODULE(DPGEP_MODULE, module) {
+  module.doc() = "Compiled kernels of dpgep (private; reached through dpgep._dispatch).";
+  module.attr("__version__") = DPGEP_VERSION;
+  register_build_info(module);
+  register_noise_stream(module);
+  register_symmetric_noise(module);
+  register_noise_product(module);
+  register_clip(module);
+  register_truncate(module);
+}

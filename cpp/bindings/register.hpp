@@ -1,0 +1,11 @@
+// What module.cpp registers: one function per concept.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+void register_build_info(pybind11::module_& module);
+void register_clip(pybind11::module_& module);
+void register_noise_product(pybind11::module_& module);
+void register_noise_stream(pybind11::module_& module);
+void register_symmetric_noise(pybind11::module_& module);
+void register_truncate(pybind11::module_& module);

@@ -1,0 +1,150 @@
+#include "dpgep/chacha20.hpp"
+
+#include <cstring>
+
+namespace dpgep::chacha20 {
+namespace {
+
+// As many blocks at once as fit one register file: word i of all of them is one vector, so the
+// sixteen words occupy sixteen registers. The lane count changes the speed, never a byte.
+#if defined(__GNUC__)
+#if defined(__AVX512F__)
+constexpr std::size_t n_lanes = 16;
+#elif defined(__AVX2__)
+constexpr std::size_t n_lanes = 8;
+#else
+constexpr std::size_t n_lanes = 4;
+#endif
+typedef std::uint32_t Lanes __attribute__((vector_size(4 * n_lanes)));
+inline std::uint32_t lane(const Lanes& word, std::size_t i) {
+  return word[i];
+}
+#else
+constexpr std::size_t n_lanes = 1;
+using Lanes = std::uint32_t;
+inline std::uint32_t lane(Lanes word, std::size_t) {
+  return word;
+}
+#endif
+
+std::uint32_t load_little_endian(const std::uint8_t* bytes) {
+  return static_cast<std::uint32_t>(bytes[0]) | static_cast<std::uint32_t>(bytes[1]) << 8 |
+         static_cast<std::uint32_t>(bytes[2]) << 16 | static_cast<std::uint32_t>(bytes[3]) << 24;
+}
+
+inline void store_little_endian(std::uint32_t word, std::uint8_t* bytes) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  std::memcpy(bytes, &word, sizeof word);
+#else
+  for (int i = 0; i < 4; ++i) {
+    bytes[i] = static_cast<std::uint8_t>(word >> (8 * i));
+  }
+#endif
+}
+
+template <int bits, class Word>
+inline void rotate_left(Word& word) {
+  word = (word << bits) | (word >> (32 - bits));
+}
+
+template <class Word>
+inline void quarter_round(Word& a, Word& b, Word& c, Word& d) {
+  a += b, d ^= a, rotate_left<16>(d);
+  c += d, b ^= c, rotate_left<12>(b);
+  a += b, d ^= a, rotate_left<8>(d);
+  c += d, b ^= c, rotate_left<7>(b);
+}
+
+template <class Word>
+inline void twenty_rounds(Word (&x)[16]) {
+  for (int round = 0; round < 20; round += 2) {
+    quarter_round(x[0], x[4], x[8], x[12]);
+    quarter_round(x[1], x[5], x[9], x[13]);
+    quarter_round(x[2], x[6], x[10], x[14]);
+    quarter_round(x[3], x[7], x[11], x[15]);
+    quarter_round(x[0], x[5], x[10], x[15]);
+    quarter_round(x[1], x[6], x[11], x[12]);
+    quarter_round(x[2], x[7], x[8], x[13]);
+    quarter_round(x[3], x[4], x[9], x[14]);
+  }
+}
+
+// The 64-bit block counter of `state`, moved on by n_blocks.
+void count(State& state, std::size_t n_blocks) {
+  const std::uint64_t counter =
+      (static_cast<std::uint64_t>(state[15]) << 32 | state[12]) + n_blocks;
+  state[12] = static_cast<std::uint32_t>(counter);
+  state[15] = static_cast<std::uint32_t>(counter >> 32);
+}
+
+void one_block(const State& state, std::uint8_t* out) {
+  std::uint32_t x[16];
+  std::memcpy(x, state.data(), sizeof x);
+  twenty_rounds(x);
+  for (std::size_t i = 0; i < 16; ++i) {
+    store_little_endian(x[i] + state[i], out + 4 * i);
+  }
+}
+
+// The n_lanes blocks from `state` on; the low half of the counter must not wrap among them.
+void lane_blocks(const State& state, std::uint8_t* out) {
+  Lanes initial[16];
+  for (std::size_t i = 0; i < 16; ++i) {
+    initial[i] = Lanes{} + state[i];
+  }
+  std::uint32_t offsets[n_lanes];
+  for (std::size_t l = 0; l < n_lanes; ++l) {
+    offsets[l] = static_cast<std::uint32_t>(l);
+  }
+  Lanes offset;
+  std::memcpy(&offset, offsets, sizeof offset);
+  initial[12] += offset;
+  Lanes x[16];
+  std::memcpy(x, initial, sizeof x);
+  twenty_rounds(x);
+  for (std::size_t i = 0; i < 16; ++i) {
+    x[i] += initial[i];
+  }
+  for (std::size_t l = 0; l < n_lanes; ++l) {
+    for (std::size_t i = 0; i < 16; ++i) {
+      store_little_endian(lane(x[i], l), out + block_size * l + 4 * i);
+    }
+  }
+}
+
+}  // namespace
+
+State initial_state(const Key& key, std::uint32_t counter, const Nonce& nonce) {
+  State state{0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};  // "expand 32-byte k"
+  for (std::size_t i = 0; i < 8; ++i) {
+    state[4 + i] = load_little_endian(&key[4 * i]);
+  }
+  state[12] = counter;
+  for (std::size_t i = 0; i < 3; ++i) {
+    state[13 + i] = load_little_endian(&nonce[4 * i]);
+  }
+  return state;
+}
+
+Block block(const State& state) {
+  Block out;
+  one_block(state, out.data());
+  return out;
+}
+
+void advance(State& state, std::uint8_t* out, std::size_t n_blocks) {
+  while (n_blocks > 0) {
+    const bool wraps = state[12] > UINT32_MAX - static_cast<std::uint32_t>(n_lanes - 1);
+    const std::size_t n_done = (n_blocks < n_lanes || wraps) ? 1 : n_lanes;
+    if (n_done == n_lanes) {
+      lane_blocks(state, out);
+    } else {
+      one_block(state, out);
+    }
+    count(state, n_done);
+    out += n_done * block_size;
+    n_blocks -= n_done;
+  }
+}
+
+}  // namespace dpgep::chacha20

@@ -1,0 +1,32 @@
+"""Private spectral analysis: A v = lambda B v under differential privacy, from one exact release."""
+
+from importlib.metadata import version as _version
+
+from dpgep._dispatch import build_info
+from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
+from dpgep.privacy.budget import Budget
+from dpgep.problems.cca import cca
+from dpgep.problems.fda import fda
+from dpgep.problems.gep import gep
+from dpgep.problems.pca import pca
+from dpgep.problems.sir import sir
+from dpgep.solution import PrivacyReport, Solution
+from dpgep.solve import solve
+
+__version__ = _version("dpgep")
+
+__all__ = [
+    "AccuracyWarning",
+    "Budget",
+    "PrivacyBudgetError",
+    "PrivacyReport",
+    "PrivacyWarning",
+    "Solution",
+    "build_info",
+    "cca",
+    "fda",
+    "gep",
+    "pca",
+    "sir",
+    "solve",
+]
