@@ -60,7 +60,8 @@ def rejects_equal_distributions(first: Samples, second: Samples) -> bool:
     assert second.shape == (n, m) and n >= 458
     largest_distance = math.sqrt(math.log(2.0 * m / FALSE_ALARM) / n)
     return any(
-        stats.ks_2samp(first[:, i], second[:, i], method="asymp").statistic > largest_distance for i in range(m)
+        stats.ks_2samp(first[:, i], second[:, i], method="asymp").statistic > largest_distance
+        for i in range(m)
     )
 
 

@@ -131,7 +131,9 @@ def test_scale_zero_gives_zero(shape):
 
 def vector_products(shape, scale=SCALE, v=VECTOR):
     stream = core.NoiseStream(seeded_key(22))
-    return np.array([core.noise_times_vector(v, scale, shape, stream) for _ in range(N_PRODUCTS)], dtype=np.float64)
+    return np.array(
+        [core.noise_times_vector(v, scale, shape, stream) for _ in range(N_PRODUCTS)], dtype=np.float64
+    )
 
 
 def block_products(scale=SCALE, block=BLOCK):

@@ -59,7 +59,12 @@ def test_packed_matrix_is_the_full_one_in_bits(d, shape):
     np.testing.assert_array_equal(packed, reference.pack(matrix))
 
 
-@given(d=st.integers(1, 40), shape=st.sampled_from(SHAPES), scale=st.floats(1e-300, 1e300), skip=st.integers(0, 90))
+@given(
+    d=st.integers(1, 40),
+    shape=st.sampled_from(SHAPES),
+    scale=st.floats(1e-300, 1e300),
+    skip=st.integers(0, 90),
+)
 @settings(deadline=None, derandomize=True)
 def test_any_size_scale_and_position_in_the_stream(d, shape, scale, skip):
     stream, twin = core.NoiseStream(KEY), core.NoiseStream(KEY)
@@ -68,7 +73,9 @@ def test_any_size_scale_and_position_in_the_stream(d, shape, scale, skip):
     deviates, matrix = np.empty(n_deviates(d)), np.zeros((d, d))
     twin.normal(deviates)
     core.add_symmetric_noise(matrix, scale, shape, stream)
-    np.testing.assert_allclose(matrix, reference.symmetric_noise(d, scale, shape, deviates), rtol=1e-15, atol=0.0)
+    np.testing.assert_allclose(
+        matrix, reference.symmetric_noise(d, scale, shape, deviates), rtol=1e-15, atol=0.0
+    )
     # Both streams stand at the same byte afterwards.
     assert stream.bytes(16) == twin.bytes(16)
 
@@ -172,7 +179,9 @@ def test_covariance_sees_a_scale_wrong_by_two_percent(shape, factor):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("factor", [2.0**-0.5, 2.0**0.5])
 def test_covariance_sees_an_off_diagonal_wrong_by_root_two(shape, factor):
-    assert rejects_covariance(kernel_noise(shape, 2.5), closed_form_covariance(shape, 2.5, off_diagonal=factor))
+    assert rejects_covariance(
+        kernel_noise(shape, 2.5), closed_form_covariance(shape, 2.5, off_diagonal=factor)
+    )
 
 
 @pytest.mark.statistical
@@ -195,7 +204,9 @@ def test_goe_noise_is_orthogonally_invariant():
     # Q'ZQ has the law of Z for any fixed orthogonal Q; i.i.d. noise does not, and is rejected.
     rotation = np.linalg.qr(np.random.default_rng(2).normal(size=(D, D)))[0]
     rotated = {
-        shape: np.array([reference.pack(rotation.T @ reference.unpack(z) @ rotation) for z in kernel_noise(shape, 1.0)])
+        shape: np.array(
+            [reference.pack(rotation.T @ reference.unpack(z) @ rotation) for z in kernel_noise(shape, 1.0)]
+        )
         for shape in SHAPES
     }
     assert not rejects_covariance(rotated["goe"], closed_form_covariance("goe", 1.0))
@@ -226,7 +237,10 @@ def test_a_scale_that_is_no_deviation_is_refused(scale):
 
 @pytest.mark.parametrize("shape", ["", "GOE", "wigner"])
 def test_an_unknown_shape_is_refused_and_the_known_ones_are_named(shape):
-    for call, array in ((core.add_symmetric_noise, np.zeros((2, 2))), (core.add_symmetric_noise_packed, np.zeros(3))):
+    for call, array in (
+        (core.add_symmetric_noise, np.zeros((2, 2))),
+        (core.add_symmetric_noise_packed, np.zeros(3)),
+    ):
         with pytest.raises(ValueError, match=r"goe.*iid"):
             call(array, 1.0, shape, core.NoiseStream(KEY))
 
@@ -241,7 +255,10 @@ REFUSED_MATRICES = {
     "column-major": (np.zeros((2, 2), order="F"), "contiguous|stride"),
     "every other column": (np.zeros((2, 4))[:, ::2], "contiguous|stride"),
     "reversed rows": (np.zeros((2, 2))[::-1], "contiguous|stride"),
-    "one row repeated": (np.lib.stride_tricks.as_strided(np.zeros(2), (2, 2), (0, 8)), "contiguous|stride|overlap"),
+    "one row repeated": (
+        np.lib.stride_tricks.as_strided(np.zeros(2), (2, 2), (0, 8)),
+        "contiguous|stride|overlap",
+    ),
 }
 
 

@@ -1,0 +1,69 @@
+"""Generators of data that several test files share."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dpgep
+
+Matrix = NDArray[np.float64]
+
+
+def unit_rows(x: Matrix) -> Matrix:
+    return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20240611)
+
+
+@pytest.fixture
+def correlated_rows(rng: np.random.Generator) -> Matrix:
+    """300 rows in the unit ball with distinct eigenvalues and a mean away from zero."""
+    scales = np.array([3.0, 2.0, 1.4, 1.0, 0.7, 0.5])
+    x = rng.standard_normal((300, 6)) * scales + np.array([1.0, -0.5, 0.0, 0.3, 0.0, 0.0])
+    return np.asarray(x / (np.linalg.norm(x, axis=1).max() * 1.001))
+
+
+@pytest.fixture
+def labelled_rows(rng: np.random.Generator) -> tuple[Matrix, NDArray[np.intp]]:
+    """400 rows of 4 classes in the unit ball."""
+    labels = rng.integers(0, 4, 400)
+    centres = rng.standard_normal((4, 5))
+    x = centres[labels] + rng.standard_normal((400, 5)) * np.array([0.4, 0.6, 0.8, 1.0, 1.2])
+    return np.asarray(x / (np.linalg.norm(x, axis=1).max() * 1.001)), labels
+
+
+def solve_seeded(problem: Any, seed: int = 0, **arguments: Any) -> dpgep.Solution:
+    """`dpgep.solve` with a seed, for reproducible tests; its two expected warnings are silenced."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        return dpgep.solve(problem, seed=seed, **arguments)
+
+
+@contextmanager
+def nothing_spent(budget: dpgep.Budget) -> Iterator[None]:
+    """The block must raise (asserted by the caller) and leave the budget whole."""
+    before = budget.remaining_mu
+    yield
+    assert budget.releases == ()
+    assert budget.remaining_mu == before
+
+
+def data_set(name: str) -> Any:
+    """A file of the folder that DPGEP_DATA names; the test is skipped without it."""
+    folder = os.environ.get("DPGEP_DATA")
+    if not folder:
+        pytest.skip("DPGEP_DATA is not set: no real data sets beside scikit-learn's own")
+    return np.load(Path(folder) / f"{name}.npz", allow_pickle=False)

@@ -1,0 +1,93 @@
+"""Conversions against mpmath-free closed forms, dp_accounting, and each other."""
+
+import math
+
+import pytest
+from dp_accounting.dp_event import GaussianDpEvent
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from dpgep.privacy.accounting import (
+    delta_of,
+    epsilon_of,
+    epsilon_of_rho,
+    mu_from_rho,
+    mu_of,
+    rho_from_mu,
+    rho_of,
+)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0])
+def test_delta_is_the_closed_form(epsilon: float, mu: float) -> None:
+    a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    expected = norm.cdf(a) - math.exp(epsilon) * norm.cdf(b)
+    assert delta_of(epsilon, mu) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+    assert delta_of(epsilon, mu) >= expected - 1e-15
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.5, 1.0, 4.0, 20.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-10, 1e-50])
+def test_mu_and_epsilon_are_inverse_and_rounded_against_the_spender(epsilon: float, delta: float) -> None:
+    mu = mu_of(epsilon, delta)
+    assert delta_of(epsilon, mu) <= delta
+    assert delta_of(epsilon, mu * (1 + 1e-9)) > delta  # tight as well as safe
+    assert epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-8)
+    assert delta_of(epsilon_of(mu, delta), mu) <= delta
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+def test_mu_agrees_with_google_pld_accountant(epsilon: float, delta: float) -> None:
+    accountant = PLDAccountant().compose(GaussianDpEvent(1 / mu_of(epsilon, delta)))
+    # the accountant discretizes pessimistically: its answer is at or above the exact one
+    assert accountant.get_epsilon(delta) == pytest.approx(epsilon, rel=2e-3)
+    assert accountant.get_epsilon(delta) >= epsilon * (1 - 1e-6)
+
+
+@given(epsilon=st.floats(1e-3, 30), delta=st.floats(1e-30, 0.5))
+def test_exact_conversion_never_allows_less_than_the_papers(epsilon: float, delta: float) -> None:
+    rho = rho_of(epsilon, delta)
+    assert mu_of(epsilon, delta) ** 2 / 2 >= rho
+    assert epsilon_of_rho(rho, delta) == pytest.approx(epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "ratio"), [(0.125, 2.4), (0.5, 1.9), (1.0, 1.7), (4.0, 1.4)])
+def test_figures_of_the_mathematics_page(epsilon: float, ratio: float) -> None:
+    delta = 30000**-1.1
+    assert mu_of(epsilon, delta) ** 2 / 2 / rho_of(epsilon, delta) == pytest.approx(ratio, abs=0.05)
+
+
+@given(mu=st.floats(1e-3, 30), factor=st.floats(1.0001, 10), epsilon=st.floats(0, 50))
+def test_delta_grows_with_mu_and_falls_with_epsilon(mu: float, factor: float, epsilon: float) -> None:
+    assert delta_of(epsilon, mu) <= delta_of(epsilon, mu * factor) * (1 + 1e-11)
+    assert delta_of(epsilon * factor, mu) <= delta_of(epsilon, mu) * (1 + 1e-11)
+
+
+def test_rho_and_mu_round_in_opposite_directions() -> None:
+    for rho in (1e-8, 0.02, 1.0, 37.5):
+        assert mu_from_rho(rho) ** 2 / 2 <= rho <= rho_from_mu(math.sqrt(2 * rho))
+
+
+def test_limits() -> None:
+    assert mu_of(math.inf, 1e-6) == math.inf
+    assert delta_of(1.0, math.inf) == 1.0
+    assert delta_of(math.inf, 1.0) == 0.0
+    assert epsilon_of(0.0, 1e-6) == 0.0
+    assert epsilon_of(math.inf, 1e-6) == math.inf
+    assert epsilon_of(1e-9, 1e-3) == 0.0  # total variation alone is below delta
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-3, math.nan])
+def test_delta_out_of_range_is_named(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must lie strictly between 0 and 1"):
+        mu_of(1.0, delta)
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan])
+def test_epsilon_out_of_range_is_named(epsilon: float) -> None:
+    with pytest.raises(ValueError, match="epsilon must be a non-negative"):
+        mu_of(epsilon, 1e-6)

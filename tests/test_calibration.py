@@ -1,0 +1,91 @@
+"""The three-scale calibration against an adversarial search over pairs of neighbours."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dpgep.privacy.calibration import calibrate_moments, moment_mu
+from dpgep.problems.model import Adjacency
+from dpgep.problems.moments import MomentLayout, MomentNoise
+
+LAYOUTS: list[tuple[str, MomentLayout, Adjacency]] = [
+    ("second moment", MomentLayout(3, 0, sums=False, counts=False), "replace-one"),
+    ("mean", MomentLayout(3, 1, sums=True, counts=False), "replace-one"),
+    ("classes", MomentLayout(3, 3, sums=True, counts=True), "replace-one"),
+    ("second moment, n public", MomentLayout(3, 0, sums=False, counts=False), "add-remove"),
+    ("second moment and n", MomentLayout(3, 1, sums=False, counts=True), "add-remove"),
+    ("mean, n public", MomentLayout(3, 1, sums=True, counts=False), "add-remove"),
+    ("mean and n", MomentLayout(3, 1, sums=True, counts=True), "add-remove"),
+    ("classes", MomentLayout(3, 3, sums=True, counts=True), "add-remove"),
+]
+NOISES = [MomentNoise(1, 1, 2), MomentNoise(1, 2, 2), MomentNoise(3, 1, 1), MomentNoise(1, 5, 0.3), MomentNoise(1, 0.8, 9)]
+
+
+def blocks(row: np.ndarray, group: int, layout: MomentLayout, noise: MomentNoise) -> np.ndarray:
+    """One row's contribution, each coordinate divided by the deviation of its noise (svec for the symmetric block)."""
+    d = layout.n_features
+    upper = np.triu_indices(d, 1)
+    square = np.outer(row, row)
+    parts = [np.diagonal(square) / noise.second, math.sqrt(2) * square[upper] / noise.second]
+    if layout.sums:
+        sums = np.zeros((d, layout.n_groups))
+        sums[:, group] = row
+        parts.append(sums.ravel() / noise.sums)
+    if layout.counts:
+        parts.append(np.eye(layout.n_groups)[group] / noise.counts)
+    return np.concatenate(parts)
+
+
+def in_ball(free: np.ndarray) -> np.ndarray:
+    return free / max(1.0, float(np.linalg.norm(free)))
+
+
+def worst_found(layout: MomentLayout, noise: MomentNoise, adjacency: Adjacency, rng: np.random.Generator) -> float:
+    """Largest norm of the whitened change over neighbours, by local searches from random starts."""
+    groups = [(0, 0)] if layout.n_groups < 2 else [(0, 0), (0, 1)]
+    best = 0.0
+    for first, second in groups:
+
+        def change(free: np.ndarray, first: int = first, second: int = second) -> float:
+            difference = blocks(in_ball(free[:3]), first, layout, noise)
+            if adjacency == "replace-one":
+                difference = difference - blocks(in_ball(free[3:]), second, layout, noise)
+            return -float(np.linalg.norm(difference))
+
+        for _ in range(12):
+            best = max(best, -minimize(change, rng.standard_normal(6) * 2, method="Nelder-Mead").fun)
+    return best
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+@pytest.mark.parametrize(("name", "layout", "adjacency"), LAYOUTS, ids=[f"{n}-{a}" for n, _, a in LAYOUTS])
+def test_bound_holds_and_is_attained(
+    name: str, layout: MomentLayout, adjacency: Adjacency, noise: MomentNoise, rng: np.random.Generator
+) -> None:
+    found, claimed = worst_found(layout, noise, adjacency, rng), moment_mu(noise, layout, adjacency)
+    assert found <= claimed
+    assert found >= 0.998 * claimed  # a claim that nobody attains would waste budget
+
+
+@pytest.mark.parametrize(("name", "layout", "adjacency"), LAYOUTS, ids=[f"{n}-{a}" for n, _, a in LAYOUTS])
+@pytest.mark.parametrize("mu", [1e-3, 0.2325, 1.0, 7.5])
+def test_calibration_spends_mu_and_no_more(name: str, layout: MomentLayout, adjacency: Adjacency, mu: float) -> None:
+    cost = moment_mu(calibrate_moments(mu, layout, adjacency), layout, adjacency)
+    assert mu * (1 - 1e-12) <= cost <= mu
+
+
+def test_figures_of_the_mathematics_page() -> None:
+    mean = calibrate_moments(1.0, MomentLayout(9, 1, sums=True, counts=False), "replace-one")
+    assert (mean.second, mean.sums) == (pytest.approx(1.591, abs=1e-3), pytest.approx(3.182, abs=1e-3))
+    classes = calibrate_moments(1.0, MomentLayout(9, 10, sums=True, counts=True), "replace-one")
+    assert classes.second == classes.sums == pytest.approx(2.1213, abs=1e-4)
+    assert classes.counts == pytest.approx(4.2426, abs=1e-4)
+    plain = calibrate_moments(1.0, MomentLayout(9, 0, sums=False, counts=False), "replace-one")
+    assert plain.second == pytest.approx(math.sqrt(2), abs=1e-9)
+
+
+def test_infinite_budget_has_no_noise() -> None:
+    noise = calibrate_moments(math.inf, MomentLayout(9, 3, sums=True, counts=True), "replace-one")
+    assert noise == MomentNoise(0.0, 0.0, 0.0)

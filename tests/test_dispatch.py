@@ -1,0 +1,187 @@
+"""The compiled variants: which one is loaded, that all give the same bits, and what instructions they hold."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from dpgep import _dispatch
+
+VARIANTS = _dispatch.available_variants()
+
+# Prints one digest per kernel, over both types and over sizes on either side of every vector width.
+DIGESTS = """
+import hashlib
+import numpy as np
+from dpgep._dispatch import core
+
+def digest(name, *arrays):
+    print(name, hashlib.sha256(b"".join(np.asarray(a).tobytes() for a in arrays)).hexdigest())
+
+key = bytes(range(32))
+rng = np.random.Generator(np.random.PCG64(0))
+sizes = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 200]
+types = [np.float32, np.float64]
+
+digest("bytes", *[np.frombuffer(core.NoiseStream(key, n).bytes(n), np.uint8) for n in (1, 63, 64, 65, 9999)])
+digest("block", np.frombuffer(core.chacha20_block(key, 7, bytes(12)), np.uint8))
+
+deviates = [np.empty(n) for n in [*sizes, 100_001]]
+for out in deviates:
+    core.NoiseStream(key).normal(out)
+digest("normal", *deviates)
+
+for shape in ("goe", "iid"):
+    matrices = [rng.normal(size=(d, d)) for d in sizes]
+    packed = [rng.normal(size=d * (d + 1) // 2) for d in sizes]
+    stream = core.NoiseStream(key)
+    for matrix, triangle in zip(matrices, packed):
+        core.add_symmetric_noise(matrix, 0.3, shape, stream)
+        core.add_symmetric_noise_packed(triangle, 0.3, shape, stream)
+    digest("symmetric " + shape, *matrices, *packed)
+    digest("vector " + shape, *[
+        core.noise_times_vector(rng.normal(size=d).astype(t), 0.3, shape, stream) for d in sizes for t in types
+    ])
+
+plain = [rng.normal(size=(d, 7)) for d in sizes]
+for array in plain:
+    core.add_noise(array, 0.3, core.NoiseStream(key))
+digest("plain", *plain)
+
+blocks = []
+for d in sizes:
+    for columns in (1, 2, 3, 5, 8, 13):
+        for t in types:
+            if columns <= d:
+                # Columns of a permutation: orthonormal in bits, whatever LAPACK's own variant. Then a reflection.
+                block = np.eye(d)[:, rng.permutation(d)[:columns]]
+                u = rng.integers(-3, 4, size=d).astype(float)
+                u[0] = 1.0
+                block = block - np.outer(u, u[None, :] @ block) * (2.0 / float(u @ u))
+                block = np.ascontiguousarray(block, dtype=t)
+                blocks.append(core.noise_times_block(block, 0.3, core.NoiseStream(key)))
+digest("noise times block", *blocks)
+
+clipped = []
+for d in sizes:
+    for t in types:
+        for magnitude in (1e-30, 1.0, 1e30):
+            for bound in (1.0, 0.7, 1e20):
+                out = np.empty((50, d))
+                assert core.clip_rows((magnitude * rng.normal(size=(50, d))).astype(t), bound, out)
+                clipped.append(out)
+        if t is np.float64:
+            out = np.empty((50, d))
+            assert core.clip_rows(1e300 * rng.normal(size=(50, d)), 3.0, out)
+            clipped.append(out)
+digest("clip", *clipped)
+
+truncated = []
+for d in sizes:
+    for t in types:
+        v, block = rng.normal(size=d).astype(t), rng.normal(size=(d, 5)).astype(t)
+        truncated += [core.truncate_top_k(v, (d + 1) // 2), core.truncate_rows_top_k(block, (d + 1) // 2), v, block]
+digest("truncate", *truncated)
+"""
+
+
+def run(code, variant):
+    environment = {**os.environ, "DPGEP_SIMD": variant}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def digests(variant):
+    result = run(DIGESTS, variant)
+    assert result.returncode == 0, result.stderr
+    return dict(line.rsplit(" ", 1) for line in result.stdout.splitlines())
+
+
+def test_the_baseline_is_always_there():
+    assert VARIANTS[0] == "baseline"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_environment_chooses_the_variant(variant):
+    result = run("from dpgep._dispatch import core; print(core.build_info()['variant'])", variant)
+    assert result.stdout.strip() == variant, result.stderr
+
+
+def test_without_a_choice_the_best_variant_is_loaded():
+    result = run("from dpgep._dispatch import core; print(core.build_info()['variant'])", "")
+    assert result.stdout.strip() == VARIANTS[-1], result.stderr
+
+
+def test_an_unknown_variant_is_refused_and_the_available_ones_are_named():
+    result = run("import dpgep._dispatch", "v99")
+    assert result.returncode != 0
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("ImportError")
+    for name in ("DPGEP_SIMD", "'v99'", *VARIANTS):
+        assert name in message
+
+
+@pytest.mark.parametrize("variant", VARIANTS[1:])
+def test_variants_agree_in_bits(variant):
+    baseline = digests("baseline")
+    assert len(baseline) == 11
+    assert digests(variant) == baseline
+
+
+def test_build_info_names_what_computes():
+    info = _dispatch.core.build_info()
+    assert {"variant", "compiler", "eigen", "cxx_standard", "flags"} <= set(info)
+    assert all(isinstance(value, str) and value for value in info.values())
+    assert "-ffp-contract=off" in info["flags"]
+    for flag in ("-ffast-math", "-Ofast", "-fassociative-math", "-freciprocal-math", "-march=native"):
+        assert flag not in info["flags"]
+
+
+# --- instructions ---
+
+# Mnemonics of AVX and its successors begin with v, but for verr, verw and the virtual-machine ones (vm...);
+# vmov..., vmul..., vmin..., vmax... and vmask... are AVX all the same.
+AVX = re.compile(
+    r"^\s+[0-9a-f]+:\s+(v(?!err\b|erw\b|mcall\b|mlaunch\b|mresume\b|mrun\b|mxo)[a-z0-9]+)", re.MULTILINE
+)
+AVX_REGISTER = re.compile(r"%?[yz]mm[0-9]")
+
+
+def disassembly(module):
+    objdump = shutil.which("objdump")
+    if objdump is None:
+        pytest.skip("needs objdump")
+    spec = importlib.util.find_spec(f"dpgep.{module}")
+    assert spec is not None
+    assert spec.origin is not None
+    return subprocess.run(
+        [objdump, "-d", "--no-show-raw-insn", spec.origin], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def holds_avx(listing):
+    return bool(AVX.search(listing) or AVX_REGISTER.search(listing))
+
+
+@pytest.mark.parametrize("module", ["_core_baseline", "_cpu"])
+def test_what_every_processor_loads_holds_no_avx(module):
+    listing = disassembly(module)
+    assert len(listing.splitlines()) > 1000
+    assert not holds_avx(listing)
+
+
+@pytest.mark.skipif("v3" not in VARIANTS, reason="no v3 variant on this machine")
+def test_the_search_for_avx_finds_it():
+    assert holds_avx(disassembly("_core_v3"))
