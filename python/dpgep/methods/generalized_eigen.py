@@ -1,0 +1,58 @@
+"""Solve A v = lambda B v for a noisy symmetric pair, all eigenvalues, in memory for three d x d matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Eigensystem:
+    """values (r,), descending; vectors (d, r) with V^T (B + xi I) V = I; r = rank of B + xi I."""
+
+    values: Matrix
+    vectors: Matrix
+
+
+def solve_pair(a: Matrix, b: Matrix | None, *, regularization: float, rounding: float) -> Eigensystem:
+    """Eigensystem of A v = lambda (B_+ + xi I) v, with B_+ the projection of B on the positive semidefinite cone.
+
+    Directions in which B_+ + xi I is at most ``rounding`` are left out: B says nothing about them. Overwrites a and b.
+    """
+    if b is None:
+        values, vectors = _eigh(a)
+        return Eigensystem(values[::-1], vectors[:, ::-1])
+    whitener = _inverse_square_root(b, regularization, rounding)
+    if whitener.shape[1] == 0:
+        return Eigensystem(np.empty(0), np.empty((len(a), 0)))
+    if whitener.shape == a.shape:
+        # the buffers of a and b are reused for the products: no fourth d x d matrix
+        half = np.matmul(a, whitener, out=b)
+        reduced = np.matmul(whitener.T, half, out=a)
+    else:
+        reduced = whitener.T @ (a @ whitener)
+    values, rotation = _eigh(reduced)
+    return Eigensystem(values[::-1], whitener @ rotation[:, ::-1])
+
+
+def _inverse_square_root(b: Matrix, regularization: float, rounding: float) -> Matrix:
+    """W (d, r) with W^T (B_+ + xi I) W = I."""
+    values, vectors = _eigh(b)
+    values = np.maximum(values, 0.0) + regularization
+    kept = values > rounding
+    if not kept.all():
+        values, vectors = values[kept], vectors[:, kept]
+    vectors /= np.sqrt(values)
+    return vectors
+
+
+def _eigh(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    # "evr" needs one matrix beside its input; "evd", a little faster, needs three. The transpose is Fortran-ordered:
+    # LAPACK overwrites it in place.
+    values, vectors = scipy.linalg.eigh(matrix.T, overwrite_a=True, check_finite=False, driver="evr")
+    return values, vectors

@@ -1,0 +1,1 @@
+"""Privacy: conversions, budgets, the ledger, calibration, and the curator that holds the data."""

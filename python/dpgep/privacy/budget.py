@@ -1,0 +1,213 @@
+"""A privacy budget that several runs may share."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+from dpgep.errors import PrivacyBudgetError
+from dpgep.privacy.accounting import (
+    Accounting,
+    epsilon_of,
+    epsilon_of_rho,
+    mu_from_rho,
+    mu_of,
+    rho_from_mu,
+    rho_of,
+)
+from dpgep.privacy.ledger import Cost, Ledger, Release, cost_of, mu_covering, mu_within
+
+# What rounding leaves of a spent budget, as a share of it: too little to run anything on.
+_CRUMB = Fraction(1, 2**40)
+
+
+class Budget:
+    """How much privacy loss is allowed, and how much of it is spent.
+
+    Exactly one of the three forms is given:
+
+    * ``epsilon`` and ``delta``: (epsilon, delta)-differential privacy; ``epsilon=math.inf`` switches the noise off;
+    * ``rho``: zero-concentrated differential privacy;
+    * ``mu``: Gaussian differential privacy.
+
+    All noise of the package is Gaussian, so budgets compose exactly, in mu^2 = 2 rho. (epsilon, delta) is converted with
+    the exact curve of Gaussian noise (``accounting="gdp"``) or with the papers' looser bound epsilon = rho +
+    2 sqrt(rho log(1/delta)) (``accounting="zcdp"``); every conversion is rounded so that the promise holds.
+
+    A budget may be passed to several calls of `dpgep.solve`, from several threads: each call reserves a ``share`` of the
+    total (a fraction of mu^2; by default all that is left) before it reads data, and pays for what it released.
+
+    Parameters
+    ----------
+    epsilon, delta, rho, mu : float
+        The budget, in one of the three forms.
+    accounting : {"gdp", "zcdp"}
+        The conversion used for (epsilon, delta).
+
+    Raises
+    ------
+    ValueError
+        If not exactly one form is given, or a value is out of range: epsilon, rho, mu > 0 and 0 < delta < 1.
+
+    Examples
+    --------
+    >>> budget = Budget(epsilon=1.0, delta=1e-6)
+    >>> round(budget.mu, 4)
+    0.2325
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        mu: float | None = None,
+        accounting: Accounting = "gdp",
+    ) -> None:
+        if accounting not in ("gdp", "zcdp"):
+            raise ValueError(f'accounting must be "gdp" or "zcdp", got {accounting!r}')
+        forms = [name for name, value in (("epsilon", epsilon), ("rho", rho), ("mu", mu)) if value is not None]
+        if len(forms) != 1:
+            given = ", ".join(forms) if forms else "none"
+            raise ValueError(f"give exactly one budget: epsilon with delta, rho, or mu; got {given}")
+        if delta is not None and epsilon is None:
+            raise ValueError(f"delta belongs to epsilon; a budget in {forms[0]} takes none")
+        value = _positive(forms[0], {"epsilon": epsilon, "rho": rho, "mu": mu}[forms[0]])
+        if epsilon is not None and delta is None and not math.isinf(value):
+            raise ValueError("epsilon needs a delta: give delta as well, or use rho= or mu=")
+        if delta is not None:
+            delta = _unit_interval("delta", delta)
+        self.epsilon: float | None = value if epsilon is not None else None
+        self.delta: float | None = delta
+        self.accounting: Accounting = accounting
+        self.mu = self._to_mu(forms[0], value)
+        self._reserved: Cost = Fraction(0)
+        self._releases: list[Release] = []
+        self._lock = threading.Lock()
+
+    def _to_mu(self, form: str, value: float) -> float:
+        if math.isinf(value):
+            return math.inf
+        if form == "mu":
+            return value
+        if form == "rho":
+            return mu_from_rho(value)
+        assert self.delta is not None
+        if self.accounting == "zcdp":
+            return mu_from_rho(rho_of(value, self.delta))
+        return mu_of(value, self.delta)
+
+    @property
+    def rho(self) -> float:
+        """Total rho = mu^2/2."""
+        return rho_from_mu(self.mu)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """All releases paid from this budget."""
+        with self._lock:
+            return tuple(self._releases)
+
+    @property
+    def spent_mu(self) -> float:
+        """Gaussian-DP parameter of everything released so far, rounded up."""
+        return mu_covering(self._spent())
+
+    @property
+    def remaining_mu(self) -> float:
+        """Gaussian-DP parameter of what is neither spent nor reserved, rounded down."""
+        return mu_within(self._free())
+
+    def epsilon_at(self, mu: float) -> float | None:
+        """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly the budget's own for all of it."""
+        if self.epsilon is None or self.delta is None:
+            return self.epsilon
+        if mu >= self.mu:
+            return self.epsilon
+        convert = epsilon_of if self.accounting == "gdp" else lambda m, d: epsilon_of_rho(rho_from_mu(m), d)
+        return min(self.epsilon, convert(mu, self.delta))
+
+    @contextmanager
+    def reserve(self, share: float | None = None) -> Iterator[Ledger]:
+        """Reserve ``share`` of the total mu^2 (None: all that is left); pay on exit for what the ledger then holds.
+
+        The reservation and its test are one atomic step, so that two threads cannot spend the same budget. An exception
+        before the first release gives everything back.
+        """
+        ledger = Ledger(self._take(share))
+        try:
+            yield ledger
+        finally:
+            with self._lock:
+                self._releases.extend(ledger.releases)
+                if math.isfinite(self.mu):
+                    self._reserved -= cost_of(ledger.mu)
+
+    def _take(self, share: float | None) -> float:
+        if share is not None and not 0 < share <= 1:
+            raise ValueError(f"share must lie in (0, 1], got {share!r}")
+        if math.isinf(self.mu):
+            return math.inf
+        with self._lock:
+            free = cost_of(self.mu) - self._reserved - self._total(self._releases)
+            mu = mu_within(free if share is None else cost_of(self.mu) * Fraction(share))
+            if cost_of(mu) > free or free < _CRUMB * cost_of(self.mu):
+                asked = "anything" if share is None else f"share = {share:g} (mu = {mu:.6g})"
+                raise PrivacyBudgetError(
+                    f"the budget cannot pay for {asked}: mu = {mu_within(free):.6g} of {self.mu:.6g} is left; "
+                    "no data was read and nothing was spent"
+                )
+            self._reserved += cost_of(mu)
+            return mu
+
+    def _spent(self) -> Cost:
+        with self._lock:
+            return self._total(self._releases)
+
+    def _free(self) -> Cost:
+        if math.isinf(self.mu):
+            return math.inf
+        with self._lock:
+            return cost_of(self.mu) - self._reserved - self._total(self._releases)
+
+    @staticmethod
+    def _total(releases: list[Release]) -> Cost:
+        return sum((cost_of(release.mu) for release in releases), start=Fraction(0))
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("a Budget cannot be copied or pickled: two copies could each spend it")
+
+    def __repr__(self) -> str:
+        if self.epsilon is None:
+            target = f"mu={self.mu:.4g}, rho={self.rho:.4g}"
+        elif self.delta is None:
+            target = f"epsilon={self.epsilon:g}"
+        else:
+            target = f"epsilon={self.epsilon:g}, delta={self.delta:.3g}, mu={self.mu:.4g}"
+        return f"Budget({target}; spent mu={self.spent_mu:.4g}, remaining mu={self.remaining_mu:.4g})"
+
+
+def _positive(name: str, value: object) -> float:
+    number = _number(name, value)
+    if not number > 0:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+    return number
+
+
+def _unit_interval(name: str, value: object) -> float:
+    number = _number(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    return number
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None

@@ -1,0 +1,61 @@
+"""How much noise a release of the moment matrix needs: the three-scale calibration of docs/mathematics.md, section 3.
+
+Rows lie in the unit ball and sums are not divided by n. Noise: GOE with diagonal deviation s1 on the second moment, independent s2
+on the sums per group, independent s3 on the counts. For neighbours x, x' the Gaussian-DP parameter is
+
+    mu^2 = |xx^T - x'x'^T|_F^2 / s1^2 + |change of sums|^2 / s2^2 + |change of counts|^2 / s3^2 .
+
+Replace-one. In different groups: at most 2/s1^2 + 2/s2^2 + 2/s3^2. In the same group, with t = -x.x' held fixed the expression
+(|x|^4 + |x'|^4 - 2t^2)/s1^2 + (|x|^2 + |x'|^2 + 2t)/s2^2 grows with both norms, so the worst case has |x| = |x'| = 1 and
+t = min(1, s1^2/(2 s2^2)): a concave parabola in t.
+Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpgep.problems.moments import MomentLayout, MomentNoise
+from dpgep.problems.model import Adjacency
+
+# Rounding of the dozen operations below, in the direction of more noise.
+_ROUND_UP = 1 + 2.0**-48
+
+
+def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> float:
+    """Gaussian-DP parameter of one release of the blocks in ``layout``, rounded up."""
+    second = _precision(noise.second)
+    sums = _precision(noise.sums) if layout.sums else 0.0
+    counts = _precision(noise.counts) if layout.counts else 0.0
+    if adjacency == "add-remove":
+        return math.sqrt(second + sums + counts) * _ROUND_UP
+    if not layout.sums:
+        return math.sqrt(2 * second) * _ROUND_UP
+    t = min(1.0, noise.second**2 / (2 * noise.sums**2))
+    squared = 2 * (1 - t * t) * second + 2 * (1 + t) * sums
+    if layout.n_groups > 1:
+        squared = max(squared, 2 * second + 2 * sums + 2 * counts)
+    return math.sqrt(squared) * _ROUND_UP
+
+
+def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
+    """The noise of a release that costs mu: fixed proportions of the three scales, times what the worst case asks for.
+
+    Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. A mean only: (1, 2, .). A lone count: 4.
+    """
+    if math.isinf(mu):
+        return MomentNoise(0.0, 0.0, 0.0)
+    if layout.n_groups > 1:
+        proportions = MomentNoise(1.0, 1.0, 2.0)
+    else:
+        proportions = MomentNoise(1.0, 2.0 if layout.sums else 0.0, (2.0 if layout.sums else 4.0) if layout.counts else 0.0)
+    scale = moment_mu(proportions, layout, adjacency) / mu * _ROUND_UP
+    noise = proportions.scaled(scale, scale, scale)
+    while moment_mu(noise, layout, adjacency) > mu:
+        scale *= _ROUND_UP
+        noise = proportions.scaled(scale, scale, scale)
+    return noise
+
+
+def _precision(deviation: float) -> float:
+    return math.inf if deviation == 0 else 1 / (deviation * deviation)

@@ -1,0 +1,97 @@
+"""The ledger: what was released, how much noise it carried, and what it cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpgep.errors import PrivacyBudgetError
+
+Cost = Fraction | float  # mu^2, exact; the float is infinity, for answers without noise
+
+
+@dataclass(frozen=True)
+class NoiseBlock:
+    """Gaussian noise in one block of a release.
+
+    Attributes
+    ----------
+    name : what the block is.
+    shape : "goe" (symmetric, off-diagonal variance half of the diagonal's) or "independent".
+    deviation : standard deviation (of the diagonal, for "goe"), in the units of the released value.
+    """
+
+    name: str
+    shape: str
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """One entry of the ledger: an answer that a caller may have seen, and the Gaussian-DP parameter that pays for it.
+
+    Attributes
+    ----------
+    query : what was asked of the curator.
+    mu : Gaussian-DP parameter of the answer under the adjacency of the problem, rounded up.
+    noise : the blocks of noise in the answer.
+    """
+
+    query: str
+    mu: float
+    noise: tuple[NoiseBlock, ...]
+
+
+def cost_of(mu: float) -> Cost:
+    """mu^2 as an exact rational: sums of costs are compared with budgets without rounding."""
+    return Fraction(mu) ** 2 if math.isfinite(mu) else math.inf
+
+
+def mu_within(cost: Cost) -> float:
+    """Largest double mu with mu^2 <= cost."""
+    if not math.isfinite(cost):
+        return math.inf
+    mu = math.nextafter(math.sqrt(cost), math.inf)
+    while Fraction(mu) ** 2 > cost:
+        mu = math.nextafter(mu, 0.0)
+    return mu
+
+
+def mu_covering(cost: Cost) -> float:
+    """Smallest double mu with mu^2 >= cost."""
+    if not math.isfinite(cost):
+        return math.inf
+    mu = math.nextafter(math.sqrt(cost), 0.0)
+    while Fraction(mu) ** 2 < cost:
+        mu = math.nextafter(mu, math.inf)
+    return mu
+
+
+class Ledger:
+    """The releases of one run and the limit they must stay within. Check before a query, record after it."""
+
+    def __init__(self, mu: float) -> None:
+        self.mu = mu
+        self._releases: list[Release] = []
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return tuple(self._releases)
+
+    @property
+    def spent(self) -> Cost:
+        return sum((cost_of(release.mu) for release in self._releases), start=Fraction(0))
+
+    def check(self, mu: float) -> None:
+        """Raise PrivacyBudgetError if a release of cost mu^2 would exceed the limit."""
+        if self.spent + cost_of(mu) > cost_of(self.mu):
+            raise PrivacyBudgetError(
+                f"a release with mu = {mu:.6g} does not fit: this run may spend mu = {self.mu:.6g} and has spent "
+                f"mu = {mu_covering(self.spent):.6g}; nothing was read and nothing was spent"
+            )
+
+    def record(self, release: Release) -> None:
+        """Enter a release whose answer has been computed."""
+        self.check(release.mu)
+        self._releases.append(release)

@@ -1,0 +1,118 @@
+"""Canonical correlations: A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgep.problems.first_order import rank_two_squares, squares, symmetric_form_variance
+from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts, check_adjacency
+from dpgep.problems.moments import MomentProblem, NoisyMoments, covariance, moment_layout, total_mean
+from dpgep.problems.rows import Rows, as_matrix, check_bound, check_same_rows
+
+
+@dataclass(frozen=True)
+class CcaModel(Model):
+    """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation."""
+
+    d_x: int
+    d_y: int
+    center: bool
+    name = "cca"
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        return self.d_x + self.d_y
+
+    @property
+    def max_components(self) -> int:
+        return min(self.d_x, self.d_y)
+
+    @property
+    def max_components_reason(self) -> str:
+        return f"CCA of {self.d_x} and {self.d_y} features has min = {self.max_components} pairs"
+
+    def pair(self, released: NoisyMoments) -> MatrixPair:
+        level, rounding = released.second_noise_level, released.rounding
+        joint = covariance(released)
+        x, y = slice(0, self.d_x), slice(self.d_x, None)
+        a = np.zeros_like(joint)
+        a[x, y], a[y, x] = joint[x, y], joint[y, x]
+        joint[x, y] = 0.0
+        joint[y, x] = 0.0
+        return MatrixPair(a, joint, level, rounding)
+
+    def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+        # dA - lambda dB is the derivative dT of the covariance with its diagonal blocks times -lambda. Its blocks carry
+        # independent noise: first the second moment, diagonal blocks (GOE) and the off-diagonal one (entries of variance
+        # s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left out.
+        weight = -eigenvalues[:, None]
+        (ux, uy), right = self._parts(vectors), vectors[:, : len(eigenvalues)]
+        vx, vy = self._parts(right)
+        variance = weight**2 * (symmetric_form_variance(ux, vx) + symmetric_form_variance(uy, vy))
+        # |u_x v_y^T + v_x u_y^T|_F^2 / 2
+        variance += np.outer(squares(vy), squares(ux)) / 2 + np.outer(squares(vx), squares(uy)) / 2
+        variance += (vx.T @ ux) * (vy.T @ uy)
+        variance *= released.noise.second**2
+        if released.sums.size:
+            mean_x, mean_y = self._parts(total_mean(released))
+            for u, v, own, other, w, z in ((ux, vx, mean_x, mean_y, uy, vy), (uy, vy, mean_y, mean_x, ux, vx)):
+                # noise in this view's sums meets the mean of its own part (weight -lambda) and of the other part (weight 1)
+                a_left = -(weight * (own @ u) + other @ w)
+                a_right = -(weight[:, 0] * (own @ v) + other @ z)
+                variance += released.noise.sums**2 * rank_two_squares(u, v, a_left[:, None, :], a_right[:, None])
+        return np.asarray(variance)
+
+    def mean(self, released: NoisyMoments) -> Matrix | None:
+        return total_mean(released) if self.center else None
+
+    def split(self, components: Matrix) -> tuple[Matrix, ...]:
+        return components[:, : self.d_x], components[:, self.d_x :]
+
+    def _parts(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        return vectors[: self.d_x], vectors[self.d_x :]
+
+
+def cca(
+    X: Any,
+    Y: Any,
+    *,
+    bound: float = 1.0,
+    center: bool = True,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Canonical correlation analysis of two views of the same people.
+
+    Problem: A v = lambda B v with v = (x, y), A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy), S the covariance of the
+    joint row (x, y) (its second moment if not ``center``). Eigenvalues are correlations, in [0, 1] up to noise.
+
+    Parameters
+    ----------
+    X, Y : array_like of shapes (n, d_x) and (n, d_y)
+        Row i of both belongs to person i.
+    bound : float
+        Public bound on the norm of the *joint* row (x, y), enforced by shrinking both parts together. Where the views
+        differ in scale, rescale them by public factors first.
+    center, adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem
+        To be passed to `dpgep.solve`; the solution holds both weight sets.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, and if X and Y differ in their number of rows.
+    """
+    x, y = as_matrix(X, "X"), as_matrix(Y, "Y")
+    check_same_rows(x, y)
+    bound = check_bound(bound)
+    model = CcaModel(x.shape[1], y.shape[1], center)
+    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, x.shape[0], public_n))
+    layout = moment_layout(model.n_features, 0, sums=center, facts=facts)
+    return MomentProblem(model, facts, layout, Rows((x, y), bound))

@@ -1,0 +1,98 @@
+"""Discriminant directions: A = between-class scatter, B = within-class scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgep.problems.first_order import schur_form_variance
+from dpgep.problems.groups import class_codes
+from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts, check_adjacency
+from dpgep.problems.moments import MomentProblem, NoisyMoments, between_groups, moment_layout, total_mean
+from dpgep.problems.rows import Rows, as_matrix, check_bound
+
+
+@dataclass(frozen=True)
+class FdaModel(Model):
+    """max v^T A v / v^T B v, A the scatter of class means around the mean, B the scatter of rows around class means."""
+
+    n_features: int
+    classes: tuple[Hashable, ...]
+    name = "fda"
+
+    @property
+    def max_components(self) -> int:
+        return min(self.n_features, len(self.classes) - 1)
+
+    @property
+    def max_components_reason(self) -> str:
+        return (
+            f"discriminant analysis of {len(self.classes)} classes and {self.n_features} features has "
+            f"min(classes - 1, features) = {self.max_components} directions"
+        )
+
+    def pair(self, released: NoisyMoments) -> MatrixPair:
+        level, rounding = released.second_noise_level, released.rounding
+        between = between_groups(released)
+        within = released.second
+        within -= between
+        mean = total_mean(released)
+        between -= np.outer(mean, mean)
+        return MatrixPair(between, within, level, rounding)
+
+    def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+        # A = T - W and B = W
+        weight = -(1.0 + eigenvalues)
+        return schur_form_variance(released, vectors, vectors[:, : len(eigenvalues)], total=1.0, within=weight)
+
+    def mean(self, released: NoisyMoments) -> Matrix | None:
+        return total_mean(released)
+
+
+def fda(
+    X: Any,
+    labels: Any,
+    *,
+    classes: Sequence[Hashable] | None = None,
+    bound: float = 1.0,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Fisher discriminant analysis: directions that separate classes.
+
+    Problem: A v = lambda B v with, over classes c of n_c people with mean m_c,
+    A = sum_c (n_c/n) m_c m_c^T - m m^T (between) and B = (1/n) sum x x^T - sum_c (n_c/n) m_c m_c^T (within).
+    lambda relates to scikit-learn's LDA by A, B being divided by n, not by n - C.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        One row per person.
+    labels : array_like of n hashable labels
+        One per person. A replaced person may also change class: labels are protected like rows.
+    classes : sequence of labels, optional
+        The public set of classes; a class without people is allowed. Without it, the set of distinct labels is taken as
+        public knowledge: it shows in ``solution.model.classes``. Give it where the existence of a class is itself sensitive.
+    bound, adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem
+        To be passed to `dpgep.solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, and for fewer than two classes, NaN labels, labels outside ``classes``, or a wrong number of them.
+    """
+    x = as_matrix(X, "X")
+    bound = check_bound(bound)
+    n, d = x.shape
+    found, codes = class_codes(labels, n, classes)
+    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, n, public_n))
+    layout = moment_layout(d, len(found), sums=True, facts=facts)
+    return MomentProblem(FdaModel(d, found), facts, layout, Rows((x,), bound), codes)

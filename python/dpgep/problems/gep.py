@@ -1,0 +1,131 @@
+"""Any generalized eigenvalue problem in matrix form, with sensitivities that the caller vouches for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgep.problems.first_order import symmetric_form_variance
+from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts
+
+
+@dataclass(frozen=True)
+class NoisyMatrices:
+    """Released A and B (None: the identity) and the deviations of their noise (GOE, of the diagonal)."""
+
+    a: Matrix
+    b: Matrix | None
+    noise_a: float
+    noise_b: float
+
+
+@dataclass(frozen=True)
+class GepModel(Model):
+    """max v^T A v / v^T B v for given symmetric A and B."""
+
+    n_features: int
+    name = "gep"
+
+    @property
+    def max_components(self) -> int:
+        return self.n_features
+
+    @property
+    def max_components_reason(self) -> str:
+        return f"a {self.n_features} x {self.n_features} problem has {self.n_features} components"
+
+    def pair(self, released: NoisyMatrices) -> MatrixPair:
+        b = released.b
+        noise = released.noise_a if b is None else released.noise_b
+        scale = 0.0 if b is None else float(np.abs(np.diagonal(b)).max())
+        rounding = self.n_features * float(np.finfo(float).eps) * scale
+        return MatrixPair(released.a, b, noise * float(np.sqrt(2 * self.n_features)), rounding)
+
+    def error_variances(self, released: NoisyMatrices, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+        variance = released.noise_a**2 + (eigenvalues * released.noise_b) ** 2
+        return variance[:, None] * symmetric_form_variance(vectors, vectors[:, : len(eigenvalues)])
+
+
+@dataclass(frozen=True)
+class MatrixProblem:
+    """A and B with Frobenius sensitivities sensitivity_a/n and sensitivity_b/n. Built by `gep`."""
+
+    model: GepModel
+    facts: PublicFacts
+    a: Matrix
+    b: Matrix | None
+    sensitivity_a: float
+    sensitivity_b: float
+
+    def __repr__(self) -> str:
+        return f"gep(n={self.facts.n}, d={self.model.n_features}, {self.facts.adjacency})"
+
+
+def gep(
+    A: Any,
+    B: Any = None,
+    *,
+    n: int,
+    sensitivity_a: float,
+    sensitivity_b: float = 0.0,
+    adjacency: Adjacency = "replace-one",
+) -> MatrixProblem:
+    """The generalized eigenvalue problem A v = lambda B v in the matrix form of the papers.
+
+    Parameters
+    ----------
+    A, B : array_like of shape (d, d)
+        Symmetric matrices computed from the data of n people; B positive semidefinite, None for the identity.
+        Copied, never changed.
+    n : int
+        Public number of people.
+    sensitivity_a, sensitivity_b : float
+        Constants C such that one person moves the matrix by at most C/n in Frobenius norm. **Not checked**: the guarantee
+        is as good as these numbers. docs/mathematics.md lists them; the models `pca`, `cca`, `fda` and `sir` enforce
+        theirs and spend less, so prefer them where they apply. 0 says that the matrix does not depend on the data.
+    adjacency : {"replace-one", "add-remove"}
+        The relation for which the constants hold.
+
+    Returns
+    -------
+    MatrixProblem
+        To be passed to `dpgep.solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If A or B is not a finite real symmetric matrix, shapes differ, or a parameter is out of range.
+    """
+    a = _symmetric(A, "A")
+    b = None if B is None else _symmetric(B, "B")
+    if b is not None and b.shape != a.shape:
+        raise ValueError(f"A and B must have the same shape, got {a.shape} and {b.shape}")
+    if b is None and sensitivity_b:
+        raise ValueError("sensitivity_b needs a B: the identity does not depend on the data")
+    if isinstance(n, bool) or int(n) != n or n < 1:
+        raise ValueError(f"n must be a positive whole number, got {n!r}")
+    if adjacency not in ("replace-one", "add-remove"):
+        raise ValueError(f'adjacency must be "replace-one" or "add-remove", got {adjacency!r}')
+    for name, value in (("sensitivity_a", sensitivity_a), ("sensitivity_b", sensitivity_b)):
+        if not 0 <= value < np.inf:
+            raise ValueError(f"{name} must be a non-negative finite number, got {value!r}")
+    if not sensitivity_a and not sensitivity_b:
+        raise ValueError("sensitivity_a and sensitivity_b are both 0: a problem without private data needs no noise")
+    facts = PublicFacts(adjacency, None, int(n))
+    return MatrixProblem(GepModel(len(a)), facts, a, b, float(sensitivity_a), float(sensitivity_b))
+
+
+def _symmetric(values: Any, name: str) -> Matrix:
+    array = np.asarray(values)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] < 1:
+        raise ValueError(f"{name} must be a square matrix, got shape {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    matrix = np.array(array, dtype=np.float64, order="C")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} contains NaN or infinite values")
+    if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
+        raise ValueError(f"{name} must be symmetric; pass ({name} + {name}.T) / 2 if the difference is rounding")
+    return matrix

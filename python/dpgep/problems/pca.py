@@ -1,0 +1,82 @@
+"""Principal components: A = covariance (or second moment), B = I."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dpgep.problems.first_order import schur_form_variance
+from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts, check_adjacency
+from dpgep.problems.moments import MomentProblem, NoisyMoments, covariance, moment_layout, total_mean
+from dpgep.problems.rows import Rows, as_matrix, check_bound
+
+
+@dataclass(frozen=True)
+class PcaModel(Model):
+    """max v^T A v over unit v, A the covariance of the rows (``center``) or their second moment."""
+
+    n_features: int
+    center: bool
+    name = "pca"
+
+    @property
+    def max_components(self) -> int:
+        return self.n_features
+
+    @property
+    def max_components_reason(self) -> str:
+        return f"PCA of {self.n_features} features has {self.n_features} components"
+
+    def pair(self, released: NoisyMoments) -> MatrixPair:
+        return MatrixPair(covariance(released), None, released.second_noise_level, released.rounding)
+
+    def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+        return schur_form_variance(released, vectors, vectors[:, : len(eigenvalues)], total=1.0, within=0.0)
+
+    def mean(self, released: NoisyMoments) -> Matrix | None:
+        return total_mean(released) if self.center else None
+
+
+def pca(
+    X: Any,
+    *,
+    bound: float = 1.0,
+    center: bool = True,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Principal component analysis of the rows of X.
+
+    Problem: A v = lambda v with A = (1/n) sum x x^T - m m^T, or (1/n) sum x x^T if not ``center``; no factor n/(n-1).
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        One row per person, real numbers, any dtype and memory order; never changed, never copied as a whole.
+    bound : float
+        Public bound on the row norm. It is enforced: a longer row is shrunk to this length. It must not be read off the
+        data. How many rows were shrunk is not reported, since that would be one more release.
+    center : bool
+        Whether to subtract the mean. Without, nothing is spent on the mean.
+    adjacency : {"replace-one", "add-remove"}
+        Which data sets are neighbours. Under "replace-one" n is public; under "add-remove" it is not, and matrices are
+        normalized by ``public_n``, or by a noisy count that the budget pays for.
+    public_n : int, optional
+        A public number of people, for "add-remove" only; it need not be exact.
+
+    Returns
+    -------
+    MomentProblem
+        To be passed to `dpgep.solve`. Nothing is computed yet.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is not a real matrix with at least two rows, or a parameter is out of range. NaN and infinities are found by
+        `solve`, before anything is released.
+    """
+    x = as_matrix(X, "X")
+    bound = check_bound(bound)
+    n, d = x.shape
+    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, n, public_n))
+    return MomentProblem(PcaModel(d, center), facts, moment_layout(d, 0, sums=center, facts=facts), Rows((x,), bound))

@@ -1,0 +1,142 @@
+"""Rows of people: accepted array forms, and blocks of rows clipped to the unit ball.
+
+A matrix is never copied as a whole: a block of rows at a time is converted, clipped and handed on in one reused buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._dispatch import core
+
+# A block as large as this keeps a symmetric rank-k update near its full rate; it bounds the memory beside the data.
+_BLOCK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The views of n people, side by side: row i of every view belongs to person i.
+
+    The row (x_1, x_2, ...) of all views is clipped jointly: it is divided by ``bound`` and shrunk to the unit ball.
+    """
+
+    views: tuple[NDArray[Any], ...]
+    bound: float
+
+    @property
+    def n(self) -> int:
+        return int(self.views[0].shape[0])
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(int(view.shape[1]) for view in self.views)
+
+    @property
+    def d(self) -> int:
+        return sum(self.widths)
+
+    def clipped_blocks(self, extra_columns: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Yield (rows, block): block[:, :d] holds the clipped rows, `extra_columns` more are the caller's to fill.
+
+        The buffer behind the blocks is reused. Raises ValueError at the first block that holds a NaN or an infinity; the
+        message does not depend on which.
+        """
+        width = self.d + extra_columns
+        height = max(1, min(self.n, _BLOCK_BYTES // (8 * width)))
+        buffer = np.zeros((height, width))
+        for start in range(0, self.n, height):
+            rows = slice(start, min(start + height, self.n))
+            block = buffer[: rows.stop - start]
+            if not self._clip(rows, block[:, : self.d]):
+                raise ValueError(
+                    "the data contain NaN or infinite values: impute or drop them first; "
+                    "nothing was released and no budget was spent"
+                )
+            yield rows, block
+
+    def _clip(self, rows: slice, out: NDArray[np.float64]) -> bool:
+        source = self.views[0][rows]
+        if len(self.views) > 1 or not _kernel_reads(source):
+            column = 0
+            for view, width in zip(self.views, self.widths, strict=True):
+                # a block in any dtype and memory order; a float64 overflow of a longdouble is caught as infinity
+                with np.errstate(over="ignore"):
+                    np.copyto(out[:, column : column + width], view[rows], casting="unsafe")
+                column += width
+            source = out
+        return core.clip_rows(source, self.bound, out)
+
+
+def _kernel_reads(block: NDArray[Any]) -> bool:
+    return (
+        block.dtype in (np.float32, np.float64)
+        and block.dtype.isnative
+        and block.flags.aligned
+        and block.strides[1] == block.itemsize
+        and block.strides[0] >= block.shape[1] * block.itemsize
+    )
+
+
+def as_matrix(values: Any, name: str) -> NDArray[Any]:
+    """`values` as a 2-D array of real numbers with at least two rows and one column, without copying arrays.
+
+    Integers and booleans pass (converted block by block); complex numbers, text, objects, sparse and masked matrices do
+    not, and say what to do instead.
+    """
+    if hasattr(values, "tocsr"):
+        raise TypeError(
+            f"{name} is a sparse matrix, which this version does not read: pass {name}.toarray() if it fits in memory"
+        )
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
+    array = np.asarray(values)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional, one row per person; got shape {array.shape}")
+    _check_real(array, name)
+    if array.shape[0] < 2:
+        raise ValueError(f"{name} must have at least 2 rows, got shape {array.shape}")
+    if array.shape[1] < 1:
+        raise ValueError(f"{name} must have at least 1 column, got shape {array.shape}")
+    return array
+
+
+def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
+    """`values` as a new float64 vector of length n without NaN or infinities."""
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.shape[0] != n:
+        raise ValueError(f"{name} must be a vector with one value per row of X, shape ({n},); got shape {array.shape}")
+    _check_real(array, name)
+    vector = array.astype(np.float64)
+    if not np.isfinite(vector).all():
+        raise ValueError(f"{name} contains NaN or infinite values: impute or drop them first")
+    return vector
+
+
+def check_bound(bound: Any) -> float:
+    """The public bound on row norms as a float; ValueError unless it is positive and its square and inverse are finite."""
+    try:
+        value = float(bound)
+    except (TypeError, ValueError):
+        raise TypeError(f"bound must be a number, got {bound!r}") from None
+    if not 1e-140 <= value <= 1e140:
+        raise ValueError(f"bound must be a positive finite number (between 1e-140 and 1e140), got {bound!r}")
+    return value
+
+
+def check_same_rows(x: NDArray[Any], y: NDArray[Any]) -> None:
+    if x.shape[0] != y.shape[0]:
+        raise ValueError(f"X and Y must have the same number of rows, got shapes {x.shape} and {y.shape}")
+
+
+def _check_real(array: NDArray[Any], name: str) -> None:
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} is complex ({array.dtype}): pass real numbers, e.g. real and imaginary parts as columns")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}: convert it, e.g. with .astype(float)")

@@ -1,0 +1,113 @@
+"""Sliced inverse regression: A = Cov(E[x | slice of y]), B = Cov(x)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgep.problems.first_order import schur_form_variance
+from dpgep.problems.groups import slice_codes, slice_edges
+from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts, check_adjacency
+from dpgep.problems.moments import (
+    MomentProblem,
+    NoisyMoments,
+    between_groups,
+    covariance,
+    moment_layout,
+    total_mean,
+)
+from dpgep.problems.rows import Rows, as_matrix, check_bound
+
+
+@dataclass(frozen=True)
+class SirModel(Model):
+    """max v^T A v / v^T B v, A the covariance of slice means, B the covariance of the rows."""
+
+    n_features: int
+    interior_edges: tuple[float, ...]
+    name = "sir"
+
+    @property
+    def n_slices(self) -> int:
+        return len(self.interior_edges) + 1
+
+    @property
+    def max_components(self) -> int:
+        return min(self.n_features, self.n_slices - 1)
+
+    @property
+    def max_components_reason(self) -> str:
+        return (
+            f"inverse regression with {self.n_slices} slices and {self.n_features} features has "
+            f"min(slices - 1, features) = {self.max_components} directions"
+        )
+
+    def pair(self, released: NoisyMoments) -> MatrixPair:
+        level, rounding = released.second_noise_level, released.rounding
+        mean = total_mean(released)
+        between = between_groups(released)
+        between -= np.outer(mean, mean)
+        return MatrixPair(between, covariance(released), level, rounding)
+
+    def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+        # A = T - W and B = T
+        weight = 1.0 - eigenvalues
+        return schur_form_variance(released, vectors, vectors[:, : len(eigenvalues)], total=weight, within=-1.0)
+
+    def mean(self, released: NoisyMoments) -> Matrix | None:
+        return total_mean(released)
+
+
+def sir(
+    X: Any,
+    y: Any,
+    *,
+    slices: int = 10,
+    y_range: tuple[float, float] | None = None,
+    edges: Sequence[float] | None = None,
+    bound: float = 1.0,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Sliced inverse regression: directions of X that a response y depends on.
+
+    Problem: A v = lambda B v with A = sum_h (n_h/n) m_h m_h^T - m m^T over slices h of y, and B the covariance of the rows.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        One row per person.
+    y : array_like of shape (n,)
+        The response. A replaced person may also change slice: responses are protected like rows.
+    slices : int
+        Number of slices of equal width over ``y_range``.
+    y_range : (low, high)
+        Public range of y; values beyond it belong to the outer slices. Required unless ``edges`` is given.
+    edges : sequence of increasing numbers
+        Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and do not exclude anybody. Never take
+        edges from the data: one replaced person would move every quantile (see docs/errata.md).
+    bound, adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem
+        To be passed to `dpgep.solve`. Empty slices are allowed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, and if y is not a finite vector of length n or the slices are not given by public facts.
+    """
+    x = as_matrix(X, "X")
+    bound = check_bound(bound)
+    n, d = x.shape
+    interior = slice_edges(slices, y_range, edges)
+    codes = slice_codes(y, n, interior)
+    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, n, public_n))
+    model = SirModel(d, tuple(interior.tolist()))
+    layout = moment_layout(d, model.n_slices, sums=True, facts=facts)
+    return MomentProblem(model, facts, layout, Rows((x,), bound), codes)

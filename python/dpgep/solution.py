@@ -1,0 +1,168 @@
+"""What `solve` returns: the components, and what is needed to trust them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.methods.release import Diagnostics
+from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
+from dpgep.privacy.ledger import Release
+from dpgep.problems.model import Adjacency, Model
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """The guarantee of one solution: everything in it that was computed from data is covered.
+
+    Attributes
+    ----------
+    epsilon, delta : (epsilon, delta)-differential privacy of all releases together; None where the budget was given as rho
+        or mu (see `epsilon_at`, `delta_at`).
+    mu : Gaussian differential privacy of all releases together.
+    adjacency : "replace-one" or "add-remove": which data sets the guarantee compares.
+    bound : enforced bound on row norms; None where the caller vouched for sensitivities.
+    releases : the ledger.
+    exact : whether the noise is exactly that of the proof; False means floating-point Gaussian noise.
+    seeded : whether the noise came from a seed. Then whoever knows the seed can subtract it: there is no privacy.
+    """
+
+    epsilon: float | None
+    delta: float | None
+    mu: float
+    adjacency: Adjacency
+    bound: float | None
+    releases: tuple[Release, ...]
+    exact: bool
+    seeded: bool
+
+    @property
+    def rho(self) -> float:
+        """rho of zero-concentrated differential privacy, mu^2/2."""
+        return rho_from_mu(self.mu)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The exact epsilon of all releases together at another delta, rounded up."""
+        return epsilon_of(self.mu, delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The exact delta of all releases together at another epsilon, rounded up."""
+        return delta_of(epsilon, self.mu)
+
+    def to_dp_event(self) -> Any:
+        """The releases as a `dp_accounting.DpEvent`, to be composed with others by Google's accountants.
+
+        Noise multipliers are relative to the sensitivity under ``adjacency``: 1/mu of each release.
+        """
+        import dp_accounting
+
+        if math.isinf(self.mu):
+            return dp_accounting.NonPrivateDpEvent()
+        events = [
+            dp_accounting.GaussianDpEvent(math.nextafter(1 / release.mu, 0.0)) for release in self.releases
+        ]
+        return events[0] if len(events) == 1 else dp_accounting.ComposedDpEvent(events)
+
+    def __str__(self) -> str:
+        if math.isinf(self.mu):
+            guarantee = "none (epsilon = inf: no noise)"
+        elif self.epsilon is None or self.delta is None:
+            guarantee = f"mu = {self.mu:.4g} (rho = {self.rho:.4g})"
+        else:
+            guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (mu = {self.mu:.4g})"
+        bound = "" if self.bound is None else f", row norms <= {self.bound:g} enforced"
+        seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
+        return f"{guarantee}, {self.adjacency}{bound}{seeded}"
+
+
+@dataclass(frozen=True, repr=False)
+class Solution:
+    """Leading solutions of A v = lambda B v, computed from noisy releases only.
+
+    Attributes
+    ----------
+    components : (K, d), rows of unit Euclidean norm whose largest entry is positive.
+    eigenvalues : (K,), descending.
+    privacy : PrivacyReport.
+    diagnostics : Diagnostics, from released values: noise level, eigengaps, expected error per component.
+    mean : (d,) released mean of the rows, or None where the model has none.
+    model : the public description of the problem.
+    method : name of the method.
+    """
+
+    components: Matrix
+    eigenvalues: Matrix
+    privacy: PrivacyReport
+    diagnostics: Diagnostics
+    mean: Matrix | None
+    model: Model
+    method: str
+
+    @property
+    def n_components(self) -> int:
+        return len(self.components)
+
+    @property
+    def x_weights(self) -> Matrix:
+        """(K, d_x) weights of the first view, rows of unit norm (CCA only)."""
+        return self._weights(0)
+
+    @property
+    def y_weights(self) -> Matrix:
+        """(K, d_y) weights of the second view, rows of unit norm (CCA only)."""
+        return self._weights(1)
+
+    def transform(self, X: Any, Y: Any = None) -> Any:
+        """Coordinates (X - mean) V^T of new rows, shape (n, K); for CCA with Y, the pair of both views' coordinates.
+
+        The result is as private as the rows passed here: the report of this solution does not cover it. Rows are not clipped.
+        """
+        parts = self.model.split(self.components)
+        means = [None] * len(parts) if self.mean is None else list(self.model.split(self.mean[None, :]))
+        if len(parts) == 1:
+            if Y is not None:
+                raise TypeError(f"{self.model.name} has one view: transform takes X alone")
+            return _project(X, parts[0], means[0], "X")
+        x = _project(X, self.x_weights, means[0], "X")
+        return x if Y is None else (x, _project(Y, self.y_weights, means[1], "Y"))
+
+    def _weights(self, view: int) -> Matrix:
+        parts = self.model.split(self.components)
+        if len(parts) == 1:
+            raise AttributeError(f"{self.model.name} has one view: see components")
+        norms = np.linalg.norm(parts[view], axis=1, keepdims=True)
+        return np.asarray(parts[view] / np.where(norms > 0, norms, 1.0))
+
+    def __repr__(self) -> str:
+        d = self.diagnostics
+        lines = [
+            f"Solution of {self.model.name} by {self.method}: {self.n_components} components in {self.model.n_features} features",
+            f"  privacy      {self.privacy}",
+            f"  noise level  {d.noise_level:.3g}" + (f", regularization {d.regularization:.3g}" if d.regularization else ""),
+            "    k  eigenvalue     eigengap  expected error (squared sine)",
+        ]
+        for k, (value, gap, error) in enumerate(
+            zip(self.eigenvalues, d.eigengaps, d.expected_error, strict=True)
+        ):
+            if k == 10:
+                lines.append(f"  ... {self.n_components - 10} more")
+                break
+            shown = f"{error:.2g}" + (" (lost in noise)" if error > 0.5 else "")
+            lines.append(f"  {k + 1:3d}  {value:10.4g}   {gap:10.3g}  {shown}")
+        return "\n".join(lines)
+
+
+def _project(values: Any, weights: Matrix, mean: Any, name: str) -> Matrix:
+    array = np.asarray(values)
+    if array.ndim != 2 or array.shape[1] != weights.shape[1]:
+        raise ValueError(f"{name} must have shape (n, {weights.shape[1]}) as in the fit, got {array.shape}")
+    scores = np.asarray(array @ weights.T, dtype=np.float64)
+    if mean is not None:
+        scores -= np.ravel(weights @ np.ravel(mean))
+    return scores

@@ -1,0 +1,191 @@
+"""`dpgep.solve`: problem and budget in, solution out."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from dpgep._dispatch import core
+from dpgep.errors import PrivacyWarning
+from dpgep.methods import METHODS
+from dpgep.methods.release import MethodResult
+from dpgep.privacy.accounting import Accounting
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.curator import Curator, Problem
+from dpgep.privacy.ledger import Ledger, mu_covering
+from dpgep.problems.gep import MatrixProblem
+from dpgep.problems.moments import MomentProblem
+from dpgep.solution import PrivacyReport, Solution
+
+
+def solve(
+    problem: Problem,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    budget: Budget | None = None,
+    share: float | None = None,
+    accounting: Accounting = "gdp",
+    n_components: int | None = None,
+    method: str = "release",
+    seed: int | None = None,
+    **options: Any,
+) -> Solution:
+    """Leading solutions of A v = lambda B v under differential privacy.
+
+    Parameters
+    ----------
+    problem : from `dpgep.pca`, `cca`, `fda`, `sir` or `gep`
+        The data and what is asked of them.
+    epsilon, delta, rho, mu : float
+        The budget of this run, in exactly one form (see `dpgep.Budget`). ``epsilon=math.inf`` runs without noise.
+    budget : Budget
+        Instead: a budget that several runs share.
+    share : float in (0, 1]
+        With ``budget``: the fraction of its total mu^2 this run may spend; default, all that is left.
+    accounting : {"gdp", "zcdp"}
+        Conversion of (epsilon, delta): exact, or the papers' looser one.
+    n_components : int, optional
+        K; default: all the model has. Under ``method="release"`` more components cost no privacy.
+    method : str
+        "release": one noisy moment matrix, everything else computed from it.
+    seed : int, optional
+        Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the report.
+    **options
+        Of the method. For "release": ``regularization`` >= 0, the multiple of the identity added to B (units of B).
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If the budget cannot pay, before data is read.
+    ValueError, TypeError
+        If a parameter is out of range, or the data contain NaN or infinities: nothing is released, nothing is spent.
+    numpy.linalg.LinAlgError
+        If B is zero to rounding and no regularization is given (without noise only: released matrices are never zero).
+
+    Notes
+    -----
+    Under replace-one adjacency with public n, a delta of 1/n or more permits publishing whole records: it is accepted with a
+    `PrivacyWarning`. That validation fails on NaN is visible to the caller and not covered by the budget: whether the data are
+    finite is taken as public.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> X = np.random.default_rng(0).standard_normal((20000, 5)) * [5, 2, 1, 1, 1] / 15
+    >>> solution = dpgep.solve(dpgep.pca(X), epsilon=1.0, delta=1e-6, n_components=1)
+    >>> bool(abs(solution.components[0, 0]) > 0.99)
+    True
+    """
+    if not isinstance(problem, (MomentProblem, MatrixProblem)):
+        raise TypeError(f"problem must come from dpgep.pca, cca, fda, sir or gep, got {type(problem).__name__}")
+    run = _method(method, options)
+    k = _component_count(problem, n_components)
+    account = _account(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    _warn_large_delta(account, problem)
+    stream = _noise_stream(seed)
+    with account.reserve(share) as ledger:
+        curator = Curator(problem, ledger, stream)
+        result = run(curator, k, **options)
+        report = _report(problem, account, ledger, seeded=seed is not None)
+    return _solution(result, report, curator, method)
+
+
+def _method(name: str, options: dict[str, Any]) -> Callable[..., MethodResult]:
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
+    known = [p.name for p in inspect.signature(METHODS[name]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise TypeError(f"method {name!r} has no option {option!r}; its options: {', '.join(known)}")
+    regularization = options.get("regularization")
+    if regularization is not None and not 0 <= regularization < math.inf:
+        raise ValueError(f"regularization must be a non-negative finite number, got {regularization!r}")
+    return METHODS[name]
+
+
+def _component_count(problem: Problem, n_components: Any) -> int:
+    largest = problem.model.max_components
+    if n_components is None:
+        return largest
+    if isinstance(n_components, bool) or int(n_components) != n_components or n_components < 1:
+        raise ValueError(f"n_components must be a whole number of at least 1, got {n_components!r}")
+    if n_components > largest:
+        raise ValueError(f"n_components = {n_components} is too many: {problem.model.max_components_reason}")
+    return int(n_components)
+
+
+def _account(
+    budget: Budget | None,
+    share: float | None,
+    accounting: Accounting,
+    **forms: float | None,
+) -> Budget:
+    if budget is None:
+        if share is not None:
+            raise ValueError("share is a part of a budget: pass budget= with it")
+        return Budget(accounting=accounting, **forms)
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a dpgep.Budget, got {type(budget).__name__}")
+    given = [name for name, value in forms.items() if value is not None]
+    if given:
+        raise ValueError(f"two budgets given: budget and {', '.join(given)}; give one")
+    return budget
+
+
+def _warn_large_delta(account: Budget, problem: Problem) -> None:
+    n = problem.facts.n
+    if account.delta is not None and n is not None and account.delta >= 1 / n:
+        warnings.warn(
+            f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
+            "choose it well below 1/n, e.g. n**-1.1 or smaller",
+            PrivacyWarning,
+            stacklevel=3,
+        )
+
+
+def _noise_stream(seed: int | None) -> core.NoiseStream:
+    if seed is None:
+        return core.NoiseStream()
+    if isinstance(seed, bool) or int(seed) != seed:
+        raise TypeError(f"seed must be a whole number, got {seed!r}")
+    warnings.warn(
+        "a seeded run is not private: whoever knows the seed can subtract the noise", PrivacyWarning, stacklevel=3
+    )
+    return core.NoiseStream(hashlib.sha256(f"dpgep seed {int(seed)}".encode()).digest())
+
+
+def _report(problem: Problem, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+    mu = mu_covering(ledger.spent)
+    return PrivacyReport(
+        epsilon=account.epsilon_at(mu),
+        delta=account.delta,
+        mu=mu,
+        adjacency=problem.facts.adjacency,
+        bound=problem.facts.bound,
+        releases=ledger.releases,
+        exact=False,
+        seeded=seeded,
+    )
+
+
+def _solution(result: MethodResult, report: PrivacyReport, curator: Curator, method: str) -> Solution:
+    return Solution(
+        components=result.components,
+        eigenvalues=result.eigenvalues,
+        privacy=report,
+        diagnostics=result.diagnostics,
+        mean=result.mean,
+        model=curator.model,
+        method=method,
+    )
