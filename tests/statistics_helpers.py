@@ -1,8 +1,9 @@
 """Exact tests of noise distributions, with a stated probability of a false alarm.
 
-Every statistical test of the kernels draws from seeded streams, so its outcome is reproducible. Had another seed
-been chosen, it would have failed on a correct kernel with probability at most FALSE_ALARM: each helper divides
-that probability by the number of p-values it looks at (union bound), and each p-value is exact or an upper bound.
+Every statistical test of the kernels draws from seeded streams, so its outcome is reproducible. Had another
+seed been chosen, it would have failed on a correct kernel with probability at most FALSE_ALARM: each helper
+divides that probability by the number of p-values it looks at (union bound), and each p-value is exact or an
+upper bound.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def rejects_covariance(samples: Samples, covariance: Samples) -> bool:
     """Whether ``samples`` (n, m) cannot be n draws of N(0, ``covariance``); a singular one is allowed.
 
     Whitened samples have independent N(0, 1) entries, so the sum of squares along any fixed unit direction is
-    exactly chi-square with n degrees of freedom, and the sum over everything with n times the rank. The directions
-    are the axes e_i and (e_i ± e_j) / sqrt(2), which together see every entry of the covariance: rank**2 + 1
-    p-values. Along the null space of ``covariance`` the samples must be zero up to rounding.
+    exactly chi-square with n degrees of freedom, and the sum over everything with n times the rank. The
+    directions are the axes e_i and (e_i ± e_j) / sqrt(2), which together see every entry of the covariance:
+    rank**2 + 1 p-values. Along the null space of ``covariance`` the samples must be zero up to rounding.
     """
     white, null = _whiten(samples, covariance)
     if null.size and np.max(np.abs(null)) > 1e-12 * np.max(np.abs(samples)):
@@ -45,7 +46,7 @@ def rejects_covariance(samples: Samples, covariance: Samples) -> bool:
 
 
 def rejects_normality(samples: Samples) -> bool:
-    """Whether the entries of ``samples`` cannot be independent N(0, 1): exact Kolmogorov–Smirnov, one p-value."""
+    """Whether ``samples`` cannot be independent N(0, 1): one exact Kolmogorov–Smirnov test."""
     return bool(stats.kstest(samples.ravel(), "norm", method="exact").pvalue < FALSE_ALARM)
 
 
@@ -53,11 +54,12 @@ def rejects_equal_distributions(first: Samples, second: Samples) -> bool:
     """Whether the columns of ``first`` and ``second``, both (n, m), cannot be equally distributed.
 
     For two samples of one continuous law and of one size n >= 458, the largest distance D of their empirical
-    distribution functions satisfies P(D sqrt(n / 2) >= t) <= 2 exp(-2 t**2) (Wei and Dudley 2012). One t for each
-    of the m columns.
+    distribution functions satisfies P(D sqrt(n / 2) >= t) <= 2 exp(-2 t**2) (Wei and Dudley 2012). Each of
+    the m columns gets FALSE_ALARM / m.
     """
     n, m = first.shape
-    assert second.shape == (n, m) and n >= 458
+    assert second.shape == (n, m)
+    assert n >= 458
     largest_distance = math.sqrt(math.log(2.0 * m / FALSE_ALARM) / n)
     return any(
         stats.ks_2samp(first[:, i], second[:, i], method="asymp").statistic > largest_distance

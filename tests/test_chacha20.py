@@ -79,9 +79,9 @@ ENCRYPTIONS = [
         bytes(31) + b"\x01",
         1,
         b"Any submission to the IETF intended by the Contributor for publication as all or part of an IETF "
-        b"Internet-Draft or RFC and any statement made within the context of an IETF activity is considered an "
-        b'"IETF Contribution". Such statements include oral statements in IETF sessions, as well as written and '
-        b"electronic communications made at any time or place, which are addressed to",
+        b"Internet-Draft or RFC and any statement made within the context of an IETF activity is considered "
+        b'an "IETF Contribution". Such statements include oral statements in IETF sessions, as well as '
+        b"written and electronic communications made at any time or place, which are addressed to",
         "a3fbf07df3fa2fde4f376ca23e82737041605d9f4f4f57bd8cff2c1d4b7955ec"
         "2a97948bd3722915c8f3d337f7d370050e9e96d647b7c39f56e031ca5eb6250d"
         "4042e02785ececfa4b4bb5e8ead0440e20b6e8db09d881a7c6132f420e527950"

@@ -1,4 +1,4 @@
-"""The compiled variants: which one is loaded, that all give the same bits, and what instructions they hold."""
+"""The compiled variants: which is loaded, that all give the same bits, and what instructions they hold."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ for shape in ("goe", "iid"):
         core.add_symmetric_noise_packed(triangle, 0.3, shape, stream)
     digest("symmetric " + shape, *matrices, *packed)
     digest("vector " + shape, *[
-        core.noise_times_vector(rng.normal(size=d).astype(t), 0.3, shape, stream) for d in sizes for t in types
+        core.noise_times_vector(rng.normal(size=d).astype(t), 0.3, shape, stream)
+        for d in sizes for t in types
     ])
 
 plain = [rng.normal(size=(d, 7)) for d in sizes]
@@ -59,7 +60,7 @@ for d in sizes:
     for columns in (1, 2, 3, 5, 8, 13):
         for t in types:
             if columns <= d:
-                # Columns of a permutation: orthonormal in bits, whatever LAPACK's own variant. Then a reflection.
+                # A reflection of columns of a permutation: no LAPACK, whose bits depend on the processor.
                 block = np.eye(d)[:, rng.permutation(d)[:columns]]
                 u = rng.integers(-3, 4, size=d).astype(float)
                 u[0] = 1.0
@@ -86,7 +87,8 @@ truncated = []
 for d in sizes:
     for t in types:
         v, block = rng.normal(size=d).astype(t), rng.normal(size=(d, 5)).astype(t)
-        truncated += [core.truncate_top_k(v, (d + 1) // 2), core.truncate_rows_top_k(block, (d + 1) // 2), v, block]
+        k = (d + 1) // 2
+        truncated += [core.truncate_top_k(v, k), core.truncate_rows_top_k(block, k), v, block]
 digest("truncate", *truncated)
 """
 

@@ -1,11 +1,13 @@
 """Products with a noise matrix that is never formed: entry by entry, and against the matrices they stand for.
 
 The statistical tests use fixed keys; over the choice of the key each would fail on a correct kernel with
-probability at most 1e-6 (see statistics_helpers), and the covariance tests have negative controls that must be
-rejected.
+probability at most 1e-6 (see statistics_helpers), and the covariance tests have negative controls that must
+be rejected.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ KEY = seeded_key(21)
 SHAPES = ["goe", "iid"]
 SCALE = 1.7
 N_PRODUCTS = 40_000
-# Not a unit vector, of unequal entries, one of them large enough for the i.i.d. shape to differ clearly from GOE.
+# Not a unit vector; one entry large enough for the i.i.d. shape to differ clearly from GOE.
 VECTOR = np.array([1.5, -0.2, 0.0, 0.4, 0.1])
 BLOCK = np.linalg.qr(np.random.default_rng(3).normal(size=(5, 3)))[0]
 
@@ -50,7 +52,7 @@ def test_vector_product_agrees_with_the_reference(d, norm, shape):
     before = v.copy()
     product = core.noise_times_vector(v, SCALE, shape, core.NoiseStream(KEY))
     expected = reference.noise_times_vector(v, SCALE, shape, normal(d + 1))
-    # The i.i.d. shape subtracts v_i**2 from ||v||**2: where they agree, rounding leaves up to sqrt(d 2**-53) ||v||.
+    # The i.i.d. shape subtracts v_i**2 from ||v||**2: where they agree, rounding leaves some 1e-8 ||v||.
     slack = 4e-7 if shape == "iid" and d == 1 else 1e-14
     np.testing.assert_allclose(product, expected, rtol=1e-13, atol=slack * SCALE * norm)
     np.testing.assert_array_equal(v, before)
@@ -92,6 +94,14 @@ def test_block_product_in_single_precision():
     expected = reference.noise_times_block(block, SCALE, normal(n_block_deviates(40, 3)))
     assert product.dtype == np.float32
     np.testing.assert_allclose(product, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_block_product_of_a_slice_of_columns():
+    buffer = np.zeros((20, 7))
+    buffer[:, 2:5] = orthonormal(20, 3)
+    product = core.noise_times_block(buffer[:, 2:5], SCALE, core.NoiseStream(KEY))
+    expected = core.noise_times_block(orthonormal(20, 3), SCALE, core.NoiseStream(KEY))
+    np.testing.assert_array_equal(product, expected)
 
 
 def test_block_of_one_column_takes_the_place_of_a_unit_vector():
@@ -142,11 +152,17 @@ def block_products(scale=SCALE, block=BLOCK):
     return np.array(products, dtype=np.float64)
 
 
+@cache
+def explicit_matrices(shape, d):
+    deviates = normal(N_PRODUCTS * d * (d + 1) // 2, seeded_key(24)).reshape(N_PRODUCTS, -1)
+    matrices = np.array([reference.symmetric_noise(d, SCALE, shape, g) for g in deviates])
+    matrices.flags.writeable = False
+    return matrices
+
+
 def explicit_products(shape, block):
     """Products of explicit noise matrices with ``block`` (d, K), one a row."""
-    d = block.shape[0]
-    deviates = normal(N_PRODUCTS * d * (d + 1) // 2, seeded_key(24)).reshape(N_PRODUCTS, -1)
-    return np.array([(reference.symmetric_noise(d, SCALE, shape, g) @ block).ravel() for g in deviates])
+    return (explicit_matrices(shape, block.shape[0]) @ block).reshape(N_PRODUCTS, -1)
 
 
 def vector_covariance(shape, v=VECTOR):
@@ -298,23 +314,23 @@ def test_a_block_that_is_not_orthonormal_is_refused(dtype, error):
 def test_a_block_of_nan_is_refused():
     block = BLOCK.copy()
     block[0, 0] = np.nan
-    with pytest.raises(ValueError, match="orthonormal|finite"):
+    with pytest.raises(ValueError, match="orthonormal"):
         core.noise_times_block(block, 1.0, core.NoiseStream(KEY))
 
 
 def test_more_columns_than_rows_are_refused():
-    with pytest.raises(ValueError, match="orthonormal|K|column"):
+    with pytest.raises(ValueError, match="orthonormal"):
         core.noise_times_block(np.eye(2, 3), 1.0, core.NoiseStream(KEY))
 
 
 @pytest.mark.parametrize(
     ("v", "message"),
     [
-        (np.zeros((2, 2)), "1-D|dimension|ndim"),
-        (np.zeros(4)[::2], "contiguous|stride"),
-        (np.zeros(4, dtype=np.int64), "float|dtype"),
-        (np.zeros(4, dtype=np.complex128), "float|dtype"),
-        ([0.0, 1.0], "array|float|incompatible"),
+        (np.zeros((2, 2)), "ndim"),
+        (np.zeros(4)[::2], "contiguous"),
+        (np.zeros(4, dtype=np.int64), "dtype"),
+        (np.zeros(4, dtype=np.complex128), "dtype"),
+        ([0.0, 1.0], "incompatible"),
     ],
     ids=["two axes", "strided", "int64", "complex", "list"],
 )
@@ -326,12 +342,11 @@ def test_other_vectors_are_refused(v, message):
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (np.eye(4)[0], "2-D|dimension|ndim"),
-        (np.asfortranarray(np.eye(4, 2)), "contiguous|stride"),
-        (np.eye(4)[:, :2], "contiguous|stride"),
-        (np.eye(4, dtype=np.int64), "float|dtype"),
+        (np.eye(4)[0], "ndim"),
+        (np.asfortranarray(np.eye(4, 2)), "contiguous"),
+        (np.eye(4, dtype=np.int64), "dtype"),
     ],
-    ids=["one axis", "column-major", "slice of columns", "int64"],
+    ids=["one axis", "column-major", "int64"],
 )
 def test_other_blocks_are_refused(block, message):
     with pytest.raises((TypeError, ValueError), match=message):

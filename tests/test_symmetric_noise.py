@@ -6,6 +6,8 @@ probability at most 1e-6 (see statistics_helpers), and each has a negative contr
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -145,6 +147,7 @@ def test_plain_noise_of_scale_zero_changes_nothing():
 # --- in distribution ---
 
 
+@cache
 def kernel_noise(shape, scale):
     stream = core.NoiseStream(seeded_key(12))
     packed = np.empty((N_MATRICES, n_deviates(D)))
@@ -152,6 +155,7 @@ def kernel_noise(shape, scale):
         matrix = np.zeros((D, D))
         core.add_symmetric_noise(matrix, scale, shape, stream)
         row[:] = reference.pack(matrix)
+    packed.flags.writeable = False
     return packed
 
 
@@ -187,7 +191,7 @@ def test_covariance_sees_an_off_diagonal_wrong_by_root_two(shape, factor):
 @pytest.mark.statistical
 def test_covariance_sees_repeated_noise():
     # One matrix of noise handed out twice: right variances, wrong correlations.
-    noise = kernel_noise("goe", 1.0)
+    noise = kernel_noise("goe", 1.0).copy()
     noise[:, 1] = noise[:, 2]
     assert rejects_covariance(noise, closed_form_covariance("goe", 1.0))
 
@@ -246,18 +250,18 @@ def test_an_unknown_shape_is_refused_and_the_known_ones_are_named(shape):
 
 
 REFUSED_MATRICES = {
-    "not square": (np.zeros((2, 3)), "square|2.*3"),
-    "one axis": (np.zeros(4), "2-D|dimension|ndim|axes"),
-    "three axes": (np.zeros((2, 2, 2)), "2-D|dimension|ndim|axes"),
-    "float32": (np.zeros((2, 2), dtype=np.float32), "float64|dtype"),
-    "int64": (np.zeros((2, 2), dtype=np.int64), "float64|dtype"),
-    "big-endian": (np.zeros((2, 2), dtype=">f8"), "float64|dtype|byte"),
-    "column-major": (np.zeros((2, 2), order="F"), "contiguous|stride"),
-    "every other column": (np.zeros((2, 4))[:, ::2], "contiguous|stride"),
-    "reversed rows": (np.zeros((2, 2))[::-1], "contiguous|stride"),
+    "not square": (np.zeros((2, 3)), "matrix must be square"),
+    "one axis": (np.zeros(4), "matrix must be square"),
+    "three axes": (np.zeros((2, 2, 2)), "matrix must be square|array must have ndim"),
+    "float32": (np.zeros((2, 2), dtype=np.float32), "dtype float64"),
+    "int64": (np.zeros((2, 2), dtype=np.int64), "dtype float64"),
+    "big-endian": (np.zeros((2, 2), dtype=">f8"), "dtype float64"),
+    "column-major": (np.zeros((2, 2), order="F"), "contiguous"),
+    "every other column": (np.zeros((2, 4))[:, ::2], "contiguous"),
+    "reversed rows": (np.zeros((2, 2))[::-1], "contiguous"),
     "one row repeated": (
         np.lib.stride_tricks.as_strided(np.zeros(2), (2, 2), (0, 8)),
-        "contiguous|stride|overlap",
+        "contiguous",
     ),
 }
 
@@ -273,7 +277,7 @@ def test_other_matrices_are_refused_and_unchanged(case):
 @pytest.mark.parametrize("case", ["three axes", "float32", "int64", "big-endian", "every other column"])
 def test_plain_noise_refuses_other_arrays(case):
     array, message = REFUSED_MATRICES[case]
-    with pytest.raises((TypeError, ValueError), match=message.replace("2-D", "-D")):
+    with pytest.raises((TypeError, ValueError), match=message):
         core.add_noise(array, 1.0, core.NoiseStream(KEY))
     assert not array.any()
 
@@ -286,14 +290,12 @@ def test_a_packed_length_that_is_no_triangle_is_refused(size):
 
 @pytest.mark.parametrize("call", ["matrix", "packed", "plain"])
 def test_read_only_arrays_are_refused(call):
-    array = np.zeros((2, 2)) if call == "matrix" else np.zeros(3)
+    kernel, array, arguments = {
+        "matrix": (core.add_symmetric_noise, np.zeros((2, 2)), (1.0, "goe")),
+        "packed": (core.add_symmetric_noise_packed, np.zeros(3), (1.0, "goe")),
+        "plain": (core.add_noise, np.zeros(3), (1.0,)),
+    }[call]
     array.flags.writeable = False
-    stream = core.NoiseStream(KEY)
-    with pytest.raises((TypeError, ValueError), match="writ|read-only"):
-        if call == "matrix":
-            core.add_symmetric_noise(array, 1.0, "goe", stream)
-        elif call == "packed":
-            core.add_symmetric_noise_packed(array, 1.0, "goe", stream)
-        else:
-            core.add_noise(array, 1.0, stream)
+    with pytest.raises((TypeError, ValueError), match="must be writeable"):
+        kernel(array, *arguments, core.NoiseStream(KEY))
     assert not array.any()

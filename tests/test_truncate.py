@@ -125,10 +125,10 @@ def test_nan_is_refused_and_nothing_changed(position, dtype):
 
 
 WRONG_VECTORS = {
-    "two axes": (np.ones((2, 2)), "ndim|1-D"),
-    "strided": (np.ones(4)[::2], "contiguous|stride"),
-    "int64": (np.ones(4, dtype=np.int64), "dtype|float"),
-    "big-endian": (np.ones(4, dtype=">f8"), "dtype|float"),
+    "two axes": (np.ones((2, 2)), "ndim == 1"),
+    "strided": (np.ones(4)[::2], "contiguous"),
+    "int64": (np.ones(4, dtype=np.int64), "dtype"),
+    "big-endian": (np.ones(4, dtype=">f8"), "dtype"),
 }
 
 
@@ -141,9 +141,9 @@ def test_other_vectors_are_refused(case):
 
 
 WRONG_BLOCKS = {
-    "one axis": (np.ones(4), "ndim|2-D"),
-    "column-major": (np.ones((3, 2), order="F"), "contiguous|stride"),
-    "int64": (np.ones((2, 2), dtype=np.int64), "dtype|float"),
+    "one axis": (np.ones(4), "ndim == 2"),
+    "column-major": (np.ones((3, 2), order="F"), "contiguous"),
+    "int64": (np.ones((2, 2), dtype=np.int64), "dtype"),
 }
 
 
@@ -159,6 +159,6 @@ def test_other_blocks_are_refused(case):
 def test_read_only_arrays_are_refused(call):
     array = np.ones(4) if call is core.truncate_top_k else np.ones((4, 2))
     array.flags.writeable = False
-    with pytest.raises((TypeError, ValueError), match="writ|read-only"):
+    with pytest.raises((TypeError, ValueError), match="must be writeable"):
         call(array, 1)
     assert np.all(array == 1.0)

@@ -42,11 +42,7 @@ _DIAGONAL_ROUNDS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)
 def chacha20_block(key: bytes, counter: int, nonce: bytes) -> bytes:
     """One 64-byte block of the ChaCha20 key stream.
 
-    Parameters
-    ----------
-    key : 32 bytes
-    counter : block counter, 0 <= counter < 2**32
-    nonce : 12 bytes
+    ``key`` has 32 bytes, ``nonce`` 12, and 0 <= counter < 2**32.
 
     Source: RFC 8439, section 2.3.
     """
@@ -55,11 +51,7 @@ def chacha20_block(key: bytes, counter: int, nonce: bytes) -> bytes:
             f"need len(key) = 32, len(nonce) = 12, 0 <= counter < 2**32; "
             f"got {len(key)}, {len(nonce)}, {counter}"
         )
-    constants = np.frombuffer(b"expand 32-byte k", dtype="<u4")
-    words = np.concatenate([
-        constants, np.frombuffer(key, "<u4"), np.array([counter], "<u4"), np.frombuffer(nonce, "<u4")
-    ])  # fmt: skip
-    return _blocks(words.astype(np.uint32)[:, None]).tobytes()
+    return _blocks(_initial_state(key, counter, nonce)).tobytes()
 
 
 def chacha20_stream(key: bytes, nonce: int, length: int) -> bytes:
@@ -73,13 +65,18 @@ def chacha20_stream(key: bytes, nonce: int, length: int) -> bytes:
     n_blocks = -(-length // _BLOCK_BYTES)
     if n_blocks > 2**32:
         raise ValueError(f"need length <= 2**38, the period of the block counter; got {length}")
-    first = np.frombuffer(b"expand 32-byte k" + key + bytes(4) + nonce.to_bytes(8, "little") + bytes(4), "<u4")
-    words = np.repeat(first.astype(np.uint32)[:, None], n_blocks, axis=1)
+    words = np.repeat(_initial_state(key, 0, nonce.to_bytes(8, "little") + bytes(4)), n_blocks, axis=1)
     words[12] = np.arange(n_blocks, dtype=np.uint32)
     return _blocks(words).tobytes()[:length]
 
 
-def _blocks(words: Words) -> NDArray[np.uint32]:
+def _initial_state(key: bytes, counter: int, nonce: bytes) -> Words:
+    """The 16 words of RFC 8439, section 2.3, as a column (16, 1)."""
+    state = b"expand 32-byte k" + key + counter.to_bytes(4, "little") + nonce
+    return np.frombuffer(state, "<u4").astype(np.uint32)[:, None]
+
+
+def _blocks(words: Words) -> Words:
     """Blocks (n, 16), little-endian, of the initial states ``words`` (16, n)."""
     state = words.copy()
     for _ in range(10):
@@ -100,7 +97,7 @@ def _quarter_round(state: Words, a: int, b: int, c: int, d: int) -> None:
 
 
 def _rotate_left(words: Words, bits: int) -> Words:
-    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+    return np.asarray((words << np.uint32(bits)) | (words >> np.uint32(32 - bits)))
 
 
 def normal(key_stream: bytes, n: int) -> Vector:
@@ -123,12 +120,12 @@ def normal(key_stream: bytes, n: int) -> Vector:
     radius = np.sqrt(-2.0 * np.log(uniform))
     angle = 2.0 * math.pi * ((words[:, 1] >> np.uint64(11)).astype(np.float64) * 2.0**-53)
     pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    return pairs.ravel()[:n]
+    return np.asarray(pairs.ravel()[:n])
 
 
 def pack(matrix: Matrix) -> Vector:
     """The upper triangle of ``matrix`` (d, d) row by row: a vector (d (d + 1) / 2,)."""
-    return matrix[np.triu_indices(matrix.shape[0])]
+    return np.asarray(matrix[np.triu_indices(matrix.shape[0])])
 
 
 def unpack(packed: Vector) -> Matrix:
@@ -142,10 +139,10 @@ def unpack(packed: Vector) -> Matrix:
 
 
 def symmetric_noise(d: int, scale: float, shape: NoiseShape, deviates: Vector) -> Matrix:
-    """The symmetric noise matrix Z (d, d) made of ``deviates`` (d (d + 1) / 2,), in the order of :func:`pack`.
+    """The symmetric noise matrix Z (d, d) of ``deviates`` (d (d + 1) / 2,), in the order of :func:`pack`.
 
-    ``"goe"``: Var Z_ii = scale**2 and Var Z_ij = scale**2 / 2 off the diagonal, which is N(0, scale**2) in the
-    coordinates of an orthonormal basis of the symmetric matrices. ``"iid"``: Var Z_ij = scale**2 everywhere.
+    ``"goe"``: Var Z_ii = scale**2 and Var Z_ij = scale**2 / 2 off the diagonal, which is N(0, scale**2) in
+    the coordinates of an orthonormal basis of the symmetric matrices. ``"iid"``: Var Z_ij = scale**2.
 
     Source: section 2.
     """
@@ -162,8 +159,10 @@ def noise_times_vector(v: NDArray[Any], scale: float, shape: NoiseShape, deviate
 
     With g the first d deviates and h the last one,
 
-        "goe":  scale / sqrt(2) (||v|| g + h v)              covariance scale**2 / 2 (||v||**2 I + v v')
-        "iid":  scale (sqrt(||v||**2 - v_i**2) g_i + v_i h)  covariance scale**2 (||v||**2 I + v v' - diag(v_i**2)).
+        "goe":  scale / sqrt(2) (||v|| g + h v),
+                covariance scale**2 / 2 (||v||**2 I + v v');
+        "iid":  scale (sqrt(||v||**2 - v_i**2) g_i + v_i h),
+                covariance scale**2 (||v||**2 I + v v' - diag(v_i**2)).
 
     Source: section 2.
     """
@@ -201,8 +200,8 @@ def clip_rows(rows: NDArray[Any], bound: float) -> Matrix:
     """``rows`` (n, d) over ``bound``, each row then shrunk, where needed, to the unit ball.
 
     A row whose computed norm ||x / bound|| exceeds 1 - gamma, gamma = (d + 16) 2**-53, becomes
-    (1 - gamma) x / ||x||; the margin gamma exceeds the rounding errors of the norm and of the scaling, so that
-    the exact norm of the result is at most 1. Entries must be finite.
+    (1 - gamma) x / ||x||; the margin gamma exceeds the rounding errors of the norm and of the scaling, so
+    that the exact norm of the result is at most 1. Entries must be finite.
 
     Source: sections 1 and 5.
     """
@@ -231,7 +230,10 @@ def truncate_top_k(v: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[np.in
 
 
 def truncate_rows_top_k(block: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """``block`` (d, K) with all but its ``k`` rows of largest Euclidean norm set to 0; see :func:`truncate_top_k`."""
+    """``block`` (d, K) with all but its ``k`` rows of largest Euclidean norm set to 0.
+
+    Ties, range of ``k`` and returned indices: see :func:`truncate_top_k`.
+    """
     kept = _top_k(np.linalg.norm(block.astype(np.float64), axis=1), k)
     truncated = np.zeros_like(block)
     truncated[kept] = block[kept]
