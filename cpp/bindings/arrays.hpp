@@ -114,14 +114,8 @@ VectorView<Scalar> mutable_vector(py::array& array, const char* name) {
   return {static_cast<Scalar*>(array.mutable_data()), array.shape(0)};
 }
 
-inline void require_contiguous(const py::array& array, const char* name) {
-  if ((array.flags() & py::array::c_style) != 0) return;
-  throw py::value_error(std::string(name) + " must be C-contiguous, shape " + shape_of(array));
-}
-
 inline void require_square(const py::array& array, const char* name) {
-  require_ndim(array, 2, name);
-  if (array.shape(0) == array.shape(1)) return;
+  if (array.ndim() == 2 && array.shape(0) == array.shape(1)) return;
   throw py::value_error(std::string(name) + " must be square (d, d), not " + shape_of(array));
 }
 

@@ -34,7 +34,6 @@ py::array times_block(const py::array& V, double scale, NoiseStream& stream) {
   return visit_floating(V, "V", [&](auto scalar) -> py::array {
     using Scalar = decltype(scalar);
     const auto view = const_rows<Scalar>(V, "V");
-    require_contiguous(V, "V");
     const RowMajorMatrix<Scalar> product =
         without_gil([&] { return noise_times_block<Scalar>(view, scale, stream); });
     return py::array_t<Scalar>({product.rows(), product.cols()}, product.data());
@@ -68,10 +67,10 @@ Z V for a fresh noise matrix Z of shape "goe" that is never formed, V with ortho
 W (d, K) independent N(0, 1), drawn first, row-major; G (K, K) of shape "goe" and the same scale, upper
 triangle row-major.
 
-V: (d, K) float32 or float64, C-contiguous. Returns (d, K) of the same dtype. With scale == 0
+V: (d, K) float32 or float64, row-contiguous. Returns (d, K) of the same dtype. With scale == 0
 nothing is drawn.
 
-Raises ValueError unless max |V^T V - I| <= 1e-8 (float32: 1e-6), for another layout, and for a scale that is negative or
+Raises ValueError unless max |V^T V - I| <= 1e-8 (float32: 1e-6), and for a scale that is negative or
 not finite; TypeError for another dtype.
 )");
 }
