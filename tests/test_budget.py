@@ -99,9 +99,14 @@ def test_an_exception_before_the_release_gives_everything_back() -> None:
 
 def test_an_exception_after_the_release_keeps_it_on_the_ledger() -> None:
     budget = Budget(mu=1.0)
-    with pytest.raises(RuntimeError), budget.reserve(0.25) as ledger:
-        ledger.record(Release("test", ledger.mu, ()))
-        raise RuntimeError
+
+    def fail_after_release() -> None:
+        with budget.reserve(0.25) as ledger:
+            ledger.record(Release("test", ledger.mu, ()))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_after_release()
     assert len(budget.releases) == 1
     assert budget.remaining_mu == pytest.approx(math.sqrt(0.75), rel=1e-12)
 

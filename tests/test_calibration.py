@@ -20,7 +20,7 @@ LAYOUTS: list[tuple[str, MomentLayout, Adjacency]] = [
     ("mean and n", MomentLayout(3, 1, sums=True, counts=True), "add-remove"),
     ("classes", MomentLayout(3, 3, sums=True, counts=True), "add-remove"),
 ]
-NOISES = [MomentNoise(1, 1, 2), MomentNoise(1, 2, 2), MomentNoise(3, 1, 1), MomentNoise(1, 5, 0.3), MomentNoise(1, 0.8, 9)]
+NOISES = [MomentNoise(*s) for s in ((1, 1, 2), (1, 2, 2), (3, 1, 1), (1, 5, 0.3), (1, 0.8, 9))]
 
 
 def blocks(row: np.ndarray, group: int, layout: MomentLayout, noise: MomentNoise) -> np.ndarray:

@@ -23,8 +23,8 @@ class PrivacyReport:
 
     Attributes
     ----------
-    epsilon, delta : (epsilon, delta)-differential privacy of all releases together; None where the budget was given as rho
-        or mu (see `epsilon_at`, `delta_at`).
+    epsilon, delta : (epsilon, delta)-differential privacy of all releases together; None where the budget was given as
+        rho or mu (see `epsilon_at`, `delta_at`).
     mu : Gaussian differential privacy of all releases together.
     adjacency : "replace-one" or "add-remove": which data sets the guarantee compares.
     bound : enforced bound on row norms; None where the caller vouched for sensitivities.
@@ -44,7 +44,7 @@ class PrivacyReport:
 
     @property
     def rho(self) -> float:
-        """rho of zero-concentrated differential privacy, mu^2/2."""
+        """Rho of zero-concentrated differential privacy, mu^2/2."""
         return rho_from_mu(self.mu)
 
     def epsilon_at(self, delta: float) -> float:
@@ -121,7 +121,8 @@ class Solution:
     def transform(self, X: Any, Y: Any = None) -> Any:
         """Coordinates (X - mean) V^T of new rows, shape (n, K); for CCA with Y, the pair of both views' coordinates.
 
-        The result is as private as the rows passed here: the report of this solution does not cover it. Rows are not clipped.
+        The result is as private as the rows passed here: the report of this solution does not cover it. Rows are not
+        clipped.
         """
         parts = self.model.split(self.components)
         means = [None] * len(parts) if self.mean is None else list(self.model.split(self.mean[None, :]))
@@ -141,10 +142,12 @@ class Solution:
 
     def __repr__(self) -> str:
         d = self.diagnostics
+        regularization = f", regularization {d.regularization:.3g}" if d.regularization else ""
         lines = [
-            f"Solution of {self.model.name} by {self.method}: {self.n_components} components in {self.model.n_features} features",
+            f"Solution of {self.model.name} by {self.method}: "
+            f"{self.n_components} components in {self.model.n_features} features",
             f"  privacy      {self.privacy}",
-            f"  noise level  {d.noise_level:.3g}" + (f", regularization {d.regularization:.3g}" if d.regularization else ""),
+            f"  noise level  {d.noise_level:.3g}{regularization}",
             "    k  eigenvalue     eigengap  expected error (squared sine)",
         ]
         for k, (value, gap, error) in enumerate(

@@ -56,7 +56,8 @@ def solve(
     method : str
         "release": one noisy moment matrix, everything else computed from it.
     seed : int, optional
-        Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the report.
+        Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
+        report.
     **options
         Of the method. For "release": ``regularization`` >= 0, the multiple of the identity added to B (units of B).
 
@@ -75,9 +76,9 @@ def solve(
 
     Notes
     -----
-    Under replace-one adjacency with public n, a delta of 1/n or more permits publishing whole records: it is accepted with a
-    `PrivacyWarning`. That validation fails on NaN is visible to the caller and not covered by the budget: whether the data are
-    finite is taken as public.
+    Under replace-one adjacency with public n, a delta of 1/n or more permits publishing whole records: it is accepted
+    with a `PrivacyWarning`. That validation fails on NaN is visible to the caller and not covered by the budget:
+    whether the data are finite is taken as public.
 
     Examples
     --------

@@ -29,10 +29,12 @@ class Diagnostics:
     rank : number of directions in which B + xi I is positive; the others were left out.
     spectrum : all eigenvalues of the released problem, descending.
     eigengaps : (K,), distance of each eigenvalue to its nearest neighbour in the spectrum.
-    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, in the norm
-        of B: t/(1 + t) with t = sum_j Var(v_j^T (dA - lambda_i dB) v_i) / (lambda_i - lambda_j)^2, first-order perturbation
-        theory. Beyond about 0.5 the component is lost. For PCA t = s^2/2 sum_j 1/(lambda_i - lambda_j)^2 plus the mean's part.
-    expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and K.
+    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, in the
+        norm of B: t/(1 + t) with t = sum_j Var(v_j^T (dA - lambda_i dB) v_i) / (lambda_i - lambda_j)^2, first-order
+        perturbation theory. Beyond about 0.5 the component is lost. For PCA t = s^2/2 sum_j 1/(lambda_i - lambda_j)^2
+        plus the mean's part.
+    expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and
+        K.
     """
 
     noise_level: float
@@ -64,7 +66,8 @@ def release(curator: Curator, n_components: int, *, regularization: float | None
     n_components : int
         K.
     regularization : float, optional
-        xi >= 0, in the units of B. Must not be chosen by looking at the data. Default: RIDGE times the known noise level.
+        xi >= 0, in the units of B. Must not be chosen by looking at the data. Default: RIDGE times the known noise
+        level.
     """
     released = curator.release()
     pair = curator.model.pair(released)
@@ -72,7 +75,7 @@ def release(curator: Curator, n_components: int, *, regularization: float | None
     system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding)
     k = min(n_components, len(system.values))
     if k == 0:
-        raise np.linalg.LinAlgError("B is zero to rounding: there is no direction to solve for; pass regularization > 0")
+        raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
     variances = curator.model.error_variances(released, system.vectors, system.values[:k])
     diagnostics = _diagnose(system, variances, pair.noise_level, xi)
     _warn(diagnostics, len(pair.a), n_components)

@@ -5,9 +5,9 @@ adaptive compositions add up in mu^2. The curve of mu-GDP is (Balle and Wang 201
 
     delta(epsilon) = Phi(a) - exp(epsilon) Phi(b),    a = mu/2 - epsilon/mu,   b = -mu/2 - epsilon/mu.
 
-Because exp(epsilon) phi(b) = phi(a), this is phi(a) (R(-a) - R(-b)) with the Mills ratio R(t) = (1 - Phi(t))/phi(t), which
-neither overflows nor cancels in the tails. Every conversion is rounded against the user of the budget: the bounds on the
-rounding errors are part of `delta_of`, which is an upper bound, and each root is moved until that bound holds.
+Because exp(epsilon) phi(b) = phi(a), this is phi(a) (R(-a) - R(-b)) with the Mills ratio R(t) = (1 - Phi(t))/phi(t),
+which neither overflows nor cancels in the tails. Every conversion is rounded against the user of the budget: the bounds
+on the rounding errors are part of `delta_of`, which is an upper bound, and each root is moved until that bound holds.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """Largest mu (rounded down) whose exact curve stays below (epsilon, delta): delta_of(epsilon, mu_of(...)) <= delta.
+    """Largest mu, rounded down, whose exact curve stays below (epsilon, delta).
 
     Raises ValueError unless epsilon > 0 and 0 < delta < 1; epsilon = inf gives inf.
     """
@@ -92,7 +92,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The papers' conversion (Bun and Steinke 2016), epsilon = rho + 2 sqrt(rho log(1/delta)), solved for rho, rounded down.
+    """Solve the papers' conversion epsilon = rho + 2 sqrt(rho log(1/delta)) for rho, rounded down (Bun and Steinke).
 
     Looser than `mu_of` at every epsilon; offered as `accounting="zcdp"` to compare with the papers at equal rho.
     """
@@ -112,12 +112,12 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
 
 
 def mu_from_rho(rho: float) -> float:
-    """mu = sqrt(2 rho), rounded down."""
+    """Mu = sqrt(2 rho), rounded down."""
     return math.sqrt(2 * rho) * (1 - 4 * _UNIT) if math.isfinite(rho) else rho
 
 
 def rho_from_mu(mu: float) -> float:
-    """rho = mu^2/2, rounded up."""
+    """Rho = mu^2/2, rounded up."""
     return mu * mu / 2 * (1 + 4 * _UNIT)
 
 
@@ -129,7 +129,7 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _retreat(value: float, direction: Literal[-1, 1], holds: Callable[[float], bool]) -> float:
-    """Move `value` by growing relative steps in `direction` until `holds`; the first step is below one part in 10^15."""
+    """Move `value` by growing relative steps in `direction`, the first below one part in 10^15, until `holds`."""
     step = 4 * _UNIT
     candidate = value
     while not holds(candidate):

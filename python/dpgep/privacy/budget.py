@@ -34,12 +34,12 @@ class Budget:
     * ``rho``: zero-concentrated differential privacy;
     * ``mu``: Gaussian differential privacy.
 
-    All noise of the package is Gaussian, so budgets compose exactly, in mu^2 = 2 rho. (epsilon, delta) is converted with
-    the exact curve of Gaussian noise (``accounting="gdp"``) or with the papers' looser bound epsilon = rho +
+    All noise of the package is Gaussian, so budgets compose exactly, in mu^2 = 2 rho. (epsilon, delta) is converted
+    with the exact curve of Gaussian noise (``accounting="gdp"``) or with the papers' looser bound epsilon = rho +
     2 sqrt(rho log(1/delta)) (``accounting="zcdp"``); every conversion is rounded so that the promise holds.
 
-    A budget may be passed to several calls of `dpgep.solve`, from several threads: each call reserves a ``share`` of the
-    total (a fraction of mu^2; by default all that is left) before it reads data, and pays for what it released.
+    A budget may be passed to several calls of `dpgep.solve`, from several threads: each call reserves a ``share`` of
+    the total (a fraction of mu^2; by default all that is left) before it reads data, and pays for what it released.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Budget:
         return mu_within(self._free())
 
     def epsilon_at(self, mu: float) -> float | None:
-        """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly the budget's own for all of it."""
+        """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly its own for all of it."""
         if self.epsilon is None or self.delta is None:
             return self.epsilon
         if mu >= self.mu:

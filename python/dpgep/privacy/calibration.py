@@ -1,13 +1,13 @@
 """How much noise a release of the moment matrix needs: the three-scale calibration of docs/mathematics.md, section 3.
 
-Rows lie in the unit ball and sums are not divided by n. Noise: GOE with diagonal deviation s1 on the second moment, independent s2
-on the sums per group, independent s3 on the counts. For neighbours x, x' the Gaussian-DP parameter is
+Rows lie in the unit ball and sums are not divided by n. Noise: GOE with diagonal deviation s1 on the second moment,
+independent s2 on the sums per group, independent s3 on the counts. For neighbours x, x' the Gaussian-DP parameter is
 
     mu^2 = |xx^T - x'x'^T|_F^2 / s1^2 + |change of sums|^2 / s2^2 + |change of counts|^2 / s3^2 .
 
-Replace-one. In different groups: at most 2/s1^2 + 2/s2^2 + 2/s3^2. In the same group, with t = -x.x' held fixed the expression
-(|x|^4 + |x'|^4 - 2t^2)/s1^2 + (|x|^2 + |x'|^2 + 2t)/s2^2 grows with both norms, so the worst case has |x| = |x'| = 1 and
-t = min(1, s1^2/(2 s2^2)): a concave parabola in t.
+Replace-one. In different groups: at most 2/s1^2 + 2/s2^2 + 2/s3^2. In the same group, with t = -x.x' held fixed the
+expression (|x|^4 + |x'|^4 - 2t^2)/s1^2 + (|x|^2 + |x'|^2 + 2t)/s2^2 grows with both norms, so the worst case has |x| =
+|x'| = 1 and t = min(1, s1^2/(2 s2^2)): a concave parabola in t.
 Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
 """
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 
-from dpgep.problems.moments import MomentLayout, MomentNoise
 from dpgep.problems.model import Adjacency
+from dpgep.problems.moments import MomentLayout, MomentNoise
 
 # Rounding of the dozen operations below, in the direction of more noise.
 _ROUND_UP = 1 + 2.0**-48
@@ -41,14 +41,16 @@ def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) ->
 def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
     """The noise of a release that costs mu: fixed proportions of the three scales, times what the worst case asks for.
 
-    Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. A mean only: (1, 2, .). A lone count: 4.
+    Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. A mean only: (1, 2, .). A lone
+    count: 4.
     """
     if math.isinf(mu):
         return MomentNoise(0.0, 0.0, 0.0)
     if layout.n_groups > 1:
         proportions = MomentNoise(1.0, 1.0, 2.0)
     else:
-        proportions = MomentNoise(1.0, 2.0 if layout.sums else 0.0, (2.0 if layout.sums else 4.0) if layout.counts else 0.0)
+        proportions = MomentNoise(1.0, 2.0 if layout.sums else 0.0, (2.0 if layout.sums else 4.0) if layout.counts else
+        0.0)
     scale = moment_mu(proportions, layout, adjacency) / mu * _ROUND_UP
     noise = proportions.scaled(scale, scale, scale)
     while moment_mu(noise, layout, adjacency) > mu:

@@ -10,11 +10,11 @@ import math
 import numpy as np
 
 from dpgep._dispatch import core
+from dpgep.privacy.calibration import calibrate_moments
+from dpgep.privacy.ledger import Ledger, NoiseBlock, Release
 from dpgep.problems.gep import MatrixProblem, NoisyMatrices
 from dpgep.problems.model import Matrix, Model, PublicFacts
 from dpgep.problems.moments import MomentNoise, MomentProblem, NoisyMoments
-from dpgep.privacy.calibration import calibrate_moments
-from dpgep.privacy.ledger import Ledger, NoiseBlock, Release
 
 Problem = MomentProblem | MatrixProblem
 
@@ -48,10 +48,10 @@ class Curator:
         core.add_symmetric_noise(matrix[:d, :d], noise.second, "goe", self._stream)
         sums, counts = np.empty((d, 0)), np.empty(0)
         if layout.sums:
-            sums = np.ascontiguousarray(matrix[:d, d:])
+            sums = matrix[:d, d:].copy()
             core.add_noise(sums, noise.sums, self._stream)
         if layout.counts:
-            counts = np.ascontiguousarray(np.diagonal(matrix)[d:])
+            counts = np.diagonal(matrix)[d:].copy()
             core.add_noise(counts, noise.counts, self._stream)
         self._ledger.record(Release("moment matrix", mu, _moment_blocks(noise, problem)))
         return _normalized(matrix[:d, :d], sums, counts, noise, facts)
@@ -59,7 +59,7 @@ class Curator:
     def _release_matrices(self, problem: MatrixProblem) -> NoisyMatrices:
         mu = self._ledger.mu
         self._ledger.check(mu)
-        sensitivities = [c / problem.facts.n for c in (problem.sensitivity_a, problem.sensitivity_b)]  # type: ignore[operator]
+        sensitivities = [c / problem.n for c in (problem.sensitivity_a, problem.sensitivity_b)]
         # (D_a/s_a)^2 + (D_b/s_b)^2 = mu^2, shared equally between the matrices that depend on data; rounded up
         parts = sum(c > 0 for c in sensitivities)
         noise_a, noise_b = (c * math.sqrt(parts) / mu * (1 + 2.0**-48) for c in sensitivities)

@@ -46,8 +46,9 @@ class CcaModel(Model):
 
     def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
         # dA - lambda dB is the derivative dT of the covariance with its diagonal blocks times -lambda. Its blocks carry
-        # independent noise: first the second moment, diagonal blocks (GOE) and the off-diagonal one (entries of variance
-        # s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left out.
+        # independent noise: first the second moment, diagonal blocks (GOE) and the off-diagonal one (entries of
+        # variance s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left
+        # out.
         weight = -eigenvalues[:, None]
         (ux, uy), right = self._parts(vectors), vectors[:, : len(eigenvalues)]
         vx, vy = self._parts(right)
@@ -59,7 +60,8 @@ class CcaModel(Model):
         if released.sums.size:
             mean_x, mean_y = self._parts(total_mean(released))
             for u, v, own, other, w, z in ((ux, vx, mean_x, mean_y, uy, vy), (uy, vy, mean_y, mean_x, ux, vx)):
-                # noise in this view's sums meets the mean of its own part (weight -lambda) and of the other part (weight 1)
+                # noise in this view's sums meets the mean of its own part (weight -lambda) and of the other part
+                # (weight 1)
                 a_left = -(weight * (own @ u) + other @ w)
                 a_right = -(weight[:, 0] * (own @ v) + other @ z)
                 variance += released.noise.sums**2 * rank_two_squares(u, v, a_left[:, None, :], a_right[:, None])

@@ -75,7 +75,8 @@ def fda(
         One per person. A replaced person may also change class: labels are protected like rows.
     classes : sequence of labels, optional
         The public set of classes; a class without people is allowed. Without it, the set of distinct labels is taken as
-        public knowledge: it shows in ``solution.model.classes``. Give it where the existence of a class is itself sensitive.
+        public knowledge: it shows in ``solution.model.classes``. Give it where the existence of a class is itself
+        sensitive.
     bound, adjacency, public_n
         As in `dpgep.pca`.
 
@@ -87,7 +88,8 @@ def fda(
     Raises
     ------
     TypeError, ValueError
-        As in `dpgep.pca`, and for fewer than two classes, NaN labels, labels outside ``classes``, or a wrong number of them.
+        As in `dpgep.pca`, and for fewer than two classes, NaN labels, labels outside ``classes``, or a wrong number of
+        them.
     """
     x = as_matrix(X, "X")
     bound = check_bound(bound)

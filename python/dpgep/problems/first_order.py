@@ -1,13 +1,15 @@
 """How noise in released moments moves a generalized eigenvector, to first order.
 
 With B-orthonormal eigenvectors v_j, the coefficient of v_j in the error of v_i is v_j^T (dA - lambda_i dB) v_i over
-lambda_i - lambda_j. Every A and B here is a combination of two Schur complements of the moment matrix M of z = [x; e(group)],
+lambda_i - lambda_j. Every A and B here is a combination of two Schur complements of the moment matrix M of z = [x;
+e(group)],
 
     total   T = M_xx - m m^T                   (complement of the one column "everybody"),
     within  W = M_xx - sum_g S_g S_g^T / c_g   (complement of all group columns),
 
-and the derivative of a Schur complement is dT = F^T Z F with F v = [v; -(m.v) 1], dW = E^T Z E with E v = [v; -(S_g.v)/c_g]_g,
-Z being the noise of the release. So the coefficient is a linear form in Z and its variance a closed form.
+and the derivative of a Schur complement is dT = F^T Z F with F v = [v; -(m.v) 1], dW = E^T Z E with E v = [v;
+-(S_g.v)/c_g]_g, Z being the noise of the release. So the coefficient is a linear form in Z and its variance a closed
+form.
 """
 
 from __future__ import annotations

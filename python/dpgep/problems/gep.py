@@ -59,8 +59,13 @@ class MatrixProblem:
     sensitivity_a: float
     sensitivity_b: float
 
+    @property
+    def n(self) -> int:
+        assert self.facts.n is not None  # `gep` demands it
+        return self.facts.n
+
     def __repr__(self) -> str:
-        return f"gep(n={self.facts.n}, d={self.model.n_features}, {self.facts.adjacency})"
+        return f"gep(n={self.n}, d={self.model.n_features}, {self.facts.adjacency})"
 
 
 def gep(
@@ -82,9 +87,10 @@ def gep(
     n : int
         Public number of people.
     sensitivity_a, sensitivity_b : float
-        Constants C such that one person moves the matrix by at most C/n in Frobenius norm. **Not checked**: the guarantee
-        is as good as these numbers. docs/mathematics.md lists them; the models `pca`, `cca`, `fda` and `sir` enforce
-        theirs and spend less, so prefer them where they apply. 0 says that the matrix does not depend on the data.
+        Constants C such that one person moves the matrix by at most C/n in Frobenius norm. **Not checked**: the
+        guarantee is as good as these numbers. docs/mathematics.md lists them; the models `pca`, `cca`, `fda` and `sir`
+        enforce theirs and spend less, so prefer them where they apply. 0 says that the matrix does not depend on the
+        data.
     adjacency : {"replace-one", "add-remove"}
         The relation for which the constants hold.
 

@@ -1,6 +1,7 @@
 """What a problem asks, free of data: the model names A and B as functions of one release.
 
-`Model` objects hold public facts only, so methods may see them; `Problem` objects hold the rows and stay with the curator.
+`Model` objects hold public facts only, so methods may see them; `Problem` objects hold the rows and stay with the
+curator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The moment matrix that serves every model of rows: sum over people of z z^T with z = [x; e(group)].
 
-x is the clipped row in the unit ball, e(group) marks a class, a slice, or (one group) everybody. Its blocks are the second
-moment, the sums per group and the counts per group; one symmetric rank-k update per block of rows computes all of them.
+x is the clipped row in the unit ball, e(group) marks a class, a slice, or (one group) everybody. Its blocks are the
+second moment, the sums per group and the counts per group; one symmetric rank-k update per block of rows computes all
+of them.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class MomentProblem:
             self._mark_groups(rows, block[:, d:])
             # block.T is a Fortran-order view: BLAS reads the buffer as it lies; its lower triangle is our upper one
             total = dsyrk(1.0, block.T, beta=1.0, c=total, lower=1, overwrite_c=1)
-        return total.T
+        return np.asarray(total.T)
 
     def _mark_groups(self, rows: slice, indicator: Matrix) -> None:
         if self.groups is None:
@@ -115,7 +116,7 @@ class MomentProblem:
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:
-    """Blocks to release: counts of classes always, a lone total only where nobody knows n (add-remove without public_n)."""
+    """Blocks to release: counts of classes always, the total alone only where n is not public."""
     if n_groups > 1:
         return MomentLayout(d, n_groups, sums=True, counts=True)
     if facts.n is None:
@@ -129,7 +130,7 @@ def total_mean(moments: NoisyMoments) -> Matrix:
 
 
 def covariance(moments: NoisyMoments) -> Matrix:
-    """Second moment minus m m^T, in place of the second moment; the second moment itself where no sums were released."""
+    """Second moment minus m m^T, in its place; the second moment as it is where no sums were released."""
     if moments.sums.size == 0:
         return moments.second
     mean = total_mean(moments)
@@ -140,9 +141,9 @@ def covariance(moments: NoisyMoments) -> Matrix:
 def between_groups(moments: NoisyMoments) -> Matrix:
     """sum_g S_g S_g^T / c_g with S_g the sums and c_g the counts per group (shares of n): the raw between-group moment.
 
-    A group that noise drowns (an empty class, say) would add a large spurious direction. So sums are shrunk towards zero by
-    the positive-part James-Stein factor 1 - (d - 2) s^2 / |S_g|^2, and counts below their noise count as that: both follow
-    from released values and public deviations alone, and neither matters for a group well above the noise.
+    A group that noise drowns (an empty class, say) would add a large spurious direction. So sums are shrunk towards
+    zero by the positive-part James-Stein factor 1 - (d - 2) s^2 / |S_g|^2, and counts below their noise count as that:
+    both follow from released values and public deviations alone, and neither matters for a group well above the noise.
     """
     sums = moments.sums * _james_stein(moments)
     return np.asarray(sums / effective_counts(moments) @ sums.T)

@@ -72,8 +72,8 @@ def pca(
     Raises
     ------
     TypeError, ValueError
-        If X is not a real matrix with at least two rows, or a parameter is out of range. NaN and infinities are found by
-        `solve`, before anything is released.
+        If X is not a real matrix with at least two rows, or a parameter is out of range. NaN and infinities are found
+        by `solve`, before anything is released.
     """
     x = as_matrix(X, "X")
     bound = check_bound(bound)

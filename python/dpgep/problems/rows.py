@@ -43,8 +43,8 @@ class Rows:
     def clipped_blocks(self, extra_columns: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Yield (rows, block): block[:, :d] holds the clipped rows, `extra_columns` more are the caller's to fill.
 
-        The buffer behind the blocks is reused. Raises ValueError at the first block that holds a NaN or an infinity; the
-        message does not depend on which.
+        The buffer behind the blocks is reused. Raises ValueError at the first block that holds a NaN or an infinity;
+        the message does not depend on which.
         """
         width = self.d + extra_columns
         height = max(1, min(self.n, _BLOCK_BYTES // (8 * width)))
@@ -120,7 +120,7 @@ def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
 
 
 def check_bound(bound: Any) -> float:
-    """The public bound on row norms as a float; ValueError unless it is positive and its square and inverse are finite."""
+    """The public bound on row norms as a float, whose square and inverse are finite."""
     try:
         value = float(bound)
     except (TypeError, ValueError):
@@ -137,6 +137,6 @@ def check_same_rows(x: NDArray[Any], y: NDArray[Any]) -> None:
 
 def _check_real(array: NDArray[Any], name: str) -> None:
     if array.dtype.kind == "c":
-        raise TypeError(f"{name} is complex ({array.dtype}): pass real numbers, e.g. real and imaginary parts as columns")
+        raise TypeError(f"{name} is complex ({array.dtype}): pass real and imaginary parts as columns")
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}: convert it, e.g. with .astype(float)")
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}: convert it with .astype(float)")

@@ -74,7 +74,8 @@ def sir(
 ) -> MomentProblem:
     """Sliced inverse regression: directions of X that a response y depends on.
 
-    Problem: A v = lambda B v with A = sum_h (n_h/n) m_h m_h^T - m m^T over slices h of y, and B the covariance of the rows.
+    Problem: A v = lambda B v with A = sum_h (n_h/n) m_h m_h^T - m m^T over slices h of y, and B the covariance of the
+    rows.
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ def sir(
     y_range : (low, high)
         Public range of y; values beyond it belong to the outer slices. Required unless ``edges`` is given.
     edges : sequence of increasing numbers
-        Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and do not exclude anybody. Never take
-        edges from the data: one replaced person would move every quantile (see docs/errata.md).
+        Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and do not exclude anybody. Never
+        take edges from the data: one replaced person would move every quantile (see docs/errata.md).
     bound, adjacency, public_n
         As in `dpgep.pca`.
 

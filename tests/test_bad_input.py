@@ -1,0 +1,387 @@
+"""What cannot be served is refused with a message that helps, and costs nothing; what looks odd but is fine, works."""
+
+import math
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from conftest import Matrix, nothing_spent, solve_seeded
+
+import dpgep
+
+N, D = 60, 4
+
+
+def rows(rng: np.random.Generator) -> Matrix:
+    return np.asarray(rng.standard_normal((N, D)) / 10)
+
+
+Builder = Callable[[Any], Any]
+BUILDERS: dict[str, Builder] = {
+    "pca": lambda x: dpgep.pca(x),
+    "cca-x": lambda x: dpgep.cca(x, np.ones((len(x), 2)) / 10),
+    "cca-y": lambda x: dpgep.cca(np.ones((max(len(x), 2), 2)) / 10, x),
+    "fda": lambda x: dpgep.fda(x, np.arange(len(x)) % 3),
+    "sir": lambda x: dpgep.sir(x, np.arange(len(x)), y_range=(0, 60)),
+}
+models = pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS.keys())
+
+
+@models
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [(0, 0), (N - 1, D - 1), (N // 2, 1)])
+def test_nan_and_inf_cost_nothing(
+    build: Builder, bad: float, place: tuple[int, int], rng: np.random.Generator
+) -> None:
+    x = rows(rng)
+    x[place] = bad
+    budget = dpgep.Budget(mu=1.0)
+    with nothing_spent(budget), pytest.raises(ValueError, match=r"NaN or infinite values.*no budget") as caught:
+        dpgep.solve(build(x), budget=budget)
+    assert not any(character.isdigit() for character in str(caught.value))  # nothing about which row
+
+
+def test_infinity_that_arises_in_conversion_is_found() -> None:
+    x = np.full((4, 2), np.longdouble("1e4000"))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        dpgep.solve(dpgep.pca(x), mu=1.0)
+
+
+@models
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (np.empty((0, 3)), ValueError, r"at least 2 rows, got shape \(0, 3\)"),
+        (np.ones((1, 3)), ValueError, r"at least 2 rows, got shape \(1, 3\)"),
+        (np.empty((5, 0)), ValueError, r"at least 1 column, got shape \(5, 0\)"),
+        (np.ones((5, 3), dtype=complex), TypeError, "complex"),
+        (np.full((5, 3), "a"), TypeError, "real numbers, got dtype <U1"),
+        (np.full((5, 3), None), TypeError, "real numbers, got dtype object"),
+        (np.full((5, 3), "2020-01-01", dtype="datetime64[D]"), TypeError, "real numbers, got dtype datetime64"),
+        (np.ma.masked_array(np.ones((5, 3)), mask=True), TypeError, "masked array"),
+    ],
+    ids=["empty", "one row", "no column", "complex", "text", "object", "dates", "masked"],
+)
+def test_wrong_matrices_are_named(build: Builder, x: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        build(x)
+
+
+@pytest.mark.parametrize("x", [np.ones(5), np.ones((2, 3, 4)), 3.0])
+def test_wrong_dimension_shows_the_shape(x: Any) -> None:
+    with pytest.raises(ValueError, match=r"X must be two-dimensional.*got shape \("):
+        dpgep.pca(x)
+
+
+def test_sparse_matrices_say_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"sparse matrix.*\.toarray\(\)"):
+        dpgep.pca(scipy.sparse.csr_array(np.eye(3)))
+
+
+def test_mismatched_views_and_responses_show_both_shapes(rng: np.random.Generator) -> None:
+    x = rows(rng)
+    with pytest.raises(ValueError, match=r"same number of rows, got shapes \(60, 4\) and \(59, 4\)"):
+        dpgep.cca(x, x[:-1])
+    with pytest.raises(ValueError, match=r"one label per row of X, shape \(60,\); got shape \(59,\)"):
+        dpgep.fda(x, np.arange(59))
+    with pytest.raises(ValueError, match=r"one value per row of X, shape \(60,\); got shape \(59,\)"):
+        dpgep.sir(x, np.arange(59), y_range=(0, 1))
+
+
+@pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, 1e-200])
+def test_bound_must_be_positive(bound: float) -> None:
+    with pytest.raises(ValueError, match=r"bound must be a positive finite number.*got"):
+        dpgep.pca(np.eye(3), bound=bound)
+
+
+def test_bound_must_be_a_number() -> None:
+    with pytest.raises(TypeError, match="bound must be a number, got 'max'"):
+        dpgep.pca(np.eye(3), bound="max")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0, "delta": 1e-6}, "epsilon must be a positive number"),
+        ({"epsilon": -1.0, "delta": 1e-6}, "epsilon must be a positive number"),
+        ({"epsilon": 1.0, "delta": 0.0}, "delta must lie strictly between 0 and 1"),
+        ({"epsilon": 1.0, "delta": 1.0}, "delta must lie strictly between 0 and 1"),
+        ({"epsilon": 1.0, "delta": 1e-6, "mu": 1.0}, "exactly one budget"),
+        ({}, "exactly one budget"),
+        ({"mu": 1.0, "n_components": 0}, "n_components must be a whole number of at least 1, got 0"),
+        ({"mu": 1.0, "n_components": 1.5}, "n_components must be a whole number"),
+        ({"mu": 1.0, "n_components": D + 1}, "n_components = 5 is too many: PCA of 4 features has 4"),
+        ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: release"),
+        ({"mu": 1.0, "regularization": -1.0}, "regularization must be a non-negative finite number"),
+        ({"mu": 1.0, "share": 0.5}, "share is a part of a budget"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_parameters_are_named(arguments: dict[str, Any], message: str, rng: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match=message):
+        dpgep.solve(dpgep.pca(rows(rng)), **arguments)
+
+
+def test_bad_types_are_named(rng: np.random.Generator) -> None:
+    problem = dpgep.pca(rows(rng))
+    with pytest.raises(TypeError, match=r"problem must come from dpgep.pca.*got ndarray"):
+        dpgep.solve(rows(rng), mu=1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="method 'release' has no option 'sparsity'"):
+        dpgep.solve(problem, mu=1.0, sparsity=3)
+    with pytest.raises(TypeError, match=r"budget must be a dpgep.Budget, got float"):
+        dpgep.solve(problem, budget=1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="seed must be a whole number"):
+        dpgep.solve(problem, mu=1.0, seed=True)
+    with pytest.raises(ValueError, match="two budgets given: budget and mu"):
+        dpgep.solve(problem, budget=dpgep.Budget(mu=1.0), mu=1.0)
+
+
+class Untouchable(np.ndarray):
+    """An array whose rows cannot be read."""
+
+    def __getitem__(self, key: Any) -> Any:
+        raise AssertionError("data was touched")
+
+
+def test_an_exhausted_budget_raises_before_data_is_touched(rng: np.random.Generator) -> None:
+    budget = dpgep.Budget(mu=0.5)
+    solve_seeded(dpgep.pca(rows(rng)), budget=budget)
+    problem = dpgep.pca(rows(rng))
+    object.__setattr__(problem.rows, "views", (rows(rng).view(Untouchable),))
+    with pytest.raises(AssertionError, match="data was touched"):
+        dpgep.solve(problem, mu=1.0)
+    with pytest.raises(dpgep.PrivacyBudgetError, match="no data was read and nothing was spent"):
+        dpgep.solve(problem, budget=budget)
+
+
+def test_large_delta_warns(rng: np.random.Generator) -> None:
+    problem = dpgep.pca(rows(rng) + 1)  # a strong first component: no other warning
+    with pytest.warns(dpgep.PrivacyWarning, match=r"delta = 0.02 is not below 1/n = 0.0167"):
+        dpgep.solve(problem, epsilon=9.0, delta=0.02, n_components=1)
+
+
+def test_too_many_components_name_the_reason(rng: np.random.Generator) -> None:
+    x = rows(rng)
+    budget = dpgep.Budget(mu=1.0)
+    cases = [
+        (dpgep.fda(x, np.arange(N) % 3), 3, r"3 classes and 4 features has min\(classes - 1, features\) = 2"),
+        (dpgep.sir(x, np.arange(N), slices=3, y_range=(0, 60)), 3, r"3 slices.*= 2 directions"),
+        (dpgep.cca(x, x[:, :2]), 3, "CCA of 4 and 2 features has min = 2 pairs"),
+    ]
+    for problem, k, message in cases:
+        with nothing_spent(budget), pytest.raises(ValueError, match=message):
+            dpgep.solve(problem, budget=budget, n_components=k)
+
+
+def test_one_class_is_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match=r"at least 2 classes, got 1: \['a'\]"):
+        dpgep.fda(rows(rng), ["a"] * N)
+
+
+def test_labels_outside_the_public_classes_are_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match=r"not among the given classes \['a', 'b'\]") as caught:
+        dpgep.fda(rows(rng), ["a", "b", "secret"] * 20, classes=["a", "b"])
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ValueError, match="a label twice"):
+        dpgep.fda(rows(rng), ["a", "b", "b"] * 20, classes=["a", "b", "b"])
+    with pytest.raises(ValueError, match="labels contain NaN"):
+        dpgep.fda(rows(rng), [1.0, math.nan] * 30)
+    with pytest.raises(TypeError, match="labels must be hashable"):
+        dpgep.fda(rows(rng), [["list"], ["of"]] * 30)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["x", "y", "z"] * 20,
+        [("a", 1), ("a", 2), ("b", 1)] * 20,
+        [None, "text", 3] * 20,
+        np.array(["x", "y", "z"] * 20, dtype=object),
+        np.array([True, False] * 30),
+        np.array([0.5, 1.5, 2.5] * 20),
+        np.array([["x"], ["y"]] * 30),
+        [frozenset({1}), frozenset({2})] * 30,
+    ],
+    ids=lambda labels: str(labels[0]),
+)
+def test_labels_of_any_hashable_type(labels: Any, rng: np.random.Generator) -> None:
+    problem = dpgep.fda(rows(rng), labels)
+    codes = {}
+    for label, code in zip(np.ravel(labels) if isinstance(labels, np.ndarray) else labels, problem.groups, strict=True):
+        assert codes.setdefault(label, code) == code
+        assert problem.model.classes[code] == label
+    assert len(codes) == len(problem.model.classes)
+
+
+def test_slices_need_public_facts(rng: np.random.Generator) -> None:
+    x, y = rows(rng), np.arange(N)
+    for arguments, message in [
+        ({}, "give y_range=.*quantiles read off the data would not be private"),
+        ({"slices": 1, "y_range": (0, 1)}, "slices must be a whole number of at least 2, got 1"),
+        ({"slices": 2.5, "y_range": (0, 1)}, "slices must be a whole number"),
+        ({"y_range": (1, 0)}, r"y_range must be two finite numbers low < high, got \(1, 0\)"),
+        ({"y_range": (0, math.inf)}, "y_range must be two finite numbers"),
+        ({"edges": [0, 1]}, "edges must be at least 3 increasing numbers"),
+        ({"edges": [0, 2, 1]}, "edges must be at least 3 increasing numbers"),
+        ({"edges": [0, 1, 2], "y_range": (0, 1)}, "either edges or y_range"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            dpgep.sir(x, y, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="y contains NaN"):
+        dpgep.sir(x, np.full(N, math.nan), y_range=(0, 1))
+    with pytest.raises(TypeError, match="y is complex"):
+        dpgep.sir(x, y.astype(complex), y_range=(0, 1))
+
+
+def test_bad_gep_matrices_are_named() -> None:
+    eye = np.eye(3)
+    cases: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+        ((np.ones((2, 3)),), {}, ValueError, r"A must be a square matrix, got shape \(2, 3\)"),
+        ((np.triu(np.ones((3, 3))),), {}, ValueError, "A must be symmetric"),
+        ((eye, np.eye(4)), {}, ValueError, r"same shape, got \(3, 3\) and \(4, 4\)"),
+        ((eye * math.nan,), {}, ValueError, "A contains NaN"),
+        ((eye * 1j,), {}, TypeError, "A must hold real numbers"),
+        ((eye,), {"n": 0}, ValueError, "n must be a positive whole number"),
+        ((eye,), {"sensitivity_a": -1.0}, ValueError, "sensitivity_a must be a non-negative finite number"),
+        ((eye,), {"sensitivity_a": 0.0}, ValueError, "both 0"),
+        ((eye,), {"sensitivity_b": 1.0}, ValueError, "sensitivity_b needs a B"),
+        ((eye,), {"adjacency": "edge"}, ValueError, 'adjacency must be "replace-one" or "add-remove"'),
+    ]
+    for matrices, changed, error, message in cases:
+        with pytest.raises(error, match=message):
+            dpgep.gep(*matrices, **({"n": 10, "sensitivity_a": 1.0} | changed))
+
+
+def test_adjacency_and_public_n() -> None:
+    with pytest.raises(ValueError, match="adjacency must be"):
+        dpgep.pca(np.eye(3), adjacency="swap")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match='public_n belongs to adjacency="add-remove"'):
+        dpgep.pca(np.eye(3), public_n=3)
+    with pytest.raises(ValueError, match="public_n must be a positive whole number, got 0"):
+        dpgep.pca(np.eye(3), adjacency="add-remove", public_n=0)
+
+
+def odd_but_fine(x: Matrix, folder: Path) -> dict[str, Any]:
+    mapped = np.memmap(folder / "rows.bin", dtype=np.float64, mode="w+", shape=x.shape)
+    mapped[:] = x
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    packed = np.zeros(len(x), dtype=[("tag", "i1"), ("row", "f8", (x.shape[1],))])
+    packed["row"] = x
+    return {
+        "fortran": np.asfortranarray(x),
+        "strided": np.repeat(np.repeat(x, 2, axis=0), 3, axis=1)[::2, ::3],
+        "reversed": x[::-1, ::-1][::-1, ::-1],
+        "big-endian": x.astype(">f8"),
+        "read-only": read_only,
+        "matrix subclass": x.view(type("Rows", (np.ndarray,), {})),
+        "memmap": mapped,
+        "unaligned": packed["row"],
+        "list": x.tolist(),
+        "longdouble": x.astype(np.longdouble),
+    }
+
+
+LAYOUTS = ["fortran", "strided", "reversed", "big-endian", "read-only", "matrix subclass", "memmap", "unaligned"]
+
+
+@pytest.mark.parametrize("name", [*LAYOUTS, "list", "longdouble"])
+@models
+def test_any_memory_layout_gives_the_same_answer(
+    build: Builder, name: str, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    x = rows(rng) * 5
+    x[0] = x[0] * 100  # a clipped row too
+    odd = odd_but_fine(x, tmp_path)[name]
+    before = np.array(odd)
+    plain, other = (build(form).moment_matrix() for form in (x, odd))
+    np.testing.assert_array_equal(np.triu(plain), np.triu(other))
+    np.testing.assert_array_equal(np.array(odd), before)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.bool_, np.float16, np.float32, np.int8])
+def test_other_dtypes_are_converted_by_value(dtype: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(0, 2, (N, D)).astype(dtype)
+    np.testing.assert_array_equal(
+        np.triu(dpgep.pca(x, bound=2.0).moment_matrix()),
+        np.triu(dpgep.pca(x.astype(np.float64), bound=2.0).moment_matrix()),
+    )
+
+
+@models
+def test_the_callers_rows_are_never_changed(build: Builder, rng: np.random.Generator) -> None:
+    x = rows(rng) * 100
+    before = x.copy()
+    solve_seeded(build(x), mu=1.0)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_one_feature_works(rng: np.random.Generator) -> None:
+    x = rows(rng)[:, :1]
+    for problem in (
+        dpgep.pca(x),
+        dpgep.fda(x, np.arange(N) % 2),
+        dpgep.sir(x, np.arange(N), y_range=(0, 60)),
+        dpgep.gep([[2.0]], n=10, sensitivity_a=1.0),
+    ):
+        np.testing.assert_array_equal(solve_seeded(problem, mu=1.0).components, [[1.0]])
+
+
+def test_rows_of_zeros_and_rows_beyond_the_bound(rng: np.random.Generator) -> None:
+    zeros = solve_seeded(dpgep.pca(np.zeros((N, D))), mu=1.0)
+    assert np.isfinite(zeros.components).all()
+    for problem in (dpgep.fda(np.zeros((N, D)), np.arange(N) % 3), dpgep.cca(np.zeros((N, 2)), np.zeros((N, 2)))):
+        assert np.isfinite(solve_seeded(problem, mu=1.0).components).all()
+        with pytest.raises(np.linalg.LinAlgError, match="B is zero to rounding"):
+            dpgep.solve(problem, epsilon=math.inf)
+    huge = rows(rng) * 1e300
+    solution = solve_seeded(dpgep.pca(huge, center=False), epsilon=math.inf)
+    assert solution.eigenvalues.sum() == pytest.approx(1.0, rel=1e-9)  # every row was shrunk to norm 1
+    assert "clip" not in repr(solution)  # how many is not reported
+
+
+def test_rank_deficient_b_is_solved_with_noise_and_ridge(rng: np.random.Generator) -> None:
+    x = np.column_stack([rows(rng), np.zeros((N, 3))])
+    solution = solve_seeded(dpgep.fda(x, np.arange(N) % 3), mu=1.0)
+    assert solution.diagnostics.rank == D + 3
+    assert np.isfinite(solution.components).all()
+
+
+@pytest.mark.slow
+def test_more_rows_than_32_bits_can_count() -> None:
+    n = 2**31 + 10
+    x = np.broadcast_to(np.array([[1]], dtype=np.int8), (n, 1))
+    solution = dpgep.solve(dpgep.pca(x, center=False, bound=2.0), epsilon=1.0, delta=1e-12)
+    assert solution.eigenvalues[0] == pytest.approx(1.0, abs=1e-6)
+    assert solution.diagnostics.noise_level < 1e-7
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
+def test_a_long_fit_answers_ctrl_c() -> None:
+    script = textwrap.dedent("""
+        import numpy as np, dpgep
+        x = np.broadcast_to(np.float32(0.01), (50_000_000, 300))
+        budget = dpgep.Budget(mu=1.0)
+        print("started", flush=True)
+        try:
+            dpgep.solve(dpgep.pca(x), budget=budget)
+        except KeyboardInterrupt:
+            print("interrupted", budget.remaining_mu, flush=True)
+    """)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "started\n"
+        time.sleep(1.0)
+        sent = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        output = child.stdout.read()
+    assert output == "interrupted 1.0\n"
+    assert time.monotonic() - sent < 10
