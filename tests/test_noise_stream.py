@@ -10,6 +10,8 @@ import copy
 import multiprocessing
 import os
 import pickle
+import signal
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -182,6 +184,8 @@ def drawn_after_fork(stream, n=64):
         child = os.fork()
     if child == 0:
         try:
+            # A child that waits for ever is ended, and has then drawn too little.
+            signal.alarm(20)
             os.write(write_end, stream.bytes(n))
         finally:
             os._exit(0)
@@ -228,6 +232,17 @@ def test_seeded_streams_continue_in_a_forked_child():
     assert drawn_after_fork(stream) == stream.bytes(64)
 
 
+def test_a_fork_while_another_thread_draws_leaves_no_lock_behind():
+    # The thread that holds the stream does not exist in the child, and would never give it back there.
+    stream = core.NoiseStream()
+    thread = threading.Thread(target=normal, args=(stream, 20_000_000))
+    thread.start()
+    child = drawn_after_fork(stream)
+    assert thread.is_alive()
+    thread.join()
+    assert child != stream.bytes(64)
+
+
 def test_a_fork_does_not_disturb_the_parent():
     stream = core.NoiseStream(KEY)
     first = stream.bytes(37)
@@ -257,7 +272,8 @@ def test_worker_processes_draw_noise_of_their_own(method):
 
 def test_threads_share_a_stream_without_repeats():
     # Each call is atomic, so however the threads interleave, together they hold what one caller would.
-    n_calls, n = 400, 250
+    # Long calls, so that they do overlap.
+    n_calls, n = 64, 20_000
     stream = core.NoiseStream(KEY)
     with ThreadPoolExecutor(8) as pool:
         drawn = list(pool.map(lambda _: normal(stream, n), range(n_calls)))

@@ -135,7 +135,7 @@ def unpack(packed: Vector) -> Matrix:
         raise ValueError(f"need a length d (d + 1) / 2 for some integer d; got {packed.size}")
     matrix = np.zeros((d, d))
     matrix[np.triu_indices(d)] = packed
-    return matrix + np.triu(matrix, 1).T
+    return np.asarray(matrix + np.triu(matrix, 1).T)
 
 
 def symmetric_noise(d: int, scale: float, shape: NoiseShape, deviates: Vector) -> Matrix:
