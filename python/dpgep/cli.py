@@ -47,8 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo",
         help="private FDA and PCA of handwritten digits: a table and a picture",
-        description="Fits private FDA and PCA to scikit-learn's handwritten digits at several levels of privacy, prints "
-        "what that costs in accuracy, and draws it. Nothing is downloaded.",
+        description="Fits private FDA and PCA to scikit-learn's handwritten digits at several levels of privacy, "
+        "prints what that costs in accuracy, and draws it. Nothing is downloaded.",
     )
     demo.add_argument(
         "--output", type=Path, default=Path("dpgep_demo.png"), metavar="FILE",
@@ -132,9 +132,7 @@ def _table(report: Report) -> str:
     ]
     exact = report.lines[-1]
     rows.append(("inf", f"{exact.accuracy.median:.3f}    not private", f"{0:.2f}    not private"))
-    rows.append(
-        ("random", _cell(report.random_accuracy, 3, 0.0), f"{report.random_subspace_error:.2f}    expected")
-    )
+    rows.append(("random", _cell(report.random_accuracy, 3, 0.0), f"{report.random_subspace_error:.2f}    expected"))
     k = report.lines[-1].fda.n_components
     lines = [
         f"{'':>8}   {f'FDA, {k} directions':<24}   PCA, {COMPONENTS} components",

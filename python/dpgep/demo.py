@@ -142,11 +142,12 @@ def draw(report: Report, path: Path) -> None:
     pictured = min(private, key=lambda line: abs(math.log(line.epsilon / PICTURED)))
     shown = _align(pictured.fda.transform(report.digits.test), exact.fda.transform(report.digits.test))
     labels = report.digits.test_labels
-    for ax, points, line in zip(axes[1], shown, (pictured, exact), strict=True):
-        title = f"test digits on two FDA directions, {plot.format_epsilon(line.epsilon)}"
+    for ax, points, line, turned in zip(axes[1], shown, (pictured, exact), (", turned to match", ""), strict=True):
+        title = f"test digits on the first two FDA directions, {plot.format_epsilon(line.epsilon)}{turned}"
         plot.projection(points, labels, title=title, axis_name="discriminant", ax=ax)
+    figure.get_layout_engine().set(h_pad=0.12, w_pad=0.1)
     figure.suptitle(
-        f"What privacy costs: handwritten digits, δ = {DELTA:g}, median and range of {report.repetitions} draws of noise",
+        f"What privacy costs: handwritten digits, δ = {DELTA:g}, median and range over {report.repetitions} draws",
         fontsize="large",
     )
     figure.savefig(path, dpi=150)
@@ -189,7 +190,7 @@ def _spread(values: list[float]) -> Spread:
 
 
 def _align(points: Matrix, reference: Matrix) -> tuple[Matrix, Matrix]:
-    """Two coordinates of each, scaled to unit deviation, the first turned onto the second: a basis has no orientation."""
+    """Two coordinates of each, scaled to unit deviation, the first turned onto the second."""
     first, second = (scores[:, :2] - scores[:, :2].mean(axis=0) for scores in (points, reference))
     first, second = first / first.std(axis=0), second / second.std(axis=0)
     left, _, right = np.linalg.svd(first.T @ second)

@@ -41,12 +41,18 @@ def privacy_curve(
 
     Parameters
     ----------
-    epsilons : increasing finite privacy parameters, one per value.
-    median, low, high : values per epsilon; the band between low and high is shaded.
-    not_private : the value at epsilon = inf, drawn as a dashed line.
-    baseline : the value of an answer that uses no data, drawn as a dotted line with ``baseline_label``.
-    ylabel, color : of the quantity.
-    ax : Matplotlib axes; default: the current ones.
+    epsilons : sequence of float
+        Increasing finite privacy parameters.
+    median, low, high : array_like
+        One value per epsilon; the band between low and high is shaded.
+    not_private : float, optional
+        The value at epsilon = inf, drawn as a dashed line.
+    baseline, baseline_label : float and str, optional
+        The value of an answer that uses no data, drawn as a dotted line, and its name.
+    ylabel, color : str
+        Name and colour of the quantity.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
 
     Returns
     -------
@@ -67,13 +73,16 @@ def privacy_curve(
     if low is not None and high is not None:
         ax.fill_between(x, np.asarray(low), np.asarray(high), color=color, alpha=0.2, linewidth=0)
     ax.plot(x, y, color=color, marker="o", markersize=5, linewidth=1.8)
-    for value, style, text in ((not_private, "--", "not private"), (baseline, ":", baseline_label)):
+    # the curve leaves the baseline on the left and reaches the other line on the right: the names stand where it is not
+    lines = ((not_private, "--", "not private", 0.02, "left"), (baseline, ":", baseline_label, 0.98, "right"))
+    for value, style, text, position, alignment in lines:
         if value is not None:
             ax.axhline(value, color=GREY, linestyle=style, linewidth=1.2, zorder=1)
             ax.annotate(
-                text, (1.0, value), xycoords=("axes fraction", "data"), xytext=(-4, 3), textcoords="offset points",
-                ha="right", va="bottom", color=GREY, fontsize="small",
+                text, (position, value), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
+                ha=alignment, va="bottom", color=GREY, fontsize="small",
             )  # fmt: skip
+    ax.margins(y=0.1)
     ax.set_xticks(x, [f"{value:g}" for value in x])
     ax.minorticks_off()
     ax.set_xlabel("privacy parameter ε  (left: more private)")
@@ -95,10 +104,14 @@ def projection(
     ----------
     points : array_like of shape (n, 2) or wider
         As from `Solution.transform`; the first two columns are drawn.
-    labels : n group labels.
-    title : of the picture.
-    axis_name : what the axes are called: "direction" gives "direction 1" and "direction 2".
-    ax : Matplotlib axes; default: the current ones.
+    labels : sequence of n labels
+        The group of each row.
+    title : str
+        Of the picture.
+    axis_name : str
+        "direction" calls the axes "direction 1" and "direction 2".
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
 
     Returns
     -------
@@ -121,11 +134,10 @@ def projection(
         of_group = array[groups == name, :2]
         color = GROUPS[index % len(GROUPS)]
         ax.scatter(*of_group.T, s=12, color=color, alpha=0.65, linewidths=0)
-    for index, name in enumerate(names):
+    for name in names:
         ax.annotate(
             str(name), np.median(array[groups == name, :2], axis=0), ha="center", va="center", fontsize=13,
-            fontweight="bold", color=GROUPS[index % len(GROUPS)],
-            path_effects=[effects.withStroke(linewidth=3, foreground="white")],
+            fontweight="bold", path_effects=[effects.withStroke(linewidth=3, foreground="white")],
         )  # fmt: skip
     ax.set_xlabel(f"{axis_name} 1")
     ax.set_ylabel(f"{axis_name} 2")
