@@ -12,6 +12,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -235,8 +236,11 @@ def test_seeded_streams_continue_in_a_forked_child():
 def test_a_fork_while_another_thread_draws_leaves_no_lock_behind():
     # The thread that holds the stream does not exist in the child, and would never give it back there.
     stream = core.NoiseStream()
-    thread = threading.Thread(target=normal, args=(stream, 20_000_000))
+    out = np.zeros(20_000_000)
+    thread = threading.Thread(target=stream.normal, args=(out,))
     thread.start()
+    while out[0] == 0.0 and thread.is_alive():
+        time.sleep(0.001)
     child = drawn_after_fork(stream)
     assert thread.is_alive()
     thread.join()
