@@ -61,10 +61,7 @@ def rejects_equal_distributions(first: Samples, second: Samples) -> bool:
     assert second.shape == (n, m)
     assert n >= 458
     largest_distance = math.sqrt(math.log(2.0 * m / FALSE_ALARM) / n)
-    return any(
-        stats.ks_2samp(first[:, i], second[:, i], method="asymp").statistic > largest_distance
-        for i in range(m)
-    )
+    return any(stats.ks_2samp(first[:, i], second[:, i], method="asymp").statistic > largest_distance for i in range(m))
 
 
 def two_sided_chi_square(total: float, freedom: int) -> float:

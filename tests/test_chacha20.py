@@ -112,9 +112,7 @@ BLOCK_FUNCTION_NAMES = ["kernel", "reference"]
 
 
 @pytest.mark.parametrize("block", BLOCK_FUNCTIONS, ids=BLOCK_FUNCTION_NAMES)
-@pytest.mark.parametrize(
-    ("source", "key", "counter", "nonce", "expected"), BLOCKS, ids=[b[0] for b in BLOCKS]
-)
+@pytest.mark.parametrize(("source", "key", "counter", "nonce", "expected"), BLOCKS, ids=[b[0] for b in BLOCKS])
 def test_block_function_agrees_with_the_rfc(block, source, key, counter, nonce, expected):
     assert block(key, counter, bytes.fromhex(nonce)).hex() == expected
 
@@ -129,9 +127,7 @@ def test_key_stream_encrypts_as_the_rfc_does(block, key, counter, plain, cipher)
 
 def test_stream_agrees_with_the_rfc():
     stream = core.NoiseStream(COUNTING, STREAM_NONCE)
-    assert stream.bytes(64) == reference.chacha20_block(
-        COUNTING, 0, bytes.fromhex("000000000000004a00000000")
-    )
+    assert stream.bytes(64) == reference.chacha20_block(COUNTING, 0, bytes.fromhex("000000000000004a00000000"))
     assert stream.bytes(len(STREAM_AFTER_ONE_BLOCK)) == STREAM_AFTER_ONE_BLOCK
 
 
@@ -148,9 +144,7 @@ def test_block_function_agrees_with_the_reference(key, counter, nonce):
 @pytest.mark.parametrize("nonce", [0, 1, 2**32, 2**64 - 1])
 def test_long_stream_agrees_with_the_reference(nonce):
     length = 3_000_001
-    assert core.NoiseStream(COUNTING, nonce).bytes(length) == reference.chacha20_stream(
-        COUNTING, nonce, length
-    )
+    assert core.NoiseStream(COUNTING, nonce).bytes(length) == reference.chacha20_stream(COUNTING, nonce, length)
 
 
 @given(pieces=st.lists(st.integers(0, 9000), max_size=12), nonce=st.integers(0, 2**64 - 1))

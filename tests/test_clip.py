@@ -51,9 +51,7 @@ def assert_clipped(rows, bound):
 def finite(dtype):
     width = 8 * np.dtype(dtype).itemsize
     # Hypothesis favours extremes; the second half brings entries of comparable size into one row.
-    return st.one_of(
-        st.floats(allow_nan=False, allow_infinity=False, width=width), st.floats(-2.0, 2.0, width=width)
-    )
+    return st.one_of(st.floats(allow_nan=False, allow_infinity=False, width=width), st.floats(-2.0, 2.0, width=width))
 
 
 def matrices(dtype):

@@ -155,9 +155,7 @@ def test_build_info_names_what_computes():
 
 # Mnemonics of AVX and its successors begin with v, but for verr, verw and the virtual-machine ones (vm...);
 # vmov..., vmul..., vmin..., vmax... and vmask... are AVX all the same.
-AVX = re.compile(
-    r"^\s+[0-9a-f]+:\s+(v(?!err\b|erw\b|mcall\b|mlaunch\b|mresume\b|mrun\b|mxo)[a-z0-9]+)", re.MULTILINE
-)
+AVX = re.compile(r"^\s+[0-9a-f]+:\s+(v(?!err\b|erw\b|mcall\b|mlaunch\b|mresume\b|mrun\b|mxo)[a-z0-9]+)", re.MULTILINE)
 AVX_REGISTER = re.compile(r"%?[yz]mm[0-9]")
 
 

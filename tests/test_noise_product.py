@@ -141,9 +141,7 @@ def test_scale_zero_gives_zero(shape):
 
 def vector_products(shape, scale=SCALE, v=VECTOR):
     stream = core.NoiseStream(seeded_key(22))
-    return np.array(
-        [core.noise_times_vector(v, scale, shape, stream) for _ in range(N_PRODUCTS)], dtype=np.float64
-    )
+    return np.array([core.noise_times_vector(v, scale, shape, stream) for _ in range(N_PRODUCTS)], dtype=np.float64)
 
 
 def block_products(scale=SCALE, block=BLOCK):
@@ -254,9 +252,7 @@ def test_a_forgotten_term_along_v_is_seen(shape):
     deviates[:, -1] = 0.0
     forgetful = np.array([reference.noise_times_vector(VECTOR, SCALE, shape, g) for g in deviates])
     assert rejects_covariance(forgetful, vector_covariance(shape))
-    assert rejects_equal_distributions(
-        projections(forgetful), projections(explicit_products(shape, VECTOR[:, None]))
-    )
+    assert rejects_equal_distributions(projections(forgetful), projections(explicit_products(shape, VECTOR[:, None])))
 
 
 @pytest.mark.statistical

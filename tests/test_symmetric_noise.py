@@ -75,9 +75,7 @@ def test_any_size_scale_and_position_in_the_stream(d, shape, scale, skip):
     deviates, matrix = np.empty(n_deviates(d)), np.zeros((d, d))
     twin.normal(deviates)
     core.add_symmetric_noise(matrix, scale, shape, stream)
-    np.testing.assert_allclose(
-        matrix, reference.symmetric_noise(d, scale, shape, deviates), rtol=1e-15, atol=0.0
-    )
+    np.testing.assert_allclose(matrix, reference.symmetric_noise(d, scale, shape, deviates), rtol=1e-15, atol=0.0)
     # Both streams stand at the same byte afterwards.
     assert stream.bytes(16) == twin.bytes(16)
 
@@ -183,9 +181,7 @@ def test_covariance_sees_a_scale_wrong_by_two_percent(shape, factor):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("factor", [2.0**-0.5, 2.0**0.5])
 def test_covariance_sees_an_off_diagonal_wrong_by_root_two(shape, factor):
-    assert rejects_covariance(
-        kernel_noise(shape, 2.5), closed_form_covariance(shape, 2.5, off_diagonal=factor)
-    )
+    assert rejects_covariance(kernel_noise(shape, 2.5), closed_form_covariance(shape, 2.5, off_diagonal=factor))
 
 
 @pytest.mark.statistical
@@ -208,9 +204,7 @@ def test_goe_noise_is_orthogonally_invariant():
     # Q'ZQ has the law of Z for any fixed orthogonal Q; i.i.d. noise does not, and is rejected.
     rotation = np.linalg.qr(np.random.default_rng(2).normal(size=(D, D)))[0]
     rotated = {
-        shape: np.array(
-            [reference.pack(rotation.T @ reference.unpack(z) @ rotation) for z in kernel_noise(shape, 1.0)]
-        )
+        shape: np.array([reference.pack(rotation.T @ reference.unpack(z) @ rotation) for z in kernel_noise(shape, 1.0)])
         for shape in SHAPES
     }
     assert not rejects_covariance(rotated["goe"], closed_form_covariance("goe", 1.0))

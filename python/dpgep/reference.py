@@ -48,8 +48,7 @@ def chacha20_block(key: bytes, counter: int, nonce: bytes) -> bytes:
     """
     if len(key) != 32 or len(nonce) != 12 or not 0 <= counter < 2**32:
         raise ValueError(
-            f"need len(key) = 32, len(nonce) = 12, 0 <= counter < 2**32; "
-            f"got {len(key)}, {len(nonce)}, {counter}"
+            f"need len(key) = 32, len(nonce) = 12, 0 <= counter < 2**32; got {len(key)}, {len(nonce)}, {counter}"
         )
     return _blocks(_initial_state(key, counter, nonce)).tobytes()
 
