@@ -17,7 +17,7 @@ constexpr std::size_t n_lanes = 8;
 #else
 constexpr std::size_t n_lanes = 4;
 #endif
-typedef std::uint32_t Lanes __attribute__((vector_size(4 * n_lanes)));
+using Lanes __attribute__((vector_size(4 * n_lanes))) = std::uint32_t;
 #else
 constexpr std::size_t n_lanes = 1;
 using Lanes = std::uint32_t;

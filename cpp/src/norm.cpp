@@ -37,14 +37,9 @@ double largest_magnitude(const Scalar* v, Index n) {
 }  // namespace
 
 template <class Scalar>
-double sum_of_squares(const Scalar* v, Index n) {
-  return blocked_sum(v, n, [](double x) { return x * x; });
-}
-
-template <class Scalar>
 FactoredNorm norm(const Scalar* v, Index n) {
   // Squares that underflow lose at most n 2^-1075, nothing beside a sum above 2^-900.
-  const double direct = sum_of_squares(v, n);
+  const double direct = blocked_sum(v, n, [](double x) { return x * x; });
   if (direct >= 0x1p-900 && direct <= std::numeric_limits<double>::max()) {
     return {1.0, std::sqrt(direct)};
   }
@@ -57,8 +52,6 @@ FactoredNorm norm(const Scalar* v, Index n) {
   return {largest, std::sqrt(relative)};
 }
 
-template double sum_of_squares(const float*, Index);
-template double sum_of_squares(const double*, Index);
 template FactoredNorm norm(const float*, Index);
 template FactoredNorm norm(const double*, Index);
 

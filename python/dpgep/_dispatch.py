@@ -24,9 +24,7 @@ _ENVIRONMENT_VARIABLE = "DPGEP_SIMD"
 
 def available_variants() -> tuple[str, ...]:
     """The variants that were built and that this processor runs, slowest first."""
-    return tuple(
-        level for level in _cpu.levels() if importlib.util.find_spec(f"dpgep._core_{level}") is not None
-    )
+    return tuple(level for level in _cpu.levels() if importlib.util.find_spec(f"dpgep._core_{level}") is not None)
 
 
 def _load() -> Any:

@@ -1,5 +1,5 @@
-// Products with a fresh symmetric noise matrix Z that is never formed. See the module of the same
-// subject in the documentation: "a product with the noise needs no noise matrix".
+// Products with a fresh symmetric noise matrix Z that is never formed: for a vector or block that
+// was fixed before Z is drawn, the product has a normal law of its own, drawn in O(d) or O(d K).
 #pragma once
 
 #include "dpgep/symmetric_noise.hpp"

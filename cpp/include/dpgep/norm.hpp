@@ -5,11 +5,6 @@
 
 namespace dpgep {
 
-// Sum of (v_i / divisor)^2 in double precision and a fixed order: eight partial sums, which any
-// vector register holds in whole multiples, added up pairwise.
-template <class Scalar>
-double sum_of_squares(const Scalar* v, Index n);
-
 // A norm as a product, so that it can be stated where it overflows or underflows.
 struct FactoredNorm {
   double scale;     // 1, or the largest |v_i| where the squares leave the range of a double
@@ -17,7 +12,9 @@ struct FactoredNorm {
   double value() const { return scale * relative; }
 };
 
-// ||v||. NaN or infinite entries give a non-finite scale or relative norm.
+// ||v|| in double precision, summed in a fixed order: eight partial sums, which any vector register
+// holds in whole multiples, added up pairwise. NaN or infinite entries give a non-finite scale or
+// relative norm.
 template <class Scalar>
 FactoredNorm norm(const Scalar* v, Index n);
 
