@@ -99,9 +99,7 @@ class Comparison:
         return self.ours / self.theirs
 
 
-def alternate(
-    benchmark: Any, ours: Callable[[], object], theirs: Callable[[], object], rounds: int
-) -> Comparison:
+def alternate(benchmark: Any, ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> Comparison:
     """Time A, B, A, B, ... in this process, one round of both first for warming up; medians.
 
     pytest-benchmark's table shows ours; the competitor runs in the set-up of each round.
