@@ -1,0 +1,98 @@
+"""The documentation keeps its word: its code runs without a warning, its links lead somewhere, no name is missing."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import dpgep
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    (ROOT / "docs").glob("*.md")
+)
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(dpgep.__path__, "dpgep.")
+    if not module.name.rpartition(".")[2].startswith(("__main__", "_core_", "_cpu"))
+)
+
+
+def blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """Fenced code blocks in one language, with the line that each starts at."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, match.start(1)) + 1, match.group(1)) for match in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_run_without_a_warning(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for line, source in blocks(page, "python"):
+        # leading newlines make the line numbers of a failure those of the page
+        exec(compile("\n" * (line - 1) + source, str(page), "exec"), namespace)
+
+
+def test_there_are_examples() -> None:
+    count = {page.name: len(blocks(page, "python")) for page in PAGES}
+    assert count["README.md"] >= 2
+    assert count["guide.md"] >= 8
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_some_docstrings_have_examples() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = [test for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples]
+    assert len(found) >= 3
+
+
+@pytest.mark.parametrize("name", ["demo", "test"])
+def test_readme_commands_can_be_extracted(name: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(rf"<!-- command: {name} -->\n```bash\n(.+)\n```\n", readme)
+    assert len(found) == 1
+    words = shlex.split(found[0])
+    assert words[:4] == ["python", "-m", "venv", ".venv"]
+    assert words[-2:] == {"demo": ["dpgep", "demo"], "test": ["&&", "pytest"]}[name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in headings(linked), f"{page.name} links to {target}"
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as Git hosts derive them from headings."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_api_page_names_every_public_name() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\[`dpgep\.(\w+)", page))
+    assert set(dpgep.__all__) <= named
+    assert {name for name in named if not hasattr(dpgep, name)} <= {"plot", "demo", "cli", "reference"}
+
+
+def test_docstrings_refer_to_pages_that_exist() -> None:
+    for source in sorted((ROOT / "python").rglob("*.py")):
+        for page in re.findall(r"docs/(\w+\.md)", source.read_text(encoding="utf-8")):
+            assert (ROOT / "docs" / page).exists(), f"{source.name} refers to docs/{page}"
