@@ -161,8 +161,9 @@ test accuracy   only the projection is private: the SVM is trained on the projec
 subspace error  squared sines of the angles to the subspace without noise, summed:
                 0 is the same subspace, {COMPONENTS} is orthogonal to it.
 random          directions drawn without looking at the data: what is free of charge.
-~               in most draws the fit warned that its components are lost in noise. It sees
-                that in its released values, at no cost in privacy."""
+~               in most draws the fit warned that its components, taken together, are mostly
+                noise (the leading ones may still serve). It estimates that from its released
+                values, at no cost in privacy."""
 
 
 _NEXT = """

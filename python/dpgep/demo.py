@@ -58,7 +58,7 @@ class Line:
     epsilon : privacy parameter; math.inf without noise.
     accuracy : of a linear SVM on rows projected on the FDA directions, on the test rows.
     subspace_error : sum of the squared sines between the PCA subspace and the one without noise, 0 to COMPONENTS.
-    fda_lost, pca_lost : share of the draws in which the solution warned that its components are lost in noise.
+    fda_lost, pca_lost : share of the draws in which the solution warned that its components are mostly noise.
     fda : one of the fits, for the picture.
     """
 
@@ -170,7 +170,7 @@ def _fit_pca(digits: Digits, epsilon: float) -> tuple[dpgep.Solution, bool]:
 
 
 def _fit(problem: Any, epsilon: float, n_components: int | None) -> tuple[dpgep.Solution, bool]:
-    """The solution, and whether it warned that its components are lost in noise (shown in the table instead)."""
+    """The solution, and whether it warned that its components are mostly noise (shown in the table instead)."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", dpgep.AccuracyWarning)
         solution = dpgep.solve(problem, epsilon=epsilon, delta=DELTA, n_components=n_components)
