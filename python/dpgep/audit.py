@@ -1,0 +1,542 @@
+"""`dpgep.audit`: a lower bound, with its confidence, on what a mechanism leaks between two data sets.
+
+A mechanism is mu-GDP if no test between neighbouring data sets beats that between N(0, 1) and N(mu, 1): with false
+positive rate a and false negative rate b, Phi^-1(1 - a) - Phi^-1(b) <= mu. It is (epsilon, delta)-private if 1 - b <=
+exp(epsilon) a + delta and 1 - a <= exp(epsilon) b + delta. So a good test, run often enough, refutes a claim. Nothing
+here can confirm one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._dispatch import core
+from dpgep.errors import AccuracyWarning, PrivacyWarning
+from dpgep.privacy.accounting import epsilon_of
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.curator import Curator, Problem
+from dpgep.privacy.ledger import Ledger
+from dpgep.problems.gep import MatrixProblem, NoisyMatrices
+from dpgep.problems.moments import MomentProblem, NoisyMoments
+from dpgep.solution import Solution
+from dpgep.solve import solve
+
+Values = NDArray[np.float64]
+Statistic = Callable[[Any], float]
+
+FEWEST_RUNS = 20
+# A sample of a normal law fails the checks of `gaussian=True` with at most this probability, each of three.
+_NOT_GAUSSIAN = 1e-9
+_CANDIDATES = 600
+
+
+@dataclass(frozen=True, repr=False)
+class AuditResult:
+    """What the runs prove, with probability ``confidence``, about the mechanism on these two data sets.
+
+    Attributes
+    ----------
+    mu : lower bound on the Gaussian-DP parameter.
+    epsilon : lower bound on epsilon at ``delta``; None where no delta was given.
+    delta : the delta of ``epsilon``.
+    confidence : probability, over the runs, that both bounds hold.
+    claimed_mu, claimed_epsilon : what the mechanism claims; None where it claims nothing of that kind.
+    runs : number of runs on each of the two data sets.
+    gaussian : whether the bounds rest on the assumption that the statistic is Gaussian.
+    """
+
+    mu: float
+    epsilon: float | None
+    delta: float | None
+    confidence: float
+    claimed_mu: float | None
+    claimed_epsilon: float | None
+    runs: int
+    gaussian: bool
+
+    @property
+    def flagged(self) -> bool:
+        """Whether a lower bound exceeds its claim: then the claim is false (with the confidence of the audit)."""
+        return _exceeds(self.mu, self.claimed_mu) or _exceeds(self.epsilon, self.claimed_epsilon)
+
+    def __repr__(self) -> str:
+        method = "Gaussian statistic" if self.gaussian else "thresholds"
+        lines = [
+            f"AuditResult: {self.runs} runs on each data set, {method}, confidence {self.confidence:.10g}",
+            f"  mu      >= {self.mu:<10.4g} {_claim(self.claimed_mu)}",
+        ]
+        if self.epsilon is not None:
+            at = f"at delta = {self.delta:.3g}"
+            lines.append(f"  epsilon >= {self.epsilon:<10.4g} {_claim(self.claimed_epsilon)} {at}")
+        if self.claimed_mu is None and self.claimed_epsilon is None:
+            lines.append("  no claim to compare with")
+        else:
+            lines.append("  FLAGGED: the claim is false" if self.flagged else "  not flagged: this does not prove it")
+        return "\n".join(lines)
+
+
+def _exceeds(bound: float | None, claim: float | None) -> bool:
+    return bound is not None and claim is not None and bound > claim
+
+
+def _claim(claim: float | None) -> str:
+    return "" if claim is None else f"(claimed {claim:.4g})"
+
+
+def audit(
+    mechanism: Callable[[Any], Any],
+    neighbours: tuple[Any, Any],
+    statistic: Statistic | None,
+    *,
+    runs: int = 2000,
+    confidence: float = 0.99,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    gaussian: bool = False,
+    released: bool = False,
+    seed: int | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> AuditResult:
+    """Run a mechanism often on two neighbouring data sets; bound from below how well they can be told apart.
+
+    With probability at least ``confidence`` the mechanism truly is no better than the returned mu and epsilon. So a
+    mechanism that keeps its claim is flagged with probability at most 1 - ``confidence``: choose it according to how
+    many audits are run. A mechanism that breaks its claim may still pass, if the data sets are not the worst pair, the
+    statistic is weak, or the runs are few.
+
+    Parameters
+    ----------
+    mechanism : callable
+        ``mechanism(data)`` returns a problem (from `dpgep.pca`, `cca`, ...), which is then solved with the budget and
+        options given here, or any other output: a Solution, a vector, a transcript. It is called once for every run,
+        and once before; all runs must be independent.
+    neighbours : (data, data_prime)
+        Two neighbouring data sets, in any form ``mechanism`` takes. Audit the worst pair you can think of.
+    statistic : callable, or None
+        ``statistic(output)``: one finite number; large values (or small: both are tried) should speak for
+        ``data_prime``. Best is the log-likelihood ratio of everything an attacker sees: the whole transcript or
+        release, not what was computed from it. None, with ``released``: exactly that.
+    runs : int
+        Number of runs on each of the two data sets.
+    confidence : float in (0, 1)
+        Probability that both bounds hold, by the law of the runs.
+    epsilon, delta, rho, mu : float
+        The claim. If ``mechanism`` returns problems, it is the budget to solve them with, in one of the forms of
+        `dpgep.Budget`; else either ``epsilon`` with ``delta`` (which may be 0) or ``mu``. Without a claim, that of the
+        Solution's report. ``delta`` is also where the bound on epsilon is taken; it may accompany ``mu`` or ``rho``.
+    gaussian : bool
+        **Assume** that the statistic is normal with the same variance on both data sets, as is every linear function of
+        values released with Gaussian noise. Then |difference of means|/deviation is bounded from below, by quantiles of
+        the normal and chi-square laws: much sharper. Samples that are visibly not normal are refused.
+    released : bool
+        Of a problem under the method "release", hand the statistic the released moments (or matrices) instead of the
+        Solution computed from them: the most that anybody sees.
+    seed : int, optional
+        Makes an audit of problems reproducible. Any other mechanism is seeded by its author.
+    progress : bool
+        Whether to report to stderr.
+    **options
+        For `dpgep.solve`, if ``mechanism`` returns problems.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of range, or the statistic is not a finite number.
+
+    Notes
+    -----
+    Without ``gaussian``, no assumption is made. The first half of the runs chooses a threshold and a direction, one for
+    mu and one for epsilon; the second half, which they do not depend on, counts errors. Their rates are bounded from
+    above by Clopper and Pearson (1934), each at (1 - confidence)/4 (/2 without a delta), so that all bounds hold
+    together. With ``gaussian``, the normal and the chi-square bound each get half of 1 - confidence.
+
+    Examples
+    --------
+    Two data sets that differ in one row, and a budget that is kept:
+
+    >>> import numpy as np, dpgep
+    >>> X = np.zeros((50, 2)); X[0, 0] = 1
+    >>> Y = np.zeros((50, 2)); Y[0, 1] = 1
+    >>> uncentred = lambda rows: dpgep.pca(rows, center=False)
+    >>> result = audit(uncentred, (X, Y), None, released=True, gaussian=True, mu=1.0, seed=1)
+    >>> result.flagged, result.mu > 0.7
+    (False, True)
+
+    Noise that is half of what it should be:
+
+    >>> rng = np.random.default_rng(0)
+    >>> audit(lambda total: total + 0.5 * rng.standard_normal(), (0.0, 1.0), float, mu=1.0).flagged
+    True
+    """
+    first, second = _check_arguments(mechanism, neighbours, statistic, runs, confidence, delta)
+    claim = {"epsilon": epsilon, "rho": rho, "mu": mu}
+    claimed: tuple[float | None, float | None]
+    output = mechanism(first)
+    if isinstance(output, (MomentProblem, MatrixProblem)):
+        budget = _budget(claim, delta, options)
+        if statistic is None:
+            statistic = release_statistic(output, mechanism(second)) if released else None
+        draw = _problem_runs(mechanism, budget, released, seed, claim, delta, options)
+        claimed = (budget.mu, _epsilon_claimed(budget, delta))
+    else:
+        _refuse_problem_arguments(output, released, seed, options)
+        delta, claimed = _claim_of_output(output, claim, delta)
+
+        def draw(data: Any, side: int, run: int) -> Any:
+            return mechanism(data)
+
+    if statistic is None:
+        raise TypeError("statistic=None needs released=True and a mechanism that returns problems: give a statistic")
+    samples = [_samples(draw, data, side, statistic, runs, progress) for side, data in enumerate((first, second))]
+    return audit_samples(
+        *samples,
+        confidence=confidence,
+        delta=delta,
+        claimed_mu=claimed[0],
+        claimed_epsilon=claimed[1],
+        gaussian=gaussian,
+    )
+
+
+def audit_samples(
+    first: Any,
+    second: Any,
+    *,
+    confidence: float = 0.99,
+    delta: float | None = None,
+    claimed_mu: float | None = None,
+    claimed_epsilon: float | None = None,
+    gaussian: bool = False,
+) -> AuditResult:
+    """The bounds of `audit` from statistics already computed: ``first`` on data, ``second`` on data_prime.
+
+    Parameters
+    ----------
+    first, second : array_like of shape (runs,)
+        The statistic in independent runs, in an order that does not depend on its values.
+    confidence, delta, gaussian
+        As in `audit`.
+    claimed_mu, claimed_epsilon : float
+        What is compared with the bounds; ``claimed_epsilon`` is that at ``delta``.
+
+    Returns
+    -------
+    AuditResult
+    """
+    x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(f"both samples must be vectors of one length, got shapes {x.shape} and {y.shape}")
+    _check_numbers(len(x), confidence, delta)
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError("the samples contain NaN or infinite values")
+    if claimed_epsilon is not None and delta is None:
+        raise ValueError("claimed_epsilon needs the delta it is claimed at")
+    if gaussian and delta == 0:
+        raise ValueError("gaussian=True needs delta > 0: at delta = 0 no Gaussian noise has a finite epsilon")
+    level = 1.0 - confidence
+    if gaussian:
+        mu, epsilon = _gaussian_bounds(x, y, delta, level)
+    else:
+        mu, epsilon = _threshold_bounds(x, y, delta, level)
+    return AuditResult(mu, epsilon, delta, confidence, claimed_mu, claimed_epsilon, len(x), gaussian)
+
+
+def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
+    """The most powerful statistic on a release of either problem: its log-likelihood ratio, up to an affine map.
+
+    With D_b the difference of block b between the problems and s_b the deviation of its noise, it is sum_b <D_b,
+    X_b>/s_b^2 of the released blocks X_b, normal with mean difference and variance sum_b |D_b|^2/s_b^2 = mu^2. (For GOE
+    noise, off-diagonal entries have half the variance and appear twice: the same formula.) The deviations are those
+    that the release declares.
+
+    Parameters
+    ----------
+    problem : from `dpgep.pca`, `cca`, `fda`, `sir` or `gep`
+        On the first data set.
+    problem_prime : the same
+        On its neighbour.
+
+    Returns
+    -------
+    callable
+        From what the curator released to the statistic.
+    """
+    exact = [_blocks(Curator(p, Ledger(math.inf), core.NoiseStream()).release()) for p in (problem, problem_prime)]
+    shapes = [[block.shape for block, _ in blocks] for blocks in exact]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"the two problems release blocks of different shapes: {shapes[0]} and {shapes[1]}")
+    differences = [after - before for (before, _), (after, _) in zip(*exact, strict=True)]
+
+    def statistic(released: Any) -> float:
+        total = 0.0
+        for difference, (block, deviation) in zip(differences, _blocks(released), strict=True):
+            if deviation > 0:
+                total += float(np.vdot(difference, block)) / (deviation * deviation)
+            elif difference.any():
+                raise ValueError("a block that differs between the data sets was released without noise")
+        return total
+
+    return statistic
+
+
+def _blocks(released: NoisyMoments | NoisyMatrices) -> list[tuple[Values, float]]:
+    """Released blocks as sums over people, which noise was added to, and the deviations of that noise."""
+    if isinstance(released, NoisyMatrices):
+        blocks = [(released.a, released.noise_a)]
+        return blocks if released.b is None else [*blocks, (released.b, released.noise_b)]
+    n, noise = released.n, released.noise
+    parts = ((released.second, noise.second), (released.sums, noise.sums), (released.counts, noise.counts))
+    return [(block * n, deviation * n) for block, deviation in parts]
+
+
+def _check_arguments(
+    mechanism: Any, neighbours: Any, statistic: Any, runs: Any, confidence: Any, delta: Any
+) -> tuple[Any, Any]:
+    if not callable(mechanism):
+        raise TypeError(
+            f"mechanism must be a function of the data that returns a problem or any output, got "
+            f"{type(mechanism).__name__}"
+        )
+    if statistic is not None and not callable(statistic):
+        raise TypeError(f"statistic must be a function of the output, got {type(statistic).__name__}")
+    if not isinstance(neighbours, (tuple, list)) or len(neighbours) != 2:
+        raise TypeError("neighbours must be a pair (data, data_prime) of neighbouring data sets")
+    if isinstance(runs, bool) or not isinstance(runs, (int, np.integer)):
+        raise TypeError(f"runs must be a whole number, got {runs!r}")
+    _check_numbers(int(runs), confidence, delta)
+    return neighbours[0], neighbours[1]
+
+
+def _check_numbers(runs: int, confidence: Any, delta: Any) -> None:
+    if runs < FEWEST_RUNS:
+        raise ValueError(f"an audit needs at least {FEWEST_RUNS} runs on each data set, got {runs}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
+    if delta is not None and not 0 <= delta < 1:
+        raise ValueError(f"delta must lie in [0, 1), got {delta!r}")
+
+
+def _budget(claim: dict[str, float | None], delta: float | None, options: dict[str, Any]) -> Budget:
+    for shared in ("budget", "share"):
+        if shared in options:
+            raise TypeError(f"every run of an audit has a budget of its own: give epsilon, rho or mu, not {shared}")
+    return Budget(**_forms(claim, delta), accounting=options.get("accounting", "gdp"))
+
+
+def _forms(claim: dict[str, float | None], delta: float | None) -> dict[str, float | None]:
+    return {**claim, "delta": None if claim["epsilon"] is None else delta}
+
+
+def _epsilon_claimed(budget: Budget, delta: float | None) -> float | None:
+    if delta is None or delta == 0:
+        return None if delta is None else math.inf
+    return budget.epsilon if budget.epsilon is not None else epsilon_of(budget.mu, delta)
+
+
+def _problem_runs(
+    mechanism: Callable[[Any], Problem],
+    budget: Budget,
+    released: bool,
+    seed: int | None,
+    claim: dict[str, float | None],
+    delta: float | None,
+    options: dict[str, Any],
+) -> Callable[[Any, int, int], Any]:
+    """One run: on data number `side` (0 or 1), run number `run`."""
+    if not released:
+        forms = _forms(claim, delta)
+        epsilon, own_delta, rho, mu = forms["epsilon"], forms["delta"], forms["rho"], forms["mu"]
+
+        def solved(data: Any, side: int, run: int) -> Solution:
+            own = None if seed is None else 2 * (run + (seed << 40)) + side
+            return solve(mechanism(data), epsilon=epsilon, delta=own_delta, rho=rho, mu=mu, seed=own, **options)
+
+        return solved
+    unknown = sorted(set(options) - {"accounting"})
+    if options.get("method", "release") != "release" or set(unknown) - {"method"}:
+        raise TypeError(f"released=True audits what the method 'release' sees: it takes no {', '.join(unknown)}")
+    streams = [core.NoiseStream(_key(seed, side)) for side in (0, 1)]
+
+    def curated(data: Any, side: int, run: int) -> NoisyMoments | NoisyMatrices:
+        return Curator(mechanism(data), Ledger(budget.mu), streams[side]).release()
+
+    return curated
+
+
+def _key(seed: int | None, side: int) -> bytes | None:
+    return None if seed is None else hashlib.sha256(f"dpgep audit {int(seed)} {side}".encode()).digest()
+
+
+def _refuse_problem_arguments(output: Any, released: bool, seed: int | None, options: dict[str, Any]) -> None:
+    given = [*(["released"] if released else []), *([] if seed is None else ["seed"]), *options]
+    if given:
+        raise TypeError(
+            f"mechanism returned {type(output).__name__}, not a problem: {', '.join(given)} would have no effect; "
+            "put it into the mechanism"
+        )
+
+
+def _claim_of_output(
+    output: Any, claim: dict[str, float | None], delta: float | None
+) -> tuple[float | None, tuple[float | None, float | None]]:
+    """(delta, (claimed mu, claimed epsilon)) of a mechanism that is not a problem."""
+    epsilon, mu = claim["epsilon"], claim["mu"]
+    if claim["rho"] is not None:
+        raise ValueError(
+            "rho is no claim about one test: give mu (sqrt(2 rho) if all noise is Gaussian), or epsilon and delta"
+        )
+    if epsilon is not None and mu is not None:
+        raise ValueError("two claims given: epsilon and mu; give one")
+    for name, value in (("epsilon", epsilon), ("mu", mu)):
+        if value is not None and not value >= 0:
+            raise ValueError(f"{name} must be a non-negative number, got {value!r}")
+    if epsilon is not None:
+        if delta is None:
+            raise ValueError("epsilon needs a delta: give delta as well (0 for pure differential privacy)")
+        return delta, (None, epsilon)
+    if mu is not None:
+        return delta, (mu, epsilon_of(mu, delta) if delta else None)
+    if isinstance(output, Solution):
+        report = output.privacy
+        if delta is None:
+            return report.delta, (report.mu, report.epsilon if report.delta is not None else None)
+        own = report.epsilon if delta == report.delta else report.epsilon_at(delta) if delta else None
+        return delta, (report.mu, own)
+    return delta, (None, None)
+
+
+def _samples(
+    draw: Callable[[Any, int, int], Any], data: Any, side: int, statistic: Statistic, runs: int, progress: bool
+) -> Values:
+    values = np.empty(runs)
+    name = ("data", "data_prime")[side]
+    with warnings.catch_warnings():
+        # the runs are meant to be noisy, and seeded where asked for
+        warnings.simplefilter("ignore", AccuracyWarning)
+        warnings.simplefilter("ignore", PrivacyWarning)
+        for run in range(runs):
+            value = statistic(draw(data, side, run))
+            try:
+                values[run] = float(value)
+            except (TypeError, ValueError):
+                raise TypeError(f"statistic must return one number, got {type(value).__name__}") from None
+            if not math.isfinite(values[run]):
+                raise ValueError(f"statistic returned {values[run]} in run {run} on {name}: it must be finite")
+            if progress and (run + 1) % max(1, runs // 10) == 0:
+                print(f"audit: {run + 1} of {runs} runs on {name}", file=sys.stderr)
+    return values
+
+
+def _gaussian_bounds(x: Values, y: Values, delta: float | None, level: float) -> tuple[float, float | None]:
+    """From two normal samples of equal variance s^2: |difference of means|/s is at least this, except w. p. level.
+
+    Except with probability level/2 the pooled deviation is at least c s, and except with level/2 the means differ by at
+    most mu s + z s sqrt(2/n).
+    """
+    from scipy.special import gammaincinv, ndtri
+
+    n = len(x)
+    freedom = 2 * n - 2
+    pooled = math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 2)
+    _check_gaussian(x, y, pooled)
+    c = math.sqrt(2 * float(gammaincinv(freedom / 2, level / 2)) / freedom)
+    z = -float(ndtri(level / 4))
+    mu = max(0.0, abs(float(y.mean() - x.mean())) / pooled * c - z * math.sqrt(2 / n))
+    return mu, None if delta is None else epsilon_of(mu, delta)
+
+
+def _check_gaussian(x: Values, y: Values, pooled: float) -> None:
+    from scipy import stats
+
+    if pooled == 0:
+        raise ValueError("gaussian=True, but the statistic is constant: without noise there is nothing to estimate")
+    ratio = float(x.var(ddof=1) / max(y.var(ddof=1), sys.float_info.min))
+    law = stats.f(len(x) - 1, len(y) - 1)
+    if 2 * min(law.cdf(ratio), law.sf(ratio)) < _NOT_GAUSSIAN:
+        raise ValueError(f"gaussian=True, but the variances differ by a factor {ratio:.3g}: use gaussian=False")
+    for sample in (x, y):
+        standard = (sample - sample.mean()) / sample.std()
+        if stats.kstest(standard, "norm", method="asymp").pvalue < _NOT_GAUSSIAN:
+            raise ValueError("gaussian=True, but the statistic is visibly not normal: use gaussian=False")
+
+
+def _threshold_bounds(x: Values, y: Values, delta: float | None, level: float) -> tuple[float, float | None]:
+    """Clopper-Pearson bounds at a threshold for mu and one for epsilon, both chosen on the first half of the runs."""
+    half = len(x) // 2
+    thresholds = _candidate_thresholds(x[:half], y[:half])
+    each = level / (2 if delta is None else 4)
+    mu = _held_out(x, y, half, thresholds, each, _mu_of_rates)
+    if delta is None:
+        return mu, None
+    return mu, _held_out(x, y, half, thresholds, each, lambda a, b: _epsilon_of_rates(a, b, delta))
+
+
+def _held_out(
+    x: Values,
+    y: Values,
+    half: int,
+    thresholds: Values,
+    level: float,
+    bound: Callable[[Values, Values], Values],
+) -> float:
+    trained = [bound(*_rate_bounds(x[:half], y[:half], thresholds, upwards, level)) for upwards in (True, False)]
+    upwards = bool(trained[0].max() >= trained[1].max())
+    best = thresholds[[int(np.argmax(trained[0 if upwards else 1]))]]
+    return float(bound(*_rate_bounds(x[half:], y[half:], best, upwards, level))[0])
+
+
+def _candidate_thresholds(x: Values, y: Values) -> Values:
+    """Midpoints between neighbouring values: all of them in both tails, evenly many between."""
+    pooled = np.unique(np.concatenate([x, y]))
+    last = len(pooled) - 1
+    if last == 0:
+        return pooled
+    tail = np.arange(min(_CANDIDATES // 4, last))
+    left = np.unique(np.concatenate([tail, np.linspace(0, last - 1, _CANDIDATES).astype(int), last - 1 - tail]))
+    return np.asarray(pooled[left] / 2 + pooled[left + 1] / 2)
+
+
+def _rate_bounds(x: Values, y: Values, thresholds: Values, upwards: bool, level: float) -> tuple[Values, Values]:
+    """Upper bounds, each at ``level``, on the error rates of the tests "data_prime if value > threshold" (or <=)."""
+    above_x = len(x) - np.searchsorted(np.sort(x), thresholds, side="right")
+    above_y = len(y) - np.searchsorted(np.sort(y), thresholds, side="right")
+    if upwards:
+        return _clopper_pearson(above_x, len(x), level), _clopper_pearson(len(y) - above_y, len(y), level)
+    return _clopper_pearson(len(x) - above_x, len(x), level), _clopper_pearson(above_y, len(y), level)
+
+
+def _clopper_pearson(errors: NDArray[np.intp], runs: int, level: float) -> Values:
+    """The rate at which so few errors in so many runs have probability ``level``."""
+    from scipy.special import betaincinv
+
+    failures = np.maximum(runs - errors, 1)
+    return np.asarray(np.where(errors >= runs, 1.0, betaincinv(errors + 1.0, failures, 1.0 - level)))
+
+
+def _mu_of_rates(false_positive: Values, false_negative: Values) -> Values:
+    from scipy.special import ndtri
+
+    return np.asarray(np.maximum(0.0, -ndtri(false_positive) - ndtri(false_negative)))
+
+
+def _epsilon_of_rates(false_positive: Values, false_negative: Values, delta: float) -> Values:
+    smallest = sys.float_info.min
+    caught = np.log(np.maximum(1 - false_negative - delta, smallest)) - np.log(false_positive)
+    cleared = np.log(np.maximum(1 - false_positive - delta, smallest)) - np.log(false_negative)
+    return np.asarray(np.maximum(0.0, np.maximum(caught, cleared)))
