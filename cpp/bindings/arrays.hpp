@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "dpgep/typedefs.hpp"
 
@@ -114,9 +115,57 @@ VectorView<Scalar> mutable_vector(py::array& array, const char* name) {
   return {static_cast<Scalar*>(array.mutable_data()), array.shape(0)};
 }
 
+// A vector is seen as one row.
+template <class Scalar>
+Rows<Scalar> mutable_rows_of_one_or_two_axes(py::array& array, const char* name) {
+  if (array.ndim() == 2) return mutable_rows<Scalar>(array, name);
+  if (array.ndim() != 1) {
+    throw py::value_error(std::string(name) + " must have ndim 1 or 2, not shape " +
+                          shape_of(array));
+  }
+  VectorView<Scalar> view = mutable_vector<Scalar>(array, name);
+  return {view.data(), 1, view.size(), Eigen::OuterStride<>(view.size())};
+}
+
 inline void require_square(const py::array& array, const char* name) {
   if (array.ndim() == 2 && array.shape(0) == array.shape(1)) return;
   throw py::value_error(std::string(name) + " must be square (d, d), not " + shape_of(array));
+}
+
+// The bytes that an array may touch.
+struct Extent {
+  std::uintptr_t begin, end;
+};
+
+template <class Map>
+Extent extent(const Map& rows) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(rows.data());
+  if (rows.size() == 0) return {begin, begin};
+  const Index n_entries = (rows.rows() - 1) * rows.outerStride() + rows.cols();
+  return {begin, begin + static_cast<std::uintptr_t>(n_entries) * sizeof(typename Map::Scalar)};
+}
+
+inline bool are_disjoint(const Extent& a, const Extent& b) {
+  return a.end <= b.begin || b.end <= a.begin;
+}
+
+template <class Map, class OtherMap>
+void require_disjoint(const Map& a, const char* a_name, const OtherMap& b, const char* b_name) {
+  if (are_disjoint(extent(a), extent(b))) return;
+  throw py::value_error(std::string(a_name) + " and " + b_name + " must not overlap");
+}
+
+// Row by row, writing the same row in place is safe; writing a row that is still to be read is not.
+template <class Scalar>
+void require_same_or_disjoint(const ConstRows<Scalar>& rows, const Rows<double>& out) {
+  const Extent read = extent(rows);
+  const Extent written = extent(out);
+  const bool same = std::is_same_v<Scalar, double> && read.begin == written.begin &&
+                    rows.outerStride() == out.outerStride();
+  if (!are_disjoint(read, written) && !same) {
+    throw py::value_error(
+        "out must be the memory of rows (float64, same strides) or not overlap it");
+  }
 }
 
 }  // namespace dpgep::bindings

@@ -11,4 +11,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_noise_product(module);
   register_clip(module);
   register_truncate(module);
+  register_fixed_point(module);
+  register_integer_moments(module);
+  register_exact_noise(module);
 }

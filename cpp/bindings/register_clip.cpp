@@ -8,32 +8,6 @@ using namespace dpgep::bindings;
 
 namespace {
 
-struct Extent {
-  std::uintptr_t begin, end;
-};
-
-template <class Map>
-Extent extent(const Map& rows) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(rows.data());
-  if (rows.size() == 0) return {begin, begin};
-  const Index n_entries = (rows.rows() - 1) * rows.outerStride() + rows.cols();
-  return {begin, begin + static_cast<std::uintptr_t>(n_entries) * sizeof(typename Map::Scalar)};
-}
-
-// Row by row, writing the same row in place is safe; writing a row that is still to be read is not.
-template <class Scalar>
-void require_same_or_disjoint(const ConstRows<Scalar>& rows, const Rows<double>& out) {
-  const Extent read = extent(rows);
-  const Extent written = extent(out);
-  const bool disjoint = read.end <= written.begin || written.end <= read.begin;
-  const bool same = std::is_same_v<Scalar, double> && read.begin == written.begin &&
-                    rows.outerStride() == out.outerStride();
-  if (!disjoint && !same) {
-    throw py::value_error(
-        "out must be the memory of rows (float64, same strides) or not overlap it");
-  }
-}
-
 bool clip(const py::array& rows, double bound, py::array& out) {
   const Rows<double> target = mutable_rows<double>(out, "out");
   return visit_floating(rows, "rows", [&](auto scalar) {

@@ -28,17 +28,8 @@ void add_symmetric_packed(py::array& packed, double scale, std::string_view shap
   add_symmetric_noise_packed(view, scale, noise_shape, stream);
 }
 
-Rows<double> rows_of_one_or_two_axes(py::array& array) {
-  if (array.ndim() == 2) return mutable_rows<double>(array, "array");
-  VectorView<double> view = mutable_vector<double>(array, "array");
-  return {view.data(), 1, view.size(), Eigen::OuterStride<>(view.size())};
-}
-
 void add_independent(py::array& array, double scale, NoiseStream& stream) {
-  if (array.ndim() != 1 && array.ndim() != 2) {
-    throw py::value_error("array must have ndim 1 or 2, not shape " + shape_of(array));
-  }
-  const Rows<double> view = rows_of_one_or_two_axes(array);
+  const Rows<double> view = mutable_rows_of_one_or_two_axes<double>(array, "array");
   const py::gil_scoped_release no_gil;
   add_noise(view, scale, stream);
 }

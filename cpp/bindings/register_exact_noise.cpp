@@ -1,0 +1,95 @@
+#include "arrays.hpp"
+#include "dpgep/exact_noise.hpp"
+#include "register.hpp"
+
+namespace py = pybind11;
+using namespace dpgep;
+using namespace dpgep::bindings;
+
+// Releasing the GIL is safe in every function here: only raw memory is touched, which the caller's
+// references keep alive, and the stream has a lock of its own, taken and given back without the
+// GIL.
+
+namespace {
+
+void fill(py::array& out, std::int64_t scale, NoiseStream& stream, int n_threads) {
+  const auto view = mutable_vector<std::int64_t>(out, "out");
+  const py::gil_scoped_release no_gil;
+  exact_normal(view, scale, stream, n_threads);
+}
+
+void add_independent(py::array& array, std::int64_t scale, NoiseStream& stream, int n_threads) {
+  const auto view = mutable_rows_of_one_or_two_axes<std::int64_t>(array, "array");
+  const py::gil_scoped_release no_gil;
+  add_exact_noise(view, scale, stream, n_threads);
+}
+
+void add_symmetric(py::array& matrix, std::int64_t diagonal_scale, std::int64_t off_diagonal_scale,
+                   NoiseStream& stream, int n_threads) {
+  require_square(matrix, "matrix");
+  const auto view = mutable_rows<std::int64_t>(matrix, "matrix");
+  const py::gil_scoped_release no_gil;
+  add_exact_symmetric_noise(view, diagonal_scale, off_diagonal_scale, stream, n_threads);
+}
+
+py::tuple scripted(const py::array& digits, std::int64_t scale, Index n) {
+  const auto words = const_vector<std::uint64_t>(digits, "digits");
+  if (n < 0) throw py::value_error("n must satisfy n >= 0, not " + std::to_string(n));
+  py::array_t<std::int64_t> out(n);
+  const VectorView<std::int64_t> view(out.mutable_data(), n);
+  Index n_words = 0;
+  {
+    const py::gil_scoped_release no_gil;
+    n_words = exact_normal_scripted(words, scale, view);
+  }
+  return py::make_tuple(out, n_words);
+}
+
+}  // namespace
+
+void register_exact_noise(py::module_& module) {
+  module.def("exact_normal", &fill, py::arg("out").noconvert(), py::arg("scale").noconvert(),
+             py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
+Fill out, 1-D contiguous int64, with independent round(scale * N), N ~ N(0, 1), without approximation.
+
+Karney's algorithm N (ACM Trans. Math. Softw. 42, 2016): with trials H of probability exp(-1/2), k is the
+number of successes before a failure, kept if k (k - 1) further trials succeed, hence with probability
+proportional to exp(-k**2 / 2). x, uniform in (0, 1), is kept if k + 1 trials of probability
+exp(-x (2k + x) / (2k + 2)) succeed, hence (k, x) with density proportional to exp(-(k + x)**2 / 2).
+Each trial asks whether the longest run t > U1 > U2 > ... of uniforms is even, which has probability
+exp(-t) (von Neumann). Uniforms are sequences of random digits, drawn as comparisons ask for them, so every
+decision is one about real numbers. Last, digits are added to x until scale * (k + x) can only round to
+one integer. So the law is exactly that of a normal variable rounded to the nearest integer.
+
+A call takes a 32-byte key from stream; deviates 4096 c to 4096 c + 4095 come from the ChaCha20 stream of
+that key and nonce c: the same for every n_threads. With scale == 0 nothing is drawn.
+
+Raises ValueError unless 0 <= scale <= 2**56 and n_threads >= 1.
+)");
+  module.def("add_exact_noise", &add_independent, py::arg("array").noconvert(),
+             py::arg("scale").noconvert(), py::arg("stream"), py::arg("n_threads").noconvert() = 1,
+             R"(
+Add independent round(scale * N) to every entry, in row-major order: the deviates of exact_normal.
+
+array: 1-D or 2-D int64, row-contiguous. Raises ValueError as exact_normal, and if a sum would leave int64
+(array is then unspecified).
+)");
+  module.def("add_exact_symmetric_noise", &add_symmetric, py::arg("matrix").noconvert(),
+             py::arg("diagonal_scale").noconvert(), py::arg("off_diagonal_scale").noconvert(),
+             py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
+Add round(diagonal_scale * N) on the diagonal and round(off_diagonal_scale * N) above it.
+
+The deviates are those of exact_normal, in row-major order of the upper triangle; the lower triangle is
+neither read nor written. With both scales 0 nothing is drawn.
+
+matrix: (d, d) int64, row-contiguous. Raises ValueError as add_exact_noise.
+)");
+  module.def("exact_normal_scripted", &scripted, py::arg("digits").noconvert(),
+             py::arg("scale").noconvert(), py::arg("n").noconvert(), R"(
+n deviates of exact_normal from the given words in place of a key stream: for tests.
+
+digits: 1-D contiguous uint64, each word two halves of 32 bits, the lower first. Returns the deviates and
+the number of words begun. Raises ValueError when the words run out, or for a number still undecided
+after 4096 bits RuntimeError.
+)");
+}

@@ -1,0 +1,56 @@
+#include "arrays.hpp"
+#include "dpgep/fixed_point.hpp"
+#include "register.hpp"
+
+namespace py = pybind11;
+using namespace dpgep;
+using namespace dpgep::bindings;
+
+namespace {
+
+template <class WithScalar>
+auto visit_row_scalar(const py::array& rows, WithScalar with_scalar) {
+  if (py::isinstance<py::array_t<double>>(rows)) return with_scalar(double{});
+  if (py::isinstance<py::array_t<float>>(rows)) return with_scalar(float{});
+  if (py::isinstance<py::array_t<std::uint8_t>>(rows)) return with_scalar(std::uint8_t{});
+  throw py::type_error("rows must have dtype uint8, float32 or float64, not " +
+                       py::str(rows.dtype()).cast<std::string>());
+}
+
+bool to_fixed_point(const py::array& rows, double bound, int bits, py::array& out, int n_threads) {
+  const Rows<double> target = mutable_rows<double>(out, "out");
+  return visit_row_scalar(rows, [&](auto scalar) {
+    using Scalar = decltype(scalar);
+    const auto source = const_rows<Scalar>(rows, "rows");
+    if (source.rows() != target.rows() || source.cols() != target.cols()) {
+      throw py::value_error("out must have the shape of rows: " + shape_of(out) +
+                            " != " + shape_of(rows));
+    }
+    require_same_or_disjoint(source, target);
+    // Safe: only raw memory is touched, and the caller's references keep both arrays alive.
+    const py::gil_scoped_release no_gil;
+    return fixed_point_rows<Scalar>(source, bound, bits, target, n_threads);
+  });
+}
+
+}  // namespace
+
+void register_fixed_point(py::module_& module) {
+  module.def("fixed_point_rows", &to_fixed_point, py::arg("rows").noconvert(), py::arg("bound"),
+             py::arg("bits").noconvert(), py::arg("out").noconvert(),
+             py::arg("n_threads").noconvert() = 1, R"(
+Write trunc(2**bits * rows / bound) to out, a longer row being shrunk onto the ball of radius bound.
+
+The entries of out are integers, toward zero (zeros are positive), and sum_j out_ij**2 <= 4**bits holds
+exactly: while it does not, the scale of the row is multiplied by 1 - 2**-20.
+
+rows: (n, d) uint8, float32 or float64, row-contiguous. out: (n, d) float64, row-contiguous; may be the
+memory of rows itself. Entries whose squares overflow or underflow are served. The same bits for every
+n_threads.
+
+Returns False if an entry is NaN or infinite; out is then unspecified.
+
+Raises ValueError unless 4 <= bits <= 20, n_threads >= 1, 0 < bound < inf and 1 / bound < inf, and for
+shapes, strides or overlaps that do not fit; TypeError for another dtype.
+)");
+}

@@ -1,0 +1,141 @@
+#include "dpgep/fixed_point.hpp"
+
+#include <atomic>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "dpgep/norm.hpp"
+#include "dpgep/parallel.hpp"
+
+namespace dpgep {
+namespace {
+
+constexpr double shrink = 1.0 - 0x1p-20;
+constexpr int max_turns = 64;
+constexpr Index n_partial = 8;
+// Entries below which a thread costs more than it saves.
+constexpr Index entries_per_task = Index{1} << 16;
+
+void require_grid(double bound, int bits) {
+  if (!(bound > 0.0 && std::isfinite(bound) && std::isfinite(1.0 / bound))) {
+    throw std::invalid_argument("bound must satisfy 0 < bound < inf with a finite 1/bound, not " +
+                                std::to_string(bound));
+  }
+  if (bits < min_grid_bits || bits > max_grid_bits) {
+    throw std::invalid_argument("bits must satisfy " + std::to_string(min_grid_bits) +
+                                " <= bits <= " + std::to_string(max_grid_bits) + ", not " +
+                                std::to_string(bits));
+  }
+}
+
+template <class Scalar>
+FactoredNorm norm_of(const Scalar* row, Index d) {
+  if constexpr (std::is_integral_v<Scalar>) {
+    std::int64_t sum = 0;
+    for (Index i = 0; i < d; ++i) {
+      const auto entry = static_cast<std::int32_t>(row[i]);
+      sum += entry * entry;
+    }
+    return {1.0, std::sqrt(static_cast<double>(sum))};
+  } else {
+    return norm(row, d);
+  }
+}
+
+// What takes an entry to the grid: trunc(entry * lift * scale). The lift is a power of two that
+// keeps the scale within the range of a double where bound or norm are near its ends; an entry that
+// underflows under it is nothing beside the others.
+struct Scale {
+  double lift;
+  double scale;
+};
+
+// A product beyond 2^31 cannot occur: the entries are at most the norm, and norm * lift * scale is
+// 2^bits up to rounding. The conversion truncates, and loses the sign of zero.
+template <class Scalar>
+inline double to_grid(Scalar entry, Scale by) {
+  const double scaled = static_cast<double>(entry) * by.lift * by.scale;
+  return static_cast<double>(static_cast<std::int32_t>(scaled));
+}
+
+// The sum of squares of the row on the grid, which is also written where `write`. Exact where it is
+// at most 2^53, and otherwise no less than 2^53: sums of integers that do not decrease.
+template <bool write, class Scalar>
+double squared_norm_on_grid(const Scalar* row, Index d, Scale by, double* out) {
+  double partial[n_partial] = {};
+  const Index n_blocked = d - d % n_partial;
+  for (Index i = 0; i < n_blocked; i += n_partial) {
+    double q[n_partial];
+    for (Index j = 0; j < n_partial; ++j) q[j] = to_grid(row[i + j], by);
+    for (Index j = 0; j < n_partial; ++j) partial[j] += q[j] * q[j];
+    if constexpr (write) {
+      for (Index j = 0; j < n_partial; ++j) out[i + j] = q[j];
+    }
+  }
+  for (Index i = n_blocked; i < d; ++i) {
+    const double q = to_grid(row[i], by);
+    partial[0] += q * q;
+    if constexpr (write) out[i] = q;
+  }
+  double sum = 0.0;
+  for (const double term : partial) sum += term;
+  return sum;
+}
+
+// The row is read from memory once; what follows the first look finds it in the cache.
+template <class Scalar>
+bool row_to_grid(const Scalar* row, Index d, double bound, double radius, double* out) {
+  const FactoredNorm length = norm_of(row, d);
+  if (!std::isfinite(length.scale) || !std::isfinite(length.relative)) return false;
+  const double size = std::max(bound, length.scale == 1.0 ? length.relative : length.scale);
+  const double lift = size > 0x1p900 ? 0x1p-100 : (size < 0x1p-900 ? 0x1p100 : 1.0);
+  const double lifted_norm = length.scale * lift * length.relative;
+  const double lifted_bound = bound * lift;
+  Scale by{lift, radius / std::max(lifted_bound, lifted_norm)};
+  // Only here can rounding lift the row out of the ball. It is looked at before it is written: the
+  // row may be its own output.
+  if (lifted_norm > lifted_bound * shrink) {
+    int turn = 0;
+    while (squared_norm_on_grid<false>(row, d, by, out) > radius * radius) {
+      if (++turn > max_turns) throw std::logic_error("a row cannot be shrunk onto the ball");
+      by.scale *= shrink;
+    }
+  }
+  if (squared_norm_on_grid<true>(row, d, by, out) > radius * radius) {
+    throw std::logic_error("a row on the grid exceeds the ball");
+  }
+  return true;
+}
+
+}  // namespace
+
+template <class Scalar>
+bool fixed_point_rows(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out,
+                      int n_threads) {
+  require_grid(bound, bits);
+  require_threads(n_threads);
+  const Index n = rows.rows();
+  const Index d = rows.cols();
+  const double radius = std::ldexp(1.0, bits);
+  const Index rows_per_task = std::max<Index>(1, entries_per_task / std::max<Index>(1, d));
+  const Index n_tasks = (n + rows_per_task - 1) / rows_per_task;
+  std::atomic<bool> all_finite{true};
+  parallel_for(n_tasks, n_threads, [&](Index task) {
+    const Index last = std::min(n, (task + 1) * rows_per_task);
+    for (Index i = task * rows_per_task; i < last; ++i) {
+      if (!row_to_grid(rows.data() + i * rows.outerStride(), d, bound, radius,
+                       out.data() + i * out.outerStride())) {
+        all_finite = false;
+      }
+    }
+  });
+  return all_finite;
+}
+
+template bool fixed_point_rows(const ConstRows<std::uint8_t>&, double, int, Rows<double>, int);
+template bool fixed_point_rows(const ConstRows<float>&, double, int, Rows<double>, int);
+template bool fixed_point_rows(const ConstRows<double>&, double, int, Rows<double>, int);
+
+}  // namespace dpgep
