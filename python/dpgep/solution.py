@@ -29,7 +29,8 @@ class PrivacyReport:
     adjacency : "replace-one" or "add-remove": which data sets the guarantee compares.
     bound : enforced bound on row norms; None where the caller vouched for sensitivities.
     releases : the ledger.
-    exact : whether the noise is exactly that of the proof; False means floating-point Gaussian noise.
+    exact : whether every release is exact: integer sums of fixed-point rows plus exactly rounded Gaussian noise, so
+        that the guarantee has no approximation term. False for noise added in floating point.
     seeded : whether the noise came from a seed. Then whoever knows the seed can subtract it: there is no privacy.
     """
 

@@ -175,7 +175,7 @@ def _report(problem: Problem, account: Budget, ledger: Ledger, *, seeded: bool) 
         adjacency=problem.facts.adjacency,
         bound=problem.facts.bound,
         releases=ledger.releases,
-        exact=False,
+        exact=all(release.grid_bits is not None for release in ledger.releases),
         seeded=seeded,
     )
 

@@ -14,9 +14,14 @@ Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from dpgep.problems.model import Adjacency
 from dpgep.problems.moments import MomentLayout, MomentNoise
+
+# Rows have 20 bits in fixed point, fewer only where the noise is so large that its integer scale would pass 2^56.
+MOST_BITS, FEWEST_BITS = 20, 4
+_MOST_SCALE_BITS = 55
 
 # Rounding of the dozen operations below, in the direction of more noise.
 _ROUND_UP = 1 + 2.0**-48
@@ -49,14 +54,51 @@ def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> 
     if layout.n_groups > 1:
         proportions = MomentNoise(1.0, 1.0, 2.0)
     else:
-        proportions = MomentNoise(1.0, 2.0 if layout.sums else 0.0, (2.0 if layout.sums else 4.0) if layout.counts else
-        0.0)
+        sums, counts = (2.0, 2.0) if layout.sums else (0.0, 4.0)
+        proportions = MomentNoise(1.0, sums, counts if layout.counts else 0.0)
     scale = moment_mu(proportions, layout, adjacency) / mu * _ROUND_UP
     noise = proportions.scaled(scale, scale, scale)
     while moment_mu(noise, layout, adjacency) > mu:
         scale *= _ROUND_UP
         noise = proportions.scaled(scale, scale, scale)
     return noise
+
+
+@dataclass(frozen=True)
+class IntegerNoise:
+    """Deviations of an exact release in units of its grid 4^-bits, each rounded up.
+
+    ``off_diagonal`` is that of the second moment's entries above the diagonal, at least diagonal/sqrt(2).
+    """
+
+    bits: int
+    diagonal: int
+    off_diagonal: int
+    sums: int
+    counts: int
+
+    def deviations(self) -> MomentNoise:
+        """The same in units of rows in the unit ball: exact, as the grid is a power of two."""
+        return MomentNoise(*(math.ldexp(scale, -2 * self.bits) for scale in (self.diagonal, self.sums, self.counts)))
+
+
+def on_grid(noise: MomentNoise) -> IntegerNoise:
+    """Integer deviations no smaller than ``noise`` on the finest grid that the sampler serves.
+
+    Raises ValueError if the budget is so small that no grid does.
+    """
+    largest = max(noise.second, noise.sums, noise.counts)
+    bits = min(MOST_BITS, (_MOST_SCALE_BITS - math.frexp(largest)[1]) // 2)
+    if bits < FEWEST_BITS:
+        raise ValueError(
+            f"this budget asks for noise of {largest:.3g} times the row bound in sums over people, beyond what a "
+            "release can represent: use a larger budget"
+        )
+    diagonal, sums, counts = (math.ceil(math.ldexp(s, 2 * bits)) for s in (noise.second, noise.sums, noise.counts))
+    off_diagonal = math.isqrt(diagonal * diagonal // 2)
+    while 2 * off_diagonal * off_diagonal < diagonal * diagonal:
+        off_diagonal += 1
+    return IntegerNoise(bits, diagonal, off_diagonal, sums, counts)
 
 
 def _precision(deviation: float) -> float:

@@ -10,11 +10,12 @@ import math
 import numpy as np
 
 from dpgep._dispatch import core
-from dpgep.privacy.calibration import calibrate_moments
+from dpgep._threads import thread_count
+from dpgep.privacy.calibration import IntegerNoise, calibrate_moments, moment_mu, on_grid
 from dpgep.privacy.ledger import Ledger, NoiseBlock, Release
 from dpgep.problems.gep import MatrixProblem, NoisyMatrices
 from dpgep.problems.model import Matrix, Model, PublicFacts
-from dpgep.problems.moments import MomentNoise, MomentProblem, NoisyMoments
+from dpgep.problems.moments import MomentLayout, MomentNoise, MomentProblem, NoisyMoments
 
 Problem = MomentProblem | MatrixProblem
 
@@ -34,31 +35,37 @@ class Curator:
 
     def release(self) -> NoisyMoments | NoisyMatrices:
         """Everything the model needs, in one release that spends all the ledger allows."""
+        mu = self._ledger.mu
+        self._ledger.check(mu)
         if isinstance(self._problem, MatrixProblem):
-            return self._release_matrices(self._problem)
-        return self._release_moments(self._problem)
+            return self._release_matrices(self._problem, mu)
+        if math.isinf(mu):
+            return self._plain_moments(self._problem)
+        return self._release_moments(self._problem, mu)
 
-    def _release_moments(self, problem: MomentProblem) -> NoisyMoments:
-        mu = self._ledger.mu
-        self._ledger.check(mu)
-        layout, facts = problem.layout, problem.facts
-        noise = calibrate_moments(mu, layout, facts.adjacency)
-        matrix = problem.moment_matrix()
-        d = layout.n_features
-        core.add_symmetric_noise(matrix[:d, :d], noise.second, "goe", self._stream)
-        sums, counts = np.empty((d, 0)), np.empty(0)
+    def _release_moments(self, problem: MomentProblem, mu: float) -> NoisyMoments:
+        """Integer moments plus exactly rounded normal deviates: post-processing of the ideal Gaussian mechanism."""
+        layout, adjacency = problem.layout, problem.facts.adjacency
+        noise = on_grid(calibrate_moments(mu, layout, adjacency))
+        deviations = noise.deviations()
+        assert moment_mu(deviations, layout, adjacency) <= mu
+        moments = problem.integer_moments(noise.bits)
+        stream, threads = self._stream, thread_count()
+        core.add_exact_symmetric_noise(moments.second, noise.diagonal, noise.off_diagonal, stream, threads)
         if layout.sums:
-            sums = matrix[:d, d:].copy()
-            core.add_noise(sums, noise.sums, self._stream)
+            core.add_exact_noise(moments.sums, noise.sums, stream, threads)
         if layout.counts:
-            counts = np.diagonal(matrix)[d:].copy()
-            core.add_noise(counts, noise.counts, self._stream)
-        self._ledger.record(Release("moment matrix", mu, _moment_blocks(noise, problem)))
-        return _normalized(matrix[:d, :d], sums, counts, noise, facts)
+            core.add_exact_noise(moments.counts, noise.counts, stream, threads)
+        self._ledger.record(Release("moment matrix", mu, _blocks(noise, layout), noise.bits))
+        return self._normalized(problem, *moments.to_float(), deviations)
 
-    def _release_matrices(self, problem: MatrixProblem) -> NoisyMatrices:
-        mu = self._ledger.mu
-        self._ledger.check(mu)
+    def _plain_moments(self, problem: MomentProblem) -> NoisyMoments:
+        """No noise, no fixed point: what a non-private solver computes, on the ledger as an infinite cost."""
+        matrix = problem.moment_matrix()
+        self._ledger.record(Release("moment matrix", math.inf, ()))
+        return self._normalized(problem, *problem.layout.blocks(matrix), MomentNoise(0.0, 0.0, 0.0))
+
+    def _release_matrices(self, problem: MatrixProblem, mu: float) -> NoisyMatrices:
         sensitivities = [c / problem.n for c in (problem.sensitivity_a, problem.sensitivity_b)]
         # (D_a/s_a)^2 + (D_b/s_b)^2 = mu^2, shared equally between the matrices that depend on data; rounded up
         parts = sum(c > 0 for c in sensitivities)
@@ -72,26 +79,31 @@ class Curator:
         self._ledger.record(Release("A and B", mu, tuple(blocks)))
         return NoisyMatrices(a, b, noise_a, noise_b)
 
+    def _normalized(
+        self, problem: MomentProblem, second: Matrix, sums: Matrix, counts: Matrix, noise: MomentNoise
+    ) -> NoisyMoments:
+        """Released sums over people, divided by n (public, or the released total) and in the units of the data.
 
-def _moment_blocks(noise: MomentNoise, problem: MomentProblem) -> tuple[NoiseBlock, ...]:
-    blocks = [NoiseBlock("second moment of rows/bound, sum over people", "goe", noise.second)]
-    if problem.layout.sums:
-        blocks.append(NoiseBlock("sums of rows/bound per group", "independent", noise.sums))
-    if problem.layout.counts:
-        blocks.append(NoiseBlock("counts per group", "independent", noise.counts))
+        Only the upper triangle of ``second`` is read; it is overwritten.
+        """
+        n, bound = problem.facts.n, problem.rows.bound
+        core.add_symmetric_noise(second, 0.0, "goe", self._stream)  # draws nothing: makes the lower triangle the upper
+        people = float(n) if n is not None else max(float(counts.sum()), 1.0)
+        second *= bound * bound / people
+        return NoisyMoments(
+            second=second,
+            sums=sums * (bound / people),
+            counts=counts / people if problem.layout.counts else np.ones(problem.layout.n_groups),
+            n=people,
+            noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
+        )
+
+
+def _blocks(noise: IntegerNoise, layout: MomentLayout) -> tuple[NoiseBlock, ...]:
+    deviations = noise.deviations()
+    blocks = [NoiseBlock("second moment of rows/bound, sum over people", "goe", deviations.second, noise.diagonal)]
+    if layout.sums:
+        blocks.append(NoiseBlock("sums of rows/bound per group", "independent", deviations.sums, noise.sums))
+    if layout.counts:
+        blocks.append(NoiseBlock("counts per group", "independent", deviations.counts, noise.counts))
     return tuple(blocks)
-
-
-def _normalized(
-    second: Matrix, sums: Matrix, counts: Matrix, noise: MomentNoise, facts: PublicFacts
-) -> NoisyMoments:
-    """Released sums divided by n (public, or the released total count) and in the units of the data; in place."""
-    n = float(facts.n) if facts.n is not None else max(float(counts.sum()), 1.0)
-    assert facts.bound is not None
-    scale = facts.bound
-    second *= scale * scale / n
-    sums *= scale / n
-    counts /= n
-    if counts.size == 0:
-        counts = np.ones(sums.shape[1])
-    return NoisyMoments(second, sums, counts, n, noise.scaled(scale * scale / n, scale / n, 1 / n))

@@ -20,11 +20,13 @@ class NoiseBlock:
     name : what the block is.
     shape : "goe" (symmetric, off-diagonal variance half of the diagonal's) or "independent".
     deviation : standard deviation (of the diagonal, for "goe"), in the units of the released value.
+    scale : the same as an integer multiple of the grid of an exact release; None for floating-point noise.
     """
 
     name: str
     shape: str
     deviation: float
+    scale: int | None = None
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,15 @@ class Release:
     query : what was asked of the curator.
     mu : Gaussian-DP parameter of the answer under the adjacency of the problem, rounded up.
     noise : the blocks of noise in the answer.
+    grid_bits : b of an exact release: rows are integer vectors of norm at most 2^b, so that an integer second moment
+        moves by at most sqrt(2) 4^b in Frobenius norm when a row is replaced, and all values lie on the grid 4^-b. None
+        for floating-point noise.
     """
 
     query: str
     mu: float
     noise: tuple[NoiseBlock, ...]
+    grid_bits: int | None = None
 
 
 def cost_of(mu: float) -> Cost:

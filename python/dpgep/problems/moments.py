@@ -8,13 +8,18 @@ of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
+from dpgep._dispatch import core
 from dpgep.problems.model import Matrix, Model, PublicFacts
 from dpgep.problems.rows import Rows
+
+# Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
+_LIMB_BITS = 62
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,13 @@ class MomentLayout:
     @property
     def dimension(self) -> int:
         return self.n_features + self.n_groups
+
+    def blocks(self, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """(second moment, sums, counts) of a moment matrix: the first a view, all without what is not released."""
+        d = self.n_features
+        sums = matrix[:d, d:].copy() if self.sums else np.empty((d, 0), matrix.dtype)
+        counts = np.diagonal(matrix)[d:].copy() if self.counts else np.empty(0, matrix.dtype)
+        return matrix[:d, :d], sums, counts
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,27 @@ class NoisyMoments:
 
 
 @dataclass(frozen=True)
+class IntegerMoments:
+    """Exact sums over people in units of 4^-bits: second moment (upper triangle), sums and counts per group.
+
+    ``high`` holds multiples of 2^40 to be added to the three, where int64 alone might overflow.
+    """
+
+    second: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    high: tuple[NDArray[np.int64], ...] | None
+    bits: int
+
+    def to_float(self) -> tuple[Matrix, Matrix, Matrix]:
+        """(second, sums, counts) in units of rows in the unit ball. Rounds, so for released values only."""
+        low = (self.second, self.sums, self.counts)
+        high = self.high or (None, None, None)
+        second, sums, counts = (_limbs_to_float(h, part, -2 * self.bits) for h, part in zip(high, low, strict=True))
+        return second, sums, counts
+
+
+@dataclass(frozen=True)
 class MomentProblem:
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `fda` and `sir`."""
 
@@ -93,26 +126,75 @@ class MomentProblem:
     groups: NDArray[np.intp] | None = None
 
     def moment_matrix(self) -> Matrix:
-        """Upper triangle (row-major) of the sum over all people of z z^T, rows scaled to the unit ball."""
-        d, size = self.layout.n_features, self.layout.dimension
-        total = np.zeros((size, size), order="F")
+        """Upper triangle (row-major) of the sum over all people of z z^T, rows scaled to the unit ball, in float64."""
+        total = self._zeros(np.float64)
         for rows, block in self.rows.clipped_blocks(self.layout.n_groups):
-            self._mark_groups(rows, block[:, d:])
-            # block.T is a Fortran-order view: BLAS reads the buffer as it lies; its lower triangle is our upper one
-            total = dsyrk(1.0, block.T, beta=1.0, c=total, lower=1, overwrite_c=1)
-        return np.asarray(total.T)
+            self._mark_groups(rows, block, 1.0)
+            total = _add_products(block, total)
+        return total
 
-    def _mark_groups(self, rows: slice, indicator: Matrix) -> None:
+    def integer_moments(self, bits: int) -> IntegerMoments:
+        """The same sum with rows in fixed point, exact: the same bits for any block size, order of rows, machine.
+
+        All entries are integers in units of 4^-bits: rows of norm at most 2^bits, groups marked by 2^bits. The products
+        of blocks are summed by BLAS in float64, exactly while there are fewer than 2^(53 - 2 bits) rows: every partial
+        sum is an integer below 2^53, whatever the order. Then they are added in int64, with a second limb beyond 2^62.
+        """
+        limb_rows = 1 << (_LIMB_BITS - 2 * bits)
+        exact_rows = min((1 << (53 - 2 * bits)) - 1, limb_rows)
+        partial, total, high = self._zeros(np.float64), self._zeros(np.int64), None
+        in_partial = in_total = 0
+        for rows, block in self.rows.clipped_blocks(self.layout.n_groups, bits, exact_rows):
+            if in_partial + len(block) > exact_rows:
+                core.fold_triangle(partial, total)
+                in_total, in_partial = in_total + in_partial, 0
+            if in_total + exact_rows > limb_rows:
+                high = self._zeros(np.int64) if high is None else high
+                core.carry_triangle(total, high)
+                in_total = 0
+            self._mark_groups(rows, block, float(1 << bits))
+            partial = _add_products(block, partial)
+            in_partial += len(block)
+        core.fold_triangle(partial, total)
+        return IntegerMoments(
+            *self.layout.blocks(total), high=None if high is None else self.layout.blocks(high), bits=bits
+        )
+
+    def _zeros(self, dtype: type) -> NDArray[Any]:
+        return np.zeros((self.layout.dimension,) * 2, dtype=dtype)
+
+    def _mark_groups(self, rows: slice, block: Matrix, mark: float) -> None:
+        indicator = block[:, self.layout.n_features :]
         if self.groups is None:
-            indicator[:] = 1.0
+            indicator[:] = mark
         else:
             indicator[:] = 0.0
-            indicator[np.arange(len(indicator)), self.groups[rows]] = 1.0
+            indicator[np.arange(len(indicator)), self.groups[rows]] = mark
 
     def __repr__(self) -> str:
         facts = self.facts
         size = f"n={facts.n}, " if facts.n is not None else ""
         return f"{self.model.name}({size}d={self.model.n_features}, bound={facts.bound:g}, {facts.adjacency})"
+
+
+def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:
+    """(high 2^40 + low) 2^exponent, rounded; a function of that sum alone, however it is split into the limbs."""
+    if high is None:
+        value = low.astype(np.float64)
+    else:
+        # 0 <= low < 2^40 makes the split unique: noise was added to the low limb only
+        high += low >> 40
+        low &= (1 << 40) - 1
+        value = high.astype(np.float64)
+        np.ldexp(value, 40, out=value)
+        value += low
+    return np.asarray(np.ldexp(value, exponent, out=value))
+
+
+def _add_products(block: Matrix, total: Matrix) -> Matrix:
+    """Add block^T block to the upper triangle of total, in place."""
+    # The transposes are Fortran-order views: BLAS reads and writes the buffers as they lie, lower triangle for upper
+    return np.asarray(dsyrk(1.0, block.T, beta=1.0, c=total.T, lower=1, overwrite_c=1).T)
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:

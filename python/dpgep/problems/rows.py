@@ -1,4 +1,4 @@
-"""Rows of people: accepted array forms, and blocks of rows clipped to the unit ball.
+"""Rows of people: accepted array forms, and blocks of rows clipped to the unit ball, in float64 or in fixed point.
 
 A matrix is never copied as a whole: a block of rows at a time is converted, clipped and handed on in one reused buffer.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
+from dpgep._threads import thread_count
 
 # A block as large as this keeps a symmetric rank-k update near its full rate; it bounds the memory beside the data.
 _BLOCK_BYTES = 1 << 24
@@ -40,28 +41,31 @@ class Rows:
     def d(self) -> int:
         return sum(self.widths)
 
-    def clipped_blocks(self, extra_columns: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def clipped_blocks(
+        self, extra_columns: int, bits: int | None = None, most_rows: int | None = None
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Yield (rows, block): block[:, :d] holds the clipped rows, `extra_columns` more are the caller's to fill.
 
-        The buffer behind the blocks is reused. Raises ValueError at the first block that holds a NaN or an infinity;
-        the message does not depend on which.
+        With ``bits`` = b the rows are integers of norm at most 2^b: scaled by 2^b and rounded toward zero, the norm
+        checked in integer arithmetic. The buffer behind the blocks, of at most ``most_rows`` rows, is reused. Raises
+        ValueError at the first block that holds a NaN or an infinity; the message does not depend on which.
         """
         width = self.d + extra_columns
-        height = max(1, min(self.n, _BLOCK_BYTES // (8 * width)))
+        height = max(1, min(self.n, _BLOCK_BYTES // (8 * width), most_rows or self.n))
         buffer = np.zeros((height, width))
         for start in range(0, self.n, height):
             rows = slice(start, min(start + height, self.n))
             block = buffer[: rows.stop - start]
-            if not self._clip(rows, block[:, : self.d]):
+            if not self._clip(rows, block[:, : self.d], bits):
                 raise ValueError(
                     "the data contain NaN or infinite values: impute or drop them first; "
                     "nothing was released and no budget was spent"
                 )
             yield rows, block
 
-    def _clip(self, rows: slice, out: NDArray[np.float64]) -> bool:
+    def _clip(self, rows: slice, out: NDArray[np.float64], bits: int | None) -> bool:
         source = self.views[0][rows]
-        if len(self.views) > 1 or not _kernel_reads(source):
+        if len(self.views) > 1 or not _kernel_reads(source, bits is not None):
             column = 0
             for view, width in zip(self.views, self.widths, strict=True):
                 # a block in any dtype and memory order; a float64 overflow of a longdouble is caught as infinity
@@ -69,12 +73,14 @@ class Rows:
                     np.copyto(out[:, column : column + width], view[rows], casting="unsafe")
                 column += width
             source = out
-        return core.clip_rows(source, self.bound, out)
+        if bits is None:
+            return core.clip_rows(source, self.bound, out)
+        return core.fixed_point_rows(source, self.bound, bits, out, thread_count())
 
 
-def _kernel_reads(block: NDArray[Any]) -> bool:
+def _kernel_reads(block: NDArray[Any], fixed_point: bool) -> bool:
     return (
-        block.dtype in (np.float32, np.float64)
+        (block.dtype in (np.float32, np.float64) or (fixed_point and block.dtype == np.uint8))
         and block.dtype.isnative
         and block.flags.aligned
         and block.strides[1] == block.itemsize
