@@ -57,7 +57,7 @@ class Budget:
     --------
     >>> budget = Budget(epsilon=1.0, delta=1e-6)
     >>> round(budget.mu, 4)
-    0.2325
+    0.2367
     """
 
     def __init__(
