@@ -70,7 +70,7 @@ def test_bound_holds_and_is_attained(
 
 
 @pytest.mark.parametrize(("name", "layout", "adjacency"), LAYOUTS, ids=[f"{n}-{a}" for n, _, a in LAYOUTS])
-@pytest.mark.parametrize("mu", [1e-3, 0.2325, 1.0, 7.5])
+@pytest.mark.parametrize("mu", [1e-3, 0.2367, 1.0, 7.5])
 def test_calibration_spends_mu_and_no_more(name: str, layout: MomentLayout, adjacency: Adjacency, mu: float) -> None:
     cost = moment_mu(calibrate_moments(mu, layout, adjacency), layout, adjacency)
     assert mu * (1 - 1e-12) <= cost <= mu
