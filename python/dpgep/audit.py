@@ -277,7 +277,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     callable
         From what the curator released to the statistic.
     """
-    exact = [_blocks(Curator(p, Ledger(math.inf), core.NoiseStream()).release()) for p in (problem, problem_prime)]
+    exact = [_sums(Curator(p, Ledger(math.inf), core.NoiseStream()).release()) for p in (problem, problem_prime)]
     shapes = [[block.shape for block, _ in blocks] for blocks in exact]
     if shapes[0] != shapes[1]:
         raise ValueError(f"the two problems release blocks of different shapes: {shapes[0]} and {shapes[1]}")
@@ -285,9 +285,10 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
 
     def statistic(released: Any) -> float:
         total = 0.0
-        for difference, (block, deviation) in zip(differences, _blocks(released), strict=True):
+        n, blocks = _blocks(released)
+        for difference, (block, deviation) in zip(differences, blocks, strict=True):
             if deviation > 0:
-                total += float(np.vdot(difference, block)) / (deviation * deviation)
+                total += float(np.vdot(difference, block)) / (n * deviation * deviation)
             elif difference.any():
                 raise ValueError("a block that differs between the data sets was released without noise")
         return total
@@ -295,14 +296,22 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     return statistic
 
 
-def _blocks(released: NoisyMoments | NoisyMatrices) -> list[tuple[Values, float]]:
-    """Released blocks as sums over people, which noise was added to, and the deviations of that noise."""
+def _blocks(released: NoisyMoments | NoisyMatrices) -> tuple[float, list[tuple[Values, float]]]:
+    """(n, blocks with the deviations of their noise); noise was added to n times each block. n may itself be noisy."""
     if isinstance(released, NoisyMatrices):
         blocks = [(released.a, released.noise_a)]
-        return blocks if released.b is None else [*blocks, (released.b, released.noise_b)]
-    n, noise = released.n, released.noise
-    parts = ((released.second, noise.second), (released.sums, noise.sums), (released.counts, noise.counts))
-    return [(block * n, deviation * n) for block, deviation in parts]
+        return 1.0, blocks if released.b is None else [*blocks, (released.b, released.noise_b)]
+    noise = released.noise
+    return released.n, [
+        (released.second, noise.second),
+        (released.sums, noise.sums),
+        (released.counts, noise.counts),
+    ]
+
+
+def _sums(released: NoisyMoments | NoisyMatrices) -> list[tuple[Values, float]]:
+    n, blocks = _blocks(released)
+    return [(block * n, deviation * n) for block, deviation in blocks]
 
 
 def _check_arguments(
@@ -495,7 +504,9 @@ def _held_out(
     level: float,
     bound: Callable[[Values, Values], Values],
 ) -> float:
-    trained = [bound(*_rate_bounds(x[:half], y[:half], thresholds, upwards, level)) for upwards in (True, False)]
+    # The best of many thresholds is chosen as if all were judged: else one far out wins, with few and lucky counts.
+    strict = level / (2 * len(thresholds))
+    trained = [bound(*_rate_bounds(x[:half], y[:half], thresholds, upwards, strict)) for upwards in (True, False)]
     upwards = bool(trained[0].max() >= trained[1].max())
     best = thresholds[[int(np.argmax(trained[0 if upwards else 1]))]]
     return float(bound(*_rate_bounds(x[half:], y[half:], best, upwards, level))[0])
