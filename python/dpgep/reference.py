@@ -10,6 +10,8 @@ Section numbers refer to ``docs/mathematics``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,8 @@ __all__ = [
     "chacha20_block",
     "chacha20_stream",
     "clip_rows",
+    "exact_normal",
+    "fixed_point_rows",
     "noise_times_block",
     "noise_times_vector",
     "normal",
@@ -244,3 +248,175 @@ def _top_k(sizes: NDArray[Any], k: int) -> NDArray[np.int64]:
         raise ValueError(f"need 1 <= k <= d = {sizes.size}; got k = {k}")
     by_size_then_index = np.argsort(-sizes, kind="stable")
     return np.sort(by_size_then_index[:k]).astype(np.int64)
+
+
+def fixed_point_rows(rows: NDArray[Any], bound: float, bits: int) -> Matrix:
+    """``rows`` (n, d) as integers: 2**bits x / bound, each row shrunk where needed to the ball, toward zero.
+
+    q = trunc(2**bits x / max(bound, ||x||)); while the integer sum of q**2 exceeds 4**bits, the scale of the
+    row is multiplied by 1 - 2**-20. Entries must be finite.
+
+    Source: section 5.
+    """
+    out = np.zeros(rows.shape)
+    for x, q in zip(rows.astype(np.float64), out, strict=True):
+        # Over a power of two near the larger of bound and entries, no square overflows or matters and underflows.
+        _, exponent = math.frexp(max(bound, float(np.max(np.abs(x), initial=0.0))))
+        x = np.ldexp(x, -exponent)
+        divisor = max(math.ldexp(bound, -exponent), float(np.linalg.norm(x)))
+        scale = 2.0**bits / divisor
+        q[:] = np.trunc(x * scale)
+        while sum(int(entry) ** 2 for entry in q) > 4**bits:
+            scale *= 1.0 - 2.0**-20
+            q[:] = np.trunc(x * scale)
+    return out
+
+
+def exact_normal(words: Sequence[int], scale: int, n: int) -> tuple[list[int], int]:
+    """``n`` deviates round(scale N), N ~ N(0, 1), and how many of the 64-bit ``words`` they began.
+
+    The words stand for a stream of fair coins; IndexError when they run out. The deviates are those of Karney's
+    algorithm N on uniform numbers of unlimited precision, drawn digit by digit:
+
+    1. k successes of Bernoulli(exp(-1/2)) before a failure;
+    2. from step 1 again unless k (k - 1) such trials all succeed;
+    3. x uniform in (0, 1);
+    4. from step 1 again unless k + 1 trials Bernoulli(exp(-x (2 k + x) / (2 k + 2))) all succeed;
+    5. a fair sign, and the nearest integer to scale (k + x).
+
+    Source: Karney, "Sampling exactly from the normal distribution", ACM Trans. Math. Softw. 42 (2016), 3,
+    algorithms N, H and B; section 5.
+    """
+    coins = _Coins(words)
+    deviates = []
+    for _ in range(n):
+        k, x = _exact_modulus(coins)
+        magnitude = scale * k + _rounded_multiple(scale, x)
+        deviates.append(-magnitude if coins.bit() else magnitude)
+    return deviates, coins.words_begun()
+
+
+class _Coins:
+    """64-bit words, taken as halves of 32 bits, the lower first; single bits from the lowest of a word up."""
+
+    def __init__(self, words: Sequence[int]) -> None:
+        self._words = words
+        self._n_halves = 0
+        self._bits: Iterator[int] = iter(())
+
+    def half(self) -> int:
+        word = int(self._words[self._n_halves // 2])
+        half = word >> 32 if self._n_halves % 2 else word % 2**32
+        self._n_halves += 1
+        return half
+
+    def word(self) -> int:
+        low = self.half()
+        return low + 2**32 * self.half()
+
+    def bit(self) -> int:
+        for bit in self._bits:
+            return bit
+        word = self.word()
+        self._bits = iter([word >> i & 1 for i in range(64)])
+        return next(self._bits)
+
+    def words_begun(self) -> int:
+        return -(-self._n_halves // 2)
+
+
+class _Uniform:
+    """A uniform number of (0, 1): its first digits in base 2**16, more of them when they are asked for."""
+
+    def __init__(self, coins: _Coins, digits: list[int]) -> None:
+        self._coins = coins
+        self._digits = digits
+
+    def digit(self, i: int) -> int:
+        if i == len(self._digits):
+            self.extend()
+        return self._digits[i]
+
+    def extend(self) -> None:
+        word = self._coins.word()
+        new = [word >> shift & 0xFFFF for shift in (48, 32, 16, 0)]
+        # A number of one digit takes three, so that afterwards words hold whole groups of four.
+        self._digits += new[:3] if len(self._digits) == 1 else new
+
+    def interval(self, n_digits: int | None = None) -> tuple[Fraction, Fraction]:
+        """The ends of the interval that the first ``n_digits`` digits, or all so far, leave open."""
+        digits = self._digits[:n_digits]
+        low = sum((Fraction(digit, 2 ** (16 * (i + 1))) for i, digit in enumerate(digits)), Fraction(0))
+        return low, low + Fraction(1, 2 ** (16 * len(digits)))
+
+    def __lt__(self, other: _Uniform) -> bool:
+        i = 0
+        while (mine := self.digit(i)) == (theirs := other.digit(i)):
+            i += 1
+        return mine < theirs
+
+
+def _exact_modulus(coins: _Coins) -> tuple[int, _Uniform]:
+    """|N| = k + x: steps 1 to 4."""
+    while True:
+        k = 0
+        while _exp_minus_half(coins):
+            k += 1
+        if not all(_exp_minus_half(coins) for _ in range(k * (k - 1))):
+            continue
+        word = coins.word()
+        x = _Uniform(coins, [word >> shift & 0xFFFF for shift in (48, 32, 16, 0)])
+        if all(_exp_minus_product(coins, k, x) for _ in range(k + 1)):
+            return k, x
+
+
+def _exp_minus_half(coins: _Coins) -> bool:
+    """Bernoulli(exp(-1/2)): whether the longest run 1/2 > u_1 > u_2 > ... > u_n has an even length."""
+    if coins.bit():
+        return True
+    half = coins.half()
+    last, new = _Uniform(coins, [half & 0x7FFF]), _Uniform(coins, [half >> 16])
+    even = False
+    while new < last:
+        even = not even
+        last, new = new, _Uniform(coins, [coins.half() & 0xFFFF])
+    return even
+
+
+def _exp_minus_product(coins: _Coins, k: int, x: _Uniform) -> bool:
+    """Bernoulli(exp(-x p)), p = (2 k + x) / (2 k + 2).
+
+    Whether the longest run x > u_1 > ... > u_n in which every step also passes r < p, r uniform, is even.
+    """
+    last, even = x, True
+    while True:
+        half = coins.half()
+        new, r = _Uniform(coins, [half & 0xFFFF]), _Uniform(coins, [half >> 16])
+        if not (new < last and _is_below_p(r, k, x)):
+            return even
+        last, even = new, not even
+
+
+def _is_below_p(r: _Uniform, k: int, x: _Uniform) -> bool:
+    n_digits = 1
+    while True:
+        r_low, r_high = r.interval(n_digits)
+        x_low, x_high = x.interval(n_digits)
+        if (2 * k + 2) * r_high <= 2 * k + x_low:
+            return True
+        if (2 * k + 2) * r_low >= 2 * k + x_high:
+            return False
+        r.digit(n_digits)
+        x.digit(n_digits)
+        n_digits += 1
+
+
+def _rounded_multiple(scale: int, x: _Uniform) -> int:
+    """The integer nearest to scale x."""
+    while True:
+        low, high = x.interval()
+        smallest = math.floor(scale * low + Fraction(1, 2))
+        largest = math.ceil(scale * high + Fraction(1, 2)) - 1  # the upper end is excluded
+        if smallest == largest:
+            return smallest
+        x.extend()
