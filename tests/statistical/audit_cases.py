@@ -474,5 +474,5 @@ CORRECTED: dict[str, Callable[[], Case]] = {
 
 
 def local_below_the_threshold() -> Case:
-    """The printed local mechanism at epsilon = 0.5, where its loose calibration hides the missing factor."""
-    return _local(1.0, 0.5, 10)
+    """The printed local mechanism at epsilon = 0.25, where its loose calibration hides the missing factor."""
+    return _local(1.0, 0.25, 10)

@@ -50,7 +50,8 @@ def test_local_mechanism_passes_at_small_epsilon() -> None:
     assert not local_below_the_threshold().audit().flagged
     deviation = printed.classical_deviation(1.0, 2.0, 1e-5)
     assert delta_of(2.0, math.sqrt(2) / deviation) == pytest.approx(1.2e-4, rel=0.02)
-    assert delta_of(0.5, math.sqrt(2) / printed.classical_deviation(1.0, 0.5, 1e-5)) < 2e-5
+    assert delta_of(0.25, math.sqrt(2) / printed.classical_deviation(1.0, 0.25, 1e-5)) < 1e-5
+    assert delta_of(0.5, math.sqrt(2) / printed.classical_deviation(1.0, 0.5, 1e-5)) > 1.4e-5
 
 
 def test_rho_of_the_printed_fda_constants() -> None:
