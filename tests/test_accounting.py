@@ -2,10 +2,11 @@
 
 import math
 
+import mpmath
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
@@ -91,3 +92,46 @@ def test_delta_out_of_range_is_named(delta: float) -> None:
 def test_epsilon_out_of_range_is_named(epsilon: float) -> None:
     with pytest.raises(ValueError, match="epsilon must be a non-negative"):
         mu_of(epsilon, 1e-6)
+
+
+def exact_delta(epsilon: float, mu: float) -> mpmath.mpf:
+    """The closed form with 80 digits beyond what its cancellation eats."""
+    with mpmath.workdps(120):
+        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        a, b = m / 2 - e / m, -m / 2 - e / m
+        return mpmath.erfc(-a / mpmath.sqrt(2)) / 2 - mpmath.exp(e) * mpmath.erfc(-b / mpmath.sqrt(2)) / 2
+
+
+@given(
+    log_mu=st.floats(math.log(1e-4), math.log(1e4)),
+    deviations=st.floats(-20, 6),  # a, in deviations: from deep in the tail to delta near 1
+)
+@settings(max_examples=300, deadline=None)
+def test_delta_is_never_rounded_down(log_mu: float, deviations: float) -> None:
+    mu = math.exp(log_mu)
+    epsilon = max(0.0, mu * (mu / 2 - deviations))
+    with mpmath.workdps(120):
+        truth, ours = exact_delta(epsilon, mu), delta_of(epsilon, mu)
+        assert ours >= min(truth, 1)
+        assert ours <= truth * (1 + 1e-4) + 5e-324
+
+
+@given(epsilon=st.floats(1e-6, 1e6), log_delta=st.floats(-300, -1e-3))
+@settings(max_examples=200, deadline=None)
+def test_conversions_hold_in_exact_arithmetic(epsilon: float, log_delta: float) -> None:
+    delta = math.exp(log_delta)
+    mu = mu_of(epsilon, delta)
+    with mpmath.workdps(120):
+        assert exact_delta(epsilon, mu) <= delta
+        assert exact_delta(epsilon_of(mu, delta), mu) <= delta
+
+
+@pytest.mark.parametrize(("mu", "delta"), [(6.0566, 0.99754), (4.7338, 0.98206), (1e-8, 0.5), (50.0, 1 - 1e-12)])
+def test_epsilon_near_certain_failure(mu: float, delta: float) -> None:
+    epsilon = epsilon_of(mu, delta)
+    with mpmath.workdps(60):
+        assert exact_delta(epsilon, mu) <= delta
+
+
+def test_a_delta_that_underflows_is_not_zero() -> None:
+    assert delta_of(5.05, 0.0166) > 0

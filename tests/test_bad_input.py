@@ -38,9 +38,7 @@ models = pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS.keys()
 @models
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [(0, 0), (N - 1, D - 1), (N // 2, 1)])
-def test_nan_and_inf_cost_nothing(
-    build: Builder, bad: float, place: tuple[int, int], rng: np.random.Generator
-) -> None:
+def test_nan_and_inf_cost_nothing(build: Builder, bad: float, place: tuple[int, int], rng: np.random.Generator) -> None:
     x = rows(rng)
     x[place] = bad
     budget = dpgep.Budget(mu=1.0)
@@ -118,6 +116,9 @@ def test_bound_must_be_a_number() -> None:
         ({}, "exactly one budget"),
         ({"mu": 1.0, "n_components": 0}, "n_components must be a whole number of at least 1, got 0"),
         ({"mu": 1.0, "n_components": 1.5}, "n_components must be a whole number"),
+        ({"mu": 1.0, "n_components": math.nan}, "n_components must be a whole number"),
+        ({"mu": 1.0, "n_components": "two"}, "n_components must be a whole number"),
+        ({"mu": 1.0, "regularization": "some"}, "regularization must be a non-negative finite number"),
         ({"mu": 1.0, "n_components": D + 1}, "n_components = 5 is too many: PCA of 4 features has 4"),
         ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: release"),
         ({"mu": 1.0, "regularization": -1.0}, "regularization must be a non-negative finite number"),
@@ -140,6 +141,8 @@ def test_bad_types_are_named(rng: np.random.Generator) -> None:
         dpgep.solve(problem, budget=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="seed must be a whole number"):
         dpgep.solve(problem, mu=1.0, seed=True)
+    with pytest.raises(ValueError, match="accounting belongs to the budget"):
+        dpgep.solve(problem, budget=dpgep.Budget(mu=1.0), accounting="zcdp")
     with pytest.raises(ValueError, match="two budgets given: budget and mu"):
         dpgep.solve(problem, budget=dpgep.Budget(mu=1.0), mu=1.0)
 
@@ -194,6 +197,12 @@ def test_labels_outside_the_public_classes_are_refused(rng: np.random.Generator)
         dpgep.fda(rows(rng), ["a", "b", "b"] * 20, classes=["a", "b", "b"])
     with pytest.raises(ValueError, match="labels contain NaN"):
         dpgep.fda(rows(rng), [1.0, math.nan] * 30)
+    missing = np.array(["a", "b", float("nan"), float("nan")] * 15, dtype=object)
+    for labels in (missing, np.array(["2020-01-01", "NaT"] * 30, dtype="datetime64[D]")):
+        with pytest.raises(ValueError, match="labels contain NaN"):
+            dpgep.fda(rows(rng), labels)
+    with pytest.raises(TypeError, match="labels is a masked array"):
+        dpgep.fda(rows(rng), np.ma.masked_array([0, 1, 2] * 20, mask=[False, False, True] * 20))
     with pytest.raises(TypeError, match="labels must be hashable"):
         dpgep.fda(rows(rng), [["list"], ["of"]] * 30)
 
@@ -237,6 +246,8 @@ def test_slices_need_public_facts(rng: np.random.Generator) -> None:
             dpgep.sir(x, y, **arguments)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="y contains NaN"):
         dpgep.sir(x, np.full(N, math.nan), y_range=(0, 1))
+    with pytest.raises(TypeError, match="y is a masked array"):
+        dpgep.sir(x, np.ma.masked_array(y, mask=True), y_range=(0, 1))
     with pytest.raises(TypeError, match="y is complex"):
         dpgep.sir(x, y.astype(complex), y_range=(0, 1))
 
@@ -253,11 +264,22 @@ def test_bad_gep_matrices_are_named() -> None:
         ((eye,), {"sensitivity_a": -1.0}, ValueError, "sensitivity_a must be a non-negative finite number"),
         ((eye,), {"sensitivity_a": 0.0}, ValueError, "both 0"),
         ((eye,), {"sensitivity_b": 1.0}, ValueError, "sensitivity_b needs a B"),
+        ((eye, eye), {}, ValueError, "B needs its sensitivity_b"),
         ((eye,), {"adjacency": "edge"}, ValueError, 'adjacency must be "replace-one" or "add-remove"'),
     ]
     for matrices, changed, error, message in cases:
         with pytest.raises(error, match=message):
             dpgep.gep(*matrices, **({"n": 10, "sensitivity_a": 1.0} | changed))
+
+
+def test_gep_noise_that_vanishes_is_refused_and_asymmetry_is_projected() -> None:
+    with pytest.raises(ValueError, match="the noise underflows"):
+        dpgep.solve(dpgep.gep(np.eye(3), n=1000, sensitivity_a=1e-322), epsilon=1.0, delta=1e-6)
+    tilted = np.diag([1e8, 1.0, 1.0])
+    tilted[0, 1] = 0.5
+    np.testing.assert_array_equal(dpgep.gep(tilted, n=10, sensitivity_a=1.0).a, (tilted + tilted.T) / 2)
+    public = solve_seeded(dpgep.gep(np.eye(3), np.eye(3), n=10, sensitivity_a=1.0, sensitivity_b=0.0), mu=1.0)
+    assert [block.shape for block in public.privacy.releases[0].noise] == ["goe", "none: declared public"]
 
 
 def test_adjacency_and_public_n() -> None:

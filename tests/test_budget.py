@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import pickle
 import threading
 from fractions import Fraction
@@ -170,3 +171,49 @@ def test_rounding_helpers_are_tight() -> None:
 def test_repr_shows_what_is_left() -> None:
     assert "remaining mu=1" in repr(Budget(mu=1.0))
     assert "epsilon=1, delta=1e-06" in repr(Budget(epsilon=1.0, delta=1e-6))
+
+
+def test_ten_tenths_are_a_budget() -> None:
+    for total in (Budget(mu=1.0), Budget(epsilon=1.0, delta=1e-5)):
+        for _ in range(10):
+            spend(total, 0.1)
+        with pytest.raises(PrivacyBudgetError):
+            spend(total, 0.1)
+        assert sum(Fraction(release.mu) ** 2 for release in total.releases) <= Fraction(total.mu) ** 2
+
+
+def test_a_forked_copy_cannot_spend() -> None:
+    budget = Budget(mu=1.0)
+    child = os.fork()
+    if child == 0:
+        try:
+            spend(budget)
+            os._exit(1)
+        except PrivacyBudgetError:
+            os._exit(0)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    spend(budget)
+
+
+def test_a_settled_ledger_is_closed() -> None:
+    budget = Budget(mu=1.0)
+    with budget.reserve(0.5) as ledger:
+        pass
+    with pytest.raises(PrivacyBudgetError, match="this ledger is closed"):
+        ledger.record(Release("late", 0.1, ()))
+
+
+@pytest.mark.parametrize("form", ["epsilon", "rho", "mu"])
+@pytest.mark.parametrize("value", [1e-162, 1e-101, 1e101, 1e300])
+def test_absurd_magnitudes_are_refused_at_once(form: str, value: float) -> None:
+    delta = 1e-6 if form == "epsilon" else None
+    with pytest.raises(ValueError, match=f"{form} must lie between 1e-100 and 1e100"):
+        Budget(**{form: value}, delta=delta)  # type: ignore[arg-type]
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    import numpy as np
+
+    assert spend(Budget(mu=np.float32(1.0)), np.float32(0.25)) == 0.5
+    assert spend(Budget(mu=np.int64(2)), np.int64(1)) == 2.0  # type: ignore[arg-type]

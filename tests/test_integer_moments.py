@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Matrix, solve_seeded
 from numpy.typing import NDArray
 
 import dpgep
-from conftest import Matrix, solve_seeded
 from dpgep.privacy.calibration import MOST_BITS, calibrate_moments, moment_mu, on_grid
 from dpgep.problems import moments as moments_module
 from dpgep.problems import rows as rows_module

@@ -130,7 +130,7 @@ def test_gep_is_scipys_eigh(rng: np.random.Generator) -> None:
     b = b @ b.T
     for second in (b, None):
         values, vectors = leading(a, b if second is not None else np.eye(7), 7)
-        ours = exact(dpgep.gep(a, second, n=100, sensitivity_a=1.0, sensitivity_b=1.0 if second is not None else 0.0))
+        ours = exact(dpgep.gep(a, second, n=100, sensitivity_a=1.0, sensitivity_b=1.0 if second is not None else None))
         np.testing.assert_allclose(ours.eigenvalues, values, rtol=1e-9)
         assert_same_directions(ours.components, vectors)
 

@@ -1,6 +1,7 @@
 """The release: what noise it adds, what it costs, what it says about itself."""
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -217,7 +218,7 @@ def test_gep_splits_the_budget_between_what_depends_on_data() -> None:
     noise = released(both, 0.5, 0)
     assert (3.0 / 100 / noise.noise_a) ** 2 + (4.0 / 100 / noise.noise_b) ** 2 == pytest.approx(0.25, rel=1e-9)
     assert (3.0 / 100 / noise.noise_a) ** 2 + (4.0 / 100 / noise.noise_b) ** 2 <= 0.25
-    one = released(dpgep.gep(a, np.eye(3), n=100, sensitivity_a=3.0), 0.5, 0)
+    one = released(dpgep.gep(a, np.eye(3), n=100, sensitivity_a=3.0, sensitivity_b=0.0), 0.5, 0)
     assert one.noise_a == pytest.approx(0.06, rel=1e-9)
     assert one.noise_b == 0
     np.testing.assert_array_equal(one.b, np.eye(3))
@@ -280,3 +281,31 @@ def test_pair_solver_leaves_out_what_b_does_not_know(rng: np.random.Generator) -
     projected = basis @ np.diag([1.1, 0.6, 0.3, 0.1, 0.1, 0.1]) @ basis.T
     assert np.linalg.norm(ridge - projected) > 0.1  # the projection matters
     np.testing.assert_allclose(full.vectors.T @ projected @ full.vectors, np.eye(6), atol=1e-9)
+
+
+def test_a_paid_answer_survives_an_error_filter(rng: np.random.Generator) -> None:
+    problem = dpgep.pca(unit_rows(rng.standard_normal((50, 200))))
+    budget = dpgep.Budget(epsilon=0.1, delta=1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(dpgep.AccuracyWarning) as caught:
+            dpgep.solve(problem, budget=budget, n_components=2)
+    assert caught.value.solution.components.shape == (2, 200)
+    assert budget.remaining_mu < 1e-5 * budget.mu
+
+
+def test_no_positive_eigenvalue_falls_back_to_the_default_ridge(rng: np.random.Generator) -> None:
+    problem = dpgep.fda(rng.standard_normal((30, 1)) / 9, np.arange(30) % 2)
+    fell_back = 0
+    for seed in range(40):
+        solution = solve_seeded(problem, seed, epsilon=0.5, delta=1e-5, regularization=0.0)
+        np.testing.assert_array_equal(solution.components, [[1.0]])
+        fell_back += solution.diagnostics.regularization > 0
+    assert fell_back > 10
+
+
+def test_solutions_can_be_compared_and_hashed(correlated_rows: Matrix) -> None:
+    first, second = (solve_seeded(dpgep.pca(correlated_rows), mu=1.0) for _ in range(2))
+    assert first == first
+    assert first != second
+    assert len({first, second}) == 2

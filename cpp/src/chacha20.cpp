@@ -6,6 +6,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "dpgep/wipe.hpp"
+
 namespace dpgep::chacha20 {
 namespace {
 
@@ -136,6 +138,7 @@ void lane_blocks(const State& state, std::uint8_t* out) {
   for (std::size_t i = 0; i < 16; ++i) {
     x[i] += initial[i];
   }
+  wipe(initial, sizeof initial);  // holds the key
   store_lanes(x, out);
 }
 

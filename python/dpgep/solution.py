@@ -65,9 +65,7 @@ class PrivacyReport:
 
         if math.isinf(self.mu):
             return dp_accounting.NonPrivateDpEvent()
-        events = [
-            dp_accounting.GaussianDpEvent(math.nextafter(1 / release.mu, 0.0)) for release in self.releases
-        ]
+        events = [dp_accounting.GaussianDpEvent(math.nextafter(1 / release.mu, 0.0)) for release in self.releases]
         return events[0] if len(events) == 1 else dp_accounting.ComposedDpEvent(events)
 
     def __str__(self) -> str:
@@ -82,7 +80,7 @@ class PrivacyReport:
         return f"{guarantee}, {self.adjacency}{bound}{seeded}"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Solution:
     """Leading solutions of A v = lambda B v, computed from noisy releases only.
 
@@ -151,9 +149,7 @@ class Solution:
             f"  noise level  {d.noise_level:.3g}{regularization}",
             "    k  eigenvalue     eigengap  expected error (squared sine)",
         ]
-        for k, (value, gap, error) in enumerate(
-            zip(self.eigenvalues, d.eigengaps, d.expected_error, strict=True)
-        ):
+        for k, (value, gap, error) in enumerate(zip(self.eigenvalues, d.eigengaps, d.expected_error, strict=True)):
             if k == 10:
                 lines.append(f"  ... {self.n_components - 10} more")
                 break

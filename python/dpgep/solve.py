@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+import operator
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from dpgep._dispatch import core
-from dpgep.errors import PrivacyWarning
+from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS
 from dpgep.methods.release import MethodResult
 from dpgep.privacy.accounting import Accounting
@@ -72,7 +73,7 @@ def solve(
     ValueError, TypeError
         If a parameter is out of range, or the data contain NaN or infinities: nothing is released, nothing is spent.
     numpy.linalg.LinAlgError
-        If B is zero to rounding and no regularization is given (without noise only: released matrices are never zero).
+        If B is zero to rounding, without noise and without regularization.
 
     Notes
     -----
@@ -99,7 +100,10 @@ def solve(
         curator = Curator(problem, ledger, stream)
         result = run(curator, k, **options)
         report = _report(problem, account, ledger, seeded=seed is not None)
-    return _solution(result, report, curator, method)
+    solution = _solution(result, report, curator, method)
+    for caution in result.cautions:
+        warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
+    return solution
 
 
 def _method(name: str, options: dict[str, Any]) -> Callable[..., MethodResult]:
@@ -110,7 +114,7 @@ def _method(name: str, options: dict[str, Any]) -> Callable[..., MethodResult]:
         if option not in known:
             raise TypeError(f"method {name!r} has no option {option!r}; its options: {', '.join(known)}")
     regularization = options.get("regularization")
-    if regularization is not None and not 0 <= regularization < math.inf:
+    if regularization is not None and not _is_non_negative(regularization):
         raise ValueError(f"regularization must be a non-negative finite number, got {regularization!r}")
     return METHODS[name]
 
@@ -119,11 +123,28 @@ def _component_count(problem: Problem, n_components: Any) -> int:
     largest = problem.model.max_components
     if n_components is None:
         return largest
-    if isinstance(n_components, bool) or int(n_components) != n_components or n_components < 1:
+    k = _whole_number(n_components)
+    if k is None or k < 1:
         raise ValueError(f"n_components must be a whole number of at least 1, got {n_components!r}")
-    if n_components > largest:
+    if k > largest:
         raise ValueError(f"n_components = {n_components} is too many: {problem.model.max_components_reason}")
-    return int(n_components)
+    return k
+
+
+def _is_non_negative(value: Any) -> bool:
+    """Whether ``value`` is a finite number of at least 0."""
+    try:
+        return bool(0 <= value < math.inf)
+    except TypeError:
+        return False
+
+
+def _whole_number(value: Any) -> int | None:
+    """The int that ``value`` is, None if it is not one: booleans and floats are not."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def _account(
@@ -141,12 +162,14 @@ def _account(
     given = [name for name, value in forms.items() if value is not None]
     if given:
         raise ValueError(f"two budgets given: budget and {', '.join(given)}; give one")
+    if accounting != "gdp":
+        raise ValueError("accounting belongs to the budget: dpgep.Budget(..., accounting=...)")
     return budget
 
 
 def _warn_large_delta(account: Budget, problem: Problem) -> None:
     n = problem.facts.n
-    if account.delta is not None and n is not None and account.delta >= 1 / n:
+    if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
         warnings.warn(
             f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
             "choose it well below 1/n, e.g. n**-1.1 or smaller",
@@ -158,12 +181,13 @@ def _warn_large_delta(account: Budget, problem: Problem) -> None:
 def _noise_stream(seed: int | None) -> core.NoiseStream:
     if seed is None:
         return core.NoiseStream()
-    if isinstance(seed, bool) or int(seed) != seed:
+    number = _whole_number(seed)
+    if number is None:
         raise TypeError(f"seed must be a whole number, got {seed!r}")
     warnings.warn(
         "a seeded run is not private: whoever knows the seed can subtract the noise", PrivacyWarning, stacklevel=3
     )
-    return core.NoiseStream(hashlib.sha256(f"dpgep seed {int(seed)}".encode()).digest())
+    return core.NoiseStream(hashlib.sha256(f"dpgep seed {number}".encode()).digest())
 
 
 def _report(problem: Problem, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:

@@ -11,25 +11,32 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Eigensystem:
-    """values (r,), descending; vectors (d, r) with V^T (B + xi I) V = I; r = rank of B + xi I."""
+    """values (r,), descending; vectors (d, r) with V^T (B_+ + xi I) V = I; r = rank of B_+ + xi I; xi as used."""
 
     values: Matrix
     vectors: Matrix
+    regularization: float
 
 
-def solve_pair(a: Matrix, b: Matrix | None, *, regularization: float, rounding: float) -> Eigensystem:
+def solve_pair(
+    a: Matrix, b: Matrix | None, *, regularization: float, rounding: float, fallback: float = 0.0
+) -> Eigensystem:
     """Eigensystem of A v = lambda (B_+ + xi I) v, with B_+ the projection of B on the positive semidefinite cone.
 
-    Directions in which B_+ + xi I is at most ``rounding`` are left out: B says nothing about them. Overwrites a and b.
+    Directions in which B_+ + xi I is at most ``rounding`` are left out: B says nothing about them. Where that is all of
+    them, xi = ``fallback`` is used instead. Overwrites a and b.
     """
     if b is None:
         values, vectors = _eigh(a)
-        return Eigensystem(values[::-1], vectors[:, ::-1])
-    whitener = _inverse_square_root(b, regularization, rounding)
+        return Eigensystem(values[::-1], vectors[:, ::-1], 0.0)
+    values, vectors = _eigh(b)
+    values = np.maximum(values, 0.0)
+    xi = regularization if values[-1] + regularization > rounding else fallback
+    whitener = _inverse_square_root(values + xi, vectors, rounding)
     if whitener.shape[1] == 0:
-        return Eigensystem(np.empty(0), np.empty((len(a), 0)))
+        return Eigensystem(np.empty(0), np.empty((len(a), 0)), xi)
     if whitener.shape == a.shape:
         # the buffers of a and b are reused for the products: no fourth d x d matrix
         half = np.matmul(a, whitener, out=b)
@@ -37,13 +44,11 @@ def solve_pair(a: Matrix, b: Matrix | None, *, regularization: float, rounding: 
     else:
         reduced = whitener.T @ (a @ whitener)
     values, rotation = _eigh(reduced)
-    return Eigensystem(values[::-1], whitener @ rotation[:, ::-1])
+    return Eigensystem(values[::-1], whitener @ rotation[:, ::-1], xi)
 
 
-def _inverse_square_root(b: Matrix, regularization: float, rounding: float) -> Matrix:
-    """W (d, r) with W^T (B_+ + xi I) W = I."""
-    values, vectors = _eigh(b)
-    values = np.maximum(values, 0.0) + regularization
+def _inverse_square_root(values: Matrix, vectors: Matrix, rounding: float) -> Matrix:
+    """W (d, r) with W^T V diag(values) V^T W = I, from the values beyond ``rounding``."""
     kept = values > rounding
     if not kept.all():
         values, vectors = values[kept], vectors[:, kept]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from dpgep.errors import AccuracyWarning
 from dpgep.methods.generalized_eigen import Eigensystem, Matrix, solve_pair
 from dpgep.privacy.curator import Curator
 
@@ -19,7 +18,7 @@ RIDGE = 0.3
 LOST = 0.6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Diagnostics:
     """What the released values say about their own accuracy. Nothing here costs privacy.
 
@@ -47,14 +46,15 @@ class Diagnostics:
     expected_subspace_error: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MethodResult:
-    """What a method hands to the solution."""
+    """What a method hands to the solution; ``cautions`` become warnings once the solution exists."""
 
     components: Matrix
     eigenvalues: Matrix
     mean: Matrix | None
     diagnostics: Diagnostics
+    cautions: tuple[str, ...]
 
 
 def release(curator: Curator, n_components: int, *, regularization: float | None = None) -> MethodResult:
@@ -72,25 +72,25 @@ def release(curator: Curator, n_components: int, *, regularization: float | None
     """
     released = curator.release()
     pair = curator.model.pair(released)
-    xi = 0.0 if pair.b is None else RIDGE * pair.noise_level if regularization is None else regularization
-    system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding)
+    ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
+    xi = ridge if regularization is None or pair.b is None else regularization
+    system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=ridge)
     k = min(n_components, len(system.values))
     if k == 0:
         raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
     variances = curator.model.error_variances(released, system.vectors, system.values[:k])
-    diagnostics = _diagnose(system, variances, pair.noise_level, xi)
-    _warn(diagnostics, len(pair.a), n_components)
-    vectors = system.vectors[:, :k]
+    diagnostics = _diagnose(system, variances, pair.noise_level)
     return MethodResult(
-        components=_oriented(vectors.T),
+        components=_oriented(system.vectors[:, :k].T),
         eigenvalues=system.values[:k].copy(),
         mean=curator.model.mean(released),
         diagnostics=diagnostics,
+        cautions=tuple(_cautions(diagnostics, len(pair.a), n_components, xi)),
     )
 
 
-def _diagnose(system: Eigensystem, variances: Matrix, noise_level: float, xi: float) -> Diagnostics:
-    k = len(variances)
+def _diagnose(system: Eigensystem, variances: Matrix, noise_level: float) -> Diagnostics:
+    k, xi = len(variances), system.regularization
     gaps = np.abs(system.values[:k, None] - system.values)
     np.fill_diagonal(gaps, np.inf)  # a component has no gap to itself
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -113,22 +113,24 @@ def _squared_sine(squared_tangent: Matrix) -> Matrix:
     return np.asarray(1 - 1 / (1 + squared_tangent))
 
 
-def _warn(diagnostics: Diagnostics, d: int, asked: int) -> None:
+def _cautions(diagnostics: Diagnostics, d: int, asked: int, regularization: float) -> Iterator[str]:
+    """What to warn the caller of. Not warned here: an error filter must not lose an answer that is paid for."""
+    k, error = len(diagnostics.expected_error), diagnostics.expected_subspace_error
+    if diagnostics.regularization != regularization:
+        yield (
+            f"the noisy B has no positive eigenvalue: regularization {diagnostics.regularization:.3g} was used "
+            f"instead of {regularization:.3g}"
+        )
     if diagnostics.rank < d:
         fewer = f", which leaves {diagnostics.rank} of {asked} components" if diagnostics.rank < asked else ""
-        warnings.warn(
+        yield (
             f"B is singular: rank {diagnostics.rank} of {d}; the problem was solved on its range{fewer} "
-            "(pass regularization > 0 to use all directions)",
-            AccuracyWarning,
-            stacklevel=4,
+            "(pass regularization > 0 to use all directions)"
         )
-    k = len(diagnostics.expected_error)
-    if diagnostics.expected_subspace_error > LOST * k:
-        warnings.warn(
-            f"the components are mostly noise: expected subspace error {diagnostics.expected_subspace_error:.2g} "
-            f"of {k} (first-order estimate); use more rows, fewer features, or a larger budget",
-            AccuracyWarning,
-            stacklevel=4,
+    if error > LOST * k:
+        yield (
+            f"the components are mostly noise: expected subspace error {error:.2g} of {k} (first-order estimate); "
+            "use more rows, fewer features, or a larger budget"
         )
 
 

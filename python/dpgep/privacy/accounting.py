@@ -21,6 +21,7 @@ Accounting = Literal["gdp", "zcdp"]
 _UNIT = 2.0**-53
 # Relative error allowed for each evaluation of erfcx, ndtr and exp, in units of 2^-53 (SciPy's are correct to a few).
 _SLACK = 32 * _UNIT
+_LEAST = 5e-324
 
 
 def log_delta_of(epsilon: float, mu: float) -> float:
@@ -31,15 +32,15 @@ def log_delta_of(epsilon: float, mu: float) -> float:
         return -math.inf
     ratio = epsilon / mu
     a, b = mu / 2 - ratio, -mu / 2 - ratio
-    log_phi = -a * a / 2 - math.log(2 * math.pi) / 2
-    # |a| carries an absolute error of (mu + ratio) units, which log phi multiplies by |a|
-    log_phi += 4 * _UNIT * (1 + abs(a) * (mu + ratio))
-    tail = math.sqrt(math.pi / 2) * float(erfcx(-b / math.sqrt(2))) * (1 - _SLACK)
+    shift = 4 * _UNIT * (mu + ratio)  # absolute error of a and b
+    log_phi, log_phi_error = -a * a / 2 - math.log(2 * math.pi) / 2, 4 * _UNIT + abs(a) * shift
+    # Mills ratios; |R'/R| < 1, so an error of the argument is a relative error of R
+    mills_b = math.sqrt(math.pi / 2) * float(erfcx(-b / math.sqrt(2))) * (1 - _SLACK - 2 * shift)
     if a > 0:
-        upper = float(ndtr(a)) * (1 + _SLACK) - math.exp(log_phi) * (1 - 2 * _SLACK) * tail
+        upper = float(ndtr(a + shift)) * (1 + _SLACK) - math.exp(log_phi - log_phi_error) * (1 - _SLACK) * mills_b
         return math.log(upper) if upper > 0 else -math.inf
-    gap = math.sqrt(math.pi / 2) * float(erfcx(-a / math.sqrt(2))) * (1 + _SLACK) - tail
-    return log_phi + math.log(gap) + 4 * _UNIT * abs(log_phi) if gap > 0 else -math.inf
+    gap = math.sqrt(math.pi / 2) * float(erfcx(-a / math.sqrt(2))) * (1 + _SLACK + 2 * shift) - mills_b
+    return log_phi + log_phi_error + math.log(gap) + 4 * _UNIT * abs(log_phi)
 
 
 def delta_of(epsilon: float, mu: float) -> float:
@@ -54,7 +55,9 @@ def delta_of(epsilon: float, mu: float) -> float:
         return 0.0 if math.isinf(epsilon) else 1.0
     if math.isinf(epsilon):
         return 0.0
-    return min(1.0, math.exp(log_delta_of(epsilon, mu)) * (1 + _SLACK))
+    if mu == 0:
+        return 0.0
+    return min(1.0, max(_LEAST, math.exp(log_delta_of(epsilon, mu)) * (1 + _SLACK)))
 
 
 def mu_of(epsilon: float, delta: float) -> float:
@@ -72,7 +75,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     while log_delta_of(epsilon, high) <= log_delta:
         low, high = high, 2 * high
     mu = _root(lambda m: max(log_delta_of(epsilon, m), -1e5) - log_delta, low * (1 - 1e-9), high)
-    return _retreat(mu, -1, lambda m: delta_of(epsilon, m) <= delta)
+    return _retreat(mu, -mu, lambda m: delta_of(epsilon, m) <= delta)
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -81,14 +84,14 @@ def epsilon_of(mu: float, delta: float) -> float:
     _check_delta(delta)
     if math.isinf(mu):
         return math.inf
-    if mu == 0 or delta_of(0.0, mu) <= delta:
-        return 0.0
     log_delta = math.log(delta)
+    if mu == 0 or log_delta_of(0.0, mu) <= log_delta:
+        return 0.0
     high = mu
     while log_delta_of(high, mu) > log_delta:
         high *= 2
     epsilon = _root(lambda e: max(log_delta_of(e, mu), -1e5) - log_delta, 0.0, high)
-    return _retreat(epsilon, +1, lambda e: delta_of(e, mu) <= delta)
+    return _retreat(epsilon, max(epsilon, mu), lambda e: delta_of(e, mu) <= delta)
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -128,12 +131,12 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(brentq(function, low, high, xtol=1e-300, rtol=1e-15, maxiter=500))
 
 
-def _retreat(value: float, direction: Literal[-1, 1], holds: Callable[[float], bool]) -> float:
-    """Move `value` by growing relative steps in `direction`, the first below one part in 10^15, until `holds`."""
+def _retreat(value: float, unit: float, holds: Callable[[float], bool]) -> float:
+    """Move `value` by growing multiples of `unit`, the first below 10^-15, until it `holds`."""
     step = 4 * _UNIT
     candidate = value
     while not holds(candidate):
-        candidate = value * (1 + direction * step)
+        candidate = value + step * unit
         step *= 2
         if step >= 1:
             raise ArithmeticError(f"no safe value near {value!r}: the privacy parameters are out of range")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,6 +90,7 @@ class Budget:
         self._reserved: Cost = Fraction(0)
         self._releases: list[Release] = []
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def _to_mu(self, form: str, value: float) -> float:
         if math.isinf(value):
@@ -144,20 +146,30 @@ class Budget:
             yield ledger
         finally:
             with self._lock:
+                ledger.close()
                 self._releases.extend(ledger.releases)
                 if math.isfinite(self.mu):
                     self._reserved -= cost_of(ledger.mu)
 
     def _take(self, share: float | None) -> float:
-        if share is not None and not 0 < share <= 1:
+        part = None if share is None else _number("share", share)
+        if part is not None and not 0 < part <= 1:
             raise ValueError(f"share must lie in (0, 1], got {share!r}")
+        if os.getpid() != self._process:  # before the lock, which a fork may have left taken
+            raise PrivacyBudgetError(
+                "this budget belongs to the process that made it: a forked copy could spend it again"
+            )
         if math.isinf(self.mu):
             return math.inf
         with self._lock:
-            free = cost_of(self.mu) - self._reserved - self._total(self._releases)
-            mu = mu_within(free if share is None else cost_of(self.mu) * Fraction(share))
-            if cost_of(mu) > free or free < _CRUMB * cost_of(self.mu):
-                asked = "anything" if share is None else f"share = {share:g} (mu = {mu:.6g})"
+            total = cost_of(self.mu)
+            free = total - self._reserved - self._total(self._releases)
+            wanted = free if part is None else total * Fraction(part)
+            if free < wanted <= free + _CRUMB * total:
+                wanted = free  # ten shares of 0.1 are a budget, although 0.1 is a little more than a tenth
+            mu = mu_within(wanted)
+            if wanted > free or free < _CRUMB * total:
+                asked = "anything" if share is None else f"share = {part:g} (mu = {mu:.6g})"
                 raise PrivacyBudgetError(
                     f"the budget cannot pay for {asked}: mu = {mu_within(free):.6g} of {self.mu:.6g} is left; "
                     "no data was read and nothing was spent"
@@ -196,6 +208,8 @@ def _positive(name: str, value: object) -> float:
     number = _number(name, value)
     if not number > 0:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
+    if not (1e-100 <= number <= 1e100 or math.isinf(number)):
+        raise ValueError(f"{name} must lie between 1e-100 and 1e100 (or be inf: no noise), got {value!r}")
     return number
 
 
@@ -208,6 +222,8 @@ def _unit_interval(name: str, value: object) -> float:
 
 def _number(name: str, value: object) -> float:
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, got {value!r}") from None

@@ -48,7 +48,8 @@ class Curator:
         layout, adjacency = problem.layout, problem.facts.adjacency
         noise = on_grid(calibrate_moments(mu, layout, adjacency))
         deviations = noise.deviations()
-        assert moment_mu(deviations, layout, adjacency) <= mu
+        if moment_mu(deviations, layout, adjacency) > mu:
+            raise ArithmeticError(f"integer noise scales {noise} do not keep mu = {mu}; nothing was read or spent")
         moments = problem.integer_moments(noise.bits)
         stream, threads = self._stream, thread_count()
         core.add_exact_symmetric_noise(moments.second, noise.diagonal, noise.off_diagonal, stream, threads)
@@ -66,16 +67,20 @@ class Curator:
         return self._normalized(problem, *problem.layout.blocks(matrix), MomentNoise(0.0, 0.0, 0.0))
 
     def _release_matrices(self, problem: MatrixProblem, mu: float) -> NoisyMatrices:
-        sensitivities = [c / problem.n for c in (problem.sensitivity_a, problem.sensitivity_b)]
+        constants = (problem.sensitivity_a, problem.sensitivity_b)
         # (D_a/s_a)^2 + (D_b/s_b)^2 = mu^2, shared equally between the matrices that depend on data; rounded up
-        parts = sum(c > 0 for c in sensitivities)
-        noise_a, noise_b = (c * math.sqrt(parts) / mu * (1 + 2.0**-48) for c in sensitivities)
+        parts = sum(c > 0 for c in constants)
+        noise_a, noise_b = (c / problem.n * math.sqrt(parts) / mu * (1 + 2.0**-48) for c in constants)
+        if any(
+            c > 0 and noise < 1e-290 and mu < math.inf for c, noise in zip(constants, (noise_a, noise_b), strict=True)
+        ):
+            raise ValueError("the noise underflows: rescale A, B and their sensitivities to larger units")
         a, b = problem.a.copy(), None if problem.b is None else problem.b.copy()
         core.add_symmetric_noise(a, noise_a, "goe", self._stream)
         if b is not None:
             core.add_symmetric_noise(b, noise_b, "goe", self._stream)
-        blocks = [NoiseBlock("A", "goe", noise_a)] if problem.sensitivity_a else []
-        blocks += [NoiseBlock("B", "goe", noise_b)] if problem.sensitivity_b else []
+        named = [("A", noise_a, constants[0])] + ([] if b is None else [("B", noise_b, constants[1])])
+        blocks = (NoiseBlock(name, "goe" if c else "none: declared public", noise) for name, noise, c in named)
         self._ledger.record(Release("A and B", mu, tuple(blocks)))
         return NoisyMatrices(a, b, noise_a, noise_b)
 

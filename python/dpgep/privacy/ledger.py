@@ -80,17 +80,24 @@ class Ledger:
     def __init__(self, mu: float) -> None:
         self.mu = mu
         self._releases: list[Release] = []
+        self._open = True
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return tuple(self._releases)
+
+    def close(self) -> None:
+        """Refuse further releases: the budget behind this ledger has been settled."""
+        self._open = False
 
     @property
     def spent(self) -> Cost:
         return sum((cost_of(release.mu) for release in self._releases), start=Fraction(0))
 
     def check(self, mu: float) -> None:
-        """Raise PrivacyBudgetError if a release of cost mu^2 would exceed the limit."""
+        """Raise PrivacyBudgetError if a release of cost mu^2 would exceed the limit, or the ledger is closed."""
+        if not self._open:
+            raise PrivacyBudgetError("this ledger is closed: reserve a new share of the budget")
         if self.spent + cost_of(mu) > cost_of(self.mu):
             raise PrivacyBudgetError(
                 f"a release with mu = {mu:.6g} does not fit: this run may spend mu = {self.mu:.6g} and has spent "

@@ -11,7 +11,7 @@ from dpgep.problems.first_order import symmetric_form_variance
 from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NoisyMatrices:
     """Released A and B (None: the identity) and the deviations of their noise (GOE, of the diagonal)."""
 
@@ -48,7 +48,7 @@ class GepModel(Model):
         return variance[:, None] * symmetric_form_variance(vectors, vectors[:, : len(eigenvalues)])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MatrixProblem:
     """A and B with Frobenius sensitivities sensitivity_a/n and sensitivity_b/n. Built by `gep`."""
 
@@ -74,7 +74,7 @@ def gep(
     *,
     n: int,
     sensitivity_a: float,
-    sensitivity_b: float = 0.0,
+    sensitivity_b: float | None = None,
     adjacency: Adjacency = "replace-one",
 ) -> MatrixProblem:
     """The generalized eigenvalue problem A v = lambda B v in the matrix form of the papers.
@@ -89,8 +89,8 @@ def gep(
     sensitivity_a, sensitivity_b : float
         Constants C such that one person moves the matrix by at most C/n in Frobenius norm. **Not checked**: the
         guarantee is as good as these numbers. docs/mathematics.md lists them; the models `pca`, `cca`, `fda` and `sir`
-        enforce theirs and spend less, so prefer them where they apply. 0 says that the matrix does not depend on the
-        data.
+        enforce theirs and spend less, so prefer them where they apply. Required for B if B is given; 0 declares a
+        matrix public. Noise is added in floating point: C/n should be well above the rounding of the entries.
     adjacency : {"replace-one", "add-remove"}
         The relation for which the constants hold.
 
@@ -110,6 +110,9 @@ def gep(
         raise ValueError(f"A and B must have the same shape, got {a.shape} and {b.shape}")
     if b is None and sensitivity_b:
         raise ValueError("sensitivity_b needs a B: the identity does not depend on the data")
+    if b is not None and sensitivity_b is None:
+        raise ValueError("B needs its sensitivity_b: how far one person moves it (0 declares B public)")
+    sensitivity_b = sensitivity_b or 0.0
     if isinstance(n, bool) or int(n) != n or n < 1:
         raise ValueError(f"n must be a positive whole number, got {n!r}")
     if adjacency not in ("replace-one", "add-remove"):
@@ -134,4 +137,5 @@ def _symmetric(values: Any, name: str) -> Matrix:
         raise ValueError(f"{name} contains NaN or infinite values")
     if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
         raise ValueError(f"{name} must be symmetric; pass ({name} + {name}.T) / 2 if the difference is rounding")
-    return matrix
+    # a projection: unlike copying one triangle, it moves no two matrices further apart than they were
+    return np.asarray((matrix + matrix.T) / 2)

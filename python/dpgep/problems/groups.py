@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.rows import as_vector
+from dpgep.problems.rows import as_vector, check_not_masked
 
 Codes = NDArray[np.intp]
 
@@ -53,14 +53,22 @@ def slice_codes(y: Any, n: int, interior_edges: NDArray[np.float64]) -> Codes:
 
 
 def _label_array(labels: Any, n: int) -> NDArray[Any]:
+    check_not_masked(labels, "labels")
     values = labels if isinstance(labels, np.ndarray) else _one_per_row(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or len(values) != n:
         raise ValueError(f"labels must hold one label per row of X, shape ({n},); got shape {values.shape}")
-    if values.dtype.kind in "fc" and np.isnan(values).any():
+    if _has_missing(values):
         raise ValueError("labels contain NaN: drop those rows, or give the missing class a name of its own")
     return values
+
+
+def _has_missing(values: NDArray[Any]) -> bool:
+    """Whether a label is NaN or NaT: one that does not equal itself would be a class of its own for every person."""
+    if values.dtype == object:
+        return any(isinstance(label, (float, complex, np.generic)) and label != label for label in values.tolist())
+    return bool(values.dtype.kind in "fcmM" and (values != values).any())
 
 
 def _one_per_row(labels: Any) -> NDArray[Any]:

@@ -17,7 +17,7 @@ Matrix: TypeAlias = NDArray[np.float64]
 Adjacency = Literal["replace-one", "add-remove"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MatrixPair:
     """A v = lambda B v, both symmetric, computed from released values only.
 

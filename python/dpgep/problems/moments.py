@@ -63,7 +63,7 @@ class MomentNoise:
         return MomentNoise(self.second * second, self.sums * sums, self.counts * counts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NoisyMoments:
     """Released moments, normalized by n and in the units of the data: everything here is public.
 
@@ -94,7 +94,7 @@ class NoisyMoments:
         return 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(self.second)).max())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class IntegerMoments:
     """Exact sums over people in units of 4^-bits: second moment (upper triangle), sums and counts per group.
 
@@ -115,7 +115,7 @@ class IntegerMoments:
         return second, sums, counts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MomentProblem:
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `fda` and `sir`."""
 

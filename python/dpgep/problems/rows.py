@@ -19,7 +19,7 @@ from dpgep._threads import thread_count
 _BLOCK_BYTES = 1 << 24
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """The views of n people, side by side: row i of every view belongs to person i.
 
@@ -53,17 +53,18 @@ class Rows:
         width = self.d + extra_columns
         height = max(1, min(self.n, _BLOCK_BYTES // (8 * width), most_rows or self.n))
         buffer = np.zeros((height, width))
+        threads = thread_count()
         for start in range(0, self.n, height):
             rows = slice(start, min(start + height, self.n))
             block = buffer[: rows.stop - start]
-            if not self._clip(rows, block[:, : self.d], bits):
+            if not self._clip(rows, block[:, : self.d], bits, threads):
                 raise ValueError(
                     "the data contain NaN or infinite values: impute or drop them first; "
                     "nothing was released and no budget was spent"
                 )
             yield rows, block
 
-    def _clip(self, rows: slice, out: NDArray[np.float64], bits: int | None) -> bool:
+    def _clip(self, rows: slice, out: NDArray[np.float64], bits: int | None, threads: int) -> bool:
         source = self.views[0][rows]
         if len(self.views) > 1 or not _kernel_reads(source, bits is not None):
             column = 0
@@ -75,7 +76,7 @@ class Rows:
             source = out
         if bits is None:
             return core.clip_rows(source, self.bound, out)
-        return core.fixed_point_rows(source, self.bound, bits, out, thread_count())
+        return core.fixed_point_rows(source, self.bound, bits, out, threads)
 
 
 def _kernel_reads(block: NDArray[Any], fixed_point: bool) -> bool:
@@ -98,8 +99,7 @@ def as_matrix(values: Any, name: str) -> NDArray[Any]:
         raise TypeError(
             f"{name} is a sparse matrix, which this version does not read: pass {name}.toarray() if it fits in memory"
         )
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
+    check_not_masked(values, name)
     array = np.asarray(values)
     if array.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, one row per person; got shape {array.shape}")
@@ -113,6 +113,7 @@ def as_matrix(values: Any, name: str) -> NDArray[Any]:
 
 def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
     """`values` as a new float64 vector of length n without NaN or infinities."""
+    check_not_masked(values, name)
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -123,6 +124,11 @@ def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
     if not np.isfinite(vector).all():
         raise ValueError(f"{name} contains NaN or infinite values: impute or drop them first")
     return vector
+
+
+def check_not_masked(values: Any, name: str) -> None:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
 
 
 def check_bound(bound: Any) -> float:
