@@ -24,13 +24,17 @@ def rows(rng: np.random.Generator) -> Matrix:
     return np.asarray(rng.standard_normal((N, D)) / 10)
 
 
+def height(x: Any) -> int:
+    return int(x.shape[0]) if hasattr(x, "shape") else len(x)
+
+
 Builder = Callable[[Any], Any]
 BUILDERS: dict[str, Builder] = {
     "pca": lambda x: dpgep.pca(x),
-    "cca-x": lambda x: dpgep.cca(x, np.ones((len(x), 2)) / 10),
-    "cca-y": lambda x: dpgep.cca(np.ones((max(len(x), 2), 2)) / 10, x),
-    "fda": lambda x: dpgep.fda(x, np.arange(len(x)) % 3),
-    "sir": lambda x: dpgep.sir(x, np.arange(len(x)), y_range=(0, 60)),
+    "cca-x": lambda x: dpgep.cca(x, np.ones((height(x), 2)) / 10),
+    "cca-y": lambda x: dpgep.cca(np.ones((max(height(x), 2), 2)) / 10, x),
+    "fda": lambda x: dpgep.fda(x, np.arange(height(x)) % 3),
+    "sir": lambda x: dpgep.sir(x, np.arange(height(x)), y_range=(0, 60)),
 }
 models = pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS.keys())
 
@@ -79,9 +83,40 @@ def test_wrong_dimension_shows_the_shape(x: Any) -> None:
         dpgep.pca(x)
 
 
-def test_sparse_matrices_say_what_to_do() -> None:
-    with pytest.raises(TypeError, match=r"sparse matrix.*\.toarray\(\)"):
-        dpgep.pca(scipy.sparse.csr_array(np.eye(3)))
+SPARSE_FORMS = [
+    scipy.sparse.csr_array,
+    scipy.sparse.csc_array,
+    scipy.sparse.coo_array,
+    scipy.sparse.csr_matrix,
+    lambda x: scipy.sparse.csr_array(x.astype(np.float32)),
+    lambda x: scipy.sparse.coo_array(
+        (np.tile(x[x != 0] / 2, 2), tuple(np.tile(i, 2) for i in np.nonzero(x))), shape=x.shape
+    ),
+]
+
+
+@models
+@pytest.mark.parametrize("form", SPARSE_FORMS, ids=["csr", "csc", "coo", "matrix", "float32", "duplicates"])
+def test_sparse_rows_give_the_bits_of_dense_ones(build: Builder, form: Any, rng: np.random.Generator) -> None:
+    x = np.round(rows(rng) * 64) / 8 * (rng.random((N, D)) < 0.5)
+    sparse = form(x)
+    before = sparse.copy().toarray()
+    dense, other = build(x).integer_moments(20), build(sparse).integer_moments(20)
+    for ours, theirs in ((other.second, dense.second), (other.sums, dense.sums), (other.counts, dense.counts)):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(build(sparse).moment_matrix(), build(x).moment_matrix())
+    np.testing.assert_array_equal(sparse.toarray(), before)
+
+
+def test_sparse_rows_are_projected_and_checked(rng: np.random.Generator) -> None:
+    x = rows(rng) * (rng.random((N, D)) < 0.5)
+    solution = solve_seeded(dpgep.pca(x), mu=1.0)
+    np.testing.assert_allclose(solution.transform(scipy.sparse.csr_array(x)), solution.transform(x), atol=1e-15)
+    x[3, 2] = math.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        dpgep.solve(dpgep.pca(scipy.sparse.csr_array(x)), mu=1.0)
+    with pytest.raises(TypeError, match="X is complex"):
+        dpgep.pca(scipy.sparse.csr_array(x * 1j))
 
 
 def test_mismatched_views_and_responses_show_both_shapes(rng: np.random.Generator) -> None:

@@ -159,7 +159,7 @@ class Solution:
 
 
 def _project(values: Any, weights: Matrix, mean: Any, name: str) -> Matrix:
-    array = np.asarray(values)
+    array = values if hasattr(values, "tocsr") else np.asarray(values)
     if array.ndim != 2 or array.shape[1] != weights.shape[1]:
         raise ValueError(f"{name} must have shape (n, {weights.shape[1]}) as in the fit, got {array.shape}")
     scores = np.asarray(array @ weights.T, dtype=np.float64)

@@ -52,7 +52,8 @@ def pca(
     Parameters
     ----------
     X : array_like of shape (n, d)
-        One row per person, real numbers, any dtype and memory order; never changed, never copied as a whole.
+        One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never changed, never
+        copied as a whole.
     bound : float
         Public bound on the row norm. It is enforced: a longer row is shrunk to this length. It must not be read off the
         data. How many rows were shrunk is not reported, since that would be one more release.

@@ -71,7 +71,7 @@ class Rows:
             for view, width in zip(self.views, self.widths, strict=True):
                 # a block in any dtype and memory order; a float64 overflow of a longdouble is caught as infinity
                 with np.errstate(over="ignore"):
-                    np.copyto(out[:, column : column + width], view[rows], casting="unsafe")
+                    _write(view[rows], out[:, column : column + width])
                 column += width
             source = out
         if bits is None:
@@ -79,9 +79,22 @@ class Rows:
         return core.fixed_point_rows(source, self.bound, bits, out, threads)
 
 
-def _kernel_reads(block: NDArray[Any], fixed_point: bool) -> bool:
+def _write(block: Any, out: NDArray[np.float64]) -> None:
+    """Copy a block of rows, dense or CSR, into `out`."""
+    if isinstance(block, np.ndarray):
+        np.copyto(out, block, casting="unsafe")
+        return
+    if not block.has_canonical_format:
+        block = block.copy()
+        block.sum_duplicates()
+    out[:] = 0.0
+    out[np.repeat(np.arange(len(out)), np.diff(block.indptr)), block.indices] = block.data
+
+
+def _kernel_reads(block: Any, fixed_point: bool) -> bool:
     return (
-        (block.dtype in (np.float32, np.float64) or (fixed_point and block.dtype == np.uint8))
+        isinstance(block, np.ndarray)
+        and (block.dtype in (np.float32, np.float64) or (fixed_point and block.dtype == np.uint8))
         and block.dtype.isnative
         and block.flags.aligned
         and block.strides[1] == block.itemsize
@@ -92,15 +105,11 @@ def _kernel_reads(block: NDArray[Any], fixed_point: bool) -> bool:
 def as_matrix(values: Any, name: str) -> NDArray[Any]:
     """`values` as a 2-D array of real numbers with at least two rows and one column, without copying arrays.
 
-    Integers and booleans pass (converted block by block); complex numbers, text, objects, sparse and masked matrices do
-    not, and say what to do instead.
+    Integers and booleans pass (converted block by block); complex numbers, text, objects and masked matrices do not,
+    and say what to do instead. SciPy's sparse matrices become CSR; blocks of their rows are filled in, never the whole.
     """
-    if hasattr(values, "tocsr"):
-        raise TypeError(
-            f"{name} is a sparse matrix, which this version does not read: pass {name}.toarray() if it fits in memory"
-        )
     check_not_masked(values, name)
-    array = np.asarray(values)
+    array = values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
     if array.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, one row per person; got shape {array.shape}")
     _check_real(array, name)
