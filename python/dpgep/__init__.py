@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from dpgep._dispatch import build_info
+from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
 from dpgep.privacy.budget import Budget
 from dpgep.problems.cca import cca
@@ -17,11 +18,13 @@ __version__ = _version("dpgep")
 
 __all__ = [
     "AccuracyWarning",
+    "AuditResult",
     "Budget",
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",
     "Solution",
+    "audit",
     "build_info",
     "cca",
     "fda",
