@@ -317,6 +317,19 @@ def test_gep_noise_that_vanishes_is_refused_and_asymmetry_is_projected() -> None
     assert [block.shape for block in public.privacy.releases[0].noise] == ["goe", "none: declared public"]
 
 
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_add_remove_does_not_tell_how_few_people_there_are(n: int) -> None:
+    x, labels = np.full((n, 2), 0.5), ["a", "b"][:n]
+    for problem in (
+        dpgep.pca(x, adjacency="add-remove"),
+        dpgep.pca(x, adjacency="add-remove", center=False, public_n=3),
+        dpgep.cca(x, x, adjacency="add-remove"),
+        dpgep.fda(x, labels, classes=["a", "b"], adjacency="add-remove"),
+        dpgep.sir(x, np.zeros(n), y_range=(0, 1), adjacency="add-remove"),
+    ):
+        assert np.isfinite(solve_seeded(problem, mu=1.0, n_components=1).components).all()
+
+
 def test_adjacency_and_public_n() -> None:
     with pytest.raises(ValueError, match="adjacency must be"):
         dpgep.pca(np.eye(3), adjacency="swap")  # type: ignore[arg-type]

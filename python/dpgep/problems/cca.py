@@ -111,7 +111,7 @@ def cca(
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
-    x, y = as_matrix(X, "X"), as_matrix(Y, "Y")
+    x, y = as_matrix(X, "X", adjacency), as_matrix(Y, "Y", adjacency)
     check_same_rows(x, y)
     bound = check_bound(bound)
     model = CcaModel(x.shape[1], y.shape[1], center)

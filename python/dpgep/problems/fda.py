@@ -91,7 +91,7 @@ def fda(
         As in `dpgep.pca`, and for fewer than two classes, NaN labels, labels outside ``classes``, or a wrong number of
         them.
     """
-    x = as_matrix(X, "X")
+    x = as_matrix(X, "X", adjacency)
     bound = check_bound(bound)
     n, d = x.shape
     found, codes = class_codes(labels, n, classes)

@@ -73,10 +73,10 @@ def pca(
     Raises
     ------
     TypeError, ValueError
-        If X is not a real matrix with at least two rows, or a parameter is out of range. NaN and infinities are found
-        by `solve`, before anything is released.
+        If X is not a real matrix with at least two rows (any number under add-remove), or a parameter is out of range.
+        NaN and infinities are found by `solve`, before anything is released.
     """
-    x = as_matrix(X, "X")
+    x = as_matrix(X, "X", adjacency)
     bound = check_bound(bound)
     n, d = x.shape
     facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, n, public_n))

@@ -102,8 +102,10 @@ def _kernel_reads(block: Any, fixed_point: bool) -> bool:
     )
 
 
-def as_matrix(values: Any, name: str) -> NDArray[Any]:
+def as_matrix(values: Any, name: str, adjacency: str) -> NDArray[Any]:
     """`values` as a 2-D array of real numbers with at least two rows and one column, without copying arrays.
+
+    Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
 
     Integers and booleans pass (converted block by block); complex numbers, text, objects and masked matrices do not,
     and say what to do instead. SciPy's sparse matrices become CSR; blocks of their rows are filled in, never the whole.
@@ -113,7 +115,7 @@ def as_matrix(values: Any, name: str) -> NDArray[Any]:
     if array.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, one row per person; got shape {array.shape}")
     _check_real(array, name)
-    if array.shape[0] < 2:
+    if array.shape[0] < 2 and adjacency != "add-remove":
         raise ValueError(f"{name} must have at least 2 rows, got shape {array.shape}")
     if array.shape[1] < 1:
         raise ValueError(f"{name} must have at least 1 column, got shape {array.shape}")

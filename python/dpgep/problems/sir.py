@@ -103,7 +103,7 @@ def sir(
     TypeError, ValueError
         As in `dpgep.pca`, and if y is not a finite vector of length n or the slices are not given by public facts.
     """
-    x = as_matrix(X, "X")
+    x = as_matrix(X, "X", adjacency)
     bound = check_bound(bound)
     n, d = x.shape
     interior = slice_edges(slices, y_range, edges)
