@@ -1,0 +1,247 @@
+// libFuzzer target: the kernels on arbitrary bytes. Built and run by .ci/native-checks; by hand,
+// with clang and Eigen 3.4 (its folder, or that of the cmeel-eigen wheel, as <prefix>):
+//
+//   cmake -S . -B build/fuzz -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_PREFIX_PATH=<prefix>
+//   -DDPGEP_FUZZ=ON cmake --build build/fuzz && build/fuzz/fuzz_kernels -max_total_time=60
+//
+// Each input runs one kernel, whose postcondition is then checked in wider arithmetic. With
+// DPGEP_FUZZ_CONTROL=1 in the environment a condition that does not hold is checked as well: the
+// fuzzer must then fail.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include "dpgep/clip.hpp"
+#include "dpgep/exact_noise.hpp"
+#include "dpgep/fixed_point.hpp"
+#include "dpgep/integer_moments.hpp"
+#include "dpgep/truncate.hpp"
+
+using namespace dpgep;
+
+namespace {
+
+__extension__ using Wide = __int128;
+
+bool is_control() {
+  static const bool control = std::getenv("DPGEP_FUZZ_CONTROL") != nullptr;
+  return control;
+}
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "violated: %s\n", what);
+  std::abort();
+}
+
+// The bytes of an input, zeros once they are used up.
+class Bytes {
+ public:
+  Bytes(const std::uint8_t* data, std::size_t n) : data_(data), n_(n) {}
+
+  template <class T>
+  T take() {
+    T value{};
+    const std::size_t n = n_ < sizeof value ? n_ : sizeof value;
+    if (n > 0) std::memcpy(&value, data_, n);
+    data_ += n;
+    n_ -= n;
+    return value;
+  }
+
+  // In [low, high].
+  int take_between(int low, int high) { return low + take<std::uint8_t>() % (high - low + 1); }
+
+  // All that is left, as whole entries, at most `most`.
+  template <class T>
+  std::vector<T> take_rest(std::size_t most) {
+    std::vector<T> values;
+    while (n_ >= sizeof(T) && values.size() < most) values.push_back(take<T>());
+    return values;
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t n_;
+};
+
+template <class T>
+ConstRows<T> const_view(const std::vector<T>& values, Index n, Index d) {
+  return {values.data(), n, d, Eigen::OuterStride<>(d)};
+}
+
+template <class T>
+Rows<T> view(std::vector<T>& values, Index n, Index d) {
+  return {values.data(), n, d, Eigen::OuterStride<>(d)};
+}
+
+template <class T>
+bool all_finite(const std::vector<T>& values) {
+  for (const T value : values) {
+    if (!std::isfinite(static_cast<double>(value))) return false;
+  }
+  return true;
+}
+
+template <class Scalar>
+void fuzz_fixed_point(Bytes bytes) {
+  const auto bound = bytes.take<double>();
+  const int bits = bytes.take_between(min_grid_bits, max_grid_bits);
+  const Index d = bytes.take_between(1, 40);
+  std::vector<Scalar> rows = bytes.take_rest<Scalar>(400);
+  const Index n = static_cast<Index>(rows.size()) / d;
+  rows.resize(static_cast<std::size_t>(n * d));
+  std::vector<double> out(rows.size());
+  bool is_served = false;
+  try {
+    is_served = fixed_point_rows<Scalar>(const_view(rows, n, d), bound, bits, view(out, n, d), 1);
+  } catch (const std::invalid_argument&) {
+    require(!(bound > 0 && std::isfinite(bound) && std::isfinite(1.0 / bound)), "bound refused");
+    return;
+  }
+  require(is_served == all_finite(rows), "finite rows are served, others are not");
+  if (!is_served) return;
+  for (Index i = 0; i < n; ++i) {
+    Wide sum = 0;
+    for (Index j = 0; j < d; ++j) {
+      const double q = out[static_cast<std::size_t>(i * d + j)];
+      require(std::trunc(q) == q && std::abs(q) <= 0x1p20, "integers of at most 2^20");
+      sum += static_cast<Wide>(q) * static_cast<Wide>(q);
+    }
+    require(sum <= Wide{1} << (2 * bits), "the exact norm is at most 2^bits");
+    require(!is_control() || sum < Wide{1} << (2 * bits), "control: no row reaches the sphere");
+  }
+  if constexpr (std::is_same_v<Scalar, double>) {
+    require(fixed_point_rows<double>(const_view(rows, n, d), bound, bits, view(rows, n, d), 1) &&
+                rows == out,
+            "the same in place");
+  }
+}
+
+template <class Scalar>
+void fuzz_clip(Bytes bytes) {
+  const auto bound = bytes.take<double>();
+  const Index d = bytes.take_between(1, 40);
+  std::vector<Scalar> rows = bytes.take_rest<Scalar>(400);
+  const Index n = static_cast<Index>(rows.size()) / d;
+  rows.resize(static_cast<std::size_t>(n * d));
+  std::vector<double> out(rows.size());
+  try {
+    if (!clip_rows<Scalar>(const_view(rows, n, d), bound, view(out, n, d))) return;
+  } catch (const std::invalid_argument&) {
+    return;
+  }
+  for (Index i = 0; i < n; ++i) {
+    long double sum = 0;
+    for (Index j = 0; j < d; ++j) {
+      const long double x = out[static_cast<std::size_t>(i * d + j)];
+      sum += x * x;
+    }
+    require(sum <= 1.0L, "a clipped row has at most unit norm");
+  }
+}
+
+void fuzz_truncate(Bytes bytes) {
+  const Index k = bytes.take<std::int8_t>();
+  std::vector<double> v = bytes.take_rest<double>(300);
+  try {
+    const auto kept =
+        truncate_top_k<double>(VectorView<double>(v.data(), static_cast<Index>(v.size())), k);
+    require(kept.size() == static_cast<std::size_t>(k), "k indices are kept");
+    std::size_t n_nonzero = 0;
+    for (const double x : v) n_nonzero += x != 0.0 ? 1 : 0;
+    require(n_nonzero <= kept.size(), "at most k entries are left");
+  } catch (const std::invalid_argument&) {
+  }
+}
+
+void fuzz_sampler(Bytes bytes) {
+  const auto scale =
+      static_cast<std::int64_t>(bytes.take<std::uint64_t>() >> bytes.take_between(8, 63));
+  const int n = bytes.take_between(1, 8);
+  const std::vector<std::uint64_t> words = bytes.take_rest<std::uint64_t>(512);
+  std::vector<std::int64_t> out(static_cast<std::size_t>(n));
+  try {
+    const auto n_words = static_cast<Index>(words.size());
+    const Index n_used =
+        exact_normal_scripted(ConstVectorView<std::uint64_t>(words.data(), n_words), scale,
+                              VectorView<std::int64_t>(out.data(), n));
+    require(n_used > 0 && n_used <= n_words, "no more words than were given");
+    for (const std::int64_t deviate : out) {
+      const Wide magnitude = deviate < 0 ? -static_cast<Wide>(deviate) : static_cast<Wide>(deviate);
+      require(magnitude <= static_cast<Wide>(scale) * 127, "|deviate| <= 127 scale");
+    }
+  } catch (const std::invalid_argument&) {  // out of words
+  } catch (const std::overflow_error&) {
+  } catch (const std::runtime_error&) {  // open after 4096 bits
+  }
+}
+
+void fuzz_sums(Bytes bytes) {
+  const Index d = bytes.take_between(1, 5);
+  const auto size = static_cast<std::size_t>(d * d);
+  std::vector<double> block = bytes.take_rest<double>(size);
+  block.resize(size);
+  std::vector<std::int64_t> total = bytes.take_rest<std::int64_t>(size);
+  total.resize(size);
+  std::vector<std::int64_t> high = bytes.take_rest<std::int64_t>(size);
+  high.resize(size);
+  const std::vector<double> summand = block;
+  std::vector<Wide> expected(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    expected[i] = total[i] + static_cast<Wide>(high[i]) * (Wide{1} << limb_bits);
+  }
+  try {
+    fold_triangle(view(block, d, d), view(total, d, d), 1);
+    carry_triangle(view(total, d, d), view(high, d, d));
+  } catch (const std::invalid_argument&) {
+    return;
+  } catch (const std::overflow_error&) {
+    return;
+  }
+  for (Index i = 0; i < d; ++i) {
+    for (Index j = 0; j < d; ++j) {
+      const auto at = static_cast<std::size_t>(i * d + j);
+      if (j >= i) expected[at] += static_cast<Wide>(summand[at]);
+      require(total[at] + static_cast<Wide>(high[at]) * (Wide{1} << limb_bits) == expected[at],
+              "limbs add up exactly");
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Bytes bytes(data, size);
+  switch (bytes.take_between(0, 7)) {
+    case 0:
+      fuzz_fixed_point<double>(bytes);
+      break;
+    case 1:
+      fuzz_fixed_point<float>(bytes);
+      break;
+    case 2:
+      fuzz_fixed_point<std::uint8_t>(bytes);
+      break;
+    case 3:
+      fuzz_clip<double>(bytes);
+      break;
+    case 4:
+      fuzz_clip<float>(bytes);
+      break;
+    case 5:
+      fuzz_truncate(bytes);
+      break;
+    case 6:
+      fuzz_sampler(bytes);
+      break;
+    default:
+      fuzz_sums(bytes);
+      break;
+  }
+  return 0;
+}
