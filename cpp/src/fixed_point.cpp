@@ -1,5 +1,6 @@
 #include "dpgep/fixed_point.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <stdexcept>
@@ -60,13 +61,22 @@ inline double to_grid(Scalar entry, Scale by) {
   return static_cast<double>(static_cast<std::int32_t>(scaled));
 }
 
+inline void expect_to_read([[maybe_unused]] const void* address) {
+#if defined(__GNUC__)
+  __builtin_prefetch(address);
+#endif
+}
+
 // The sum of squares of the row on the grid, which is also written where `write`. Exact where it is
-// at most 2^53, and otherwise no less than 2^53: sums of integers that do not decrease.
+// at most 2^53, and otherwise no less than 2^53: sums of integers that do not decrease. The next
+// row is fetched from memory meanwhile: the processor does not look ahead beyond a page.
 template <bool write, class Scalar>
-double squared_norm_on_grid(const Scalar* row, Index d, Scale by, double* out) {
+double squared_norm_on_grid(const Scalar* row, const Scalar* next_row, Index d, Scale by,
+                            double* out) {
   double partial[n_partial] = {};
   const Index n_blocked = d - d % n_partial;
   for (Index i = 0; i < n_blocked; i += n_partial) {
+    if constexpr (write) expect_to_read(next_row + i);
     double q[n_partial];
     for (Index j = 0; j < n_partial; ++j) q[j] = to_grid(row[i + j], by);
     for (Index j = 0; j < n_partial; ++j) partial[j] += q[j] * q[j];
@@ -84,9 +94,21 @@ double squared_norm_on_grid(const Scalar* row, Index d, Scale by, double* out) {
   return sum;
 }
 
+// Shrinks the scale until the row on the grid is in the ball.
+template <bool write, class Scalar>
+void fit_to_ball(const Scalar* row, const Scalar* next_row, Index d, double radius, Scale& by,
+                 double* out) {
+  for (int turn = 0; squared_norm_on_grid<write>(row, next_row, d, by, out) > radius * radius;
+       ++turn) {
+    if (turn == max_turns) throw std::logic_error("a row cannot be shrunk onto the ball");
+    by.scale *= shrink;
+  }
+}
+
 // The row is read from memory once; what follows the first look finds it in the cache.
 template <class Scalar>
-bool row_to_grid(const Scalar* row, Index d, double bound, double radius, double* out) {
+bool row_to_grid(const Scalar* row, const Scalar* next_row, Index d, double bound, double radius,
+                 double* out) {
   const FactoredNorm length = norm_of(row, d);
   if (!std::isfinite(length.scale) || !std::isfinite(length.relative)) return false;
   const double size = std::max(bound, length.scale == 1.0 ? length.relative : length.scale);
@@ -94,18 +116,13 @@ bool row_to_grid(const Scalar* row, Index d, double bound, double radius, double
   const double lifted_norm = length.scale * lift * length.relative;
   const double lifted_bound = bound * lift;
   Scale by{lift, radius / std::max(lifted_bound, lifted_norm)};
-  // Only here can rounding lift the row out of the ball. It is looked at before it is written: the
-  // row may be its own output.
-  if (lifted_norm > lifted_bound * shrink) {
-    int turn = 0;
-    while (squared_norm_on_grid<false>(row, d, by, out) > radius * radius) {
-      if (++turn > max_turns) throw std::logic_error("a row cannot be shrunk onto the ball");
-      by.scale *= shrink;
-    }
+  // Rounding lifts only such a row out of the ball. If it is its own output, it must be looked at
+  // before it is overwritten.
+  const bool is_near = lifted_norm > lifted_bound * shrink;
+  if (is_near && static_cast<const void*>(row) == out) {
+    fit_to_ball<false>(row, next_row, d, radius, by, out);
   }
-  if (squared_norm_on_grid<true>(row, d, by, out) > radius * radius) {
-    throw std::logic_error("a row on the grid exceeds the ball");
-  }
+  fit_to_ball<true>(row, next_row, d, radius, by, out);
   return true;
 }
 
@@ -125,8 +142,9 @@ bool fixed_point_rows(const ConstRows<Scalar>& rows, double bound, int bits, Row
   parallel_for(n_tasks, n_threads, [&](Index task) {
     const Index last = std::min(n, (task + 1) * rows_per_task);
     for (Index i = task * rows_per_task; i < last; ++i) {
-      if (!row_to_grid(rows.data() + i * rows.outerStride(), d, bound, radius,
-                       out.data() + i * out.outerStride())) {
+      const Scalar* const row = rows.data() + i * rows.outerStride();
+      const Scalar* const next_row = i + 1 < last ? row + rows.outerStride() : row;
+      if (!row_to_grid(row, next_row, d, bound, radius, out.data() + i * out.outerStride())) {
         all_finite = false;
       }
     }
