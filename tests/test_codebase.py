@@ -55,7 +55,7 @@ def test_methods_know_no_problem_and_no_kernel_of_rows() -> None:
 
 def test_only_the_curator_holds_a_problem_and_noise() -> None:
     for path in PACKAGE.rglob("*.py"):
-        draws = re.search(r"add_(symmetric_)?noise|noise_times", path.read_text())
+        draws = re.search(r"add_(exact_)?(symmetric_)?noise|noise_times|exact_normal", path.read_text())
         if draws and path.name != "reference.py":
             assert path.name == "curator.py", f"{path.name} draws noise"
 
