@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.linalg.blas import dsyrk
 from threadpoolctl import threadpool_limits
 
+import dpgep
 from dpgep import reference
 from dpgep._dispatch import core
 
@@ -29,10 +30,7 @@ ROUNDS = 3 if support.QUICK else 15
 SCALE = 2**43
 KEY = bytes(range(32))
 
-# A product of float64 rows is exact for up to 2**(53 - 2 BITS) of them; blocks that stay in the cache are faster.
 BITS = 20
-EXACT_ROWS = 2 ** (53 - 2 * BITS)
-BLOCK_ROWS = 1024
 
 
 def is_normal(deviates: NDArray[Any], scale: float) -> bool:
@@ -101,49 +99,33 @@ def plain(rows: support.Matrix) -> support.Matrix:
     return np.asarray(dsyrk(1.0, rows.T, lower=1)).T
 
 
-def fixed_point(rows: support.Matrix, bound: float, block_rows: int, n_threads: int) -> NDArray[np.int64]:
-    """The integer moment matrix, upper triangle: exact, hence the same for every ``block_rows`` and ``n_threads``."""
-    n, d = rows.shape
-    total = np.zeros((d, d), dtype=np.int64)
-    partial = np.zeros((d, d))
-    grid = np.empty((min(block_rows, n), d))
-    n_summed = 0
-    for first in range(0, n, block_rows):
-        block = rows[first : first + block_rows]
-        q = grid[: len(block)]
-        if n_summed + len(block) > EXACT_ROWS:
-            core.fold_triangle(partial, total, n_threads)
-            n_summed = 0
-        assert core.fixed_point_rows(block, bound, BITS, q, n_threads)
-        summed = dsyrk(1.0, q.T, beta=1.0, c=partial.T, lower=1, overwrite_c=1)
-        assert np.shares_memory(summed, partial)
-        n_summed += len(block)
-    core.fold_triangle(partial, total, n_threads)
-    return total
+def fixed_point(rows: support.Matrix) -> NDArray[np.int64]:
+    """The integer second moment as `release` computes it, upper triangle."""
+    return np.triu(dpgep.pca(rows, center=False).integer_moments(BITS).second)
 
 
 @pytest.mark.parametrize("cores", ["one", "all"])
 @pytest.mark.parametrize("norms", ["inside", "around"])
-def test_accumulation_against_dsyrk(benchmark: Any, norms: str, cores: str) -> None:
+def test_accumulation_against_dsyrk(benchmark: Any, monkeypatch: pytest.MonkeyPatch, norms: str, cores: str) -> None:
     n, d = (6000, 784) if support.QUICK else (60000, 784)
     rng = np.random.default_rng(2)
     rows = support.unit_rows(rng.standard_normal((n, d)))
     rows *= rng.uniform(0.5, 0.99 if norms == "inside" else 1.5, (n, 1))
     n_threads = 1 if cores == "one" else len(os.sched_getaffinity(0))
-    total = fixed_point(rows, 1.0, BLOCK_ROWS, n_threads)
-    # correctness: exact integers on some columns, the bits for another blocking, and close to clipped floating point
+    monkeypatch.setenv("DPGEP_NUM_THREADS", str(n_threads))
+    problem = dpgep.pca(rows, center=False)
+    total = fixed_point(rows)
+    # correctness: exact integers on some columns, the bits for another order of rows, close to clipped floating point
     q = np.empty(rows.shape)
     assert core.fixed_point_rows(rows, 1.0, BITS, q, n_threads)
     integers = q[:, :3].astype(np.int64)
     np.testing.assert_array_equal(total[:3, :3], np.triu(integers.T @ integers))
-    np.testing.assert_array_equal(total, fixed_point(rows, 1.0, 999, 1))
+    np.testing.assert_array_equal(total, fixed_point(rows[::-1]))
     clipped = plain(reference.clip_rows(rows, 1.0))
     np.testing.assert_allclose(np.triu(total / 4.0**BITS), np.triu(clipped), atol=n * 2.0**-BITS / np.sqrt(d))
 
     with threadpool_limits(n_threads, "blas"):
-        times = support.alternate(
-            benchmark, lambda: fixed_point(rows, 1.0, BLOCK_ROWS, n_threads), lambda: plain(rows), ROUNDS
-        )
+        times = support.alternate(benchmark, lambda: problem.integer_moments(BITS), lambda: plain(rows), ROUNDS)
     support.say(
         f"fixed-point accumulation, {n} x {d}, norms {norms} the bound, {n_threads} threads: "
         f"{1e3 * times.ours:.4g} ms, dsyrk {1e3 * times.theirs:.4g} ms (medians of {ROUNDS}, alternating)"

@@ -1,8 +1,6 @@
 """Private spectral analysis: A v = lambda B v under differential privacy, from one exact release."""
 
-from importlib.metadata import version as _version
-
-from dpgep._dispatch import build_info
+from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
 from dpgep.privacy.budget import Budget
@@ -14,7 +12,7 @@ from dpgep.problems.sir import sir
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import solve
 
-__version__ = _version("dpgep")
+__version__ = core.__version__
 
 __all__ = [
     "AccuracyWarning",

@@ -16,7 +16,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 
 # A block as large as this keeps a symmetric rank-k update near its full rate; it bounds the memory beside the data.
-_BLOCK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
