@@ -199,7 +199,7 @@ def test_a_forked_copy_cannot_spend() -> None:
 def test_a_settled_ledger_is_closed() -> None:
     budget = Budget(mu=1.0)
     with budget.reserve(0.5) as ledger:
-        pass
+        ledger.check(0.1)
     with pytest.raises(PrivacyBudgetError, match="this ledger is closed"):
         ledger.record(Release("late", 0.1, ()))
 
