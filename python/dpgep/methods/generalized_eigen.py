@@ -29,8 +29,7 @@ def solve_pair(
     them, xi = ``fallback`` is used instead. Overwrites a and b.
     """
     if b is None:
-        values, vectors = _eigh(a)
-        return Eigensystem(values[::-1], vectors[:, ::-1], 0.0)
+        return Eigensystem(*_descending(*_eigh(a, "evd")), 0.0)
     values, vectors = _eigh(b)
     values = np.maximum(values, 0.0)
     xi = regularization if values[-1] + regularization > rounding else fallback
@@ -43,8 +42,13 @@ def solve_pair(
         reduced = np.matmul(whitener.T, half, out=a)
     else:
         reduced = whitener.T @ (a @ whitener)
-    values, rotation = _eigh(reduced)
-    return Eigensystem(values[::-1], whitener @ rotation[:, ::-1], xi)
+    values, rotation = _descending(*_eigh(reduced))
+    return Eigensystem(values, whitener @ rotation, xi)
+
+
+def _descending(values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
+    # a view with negative strides would keep every later product from BLAS
+    return values[::-1].copy(), np.asfortranarray(vectors[:, ::-1])
 
 
 def _inverse_square_root(values: Matrix, vectors: Matrix, rounding: float) -> Matrix:
@@ -56,8 +60,8 @@ def _inverse_square_root(values: Matrix, vectors: Matrix, rounding: float) -> Ma
     return vectors
 
 
-def _eigh(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    # "evr" needs one matrix beside its input; "evd", a little faster, needs three. The transpose is Fortran-ordered:
-    # LAPACK overwrites it in place.
-    values, vectors = scipy.linalg.eigh(matrix.T, overwrite_a=True, check_finite=False, driver="evr")
+def _eigh(matrix: Matrix, driver: str = "evr") -> tuple[Matrix, Matrix]:
+    # The transpose is Fortran-ordered: LAPACK overwrites it in place. "evr" needs one matrix beside its input; "evd", a
+    # little faster, two.
+    values, vectors = scipy.linalg.eigh(matrix.T, overwrite_a=True, check_finite=False, driver=driver)
     return values, vectors
