@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.methods.release import Diagnostics
+from dpgep.methods.result import Diagnostics
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import Release
 from dpgep.problems.model import Adjacency, Model
@@ -89,7 +89,8 @@ class Solution:
     components : (K, d), rows of unit Euclidean norm whose largest entry is positive.
     eigenvalues : (K,), descending.
     privacy : PrivacyReport.
-    diagnostics : Diagnostics, from released values: noise level, eigengaps, expected error per component.
+    diagnostics : `ReleaseDiagnostics` (noise level, eigengaps, expected error per component) or `FlowDiagnostics`, from
+        released values.
     mean : (d,) released mean of the rows, or None where the model has none.
     model : the public description of the problem.
     method : name of the method.
@@ -147,14 +148,10 @@ class Solution:
             f"{self.n_components} components in {self.model.n_features} features",
             f"  privacy      {self.privacy}",
             f"  noise level  {d.noise_level:.3g}{regularization}",
-            "    k  eigenvalue     eigengap  expected error (squared sine)",
         ]
-        for k, (value, gap, error) in enumerate(zip(self.eigenvalues, d.eigengaps, d.expected_error, strict=True)):
-            if k == 10:
-                lines.append(f"  ... {self.n_components - 10} more")
-                break
-            shown = f"{error:.2g}" + (" (lost in noise)" if error > 0.5 else "")
-            lines.append(f"  {k + 1:3d}  {value:10.4g}   {gap:10.3g}  {shown}")
+        lines += d.table(self.eigenvalues)
+        if self.n_components > 10:
+            lines[10 - self.n_components :] = [f"  ... {self.n_components - 10} more"]
         return "\n".join(lines)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import inspect
 import math
-import operator
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning, PrivacyWarning
-from dpgep.methods import METHODS
-from dpgep.methods.release import MethodResult
+from dpgep.methods import METHODS, Method
+from dpgep.methods.options import whole_number
+from dpgep.methods.result import MethodResult
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, Problem
@@ -55,12 +54,15 @@ def solve(
     n_components : int, optional
         K; default: all the model has. Under ``method="release"`` more components cost no privacy.
     method : str
-        "release": one noisy moment matrix, everything else computed from it.
+        "release": one noisy moment matrix, everything else computed from it. "rayleigh-flow" and
+        "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says when to use which).
     seed : int, optional
         Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
         report.
     **options
-        Of the method. For "release": ``regularization`` >= 0, the multiple of the identity added to B (units of B).
+        Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
+        ``separate_supports``) and `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``,
+        ``step_size``, ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
 
     Returns
     -------
@@ -91,14 +93,15 @@ def solve(
     """
     if not isinstance(problem, (MomentProblem, MatrixProblem)):
         raise TypeError(f"problem must come from dpgep.pca, cca, fda, sir or gep, got {type(problem).__name__}")
-    run = _method(method, options)
+    chosen, settings = _method(method, options)
     k = _component_count(problem, n_components)
     account = _account(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     _warn_large_delta(account, problem)
     stream = _noise_stream(seed)
     with account.reserve(share) as ledger:
         curator = Curator(problem, ledger, stream)
-        result = run(curator, k, **options)
+        settings.check(curator, k)
+        result = chosen.run(curator, k, settings)
         report = _report(problem, account, ledger, seeded=seed is not None)
     solution = _solution(result, report, curator, method)
     for caution in result.cautions:
@@ -106,45 +109,28 @@ def solve(
     return solution
 
 
-def _method(name: str, options: dict[str, Any]) -> Callable[..., MethodResult]:
+def _method(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
+    """The method and its checked options."""
     if name not in METHODS:
         raise ValueError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    known = [p.name for p in inspect.signature(METHODS[name]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    method = METHODS[name]
+    known = [field.name for field in dataclasses.fields(method.options)]
     for option in options:
         if option not in known:
             raise TypeError(f"method {name!r} has no option {option!r}; its options: {', '.join(known)}")
-    regularization = options.get("regularization")
-    if regularization is not None and not _is_non_negative(regularization):
-        raise ValueError(f"regularization must be a non-negative finite number, got {regularization!r}")
-    return METHODS[name]
+    return method, method.options(**options)
 
 
 def _component_count(problem: Problem, n_components: Any) -> int:
     largest = problem.model.max_components
     if n_components is None:
         return largest
-    k = _whole_number(n_components)
+    k = whole_number(n_components)
     if k is None or k < 1:
         raise ValueError(f"n_components must be a whole number of at least 1, got {n_components!r}")
     if k > largest:
         raise ValueError(f"n_components = {n_components} is too many: {problem.model.max_components_reason}")
     return k
-
-
-def _is_non_negative(value: Any) -> bool:
-    """Whether ``value`` is a finite number of at least 0."""
-    try:
-        return bool(0 <= value < math.inf)
-    except TypeError:
-        return False
-
-
-def _whole_number(value: Any) -> int | None:
-    """The int that ``value`` is, None if it is not one: booleans and floats are not."""
-    try:
-        return None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        return None
 
 
 def _account(
@@ -181,7 +167,7 @@ def _warn_large_delta(account: Budget, problem: Problem) -> None:
 def _noise_stream(seed: int | None) -> core.NoiseStream:
     if seed is None:
         return core.NoiseStream()
-    number = _whole_number(seed)
+    number = whole_number(seed)
     if number is None:
         raise TypeError(f"seed must be a whole number, got {seed!r}")
     warnings.warn(

@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from dpgep.methods.release import MethodResult, release
+from dpgep.methods.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
+from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.result import MethodResult
+from dpgep.privacy.curator import Curator
 
-METHODS: dict[str, Callable[..., MethodResult]] = {"release": release}
+
+@dataclass(frozen=True)
+class Method:
+    """What `solve` runs: ``run(curator, n_components, options)``, its options checked by their class."""
+
+    options: type[Any]
+    run: Callable[[Curator, int, Any], MethodResult]
+
+
+METHODS: dict[str, Method] = {
+    "release": Method(ReleaseOptions, release),
+    "rayleigh-flow": Method(FlowOptions, rayleigh_flow),
+    "truncated-rayleigh-flow": Method(TruncatedFlowOptions, rayleigh_flow),
+}

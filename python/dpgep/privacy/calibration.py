@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.model import Adjacency
 from dpgep.problems.moments import MomentLayout, MomentNoise
 
@@ -49,13 +50,35 @@ def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> 
     Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. A mean only: (1, 2, .). A lone
     count: 4.
     """
+    if layout.n_groups > 1:
+        return _scaled_to(mu, MomentNoise(1.0, 1.0, 2.0), layout, adjacency)
+    sums, counts = (2.0, 2.0) if layout.sums else (0.0, 4.0)
+    return _scaled_to(mu, MomentNoise(1.0, sums, counts if layout.counts else 0.0), layout, adjacency)
+
+
+def calibrate_groups(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
+    """The noise of a release of sums and counts alone, the second moment (infinite noise) left out."""
+    return _scaled_to(mu, MomentNoise(math.inf, 1.0, 1.0), layout, adjacency)
+
+
+def calibrate_vector(sensitivity: float, mu: float) -> float:
+    """Deviation of independent noise on a vector that one person moves by at most ``sensitivity``."""
+    return sensitivity / mu * _ROUND_UP
+
+
+def matrix_deviations(problem: MatrixProblem, mu: float) -> tuple[float, float]:
+    """GOE deviations for A and B: (D_a/s_a)^2 + (D_b/s_b)^2 = mu^2, shared equally between those that are private."""
+    constants = (problem.sensitivity_a, problem.sensitivity_b)
+    parts = sum(c > 0 for c in constants)
+    noise_a, noise_b = (calibrate_vector(c / problem.n * math.sqrt(parts), mu) for c in constants)
+    if any(c > 0 and s < 1e-290 and mu < math.inf for c, s in zip(constants, (noise_a, noise_b), strict=True)):
+        raise ValueError("the noise underflows: rescale A, B and their sensitivities to larger units")
+    return noise_a, noise_b
+
+
+def _scaled_to(mu: float, proportions: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
     if math.isinf(mu):
         return MomentNoise(0.0, 0.0, 0.0)
-    if layout.n_groups > 1:
-        proportions = MomentNoise(1.0, 1.0, 2.0)
-    else:
-        sums, counts = (2.0, 2.0) if layout.sums else (0.0, 4.0)
-        proportions = MomentNoise(1.0, sums, counts if layout.counts else 0.0)
     scale = moment_mu(proportions, layout, adjacency) / mu * _ROUND_UP
     noise = proportions.scaled(scale, scale, scale)
     while moment_mu(noise, layout, adjacency) > mu:

@@ -49,6 +49,19 @@ class Release:
     grid_bits: int | None = None
 
 
+def split(mu: float, share: float) -> tuple[float, float]:
+    """Gaussian-DP parameters of ``share`` of mu^2 and of the rest: their squares add up to at most mu^2."""
+    if not math.isfinite(mu):
+        return math.inf, math.inf
+    first = mu_within(cost_of(mu) * Fraction(share))
+    return first, mu_within(cost_of(mu) - cost_of(first))
+
+
+def equal_parts(mu: float, parts: int) -> float:
+    """Gaussian-DP parameter of each of ``parts`` releases that together cost at most mu^2."""
+    return mu_within(cost_of(mu) / parts) if math.isfinite(mu) else math.inf
+
+
 def cost_of(mu: float) -> Cost:
     """mu^2 as an exact rational: sums of costs are compared with budgets without rounding."""
     return Fraction(mu) ** 2 if math.isfinite(mu) else math.inf
@@ -93,6 +106,15 @@ class Ledger:
     @property
     def spent(self) -> Cost:
         return sum((cost_of(release.mu) for release in self._releases), start=Fraction(0))
+
+    def portion(self, share: float | None) -> float:
+        """Gaussian-DP parameter of ``share`` of the limit's mu^2, or (None) of all that is left; rounded down."""
+        return self.remaining if share is None else split(self.mu, share)[0]
+
+    @property
+    def remaining(self) -> float:
+        """Gaussian-DP parameter of what is not spent, rounded down."""
+        return mu_within(cost_of(self.mu) - self.spent) if math.isfinite(self.mu) else math.inf
 
     def check(self, mu: float) -> None:
         """Raise PrivacyBudgetError if a release of cost mu^2 would exceed the limit, or the ledger is closed."""

@@ -6,25 +6,31 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep.problems.first_order import rank_two_squares, squares, symmetric_form_variance
-from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts, check_adjacency
-from dpgep.problems.moments import MomentProblem, NoisyMoments, covariance, moment_layout, total_mean
+from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts, check_adjacency
+from dpgep.problems.moments import MomentModel, MomentProblem, NoisyGroups, mean_factor, moment_layout, total_mean
 from dpgep.problems.rows import Rows, as_matrix, check_bound, check_same_rows
 
 
 @dataclass(frozen=True)
-class CcaModel(Model):
+class CcaModel(MomentModel):
     """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation."""
 
     d_x: int
     d_y: int
     center: bool
     name = "cca"
+    shift = 1.0  # eigenvalues are correlations
 
     @property
     def n_features(self) -> int:  # type: ignore[override]
         return self.d_x + self.d_y
+
+    @property
+    def first_view(self) -> int:
+        return self.d_x
 
     @property
     def max_components(self) -> int:
@@ -34,24 +40,17 @@ class CcaModel(Model):
     def max_components_reason(self) -> str:
         return f"CCA of {self.d_x} and {self.d_y} features has min = {self.max_components} pairs"
 
-    def pair(self, released: NoisyMoments) -> MatrixPair:
-        level, rounding = released.second_noise_level, released.rounding
-        joint = covariance(released)
-        x, y = slice(0, self.d_x), slice(self.d_x, None)
-        a = np.zeros_like(joint)
-        a[x, y], a[y, x] = joint[x, y], joint[y, x]
-        joint[x, y] = 0.0
-        joint[y, x] = 0.0
-        return MatrixPair(a, joint, level, rounding)
+    def form(self, released: NoisyGroups) -> PairForm:
+        mean = mean_factor(released)
+        return PairForm(mean, -np.ones(len(mean)), np.zeros(len(mean)), split=self.d_x)
 
-    def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # dA - lambda dB is the derivative dT of the covariance with its diagonal blocks times -lambda. Its blocks carry
         # independent noise: first the second moment, diagonal blocks (GOE) and the off-diagonal one (entries of
         # variance s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left
         # out.
         weight = -eigenvalues[:, None]
-        (ux, uy), right = self._parts(vectors), vectors[:, : len(eigenvalues)]
-        vx, vy = self._parts(right)
+        (ux, uy), (vx, vy) = self._parts(left), self._parts(right)
         variance = weight**2 * (symmetric_form_variance(ux, vx) + symmetric_form_variance(uy, vy))
         # |u_x v_y^T + v_x u_y^T|_F^2 / 2
         variance += np.outer(squares(vy), squares(ux)) / 2 + np.outer(squares(vx), squares(uy)) / 2
@@ -67,7 +66,11 @@ class CcaModel(Model):
                 variance += released.noise.sums**2 * rank_two_squares(u, v, a_left[:, None, :], a_right[:, None])
         return np.asarray(variance)
 
-    def mean(self, released: NoisyMoments) -> Matrix | None:
+    def restricted(self, features: NDArray[np.intp]) -> CcaModel:
+        d_x = int((features < self.d_x).sum())
+        return CcaModel(d_x, len(features) - d_x, self.center)
+
+    def mean(self, released: NoisyGroups) -> Matrix | None:
         return total_mean(released) if self.center else None
 
     def split(self, components: Matrix) -> tuple[Matrix, ...]:

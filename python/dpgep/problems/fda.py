@@ -7,16 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
 from dpgep.problems.groups import class_codes
-from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts, check_adjacency
-from dpgep.problems.moments import MomentProblem, NoisyMoments, between_groups, moment_layout, total_mean
+from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts, check_adjacency
+from dpgep.problems.moments import (
+    MomentModel,
+    MomentProblem,
+    NoisyGroups,
+    group_factors,
+    moment_layout,
+    total_mean,
+)
 from dpgep.problems.rows import Rows, as_matrix, check_bound
 
 
 @dataclass(frozen=True)
-class FdaModel(Model):
+class FdaModel(MomentModel):
     """max v^T A v / v^T B v, A the scatter of class means around the mean, B the scatter of rows around class means."""
 
     n_features: int
@@ -34,21 +42,19 @@ class FdaModel(Model):
             f"min(classes - 1, features) = {self.max_components} directions"
         )
 
-    def pair(self, released: NoisyMoments) -> MatrixPair:
-        level, rounding = released.second_noise_level, released.rounding
-        between = between_groups(released)
-        within = released.second
-        within -= between
-        mean = total_mean(released)
-        between -= np.outer(mean, mean)
-        return MatrixPair(between, within, level, rounding)
+    def form(self, released: NoisyGroups) -> PairForm:
+        groups, weights = group_factors(released)
+        factors = np.vstack([groups, total_mean(released)])
+        return PairForm(factors, np.append(weights, -1.0), np.append(-weights, 0.0), second_b=True)
 
-    def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = W
-        weight = -(1.0 + eigenvalues)
-        return schur_form_variance(released, vectors, vectors[:, : len(eigenvalues)], total=1.0, within=weight)
+        return schur_form_variance(released, left, right, total=1.0, within=-(1.0 + eigenvalues))
 
-    def mean(self, released: NoisyMoments) -> Matrix | None:
+    def restricted(self, features: NDArray[np.intp]) -> FdaModel:
+        return FdaModel(len(features), self.classes)
+
+    def mean(self, released: NoisyGroups) -> Matrix | None:
         return total_mean(released)
 
 

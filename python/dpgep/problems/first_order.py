@@ -14,13 +14,15 @@ form.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dpgep.problems.model import Matrix
-from dpgep.problems.moments import NoisyMoments, effective_counts, total_mean
+from dpgep.problems.moments import NoisyGroups, effective_counts, total_mean
 
 
-def symmetric_form_variance(left: Matrix, right: Matrix) -> Matrix:
+def symmetric_form_variance(left: Any, right: Matrix) -> Matrix:
     """Var of u_j^T Z v_i for Z GOE with unit diagonal deviation: (|u_j|^2 |v_i|^2 + (u_j.v_i)^2) / 2.
 
     ``left`` (d, r) holds the u_j, ``right`` (d, k) the v_i as columns; the result is (k, r).
@@ -29,7 +31,7 @@ def symmetric_form_variance(left: Matrix, right: Matrix) -> Matrix:
 
 
 def schur_form_variance(
-    moments: NoisyMoments, left: Matrix, right: Matrix, *, total: Matrix | float, within: Matrix | float
+    moments: NoisyGroups, left: Any, right: Matrix, *, total: Matrix | float, within: Matrix | float
 ) -> Matrix:
     """Var of u_j^T (total_i dT + within_i dW) v_i, shape (k, r), for columns u_j of ``left`` and v_i of ``right``."""
     k = right.shape[1]
@@ -53,7 +55,7 @@ def schur_form_variance(
     return np.asarray(variance)
 
 
-def rank_two_squares(left: Matrix, right: Matrix, a_left: Matrix, a_right: Matrix) -> Matrix:
+def rank_two_squares(left: Any, right: Matrix, a_left: Matrix, a_right: Matrix) -> Matrix:
     """|u_j b_i^T + v_i c_ij^T|_F^2, shape (k, r), with b_i = a_right[i] (k, g) and c_ij = a_left[i, :, j] (k, g, r)."""
     return np.asarray(
         np.outer(np.einsum("kg,kg->k", a_right, a_right), squares(left))
@@ -62,17 +64,19 @@ def rank_two_squares(left: Matrix, right: Matrix, a_left: Matrix, a_right: Matri
     )
 
 
-def squares(columns: Matrix) -> Matrix:
-    """Squared norm of every column."""
+def squares(columns: Any) -> Matrix:
+    """Squared norm of every column; the columns may be those of a sparse matrix."""
+    if hasattr(columns, "multiply"):
+        return np.asarray(columns.multiply(columns).sum(axis=0)).ravel()
     return np.asarray(np.einsum("ij,ij->j", columns, columns))
 
 
-def _mean_part(moments: NoisyMoments, vectors: Matrix) -> Matrix:
+def _mean_part(moments: NoisyGroups, vectors: Matrix) -> Matrix:
     """-(m.v) for each group (the same) and each column v."""
     groups = moments.sums.shape[1]
     return np.tile(-(total_mean(moments) @ vectors), (groups, 1))
 
 
-def _group_part(moments: NoisyMoments, vectors: Matrix) -> Matrix:
+def _group_part(moments: NoisyGroups, vectors: Matrix) -> Matrix:
     """-(S_g.v)/c_g for each group g and each column v."""
     return np.asarray(-(moments.sums.T @ vectors) / effective_counts(moments)[:, None])

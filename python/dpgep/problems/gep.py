@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep.problems.first_order import symmetric_form_variance
 from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts
@@ -43,9 +44,12 @@ class GepModel(Model):
         rounding = self.n_features * float(np.finfo(float).eps) * scale
         return MatrixPair(released.a, b, noise * float(np.sqrt(2 * self.n_features)), rounding)
 
-    def error_variances(self, released: NoisyMatrices, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: NoisyMatrices, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         variance = released.noise_a**2 + (eigenvalues * released.noise_b) ** 2
-        return variance[:, None] * symmetric_form_variance(vectors, vectors[:, : len(eigenvalues)])
+        return variance[:, None] * symmetric_form_variance(left, right)
+
+    def restricted(self, features: NDArray[np.intp]) -> GepModel:
+        return GepModel(len(features))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,19 @@ class MatrixProblem:
     def n(self) -> int:
         assert self.facts.n is not None  # `gep` demands it
         return self.facts.n
+
+    @property
+    def largest_b(self) -> float | None:
+        """The largest eigenvalue of B where B is public; None where it is not."""
+        if self.b is None:
+            return 1.0
+        return float(np.linalg.norm(self.b, 2)) if self.sensitivity_b == 0 else None
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> MatrixProblem:
+        """The same problem of some of the features; sensitivities are those of the caller, no bound applies."""
+        corner = np.ix_(features, features)
+        b = None if self.b is None else self.b[corner]
+        return replace(self, model=self.model.restricted(features), a=self.a[corner], b=b)
 
     def __repr__(self) -> str:
         return f"gep(n={self.n}, d={self.model.n_features}, {self.facts.adjacency})"

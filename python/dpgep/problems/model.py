@@ -34,11 +34,70 @@ class MatrixPair:
     rounding: float
 
 
+@dataclass(frozen=True, eq=False)
+class PairForm:
+    """A and B of a model of rows, as functions of the second moment M of the rows and of released vectors F (r, d).
+
+        A = second_a M + F^T diag(weights_a) F,    B = second_b M + F^T diag(weights_b) F, or the identity.
+
+    For two views, ``split`` = d_x > 0: both are blocks of the covariance C = M + F^T diag(weights_a) F, namely A =
+    [[0, C_xy], [C_yx, 0]] and B = blockdiag(C_xx, C_yy).
+    """
+
+    factors: Matrix
+    weights_a: Matrix
+    weights_b: Matrix
+    second_a: bool = False
+    second_b: bool = False
+    identity_b: bool = False
+    split: int = 0
+
+    def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
+        """A and B (None: the identity) for M = ``second``, which is overwritten."""
+        low_a = self._low_rank(self.weights_a)
+        if self.split:
+            return self._blocks(_add(second, low_a))
+        if self.identity_b:
+            return _add(second, low_a), None
+        b = _add(second, self._low_rank(self.weights_b))
+        return np.zeros_like(second) if low_a is None else low_a, b
+
+    def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
+        """Diagonals of A and B from that of M."""
+        squared = self.factors**2
+        a, b = self.weights_a @ squared, self.weights_b @ squared
+        if self.split:
+            return np.zeros_like(second), second + a
+        return a + second * self.second_a, np.ones_like(second) if self.identity_b else b + second * self.second_b
+
+    def _low_rank(self, weights: Matrix) -> Matrix | None:
+        used = weights != 0
+        factors = self.factors[used]
+        return (factors.T * weights[used]) @ factors if len(factors) else None
+
+    def _blocks(self, joint: Matrix) -> tuple[Matrix, Matrix]:
+        x, y = slice(0, self.split), slice(self.split, None)
+        a = np.zeros_like(joint)
+        a[x, y], a[y, x] = joint[x, y], joint[y, x]
+        joint[x, y] = 0.0
+        joint[y, x] = 0.0
+        return a, joint
+
+
+def _add(second: Matrix, low_rank: Matrix | None) -> Matrix:
+    if low_rank is not None:
+        second += low_rank
+    return second
+
+
 class Model(ABC):
     """A generalized eigenvalue problem as a function of released values."""
 
     name: str
     n_features: int
+    # a flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B): with eigenvalues of at least
+    # -shift, no step divides by a quotient near zero
+    shift: float = 0.0
 
     @property
     @abstractmethod
@@ -55,11 +114,16 @@ class Model(ABC):
         """A and B from the released values. May overwrite the second moment of ``released``."""
 
     @abstractmethod
-    def error_variances(self, released: Any, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
-        """Var of v_j^T (dA - lambda_i dB) v_i, shape (K, r), to first order in the noise.
+    def error_variances(self, released: Any, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        """Var of u_j^T (dA - lambda_i dB) v_i, shape (K, r), to first order in the noise.
 
-        j runs over all columns of ``vectors`` (d, r), i over the K leading ones, whose ``eigenvalues`` are given.
+        u_j are the columns of ``left`` (d, r), an array or a SciPy sparse matrix; v_i those of ``right`` (d, K), with
+        their ``eigenvalues`` (K,).
         """
+
+    @abstractmethod
+    def restricted(self, features: NDArray[np.intp]) -> Any:
+        """The same model of some of the features (ascending indices)."""
 
     def mean(self, released: Any) -> Matrix | None:
         """The released mean of the rows, where the model has one."""

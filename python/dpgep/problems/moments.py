@@ -7,7 +7,8 @@ of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from dpgep._dispatch import core
-from dpgep.problems.model import Matrix, Model, PublicFacts
+from dpgep.problems.model import Matrix, MatrixPair, Model, PairForm, PublicFacts
+from dpgep.problems.row_products import RowProducts
 from dpgep.problems.rows import Rows
 
 # Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
@@ -38,6 +40,11 @@ class MomentLayout:
     n_groups: int
     sums: bool
     counts: bool
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether anything but the second moment is released."""
+        return self.sums or self.counts
 
     @property
     def dimension(self) -> int:
@@ -64,23 +71,33 @@ class MomentNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyMoments:
-    """Released moments, normalized by n and in the units of the data: everything here is public.
+class NoisyGroups:
+    """Released sums and counts, normalized by n and in the units of the data: everything here is public.
 
     Attributes
     ----------
-    second : (d, d), second moment (1/n) sum x x^T plus noise.
-    sums : (d, n_groups), (1/n) sum of x per group plus noise; empty where not released.
+    sums : (d, n_groups), (1/n) sum of x per group plus noise; (d, 0) where not released.
     counts : (n_groups,), share of people per group plus noise; exact where public.
     n : number of people used for normalization: public, or a released noisy count.
-    noise : deviations in the same units.
+    noise : deviations in the same units; that of the second moment belongs to an answer about it.
     """
 
-    second: Matrix
     sums: Matrix
     counts: Matrix
     n: float
     noise: MomentNoise
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMoments(NoisyGroups):
+    """Released second moment, sums and counts.
+
+    Attributes
+    ----------
+    second : (d, d), second moment (1/n) sum x x^T plus noise.
+    """
+
+    second: Matrix
 
     @property
     def second_noise_level(self) -> float:
@@ -115,11 +132,36 @@ class IntegerMoments:
         return second, sums, counts
 
 
+class MomentModel(Model):
+    """A model of rows: A and B follow from their moment matrix.
+
+    ``first_view`` is the number of features of the first of two views, 0 where there is one view; ``identity_b`` says
+    whether B is the identity.
+    """
+
+    identity_b: bool = False
+
+    @property
+    def first_view(self) -> int:
+        return 0
+
+    @abstractmethod
+    def form(self, released: NoisyGroups) -> PairForm:
+        """A and B as functions of the second moment, given the released sums and counts."""
+
+    @abstractmethod
+    def restricted(self, features: NDArray[np.intp]) -> MomentModel: ...
+
+    def pair(self, released: NoisyMoments) -> MatrixPair:
+        level, rounding = released.second_noise_level, released.rounding
+        return MatrixPair(*self.form(released).matrices(released.second), level, rounding)
+
+
 @dataclass(frozen=True, eq=False)
 class MomentProblem:
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `fda` and `sir`."""
 
-    model: Model
+    model: MomentModel
     facts: PublicFacts
     layout: MomentLayout
     rows: Rows
@@ -159,6 +201,49 @@ class MomentProblem:
         return IntegerMoments(
             *self.layout.blocks(total), high=None if high is None else self.layout.blocks(high), bits=bits
         )
+
+    @property
+    def largest_b(self) -> float:
+        """A public upper bound of the largest eigenvalue of B: covariances are at most the squared row bound."""
+        return 1.0 if self.model.identity_b else self.rows.bound**2
+
+    def row_products(self) -> RowProducts:
+        """Rows for products with the second moment, and the sums per group."""
+        return RowProducts(self.rows, self.groups, self.layout.n_groups if self.layout.sums else 0)
+
+    def counts(self) -> NDArray[np.int64]:
+        """Number of people per group."""
+        if self.groups is None:
+            return np.full(self.layout.n_groups, self.rows.n)
+        return np.bincount(self.groups, minlength=self.layout.n_groups)
+
+    def diagonal(self) -> Matrix:
+        """Diagonal of the second moment, sum over people of clipped rows in the unit ball."""
+        total = np.zeros(self.rows.d)
+        for _, block in self.rows.clipped_blocks(0):
+            total += np.einsum("ij,ij->j", block, block)
+        return total
+
+    def cross_norms(self) -> Matrix:
+        """Norm of each feature's row of the cross-covariance of two views (its second moment, if not centred).
+
+        Sums over people of clipped rows in the unit ball, sum (x - m_x)(y - m_y)^T: not divided by n.
+        """
+        d_x, d = self.model.first_view, self.rows.d
+        cross, sums = np.zeros((d_x, d - d_x)), np.zeros(d)
+        for _, block in self.rows.clipped_blocks(0):
+            cross += block[:, :d_x].T @ block[:, d_x:]
+            sums += block.sum(axis=0)
+        if self.layout.sums:
+            cross -= np.outer(sums[:d_x], sums[d_x:]) / max(self.rows.n, 1)
+        return np.concatenate([np.linalg.norm(cross, axis=1), np.linalg.norm(cross, axis=0)])
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
+        """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
+        layout = replace(self.layout, n_features=len(features))
+        facts = replace(self.facts, bound=bound)
+        rows = self.rows.restricted(features, bound)
+        return MomentProblem(self.model.restricted(features), facts, layout, rows, self.groups)
 
     def _zeros(self, dtype: type) -> NDArray[Any]:
         return np.zeros((self.layout.dimension,) * 2, dtype=dtype)
@@ -206,37 +291,32 @@ def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> M
     return MomentLayout(d, int(sums), sums=sums, counts=False)
 
 
-def total_mean(moments: NoisyMoments) -> Matrix:
+def total_mean(moments: NoisyGroups) -> Matrix:
     """Mean of all rows from the sums per group."""
     return np.asarray(moments.sums.sum(axis=1))
 
 
-def covariance(moments: NoisyMoments) -> Matrix:
-    """Second moment minus m m^T, in its place; the second moment as it is where no sums were released."""
-    if moments.sums.size == 0:
-        return moments.second
-    mean = total_mean(moments)
-    moments.second[:] -= np.outer(mean, mean)
-    return moments.second
+def mean_factor(moments: NoisyGroups) -> Matrix:
+    """The mean m as the one factor (1, d) of m m^T; (0, d) where no sums were released."""
+    return total_mean(moments)[None, :] if moments.sums.size else np.empty((0, len(moments.sums)))
 
 
-def between_groups(moments: NoisyMoments) -> Matrix:
-    """sum_g S_g S_g^T / c_g with S_g the sums and c_g the counts per group (shares of n): the raw between-group moment.
+def group_factors(moments: NoisyGroups) -> tuple[Matrix, Matrix]:
+    """(S, w) with sum_g w_g S_g S_g^T the raw between-group moment: S_g (rows) the sums, 1/w_g the counts per group.
 
     A group that noise drowns (an empty class, say) would add a large spurious direction. So sums are shrunk towards
     zero by the positive-part James-Stein factor 1 - (d - 2) s^2 / |S_g|^2, and counts below their noise count as that:
     both follow from released values and public deviations alone, and neither matters for a group well above the noise.
     """
-    sums = moments.sums * _james_stein(moments)
-    return np.asarray(sums / effective_counts(moments) @ sums.T)
+    return np.asarray((moments.sums * _james_stein(moments)).T), 1 / effective_counts(moments)
 
 
-def effective_counts(moments: NoisyMoments) -> Matrix:
+def effective_counts(moments: NoisyGroups) -> Matrix:
     """Counts per group as shares of n: at least one person, and at least one deviation of their noise."""
     return np.maximum(moments.counts, max(1.0 / moments.n, moments.noise.counts))
 
 
-def _james_stein(moments: NoisyMoments) -> Matrix:
+def _james_stein(moments: NoisyGroups) -> Matrix:
     d = len(moments.sums)
     squared = np.einsum("ij,ij->j", moments.sums, moments.sums)
     noise = max(d - 2, 0) * moments.noise.sums**2

@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpgep.problems.first_order import schur_form_variance
-from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts, check_adjacency
-from dpgep.problems.moments import MomentProblem, NoisyMoments, covariance, moment_layout, total_mean
+from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts, check_adjacency
+from dpgep.problems.moments import MomentModel, MomentProblem, NoisyGroups, mean_factor, moment_layout, total_mean
 from dpgep.problems.rows import Rows, as_matrix, check_bound
 
 
 @dataclass(frozen=True)
-class PcaModel(Model):
+class PcaModel(MomentModel):
     """max v^T A v over unit v, A the covariance of the rows (``center``) or their second moment."""
 
     n_features: int
     center: bool
     name = "pca"
+    identity_b = True
 
     @property
     def max_components(self) -> int:
@@ -27,13 +31,17 @@ class PcaModel(Model):
     def max_components_reason(self) -> str:
         return f"PCA of {self.n_features} features has {self.n_features} components"
 
-    def pair(self, released: NoisyMoments) -> MatrixPair:
-        return MatrixPair(covariance(released), None, released.second_noise_level, released.rounding)
+    def form(self, released: NoisyGroups) -> PairForm:
+        mean = mean_factor(released)
+        return PairForm(mean, -np.ones(len(mean)), np.zeros(len(mean)), second_a=True, identity_b=True)
 
-    def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
-        return schur_form_variance(released, vectors, vectors[:, : len(eigenvalues)], total=1.0, within=0.0)
+    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        return schur_form_variance(released, left, right, total=1.0, within=0.0)
 
-    def mean(self, released: NoisyMoments) -> Matrix | None:
+    def restricted(self, features: NDArray[np.intp]) -> PcaModel:
+        return PcaModel(len(features), self.center)
+
+    def mean(self, released: NoisyGroups) -> Matrix | None:
         return total_mean(released) if self.center else None
 
 

@@ -18,6 +18,10 @@ from dpgep._threads import thread_count
 # A block as large as this keeps a symmetric rank-k update near its full rate; it bounds the memory beside the data.
 _BLOCK_BYTES = 1 << 23
 
+NOT_FINITE = (
+    "the data contain NaN or infinite values: impute or drop them first; nothing was released and no budget was spent"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -51,22 +55,28 @@ class Rows:
         ValueError at the first block that holds a NaN or an infinity; the message does not depend on which.
         """
         width = self.d + extra_columns
-        height = max(1, min(self.n, _BLOCK_BYTES // (8 * width), most_rows or self.n))
+        height = min(block_height(self.n, width), most_rows or self.n)
         buffer = np.zeros((height, width))
         threads = thread_count()
         for start in range(0, self.n, height):
             rows = slice(start, min(start + height, self.n))
             block = buffer[: rows.stop - start]
             if not self._clip(rows, block[:, : self.d], bits, threads):
-                raise ValueError(
-                    "the data contain NaN or infinite values: impute or drop them first; "
-                    "nothing was released and no budget was spent"
-                )
+                raise ValueError(NOT_FINITE)
             yield rows, block
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> Rows:
+        """A copy of some of the features (ascending indices over all views), to be clipped to a bound of its own."""
+        views, first = [], 0
+        for view, width in zip(self.views, self.widths, strict=True):
+            inside = features[(features >= first) & (features < first + width)] - first
+            views.append(view[:, inside])
+            first += width
+        return Rows(tuple(views), bound)
 
     def _clip(self, rows: slice, out: NDArray[np.float64], bits: int | None, threads: int) -> bool:
         source = self.views[0][rows]
-        if len(self.views) > 1 or not _kernel_reads(source, bits is not None):
+        if len(self.views) > 1 or not kernel_reads(source, bits is not None):
             column = 0
             for view, width in zip(self.views, self.widths, strict=True):
                 # a block in any dtype and memory order; a float64 overflow of a longdouble is caught as infinity
@@ -77,6 +87,11 @@ class Rows:
         if bits is None:
             return core.clip_rows(source, self.bound, out)
         return core.fixed_point_rows(source, self.bound, bits, out, threads)
+
+
+def block_height(n: int, width: int) -> int:
+    """Number of rows of ``width`` float64 values in a block."""
+    return max(1, min(n, _BLOCK_BYTES // (8 * width)))
 
 
 def _write(block: Any, out: NDArray[np.float64]) -> None:
@@ -91,7 +106,7 @@ def _write(block: Any, out: NDArray[np.float64]) -> None:
     out[np.repeat(np.arange(len(out)), np.diff(block.indptr)), block.indices] = block.data
 
 
-def _kernel_reads(block: Any, fixed_point: bool) -> bool:
+def kernel_reads(block: Any, fixed_point: bool) -> bool:
     return (
         isinstance(block, np.ndarray)
         and (block.dtype in (np.float32, np.float64) or (fixed_point and block.dtype == np.uint8))

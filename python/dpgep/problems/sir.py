@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
 from dpgep.problems.groups import slice_codes, slice_edges
-from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts, check_adjacency
+from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts, check_adjacency
 from dpgep.problems.moments import (
+    MomentModel,
     MomentProblem,
-    NoisyMoments,
-    between_groups,
-    covariance,
+    NoisyGroups,
+    group_factors,
     moment_layout,
     total_mean,
 )
@@ -23,7 +24,7 @@ from dpgep.problems.rows import Rows, as_matrix, check_bound
 
 
 @dataclass(frozen=True)
-class SirModel(Model):
+class SirModel(MomentModel):
     """max v^T A v / v^T B v, A the covariance of slice means, B the covariance of the rows."""
 
     n_features: int
@@ -45,19 +46,19 @@ class SirModel(Model):
             f"min(slices - 1, features) = {self.max_components} directions"
         )
 
-    def pair(self, released: NoisyMoments) -> MatrixPair:
-        level, rounding = released.second_noise_level, released.rounding
-        mean = total_mean(released)
-        between = between_groups(released)
-        between -= np.outer(mean, mean)
-        return MatrixPair(between, covariance(released), level, rounding)
+    def form(self, released: NoisyGroups) -> PairForm:
+        groups, weights = group_factors(released)
+        factors = np.vstack([groups, total_mean(released)])
+        return PairForm(factors, np.append(weights, -1.0), np.append(0.0 * weights, -1.0), second_b=True)
 
-    def error_variances(self, released: NoisyMoments, vectors: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = T
-        weight = 1.0 - eigenvalues
-        return schur_form_variance(released, vectors, vectors[:, : len(eigenvalues)], total=weight, within=-1.0)
+        return schur_form_variance(released, left, right, total=1.0 - eigenvalues, within=-1.0)
 
-    def mean(self, released: NoisyMoments) -> Matrix | None:
+    def restricted(self, features: NDArray[np.intp]) -> SirModel:
+        return SirModel(len(features), self.interior_edges)
+
+    def mean(self, released: NoisyGroups) -> Matrix | None:
         return total_mean(released)
 
 

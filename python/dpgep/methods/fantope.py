@@ -1,0 +1,418 @@
+"""Convex relaxation of sparse generalized eigenvectors: an l1-penalized trace over a spectral set, by ADMM."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+Matrix: TypeAlias = NDArray[np.float64]
+SpectralSet = Literal["ball", "fantope"]
+
+OVERRELAXATION = 1.6
+# The duality gap is evaluated, and the penalty parameter balanced, every so many iterations.
+CHECK_EVERY = 10
+# After so many checks the penalty parameter stays as it is: ADMM with a fixed one converges.
+BALANCED_CHECKS = 50
+# A few leading eigenpairs are cheaper than all of them only while they are few.
+FEW = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class FantopeFit:
+    """An approximate solution of `fantope_relaxation`, and what proves how approximate.
+
+    Attributes
+    ----------
+    sparse : (d, d), the lasso iterate P: entries exactly zero, constraint met up to ``primal_residual``. Its leading
+        eigenvectors are the answer of Algorithm 2.
+    spectral : (d, d), H in the spectral set.
+    feasible : (d, d), P = B^{-1/2} H B^{-1/2}, which meets the constraint.
+    multiplier : (d, d), Y with |Y_ij| <= phi, which proves the bound; with ``feasible`` a warm start.
+    objective : -tr(A P) + phi ||P||_{1,1} at ``feasible``.
+    gap : objective minus a lower bound of the optimum: no point of the set is better by more.
+    n_iterations : ADMM steps, one eigendecomposition each.
+    converged : whether the gap met the tolerance.
+    primal_residual, dual_residual : of the last step, relative.
+    """
+
+    sparse: Matrix
+    spectral: Matrix
+    feasible: Matrix
+    multiplier: Matrix
+    objective: float
+    gap: float
+    n_iterations: int
+    converged: bool
+    primal_residual: float
+    dual_residual: float
+
+
+def fantope_relaxation(
+    a: Matrix,
+    b: Matrix | None,
+    n_components: int,
+    penalty: float,
+    *,
+    spectral_set: SpectralSet = "fantope",
+    ridge: float = 0.0,
+    tolerance: float = 1e-6,
+    max_iterations: int = 5000,
+    start: FantopeFit | None = None,
+) -> FantopeFit:
+    """Minimize -tr(A P) + phi ||P||_{1,1} subject to H = B^{1/2} P B^{1/2} in a spectral set.
+
+    The sets: ``"ball"``, singular values of H at most 1 and their sum at most K (Hu et al., eq. 15 and 16);
+    ``"fantope"``, 0 <= H <= I and tr H = K (Vu et al. 2013; Wang and Xu, eq. 5).
+
+    ADMM as in Algorithm 2 of Hu et al.: lasso step in P, projection of the spectrum, dual step. Departures:
+
+    * Where B is not the identity, the lasso step of Algorithm 2 has no closed form, and linearizing it, with steps
+      1/(nu lambda_max(B)^2), converges at a rate that falls with the square of the condition number of B: not in 2000
+      steps at condition 50. We split twice, P = Q and H = B^{1/2} Q B^{1/2}: P and H separate into a soft threshold
+      and a projection, and the least-squares step in Q is exact and entrywise in the eigenbasis of B. Two blocks,
+      each solved exactly: the classical convergence proof applies.
+    * Over-relaxation; the penalty parameter nu balances the residuals at first, then stays fixed.
+    * The rule ||P_{t+1} - P_t||_F <= beta bounds no distance to the optimum (a small step may be a small nu). We stop
+      when the duality gap says so: for |Y_ij| <= phi, the optimum is at least -s(B^{-1/2} (A - Y) B^{-1/2}), s(M)
+      being the sum of the K largest eigenvalues of M ("fantope") or of their magnitudes ("ball"). ADMM's dual
+      variable gives Y.
+
+    Parameters
+    ----------
+    a : (d, d) array, symmetric (not checked; the lower triangle decides).
+    b : (d, d) array, symmetric, or None for the identity.
+    n_components : K, between 1 and d.
+    penalty : phi >= 0.
+    spectral_set : "ball" or "fantope".
+    ridge : multiple of the identity added to B, public.
+    tolerance : stop at a gap of this times |objective|.
+    max_iterations : at most so many steps; ``converged`` tells whether they sufficed.
+    start : a fit of a similar problem of the same size.
+
+    Raises
+    ------
+    ValueError : arguments outside these ranges.
+    numpy.linalg.LinAlgError : B + ridge I is not positive definite.
+    """
+    _check(a, b, n_components, penalty, spectral_set, ridge)
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, got {tolerance}")
+    if max_iterations < 1:
+        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    projection = _Projection(spectral_set, n_components)
+    splitting = _Identity(a, penalty, projection) if b is None else _Congruence(a, b, ridge, penalty, projection)
+    if start is not None:
+        splitting.resume(start)
+    scale = splitting.scale
+    objective = gap = math.inf
+    iteration, converged = 0, False
+    while iteration < max_iterations and not converged:
+        primal, dual = splitting.step()
+        iteration += 1
+        if iteration % CHECK_EVERY == 0 or iteration == max_iterations:
+            objective, gap = splitting.certify()
+            # An optimum of zero (a large penalty in the ball) has no relative gap.
+            converged = gap <= tolerance * max(abs(objective), 1e-6 * scale)
+            if iteration <= BALANCED_CHECKS * CHECK_EVERY and not converged:
+                splitting.balance(primal, dual)
+    return FantopeFit(
+        sparse=_symmetrized(splitting.sparse),
+        spectral=_symmetrized(splitting.spectral()),
+        feasible=_symmetrized(splitting.feasible()),
+        multiplier=_symmetrized(splitting.multiplier()),
+        objective=objective,
+        gap=gap,
+        n_iterations=iteration,
+        converged=converged,
+        primal_residual=primal,
+        dual_residual=dual,
+    )
+
+
+def leading_vectors(matrix: Matrix, n_components: int) -> Matrix:
+    """The K leading eigenvectors of a symmetric P, (K, d) unit rows, descending, largest entry of each positive.
+
+    For B = I they are the components. Otherwise P is about V V^T with B-orthonormal columns: the rows span the leading
+    generalized eigenvectors, and for K = 1 are one.
+    """
+    d = len(matrix)
+    if not 1 <= n_components <= d:
+        raise ValueError(f"n_components must be between 1 and d = {d}, got {n_components}")
+    _, vectors = scipy.linalg.eigh(matrix, subset_by_index=[d - n_components, d - 1])
+    rows = vectors[:, ::-1].T
+    largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
+    return np.ascontiguousarray(np.where(largest < 0, -rows, rows))
+
+
+def _check(a: Matrix, b: Matrix | None, k: int, penalty: float, spectral_set: str, ridge: float) -> None:
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or (b is not None and b.shape != a.shape):
+        raise ValueError(f"a and b must be square and of one size, got {a.shape} and {None if b is None else b.shape}")
+    if not 1 <= k <= len(a):
+        raise ValueError(f"n_components must be between 1 and d = {len(a)}, got {k}")
+    if not 0 <= penalty < math.inf:
+        raise ValueError(f"penalty must be finite and >= 0, got {penalty}")
+    if not 0 <= ridge < math.inf:
+        raise ValueError(f"ridge must be finite and >= 0, got {ridge}")
+    if spectral_set not in ("ball", "fantope"):
+        raise ValueError(f'spectral_set must be "ball" or "fantope", got {spectral_set!r}')
+
+
+class _Projection:
+    """Frobenius projection on a spectral set: the eigenvectors stay, the eigenvalues are shifted and clipped."""
+
+    def __init__(self, spectral_set: SpectralSet, k: int) -> None:
+        self.signed = spectral_set == "ball"
+        self.k = k
+        self._rank: int | None = None
+
+    def __call__(self, matrix: Matrix, radius: float = 1.0) -> Matrix:
+        """Projection of a symmetric matrix on ``radius`` times the set. Overwrites the matrix."""
+        values, vectors = self._decompose(matrix, radius)
+        projected = self.spectrum(values / radius)
+        kept = projected != 0
+        if not kept.all():
+            projected, vectors = projected[kept], vectors[:, kept]
+        self._rank = len(projected)
+        return np.asarray((vectors * (radius * projected)) @ vectors.T)
+
+    def spectrum(self, values: Matrix) -> Matrix:
+        """The projected eigenvalues: sign(w) min(1, max(|w| - gamma, 0)) in the ball, without signs in the Fantope."""
+        if not self.signed:
+            return np.clip(values - _shift(values, self.k), 0.0, 1.0)
+        sizes = np.abs(values)
+        gamma = _shift(sizes, self.k) if np.minimum(sizes, 1.0).sum() > self.k else 0.0
+        return np.copysign(np.clip(sizes - gamma, 0.0, 1.0), values)
+
+    def support_function(self, matrix: Matrix) -> float:
+        """Largest tr(M H) over the set. Overwrites the matrix."""
+        subset = None if self.signed else [len(matrix) - self.k, len(matrix) - 1]
+        values = scipy.linalg.eigh(
+            matrix.T, eigvals_only=True, subset_by_index=subset, overwrite_a=True, check_finite=False
+        )
+        return float(np.sort(np.abs(values))[-self.k :].sum() if self.signed else values.sum())
+
+    def _decompose(self, matrix: Matrix, radius: float) -> tuple[Matrix, Matrix]:
+        """All eigenpairs, or the leading ones where the others are known to be projected to zero."""
+        d = len(matrix)
+        if not self.signed and self._rank is not None and (r := max(self._rank, self.k) + 3) <= FEW * d:
+            values, vectors = scipy.linalg.eigh(
+                matrix.T, subset_by_index=[d - r, d - 1], driver="evr", check_finite=False
+            )
+            if values[0] / radius <= _shift(values / radius, self.k):
+                return values, vectors
+        values, vectors = scipy.linalg.eigh(matrix.T, driver="evd", overwrite_a=True, check_finite=False)
+        return values, vectors
+
+
+def _shift(values: Matrix, total: float) -> float:
+    """A root gamma of sum_j min(1, max(w_j - gamma, 0)) = total, for 0 < total <= len(values).
+
+    The sum is piecewise linear and falls; its breakpoints are the w_j and the w_j - 1.
+    """
+    ascending = np.sort(values)
+    points = np.sort(np.concatenate([ascending - 1.0, ascending]))
+    sums = _excess(ascending, points) - _excess(ascending, points + 1.0)
+    return float(np.interp(total, sums[::-1], points[::-1]))
+
+
+def _excess(ascending: Matrix, points: Matrix) -> Matrix:
+    """sum_j max(w_j - p, 0) for every point p."""
+    first_above = np.searchsorted(ascending, points)
+    tails = np.append(np.cumsum(ascending[::-1])[::-1], 0.0)
+    return np.asarray(tails[first_above] - points * (len(ascending) - first_above))
+
+
+class _Splitting(ABC):
+    """State of ADMM, with scaled dual variables."""
+
+    sparse: Matrix
+    scale: float  # largest tr(A P) over the set
+    _nu: float
+
+    def __init__(self, a: Matrix, penalty: float, projection: _Projection) -> None:
+        self._a = a
+        self._penalty = penalty
+        self._project = projection
+
+    @abstractmethod
+    def step(self) -> tuple[float, float]:
+        """One iteration; the relative primal and dual residuals."""
+
+    @abstractmethod
+    def resume(self, fit: FantopeFit) -> None:
+        """Start from another fit's primal and dual variables."""
+
+    @abstractmethod
+    def spectral(self) -> Matrix:
+        """H."""
+
+    @abstractmethod
+    def feasible(self) -> Matrix:
+        """B^{-1/2} H B^{-1/2}."""
+
+    @abstractmethod
+    def _lasso_dual(self) -> Matrix:
+        """The scaled dual variable of the lasso block."""
+
+    @abstractmethod
+    def _whitened(self, matrix: Matrix) -> Matrix:
+        """B^{-1/2} M B^{-1/2} up to a rotation, in new memory."""
+
+    @abstractmethod
+    def _scale_duals(self, factor: float) -> None: ...
+
+    def multiplier(self) -> Matrix:
+        return np.clip(self._a - self._nu * self._lasso_dual(), -self._penalty, self._penalty)
+
+    def certify(self) -> tuple[float, float]:
+        """Objective of the feasible point, and the duality gap."""
+        point = self.feasible()
+        objective = -float(np.vdot(self._a, point)) + self._penalty * float(np.abs(point).sum())
+        bound = -self._project.support_function(self._whitened(self._a - self.multiplier()))
+        return objective, objective - bound
+
+    def balance(self, primal: float, dual: float) -> None:
+        """Move nu towards equal residuals (He, Yang and Wang 2000), leaving the unscaled duals as they are."""
+        factor = min(max(math.sqrt(primal / dual), 0.2), 5.0) if primal > 0 and dual > 0 else 1.0
+        if not 2 / 3 <= factor <= 1.5:
+            self._nu *= factor
+            self._scale_duals(1 / factor)
+
+    def _lasso(self, target: Matrix) -> Matrix:
+        """Minimizer of nu/2 |P - target|_F^2 - tr(A P) + phi |P|_{1,1}: a soft threshold. Overwrites the target."""
+        target += self._a / self._nu
+        threshold = self._penalty / self._nu
+        target -= np.clip(target, -threshold, threshold)
+        return target
+
+
+class _Identity(_Splitting):
+    """B = I: constraint P = H."""
+
+    def __init__(self, a: Matrix, penalty: float, projection: _Projection) -> None:
+        super().__init__(a, penalty, projection)
+        self.scale = projection.support_function(a.copy())
+        self._nu = abs(self.scale) / projection.k or 1.0
+        self.sparse, self._h, self._dual = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a)
+
+    def resume(self, fit: FantopeFit) -> None:
+        self._h = fit.spectral.copy()
+        self._dual = (self._a - fit.multiplier) / self._nu
+
+    def step(self) -> tuple[float, float]:
+        previous = self._h
+        p = self.sparse = self._lasso(previous - self._dual)
+        self._dual += OVERRELAXATION * p
+        self._dual += (1 - OVERRELAXATION) * previous
+        h = self._h = self._project(self._dual.copy())
+        self._dual -= h
+        return _residuals((p, h), (h, previous), (self._dual,))
+
+    def spectral(self) -> Matrix:
+        return self._h
+
+    def feasible(self) -> Matrix:
+        return self._h
+
+    def _lasso_dual(self) -> Matrix:
+        return self._dual
+
+    def _whitened(self, matrix: Matrix) -> Matrix:
+        return matrix
+
+    def _scale_duals(self, factor: float) -> None:
+        self._dual *= factor
+
+
+class _Congruence(_Splitting):
+    """B = U diag(c b) U^T with det(b) = 1: constraints P = U Q U^T and H = c S Q, S_ij = sqrt(b_i b_j) entrywise.
+
+    H, Q and the second dual variable live in the eigenbasis of B; the spectral sets do not see the rotation. H is kept
+    as H / c.
+    """
+
+    def __init__(self, a: Matrix, b: Matrix, ridge: float, penalty: float, projection: _Projection) -> None:
+        super().__init__(a, penalty, projection)
+        values, self._basis = scipy.linalg.eigh(b, driver="evd")
+        values = values + ridge
+        if not values[0] > len(b) * np.finfo(float).eps * values[-1]:
+            raise np.linalg.LinAlgError(
+                f"B + ridge I is not positive definite: its smallest eigenvalue is {values[0]:.3g}; pass a larger ridge"
+            )
+        self._radius = 1.0 / math.exp(float(np.log(values).mean()))  # 1 / c
+        roots = np.sqrt(values * self._radius)
+        self._s = np.outer(roots, roots)
+        self._weights = 1.0 / (1.0 + self._s**2)
+        self.scale = projection.support_function(self._whitened(a))
+        self._nu = abs(self.scale) / projection.k / self._radius**2 or 1.0
+        self.sparse, self._p, self._q = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a)
+        self._h, self._lasso_part, self._spectral_part = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a)
+
+    def resume(self, fit: FantopeFit) -> None:
+        self._p = fit.feasible.copy()
+        self._q = self._rotated(self._p)
+        self._lasso_part = (self._a - fit.multiplier) / self._nu
+        self._spectral_part = -self._rotated(self._lasso_part) / self._s
+
+    def step(self) -> tuple[float, float]:
+        image = self._s * self._q
+        p = self.sparse = self._lasso(self._p - self._lasso_part)
+        h = self._h = self._project(image - self._spectral_part, self._radius)
+        self._lasso_part += OVERRELAXATION * p
+        self._lasso_part += (1 - OVERRELAXATION) * self._p
+        self._spectral_part += OVERRELAXATION * h
+        self._spectral_part += (1 - OVERRELAXATION) * image
+        self._q = self._rotated(self._lasso_part)
+        self._q += self._s * self._spectral_part
+        self._q *= self._weights
+        previous, self._p = self._p, self._basis @ self._q @ self._basis.T
+        new_image = self._s * self._q
+        self._lasso_part -= self._p
+        self._spectral_part -= new_image
+        return _residuals(
+            (p, self._p, h, new_image), (self._p, previous, new_image, image), (self._lasso_part, self._spectral_part)
+        )
+
+    def spectral(self) -> Matrix:
+        return np.asarray(self._basis @ (self._h / self._radius) @ self._basis.T)
+
+    def feasible(self) -> Matrix:
+        return np.asarray(self._basis @ (self._h / self._s) @ self._basis.T)
+
+    def _lasso_dual(self) -> Matrix:
+        return self._lasso_part
+
+    def _rotated(self, matrix: Matrix) -> Matrix:
+        return np.asarray(self._basis.T @ matrix @ self._basis)
+
+    def _whitened(self, matrix: Matrix) -> Matrix:
+        rotated = self._rotated(matrix)
+        rotated *= self._radius
+        rotated /= self._s
+        return rotated
+
+    def _scale_duals(self, factor: float) -> None:
+        self._lasso_part *= factor
+        self._spectral_part *= factor
+
+
+def _residuals(primal: tuple[Matrix, ...], change: tuple[Matrix, ...], dual: tuple[Matrix, ...]) -> tuple[float, float]:
+    """|x - z| over max(|x|, |z|) for (x, z, x', z', ...), and the change of z over the size of the dual variable."""
+    sizes = max(_norm(*primal[::2]), _norm(*primal[1::2]))
+    moved = _norm(*(new - old for new, old in zip(change[::2], change[1::2], strict=True)))
+    missed = _norm(*(x - z for x, z in zip(primal[::2], primal[1::2], strict=True)))
+    return missed / sizes if sizes > 0 else 0.0, moved / size if (size := _norm(*dual)) > 0 else 0.0
+
+
+def _norm(*blocks: Matrix) -> float:
+    return math.hypot(*(float(np.linalg.norm(block)) for block in blocks))
+
+
+def _symmetrized(matrix: Matrix) -> Matrix:
+    return np.asarray((matrix + matrix.T) / 2)

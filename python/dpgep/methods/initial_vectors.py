@@ -1,0 +1,140 @@
+"""Where a Rayleigh flow starts: at random, at a public array, or at a private estimate paid from the same budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.methods.fantope import fantope_relaxation, leading_vectors
+from dpgep.methods.generalized_eigen import RIDGE, positive_part, solve_pair
+from dpgep.methods.result import Matrix
+from dpgep.methods.sparse import sparse_eigenvectors
+from dpgep.privacy.curator import Curator
+
+KINDS = ("random", "convex", "screen")
+# Default shares of mu^2 for the initial vector, and within a screen for the scores; public constants.
+SHARES = {"convex": 0.5, "screen": 0.3}
+_SCORES_SHARE = 0.6
+# The rows restricted to screened coordinates are clipped at this multiple of their released mean square.
+_RECLIP = 2.0
+_PURPOSE = "initial vector"
+
+
+@dataclass(frozen=True, eq=False)
+class InitialVectors:
+    """Starting blocks (K, d) of a flow.
+
+    Attributes
+    ----------
+    kind : "random", "given", "convex" or "screen".
+    starts : the blocks, the most promising first.
+    share : fraction of the run's mu^2 that they cost.
+    status : what there is to say of how they were found.
+    """
+
+    kind: str
+    starts: tuple[Matrix, ...]
+    share: float
+    status: str
+
+
+def initial_vectors(
+    curator: Curator, k: int, kind: str | Matrix, *, share: float | None, sparsity: int | None, n_starts: int
+) -> InitialVectors:
+    """``n_starts`` blocks at random, one that is given, or those of a private estimate and random ones beside it."""
+    if not isinstance(kind, str):
+        return InitialVectors("given", (kind,), 0.0, "public, from the caller")
+    if kind == "random":
+        return InitialVectors("random", _random(curator, k, n_starts), 0.0, f"{n_starts} drawn at random")
+    spent = SHARES[kind] if share is None else share
+    estimate = convex if kind == "convex" else screened
+    found, status = estimate(curator, k, spent, sparsity)
+    further = _random(curator, k, max(n_starts - len(found), 0))
+    return InitialVectors(kind, (*found[:n_starts], *further), spent, status)
+
+
+def given_vectors(values: Any, k: int, d: int) -> Matrix:
+    """A (K, d) block from the caller's array, (d,) for one component."""
+    array = np.atleast_2d(np.asarray(values))
+    if array.dtype.kind not in "fiub" or array.shape != (k, d):
+        raise ValueError(
+            f"init must be one of {', '.join(map(repr, KINDS))}, or a public array of real numbers of shape "
+            f"({k}, {d}); got {array.dtype} of shape {np.shape(values)}"
+        )
+    block = array.astype(np.float64)
+    norms = np.linalg.norm(block, axis=1)
+    if not (np.isfinite(norms).all() and (norms > 0).all() and np.linalg.matrix_rank(block) == k):
+        raise ValueError("init must have finite, linearly independent rows, none of them zero")
+    return np.asarray(block / norms[:, None])
+
+
+def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[list[Matrix], str]:
+    """Algorithm 2 of Hu et al.: leading vectors of the l1-penalized convex relaxation on one noisy pair.
+
+    A and B come from one joint release, at half the price of the printed two. The penalty, the paper's phi of order
+    (noise of an entry) x sqrt(log d), follows from the public deviation alone; the paper sets it from the data.
+    """
+    pair = curator.model.pair(curator.release(share, _PURPOSE))
+    d = len(pair.a)
+    penalty = pair.noise_level / math.sqrt(4 * d) * math.sqrt(2 * math.log(max(d, 2)))
+    b = None if pair.b is None else positive_part(pair.b)
+    ridge = max(RIDGE * pair.noise_level, pair.rounding, float(np.finfo(float).tiny))
+    fit = fantope_relaxation(pair.a, b, k, penalty, spectral_set="ball", ridge=ridge, tolerance=1e-4)
+    state = "converged" if fit.converged else "stopped"
+    return [
+        leading_vectors(fit.sparse, k)
+    ], f"relaxation, penalty {penalty:.2g}, {state} after {fit.n_iterations} steps"
+
+
+def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[list[Matrix], str]:
+    """Leading vectors of a private block on the coordinates with the largest noisy scores; then single coordinates.
+
+    Rows restricted to these coordinates are shorter, so they are clipped to a smaller bound, which follows from the
+    released diagonal: the block carries far less noise than the whole.
+    """
+    d = curator.model.n_features
+    screen = curator.screen(share * _SCORES_SHARE, _PURPOSE)
+    features = _largest_per_view(curator, screen.scores, _kept(d, sparsity))
+    bound = curator.facts.bound or 1.0
+    if screen.energy is not None:
+        mean_square = float(np.maximum(screen.energy[features], 0.0).sum())
+        bound = min(bound, math.sqrt(_RECLIP * mean_square)) if mean_square > 0 else bound
+    model, released = curator.release_features(features, bound, share * (1 - _SCORES_SHARE), _PURPOSE)
+    pair = model.pair(released)
+    ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
+    if sparsity is not None and sparsity < len(features):
+        found = sparse_eigenvectors(pair.a, pair.b, sparsity, k, ridge=ridge).vectors
+    else:
+        found = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding).vectors[:, :k].T
+    block = np.zeros((k, d))
+    block[: len(found), features] = found
+    for row in range(len(found), k):  # fewer directions than asked for: coordinates fill up
+        block[row, features[row % len(features)]] = 1.0
+    best = features[np.argsort(-screen.scores[features], kind="stable")]
+    coordinates = [np.eye(1, d, feature) for feature in best] if k == 1 else []
+    return [block, *coordinates], f"{len(features)} of {d} coordinates kept, rows clipped to {bound:.3g}"
+
+
+def _kept(d: int, sparsity: int | None) -> int:
+    return min(d, 100 if sparsity is None else max(100, 5 * sparsity))
+
+
+def _largest_per_view(curator: Curator, scores: Matrix, n: int) -> NDArray[np.intp]:
+    """Indices of the largest scores, ascending; as many from each view."""
+    parts = curator.model.split(np.arange(len(scores), dtype=np.float64)[None, :])
+    each = math.ceil(n / len(parts))
+    chosen = []
+    for part in parts:
+        indices = part[0].astype(np.intp)
+        chosen.append(indices[np.argsort(-scores[indices], kind="stable")[:each]])
+    return np.sort(np.concatenate(chosen))
+
+
+def _random(curator: Curator, k: int, n: int) -> tuple[Matrix, ...]:
+    """Blocks of independent normal deviates: every direction is as likely."""
+    generator = curator.public_generator()
+    return tuple(generator.standard_normal((k, curator.model.n_features)) for _ in range(n))

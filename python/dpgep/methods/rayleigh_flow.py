@@ -1,0 +1,325 @@
+"""DP-Rayleigh Flow and DP-Truncated Rayleigh Flow (Hu et al. 2023, Algorithms 1 and 3), with a sound calibration.
+
+    v <- v + (eta/rho) (A v - rho B v),  rho = v^T A v / v^T B v,  (keep the k largest entries,)  v <- v/|v|,
+
+every product with noise from the curator: drawn anew each time ("fresh", the paper's) or from one noisy pair that is
+known by its products ("lazy"), which costs one release however long the flow runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from dpgep._dispatch import core
+from dpgep.methods.generalized_eigen import RIDGE
+from dpgep.methods.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
+from dpgep.methods.options import (
+    require_count,
+    require_flag,
+    require_non_negative,
+    require_one_of,
+    require_positive,
+    require_share,
+)
+from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.products import NoisyProducts, ProductNoise
+
+# eta lambda_max(B), below the 1 of the theory (Theorem 4).
+STEP = 0.9
+# A flow has converged where a step moves no component by more than this.
+TOLERANCE = 1e-9
+_ITERATIONS = {"fresh": 15, "lazy": 300}
+_LAZY_STARTS = 5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FlowOptions:
+    """Options of "rayleigh-flow".
+
+    Parameters
+    ----------
+    n_iterations : int, optional
+        Default 15 under fresh noise, where each costs; at most 300 under lazy noise, fewer if the flow converges.
+    step_size : float, optional
+        eta. The theory asks for eta lambda_max(B) < 1. Default 0.9 over lambda_max(B) as far as it is public: of the
+        noisy B under lazy noise; the squared row bound under fresh noise; 1 where B is the identity.
+    init : "random", "screen", "convex", or array of shape (K, d) or (d,)
+        An array must be public: it must not be computed from these data outside the budget.
+    noise : {"lazy", "fresh"}
+        One noisy pair for all products, or new noise for each.
+    noise_shape : {"goe", "iid"}
+        Of fresh noise; "iid" is the papers' and has twice the variance off the diagonal. One product at a time: a
+        single component, not for two views.
+    budget_split : float in (0, 1), optional
+        Share of mu^2 for a private initial vector; default 0.5 for "convex", 0.3 for "screen".
+    regularization : float, optional
+        Multiple of the identity added to B, >= 0, not chosen by looking at the data. Default: 0.3 of the known noise
+        level of B (averaged over the iterations, under fresh noise).
+    """
+
+    n_iterations: int | None = None
+    step_size: float | None = None
+    init: Any = "random"
+    noise: Literal["fresh", "lazy"] = "lazy"
+    noise_shape: Literal["goe", "iid"] = "goe"
+    budget_split: float | None = None
+    regularization: float | None = None
+
+    sparsity = 0  # not truncated
+    separate_supports = False
+
+    def __post_init__(self) -> None:
+        require_one_of("noise", self.noise, ("fresh", "lazy"))
+        require_one_of("noise_shape", self.noise_shape, ("goe", "iid"))
+        if self.noise_shape == "iid" and self.noise == "lazy":
+            raise ValueError('noise_shape="iid" is for noise="fresh": lazy noise has the shape "goe"')
+        if isinstance(self.init, str):
+            require_one_of("init", self.init, KINDS)
+        for name in ("n_iterations",):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        if self.step_size is not None:
+            require_positive("step_size", self.step_size)
+        if self.regularization is not None:
+            require_non_negative("regularization", self.regularization)
+        if self.budget_split is not None:
+            require_share("budget_split", self.budget_split)
+            if not (isinstance(self.init, str) and self.init in ("convex", "screen")):
+                raise ValueError('budget_split is for init="convex" and "screen": the others cost nothing')
+
+    def check(self, curator: Curator, k: int) -> None:
+        """What depends on the problem. Raises before anything is released."""
+        if not isinstance(self.init, str):
+            given_vectors(self.init, k, curator.model.n_features)
+        if self.noise == "fresh" and self.step_size is None and curator.largest_b is None:
+            raise ValueError(
+                'step_size is needed with noise="fresh" and a private B: nothing public bounds its eigenvalues; pass '
+                "0.9 over a public bound of the largest"
+            )
+        if self.noise_shape == "iid" and (
+            k > 1 or len(curator.model.split(np.zeros((1, curator.model.n_features)))) > 1
+        ):
+            raise ValueError(
+                'noise_shape="iid" serves one product at a time: a single component, not for two views; use "goe"'
+            )
+
+    @property
+    def most_iterations(self) -> int:
+        return self.n_iterations or _ITERATIONS[self.noise]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TruncatedFlowOptions(FlowOptions):
+    """Options of "truncated-rayleigh-flow": those of the flow, and
+
+    Parameters
+    ----------
+    sparsity : int
+        k, the number of entries kept after each step; needed.
+    separate_supports : bool
+        Several components keep k entries each; default, all share one support of k rows (by their norm).
+    n_starts : int, optional
+        Flows from further random starts beside ``init``, the best noisy objective kept. Default 5 under lazy noise,
+        where they cost nothing; 1, the only choice, under fresh noise.
+    """
+
+    sparsity: int = 0
+    separate_supports: bool = False
+    n_starts: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count("sparsity", self.sparsity)
+        require_flag("separate_supports", self.separate_supports)
+        if self.n_starts is not None:
+            require_count("n_starts", self.n_starts, largest=1 if self.noise == "fresh" else None)
+
+    def check(self, curator: Curator, k: int) -> None:
+        super().check(curator, k)
+        require_count("sparsity", self.sparsity, largest=curator.model.n_features)
+        if k > self.sparsity and not self.separate_supports:
+            raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
+
+
+@dataclass(frozen=True, eq=False)
+class FlowDiagnostics:
+    """How the flow went; all from noisy answers.
+
+    Attributes
+    ----------
+    noise_level : expected operator norm of the noise in B (in A where B is the identity) in one answer.
+    regularization : multiple of the identity added to B.
+    step_size : eta.
+    n_iterations : iterations of the flow whose result was kept.
+    converged : whether it stopped because nothing moved any more. Under fresh noise nothing ever comes to rest.
+    quotients : (n_iterations, K), Rayleigh quotients rho_t before each step.
+    objectives : sum of the K noisy eigenvalues that each start reached.
+    initial : kind, cost and status of the starting vectors.
+    support : indices of the features that any component uses.
+    """
+
+    noise_level: float
+    regularization: float
+    step_size: float
+    n_iterations: int
+    converged: bool
+    quotients: Matrix
+    objectives: tuple[float, ...]
+    initial: InitialVectors
+    support: tuple[int, ...]
+
+    def table(self, eigenvalues: Matrix) -> list[str]:
+        end = "converged" if self.converged else "did not come to rest"
+        lines = [
+            f"  flow         {self.n_iterations} iterations, {end}; step size {self.step_size:.3g}",
+            f"  start        {self.initial.kind} ({self.initial.status}), share of the budget {self.initial.share:g}",
+            "    k  eigenvalue",
+        ]
+        return lines + [f"  {row + 1:3d}  {value:10.4g}" for row, value in enumerate(eigenvalues)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Flow:
+    """One flow: unit vectors (K, d), their noisy eigenvalues, and how it ran."""
+
+    vectors: Matrix
+    eigenvalues: Matrix
+    quotients: Matrix
+    n_iterations: int
+    converged: bool
+
+    @property
+    def objective(self) -> float:
+        return float(self.eigenvalues.sum())
+
+
+def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> MethodResult:
+    """The K leading solutions by a (truncated) Rayleigh flow on noisy products."""
+    k, m = n_components, options.most_iterations
+    n_starts = getattr(options, "n_starts", None) or (_LAZY_STARTS if _truncated_lazily(options) else 1)
+    init = options.init if isinstance(options.init, str) else given_vectors(options.init, k, curator.model.n_features)
+    initial = initial_vectors(
+        curator, k, init, share=options.budget_split, sparsity=options.sparsity or None, n_starts=n_starts
+    )
+    products = curator.products(ProductNoise(options.noise, options.noise_shape, m))
+    ridge = _ridge(products, options)
+    step = options.step_size or _default_step(curator, products, ridge)
+    flows = [_run(products, start, options, step, ridge, curator) for start in initial.starts]
+    best = max(flows, key=lambda flow: flow.objective)
+    diagnostics = FlowDiagnostics(
+        noise_level=products.noise_level,
+        regularization=ridge,
+        step_size=step,
+        n_iterations=best.n_iterations,
+        converged=best.converged,
+        quotients=best.quotients,
+        objectives=tuple(flow.objective for flow in flows),
+        initial=initial,
+        support=tuple(np.flatnonzero(np.abs(best.vectors).max(axis=0)).tolist()),
+    )
+    mean = None if products.groups is None else curator.model.mean(products.groups)
+    cautions = tuple(_cautions(products, best, diagnostics, options, curator.model.n_features))
+    return MethodResult(oriented(best.vectors), best.eigenvalues, mean, diagnostics, cautions)
+
+
+def _truncated_lazily(options: FlowOptions) -> bool:
+    return options.sparsity > 0 and options.noise == "lazy"
+
+
+def _ridge(products: NoisyProducts, options: FlowOptions) -> float:
+    if products.identity_b:
+        return 0.0
+    if options.regularization is not None:
+        return float(options.regularization)
+    answers = 1 if products.lazy else options.most_iterations
+    return RIDGE * products.noise_level / math.sqrt(answers)
+
+
+def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> float:
+    if products.identity_b:
+        return STEP
+    if products.lazy:
+        return STEP / _largest_eigenvalue(products, ridge, curator.model.n_features, curator.public_generator())
+    assert curator.largest_b is not None  # checked before anything was released
+    return STEP / (curator.largest_b + ridge)
+
+
+def _largest_eigenvalue(products: NoisyProducts, ridge: float, d: int, generator: np.random.Generator) -> float:
+    """Largest eigenvalue of the noisy B + ridge I, by products that cost nothing; within a twentieth, from above."""
+    if d <= 20:
+        b = products.times(np.eye(d))[1]
+        return max(float(scipy.linalg.eigvalsh((b + b.T) / 2)[-1]) + ridge, np.finfo(float).tiny)
+    operator = LinearOperator((d, d), matvec=lambda v: products.times(v[None, :])[1][0], dtype=np.float64)
+    start = generator.standard_normal(d)
+    try:
+        largest = float(eigsh(operator, k=1, which="LA", tol=0.02, v0=start, return_eigenvectors=False, maxiter=50)[0])
+    except ArpackNoConvergence as stopped:
+        answer = products.times(start[None, :])[1][0]
+        crude = float(np.linalg.norm(answer) / np.linalg.norm(start))
+        largest = float(max(stopped.eigenvalues, default=crude))
+    return max(1.05 * largest + ridge, np.finfo(float).tiny)
+
+
+def _run(
+    products: NoisyProducts, start: Matrix, options: FlowOptions, step: float, ridge: float, curator: Curator
+) -> _Flow:
+    vectors, quotients, n_done, converged = core.rayleigh_flow(
+        products.oracle,
+        np.ascontiguousarray(start, dtype=np.float64),
+        options.most_iterations,
+        step,
+        shift=curator.model.shift,
+        ridge=ridge,
+        sparsity=options.sparsity,
+        separate_supports=options.separate_supports,
+        tolerance=TOLERANCE if products.lazy else 0.0,
+    )
+    if not products.lazy:
+        return _Flow(vectors, quotients[-1].copy(), quotients, n_done, converged)
+    vectors, eigenvalues = _ritz(products, vectors, ridge, rotate=not options.separate_supports)
+    return _Flow(vectors, eigenvalues, quotients, n_done, converged)
+
+
+def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: bool) -> tuple[Matrix, Matrix]:
+    """Eigenvalues of the pair on the span of the vectors, and its eigenvectors there if ``rotate``; unit rows."""
+    av, bv = products.times(vectors)
+    bv += ridge * vectors
+    a, b = vectors @ av.T, vectors @ bv.T
+    a, b = (a + a.T) / 2, (b + b.T) / 2
+    if not rotate or len(vectors) == 1:
+        values = np.diagonal(a) / np.maximum(np.abs(np.diagonal(b)), np.finfo(float).tiny)
+        order = np.argsort(-values, kind="stable")
+        return vectors[order], values[order]
+    smallest = float(np.finfo(float).eps) * float(np.trace(b))
+    if scipy.linalg.eigvalsh(b)[0] <= smallest:
+        return vectors, np.diagonal(a) / np.maximum(np.abs(np.diagonal(b)), np.finfo(float).tiny)
+    values, rotation = scipy.linalg.eigh(a, b)
+    rotated = rotation[:, ::-1].T @ vectors
+    return rotated / np.linalg.norm(rotated, axis=1, keepdims=True), values[::-1].copy()
+
+
+def _cautions(
+    products: NoisyProducts, flow: _Flow, diagnostics: FlowDiagnostics, options: FlowOptions, d: int
+) -> Iterator[str]:
+    if products.lazy and not flow.converged:
+        yield (
+            f"the flow moved still after {flow.n_iterations} iterations: raise n_iterations (under lazy noise they "
+            'cost no privacy), or use method="release"'
+        )
+    if products.identity_b and products.noise_level > 0:
+        deviation, k = products.noise_level / math.sqrt(2 * d), options.sparsity or d
+        # largest quotient of k-sparse unit vectors with noise alone, up to constants of order 1
+        alone = min(products.noise_level, deviation * (math.sqrt(2 * k) + math.sqrt(2 * k * math.log(math.e * d / k))))
+        if flow.eigenvalues[0] < 1.1 * alone:
+            yield (
+                f"the leading eigenvalue {flow.eigenvalues[0]:.3g} is what noise alone would show ({alone:.3g}): use "
+                "more rows, fewer features, or a larger budget"
+            )

@@ -1,0 +1,575 @@
+"""Sparse leading eigenvectors of a released pair: a search over supports, and a support size from the known noise.
+
+Everything here is post-processing of released matrices, so the search may take as many starts as it likes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+import scipy.special
+from numpy.typing import NDArray
+
+from dpgep.methods.fantope import fantope_relaxation, leading_vectors
+
+Matrix: TypeAlias = NDArray[np.float64]
+Support: TypeAlias = NDArray[np.intp]
+# (vectors (m, d), values (m,)) -> (m, d), see sparse_eigenvectors
+ResidualDeviation: TypeAlias = Callable[[Matrix, Matrix], Matrix]
+
+COLUMN_STARTS = 24
+PAIR_STARTS = 12
+FLOW_STEPS = 20
+# Flow results that the local search goes on with, and the coordinates that it tries to add one at a time.
+POLISHED = 12
+TRIED = 8
+# The Fantope relaxation sees so many screened coordinates, and this gap is enough for a start.
+SCREENED = 100
+FANTOPE_TOLERANCE = 1e-2
+FANTOPE_ITERATIONS = 60
+# sparsity="auto": probability that pure noise passes for signal, the largest support searched for, and the largest kept.
+FALSE_ALARM = 1e-3
+LARGEST_SEARCHED = 64
+LARGEST_SUPPORT = 256
+FIXED_POINT_ROUNDS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFit:
+    """Sparse vectors and how they were found.
+
+    Attributes
+    ----------
+    vectors : (K, d) unit rows, zero off their supports, largest entry positive.
+    eigenvalues : (K,), v^T A v / v^T B v of each, B with the ridge.
+    supports : K sorted index arrays, the same one K times unless the supports are separate.
+    objective : sum of the eigenvalues.
+    start_objectives : objectives reached from the different starts, descending; the first is the search's best. Empty
+        entries do not occur: starts that led to the same support are listed once.
+    n_starts : number of starts.
+    significant : whether each component stands out of the noise; None where the sparsity was given.
+    """
+
+    vectors: Matrix
+    eigenvalues: Matrix
+    supports: tuple[Support, ...]
+    objective: float
+    start_objectives: Matrix
+    n_starts: int
+    significant: tuple[bool, ...] | None
+
+    @property
+    def sparsity(self) -> tuple[int, ...]:
+        """Size of each support."""
+        return tuple(len(support) for support in self.supports)
+
+
+def sparse_eigenvectors(
+    a: Matrix,
+    b: Matrix | None,
+    sparsity: int | Literal["auto"],
+    n_components: int = 1,
+    *,
+    ridge: float = 0.0,
+    separate_supports: bool = False,
+    residual_deviation: ResidualDeviation | None = None,
+    level: float = 0.001,
+) -> SparseFit:
+    """Maximize the sum of the K leading generalized eigenvalues of (A_SS, B_SS) over supports S of k coordinates.
+
+    For K = 1 this is max v^T A v / v^T B v subject to ||v||_0 <= k. The problem is NP-hard; this is a search: the
+    truncated Rayleigh flow (Hu et al., Algorithm 3; Tan et al. 2018) from the columns and pairs of A with the largest
+    entries, the largest diagonal, the truncated leading vectors and a Fantope relaxation of the screened problem;
+    then exact eigenvectors on the support, and exchanges of coordinates until none helps. The best is kept. Against
+    enumeration it was exact wherever enumeration is possible (tests), but nothing guarantees that.
+
+    ``sparsity="auto"`` chooses the support from the known noise. Coordinate j is tested by its residual
+    r_j = e_j^T (A - rho B) v_{-j}, v_{-j} being v without its j-th entry: where the noiseless pair does not connect j
+    with the others, r_j is noise of known deviation. Coordinates are kept by the procedure of Benjamini and Hochberg
+    at ``level``, the vector is fitted again on them, and so on to a fixed point. With K > 1 a coordinate counts if any
+    component's test rejects (p-values times the number of components tested).
+
+    Guaranteed: on pure noise (B = I, A diagonal plus GOE noise) a component is ``significant`` with probability at
+    most FALSE_ALARM, whatever the search does: before a component may vote, its quadratic form without the diagonal
+    must exceed what the noise could give to the best of all vectors on all supports of that size (union bound).
+    Heuristic: the false discovery rate among the coordinates. The tests treat v as fixed, but it was fitted to the same
+    noise. Once a component is significant, the coordinates that carry it determine v up to second order and the rate is
+    close to the level (tests measure it); weak coordinates beside a weak component profit from the noise that selected
+    them. For B other than the identity the guarantee, too, is approximate: rho and the fit depend on the noise in B.
+
+    Where no component is significant, the answer is the K coordinates with the largest a_jj / b_jj, and
+    ``significant`` is all False: do not read it as a finding. A vector with one coordinate is never significant: its
+    evidence is on the diagonal, which is not tested.
+
+    With ``separate_supports`` each component has a support of its own, found after projecting the earlier ones out of
+    A: P^T A P with P = I - v v^T B, v^T B v = 1 (Mackey 2008). Such components are not exactly B-orthogonal, and with
+    "auto" the tests take the noise of the deflated A for that of A.
+
+    Parameters
+    ----------
+    a : (d, d) array, symmetric (not checked).
+    b : (d, d) array, symmetric (not checked), or None for the identity.
+    sparsity : k between K (1 with separate supports) and d, or "auto".
+    n_components : K.
+    ridge : multiple of the identity added to B, public. B needs to be positive definite only on the supports met.
+    separate_supports : one support per component instead of a common one.
+    residual_deviation : needed for "auto". Maps (vectors (m, d), values (m,)) to the (m, d) deviations of
+        e_j^T (dA - rho_i dB) v_i, dA and dB being the noise in the pair. `goe_deviation` makes one.
+    level : false discovery rate aimed at by "auto".
+
+    Raises
+    ------
+    ValueError : arguments outside these ranges.
+    numpy.linalg.LinAlgError : B + ridge I is not positive definite on some support: pass a larger ridge.
+    """
+    _check(a, b, sparsity, n_components, ridge, separate_supports, level)
+    if sparsity == "auto" and residual_deviation is None:
+        raise ValueError('sparsity="auto" needs residual_deviation: the noise tells which coordinates stand out')
+
+    def fit(pair: _Pair, k: int) -> _Outcome:
+        if residual_deviation is None or sparsity != "auto":
+            return _Outcome(_search(pair, int(sparsity), k), None)
+        return _select(pair, k, residual_deviation, level)
+
+    pair = _Pair(a, b, ridge)
+    if not separate_supports:
+        outcome = fit(pair, n_components)
+        return _result(pair, [outcome.found.best], [outcome])
+    deflated = _Pair(a.copy() if n_components > 1 else a, b, ridge)
+    outcomes = []
+    for component in range(n_components):
+        outcomes.append(fit(deflated, 1))
+        if component + 1 < n_components:
+            deflated.deflate(outcomes[-1].found.best)
+    return _result(pair, [outcome.found.best for outcome in outcomes], outcomes)
+
+
+def goe_deviation(deviation_a: float, deviation_b: float = 0.0) -> ResidualDeviation:
+    """Residual deviations for independent GOE noise in A and B, given its deviation on their diagonals.
+
+    Var e_j^T (dA - rho dB) v = (s_A^2 + rho^2 s_B^2) / 2 (|v|^2 + v_j^2).
+    """
+
+    def deviation(vectors: Matrix, values: Matrix) -> Matrix:
+        scale = (deviation_a**2 + (values * deviation_b) ** 2) / 2
+        squares = vectors**2
+        return np.asarray(np.sqrt(scale[:, None] * (squares.sum(axis=1, keepdims=True) + squares)))
+
+    return deviation
+
+
+def _check(a: Matrix, b: Matrix | None, sparsity: object, k: int, ridge: float, separate: bool, level: float) -> None:
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or (b is not None and b.shape != a.shape):
+        raise ValueError(f"a and b must be square and of one size, got {a.shape} and {None if b is None else b.shape}")
+    if not 1 <= k <= len(a):
+        raise ValueError(f"n_components must be between 1 and d = {len(a)}, got {k}")
+    least = 1 if separate else k
+    whole = isinstance(sparsity, int | np.integer) and not isinstance(sparsity, bool)
+    if sparsity != "auto" and not (whole and least <= sparsity <= len(a)):  # type: ignore[operator]
+        raise ValueError(
+            f'sparsity must be "auto" or a whole number between {least} and d = {len(a)}, got {sparsity!r}'
+        )
+    if not 0 <= ridge < math.inf:
+        raise ValueError(f"ridge must be finite and >= 0, got {ridge}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """The K leading eigenpairs on one support: values (K,) descending, vectors (k, K) with V^T B_SS V = I."""
+
+    support: Support
+    values: Matrix
+    vectors: Matrix
+
+    @property
+    def objective(self) -> float:
+        return float(self.values.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    best: _Candidate
+    objectives: Matrix
+    n_starts: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    found: _Found
+    significant: tuple[bool, ...] | None
+
+
+class _Pair:
+    """A and B + ridge I, seen through rows and principal submatrices: k d work for a product with a k-sparse vector."""
+
+    def __init__(self, a: Matrix, b: Matrix | None, ridge: float) -> None:
+        self.a = a
+        self.b = b
+        self.ridge = ridge
+        self.diagonal_a = np.diagonal(a).copy()
+        self.diagonal_b = np.ones(len(a)) if b is None else np.diagonal(b) + ridge
+        if not (self.diagonal_b > 0).all():
+            raise np.linalg.LinAlgError(
+                f"B + ridge I is not positive definite: its smallest diagonal entry is {self.diagonal_b.min():.3g}; "
+                "pass a larger ridge"
+            )
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def eigenpairs(self, support: Support, n_components: int) -> _Candidate:
+        k, block = len(support), np.ix_(support, support)
+        b = None
+        if self.b is not None:
+            b = self.b[block]
+            b.flat[:: k + 1] += self.ridge
+        try:
+            values, vectors = scipy.linalg.eigh(
+                self.a[block], b, overwrite_a=True, overwrite_b=True, driver="evd" if b is None else "gvd"
+            )
+        except np.linalg.LinAlgError as error:
+            raise np.linalg.LinAlgError(
+                f"B + ridge I is not positive definite on a support of {k} coordinates; pass a larger ridge"
+            ) from error
+        return _Candidate(support, values[::-1][:n_components], vectors[:, ::-1][:, :n_components])
+
+    def a_times(self, support: Support, vectors: Matrix) -> Matrix:
+        """A V, (K, d), for vectors (k, K) on the support."""
+        return np.asarray(vectors.T @ self.a[support])
+
+    def b_times(self, support: Support, vectors: Matrix) -> Matrix:
+        """(B + ridge I) V, (K, d), for vectors (k, K) on the support."""
+        if self.b is None:
+            product = np.zeros((vectors.shape[1], len(self)))
+            product[:, support] = vectors.T
+            return product
+        product = np.asarray(vectors.T @ self.b[support])
+        product[:, support] += self.ridge * vectors.T
+        return product
+
+    def residuals(self, candidate: _Candidate) -> Matrix:
+        """(A - rho_i B) v_i, (K, d)."""
+        a_part = self.a_times(candidate.support, candidate.vectors)
+        a_part -= candidate.values[:, None] * self.b_times(candidate.support, candidate.vectors)
+        return a_part
+
+    def deflate(self, candidate: _Candidate) -> None:
+        """Project a one-vector candidate out of A, in place."""
+        av = self.a_times(candidate.support, candidate.vectors)[0]
+        bv = self.b_times(candidate.support, candidate.vectors)[0]
+        half = av - candidate.values[0] / 2 * bv
+        self.a -= np.outer(half, bv)
+        self.a -= np.outer(bv, half)
+        self.diagonal_a = np.diagonal(self.a).copy()
+
+
+def _search(pair: _Pair, k: int, n_components: int, extra: Iterable[Support] = ()) -> _Found:
+    """The best support found from all starts."""
+    starts = [*_starts(pair, k, n_components), *extra]
+    reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), k) for start in _distinct_supports(starts))
+    reached = _distinct(_improve(pair, candidate) for candidate in reached[:POLISHED]) + reached[POLISHED:]
+    reached.sort(key=lambda candidate: -candidate.objective)
+    return _Found(reached[0], np.array([candidate.objective for candidate in reached]), len(starts))
+
+
+def _distinct_supports(supports: Iterable[Support]) -> list[Support]:
+    return list({support.tobytes(): support for support in map(np.sort, supports)}.values())
+
+
+def _distinct(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    """One candidate for each support, best first."""
+    unique = {candidate.support.tobytes(): candidate for candidate in candidates}
+    return sorted(unique.values(), key=lambda candidate: -candidate.objective)
+
+
+def _starts(pair: _Pair, k: int, n_components: int) -> Iterator[Support]:
+    """Supports of k coordinates that look promising."""
+    yield _largest(pair.diagonal_a / pair.diagonal_b, k)
+    if k == len(pair):
+        return
+    roots = np.sqrt(pair.diagonal_b)
+    sizes = np.abs(pair.a)
+    if pair.b is not None:
+        sizes /= roots
+        sizes /= roots[:, None]
+    np.fill_diagonal(sizes, 0.0)
+    others = max(k - 1, 1)
+    tops = np.partition(sizes, len(pair) - others, axis=1)[:, len(pair) - others :]
+    scores = np.einsum("ij,ij->i", tops, tops)
+    ranking = np.argsort(-scores, kind="stable")
+    for j in ranking[:COLUMN_STARTS]:
+        yield np.append(_largest(sizes[j], k - 1), j)
+    for i in np.argsort(-tops.max(axis=1), kind="stable")[:PAIR_STARTS]:
+        j = int(sizes[i].argmax())
+        together = np.abs(pair.a[i] + math.copysign(1.0, pair.a[i, j]) * pair.a[j]) / roots
+        together[[i, j]] = np.inf
+        yield _largest(together, k)
+    yield _largest(_row_norms(_leading(pair, n_components, ranking[0])), k)
+    yield from _fantope_start(pair, sizes, np.sort(ranking[: max(SCREENED, 2 * k)]), k, n_components)
+
+
+def _leading(pair: _Pair, n_components: int, column: np.intp) -> Matrix:
+    """Roughly the leading eigenvectors (d, K) of A scaled to a unit diagonal of B."""
+    d, roots = len(pair), np.sqrt(pair.diagonal_b)
+    if d <= SCREENED:
+        scaled = pair.a / roots / roots[:, None]
+        return np.asarray(scipy.linalg.eigh(scaled, subset_by_index=[d - n_components, d - 1])[1])
+    operator = scipy.sparse.linalg.LinearOperator(
+        (d, d), matvec=lambda v: pair.a @ (v.ravel() / roots) / roots, dtype=np.float64
+    )
+    # a column of A: the start must turn with the coordinates' order and signs, or the answer would not
+    start = pair.a[column] / roots
+    try:
+        return np.asarray(scipy.sparse.linalg.eigsh(operator, n_components, which="LA", v0=start, tol=1e-2)[1])
+    except scipy.sparse.linalg.ArpackNoConvergence:
+        return start[:, None]
+
+
+def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, k: int, n_components: int) -> Iterator[Support]:
+    """The support of the Fantope relaxation on screened coordinates, penalized down to about k^2 entries."""
+    block = np.ix_(screened, screened)
+    entries = np.sort(sizes[block], axis=None)
+    penalty = float(entries[-min(k * k, len(entries))])
+    roots = np.sqrt(pair.diagonal_b[screened])
+    fit = fantope_relaxation(
+        pair.a[block] / roots / roots[:, None],
+        None,
+        n_components,
+        penalty,
+        tolerance=FANTOPE_TOLERANCE,
+        max_iterations=FANTOPE_ITERATIONS,
+    )
+    yield screened[_largest(_row_norms(leading_vectors(fit.feasible, n_components).T), k)]
+
+
+def _flow(pair: _Pair, candidate: _Candidate, k: int) -> _Candidate:
+    """The truncated Rayleigh flow until its support stays, then exact eigenvectors on it."""
+    support, vectors = candidate.support, candidate.vectors
+    for _ in range(FLOW_STEPS):
+        previous = support
+        support, vectors = _flow_step(pair, support, vectors, k)
+        if np.array_equal(support, previous):
+            break
+    flowed = pair.eigenpairs(support, candidate.vectors.shape[1])
+    return candidate if len(candidate.support) == k and candidate.objective >= flowed.objective else flowed
+
+
+def _flow_step(pair: _Pair, support: Support, vectors: Matrix, k: int) -> tuple[Support, Matrix]:
+    """V + eta (A V / |rho| - sign(rho) B V), truncated to k rows and orthonormalized.
+
+    In coordinates in which B has a unit diagonal, eta = 1/2 over a bound of the norm of B on the support. |rho|, not
+    rho: a negative quotient must not turn ascent into descent.
+    """
+    av, bv = pair.a_times(support, vectors), pair.b_times(support, vectors)
+    roots = np.sqrt(pair.diagonal_b)
+    norms = np.einsum("ik,ki->i", bv[:, support], vectors)
+    rho = np.einsum("ik,ki->i", av[:, support], vectors) / norms
+    step = 0.5
+    if pair.b is not None:
+        correlations = np.abs(pair.b[np.ix_(support, support)]) / roots[support] / roots[support][:, None]
+        step /= max(1.0, float(correlations.sum(axis=1).max()))
+    size = np.maximum(np.abs(rho), np.finfo(float).tiny)[:, None]
+    moved = step * (av - rho[:, None] * bv) / size / roots
+    moved[:, support] += vectors.T * roots[support]
+    support = np.sort(_largest(_row_norms(moved.T), k))
+    truncated = moved[:, support].T
+    if truncated.shape[1] > 1:
+        truncated = np.linalg.qr(truncated)[0]
+    return support, truncated / np.linalg.norm(truncated, axis=0) / roots[support][:, None]
+
+
+def _improve(pair: _Pair, candidate: _Candidate) -> _Candidate:
+    """Exchange coordinates until no exchange tried helps: many at once first, then one at a time."""
+    k = len(candidate.support)
+    while k < len(pair):
+        ranking = _promising(pair, candidate)
+        batches = [ranking[:size] for size in _halvings(min(k, len(ranking)))]
+        batches += [ranking[i : i + 1] for i in range(1, min(TRIED, len(ranking)))]
+        for batch in batches:
+            exchanged = _exchange(pair, candidate, batch)
+            if exchanged.objective > candidate.objective + 1e-12 * abs(candidate.objective):
+                candidate = exchanged
+                break
+        else:
+            break
+    return candidate
+
+
+def _halvings(size: int) -> Iterator[int]:
+    while size >= 1:
+        yield size
+        size //= 2
+
+
+def _promising(pair: _Pair, candidate: _Candidate) -> Support:
+    """Coordinates off the support, by what adding one would gain.
+
+    With residual g and shortfall s = rho - a_jj / b_jj, the 2 x 2 problem on (v, e_j) has the leading eigenvalue
+    rho + (sqrt(s^2 + 4 g^2 / b_jj) - s) / 2 where B does not couple them.
+    """
+    residuals = pair.residuals(candidate)
+    shortfall = candidate.values[:, None] - pair.diagonal_a / pair.diagonal_b
+    gains = (np.sqrt(shortfall**2 + 4 * residuals**2 / pair.diagonal_b) - shortfall).sum(axis=0)
+    gains[candidate.support] = -np.inf
+    k, d = len(candidate.support), len(pair)
+    count = min(max(k, TRIED), d - k)
+    best = _largest(gains, count)
+    return best[np.argsort(-gains[best], kind="stable")]
+
+
+def _exchange(pair: _Pair, candidate: _Candidate, added: Support) -> _Candidate:
+    """Add coordinates, solve, keep the k largest rows, solve again."""
+    n_components, k = candidate.vectors.shape[1], len(candidate.support)
+    union = pair.eigenpairs(np.concatenate([candidate.support, added]), n_components)
+    weights = _row_norms(union.vectors * np.sqrt(pair.diagonal_b[union.support])[:, None])
+    return pair.eigenpairs(np.sort(union.support[_largest(weights, k)]), n_components)
+
+
+def _largest(values: Matrix, k: int) -> Support:
+    """Indices of the k largest values."""
+    if k >= len(values):
+        return np.arange(len(values))
+    return np.argpartition(values, len(values) - k)[len(values) - k :] if k > 0 else np.empty(0, np.intp)
+
+
+def _row_norms(columns: Matrix) -> Matrix:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", columns, columns)))
+
+
+def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level: float) -> _Outcome:
+    """sparsity="auto"."""
+    d = len(pair)
+    found, strength = None, 0.0
+    best: tuple[Support, ...] = ()
+    for k in _ladder(max(2, n_components), min(d, max(LARGEST_SEARCHED, n_components))):
+        rung = _search(pair, k, n_components, best)
+        best = (rung.best.support,)  # the flow of the next rung lets it grow
+        rung_strength = float(_strengths(pair, rung.best, deviation).max())
+        if rung_strength > strength:
+            found, strength = rung, rung_strength
+    if found is not None and strength > 1:
+        candidate = _fixed_point(pair, found.best, deviation, level)
+        significant = _strengths(pair, candidate, deviation) > 1
+        if significant.any():
+            return _Outcome(replace(found, best=candidate), tuple(map(bool, significant)))
+    nothing = pair.eigenpairs(np.sort(_largest(pair.diagonal_a / pair.diagonal_b, n_components)), n_components)
+    return _Outcome(_Found(nothing, np.array([nothing.objective]), 1), (False,) * n_components)
+
+
+def _ladder(smallest: int, largest: int) -> Iterator[int]:
+    k = min(smallest, largest)
+    while k < largest:
+        yield k
+        k *= 2
+    yield largest
+
+
+def _fixed_point(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation, level: float) -> _Candidate:
+    """Test, keep, fit again, until the support repeats."""
+    n_components, seen = candidate.vectors.shape[1], set()
+    for _ in range(FIXED_POINT_ROUNDS):
+        seen.add(candidate.support.tobytes())
+        kept = _discoveries(_p_values(pair, candidate, deviation), level, n_components)
+        if len(kept) < n_components:
+            break
+        candidate = pair.eigenpairs(kept, n_components)
+        if candidate.support.tobytes() in seen:
+            break
+    return candidate
+
+
+def _discoveries(p_values: Matrix, level: float, least: int) -> Support:
+    """Benjamini and Hochberg: the r smallest p-values, r the largest with p_(r) <= level r / d."""
+    order = np.argsort(p_values, kind="stable")
+    below = np.flatnonzero(p_values[order] <= level * np.arange(1, len(order) + 1) / len(order))
+    count = min(below[-1] + 1 if len(below) else 0, LARGEST_SUPPORT)
+    return np.sort(order[: max(count, least)])
+
+
+def _p_values(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation) -> Matrix:
+    """(d,), the smallest over the significant components, times their number."""
+    voters = _strengths(pair, candidate, deviation) > 1
+    residuals, deviations = _left_out(pair, candidate, deviation)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = np.where(residuals == 0, 0.0, np.abs(residuals) / deviations)[voters]
+    if not len(scores):
+        return np.ones(len(pair))
+    return np.minimum(len(scores) * scipy.special.erfc(scores.max(axis=0) / math.sqrt(2)), 1.0)
+
+
+def _left_out(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation) -> tuple[Matrix, Matrix]:
+    """r_j = e_j^T (A - rho_i B) v_{i,-j} and its deviation, both (K, d). Zero where it is rounding."""
+    support, values = candidate.support, candidate.values
+    residuals = pair.residuals(candidate)
+    entries = candidate.vectors.T
+    own = (pair.diagonal_a[support] - values[:, None] * pair.diagonal_b[support]) * entries
+    residuals[:, support] = -own  # on the support (A - rho B) v is zero up to rounding
+    rounding = 1e-13 * (np.abs(values) * np.sqrt((entries**2).sum(axis=1)))[:, None] * pair.diagonal_b
+    residuals[np.abs(residuals) <= rounding] = 0.0
+    dense = np.zeros((len(values), len(pair)))
+    dense[:, support] = entries
+    deviations = deviation(dense, values)
+    for i, value in enumerate(values):
+        without = np.repeat(dense[i : i + 1], len(support), axis=0)
+        rows = np.arange(len(support))
+        without[rows, support] = 0.0
+        deviations[i, support] = deviation(without, np.full(len(support), value))[rows, support]
+    return residuals, deviations
+
+
+def _strengths(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation) -> Matrix:
+    """(K,), each component's evidence over what pure noise could reach; more than 1 is significant.
+
+    The evidence is sum_j v_j r_j, the quadratic form of v without its diagonal terms. For GOE noise of diagonal
+    deviation s on k coordinates its supremum over unit v has a mean of at most s sqrt(2 k) and is Lipschitz with
+    constant s, so all supports of all sizes together exceed s (sqrt(2 k) + sqrt(2 log(C(d, k) k (k + 1) / alpha)))
+    with probability at most alpha.
+    """
+    k, d = len(candidate.support), len(pair)
+    residuals, deviations = _left_out(pair, candidate, deviation)
+    entries = candidate.vectors.T
+    evidence = (entries * residuals[:, candidate.support]).sum(axis=1)
+    lengths = np.sqrt((entries**2).sum(axis=1))
+    rest = np.sqrt(np.maximum(lengths[:, None] ** 2 - entries**2, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(rest > 0, deviations[:, candidate.support] / rest, 0.0)
+    noise = math.sqrt(2) * ratios.max(axis=1) * lengths**2
+    supports = scipy.special.gammaln(d + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(d - k + 1)
+    reach = math.sqrt(2 * k) + math.sqrt(2 * (supports + math.log(k * (k + 1) / FALSE_ALARM)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(evidence > 0, evidence / (noise * reach), 0.0)
+
+
+def _result(pair: _Pair, candidates: list[_Candidate], outcomes: list[_Outcome]) -> SparseFit:
+    rows, values, supports = [], [], []
+    for candidate in candidates:
+        # quotients of the pair itself: a deflated A has others
+        av = pair.a_times(candidate.support, candidate.vectors)[:, candidate.support]
+        bv = pair.b_times(candidate.support, candidate.vectors)[:, candidate.support]
+        columns = candidate.vectors
+        values.append(np.einsum("ik,ki->i", av, columns) / np.einsum("ik,ki->i", bv, columns))
+        unit = columns / np.linalg.norm(columns, axis=0)
+        unit = unit * np.sign(np.take_along_axis(unit, np.abs(unit).argmax(axis=0)[None], axis=0))
+        dense = np.zeros((columns.shape[1], len(pair)))
+        dense[:, candidate.support] = unit.T
+        rows.append(dense)
+        supports += [candidate.support] * columns.shape[1]
+    eigenvalues = np.concatenate(values)
+    significant = [outcome.significant for outcome in outcomes]
+    return SparseFit(
+        vectors=np.concatenate(rows),
+        eigenvalues=eigenvalues,
+        supports=tuple(supports),
+        objective=float(eigenvalues.sum()),
+        start_objectives=np.sort(np.concatenate([outcome.found.objectives for outcome in outcomes]))[::-1],
+        n_starts=sum(outcome.found.n_starts for outcome in outcomes),
+        significant=None if None in significant else tuple(s for group in significant if group for s in group),
+    )

@@ -1,0 +1,98 @@
+"""A screen for large coordinates: noisy scores of all features from O(d) released numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpgep._dispatch import core
+from dpgep.privacy.calibration import calibrate_moments, calibrate_vector, matrix_deviations
+from dpgep.privacy.ledger import NoiseBlock, Release, split
+from dpgep.privacy.matrix_release import matrix_blocks
+from dpgep.privacy.moment_release import released_people, released_shares
+from dpgep.problems.gep import MatrixProblem
+from dpgep.problems.model import Matrix
+from dpgep.problems.moments import MomentNoise, MomentProblem, NoisyGroups
+
+# Share of mu^2 for the number of people, where that is not public and two views are screened: a public constant.
+_COUNT_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Screen:
+    """Released scores, all public.
+
+    Attributes
+    ----------
+    scores : (d,), diag(A)/diag(B); for two views the norm of each feature's row of their cross-covariance.
+    energy : (d,), diagonal of the second moment of the rows, where there are rows.
+    noise : deviation of the noise in ``energy``, or in diag(A).
+    """
+
+    scores: Matrix
+    energy: Matrix | None
+    noise: float
+
+
+def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream) -> tuple[Screen, Release]:
+    """Diagonals of A and B: parts of the matrices, so that their sensitivities serve."""
+    noise_a, noise_b = matrix_deviations(problem, mu)
+    a = np.diagonal(problem.a).copy()
+    b = np.ones_like(a) if problem.b is None else np.diagonal(problem.b).copy()
+    core.add_noise(a[None, :], noise_a, stream)
+    core.add_noise(b[None, :], noise_b, stream)
+    blocks = matrix_blocks(problem, noise_a, noise_b, "independent")
+    return Screen(_ratio(a, b, noise_b), None, noise_a), Release("diagonals of A and B", mu, blocks)
+
+
+def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream) -> tuple[Screen, Release]:
+    """Diagonal of the second moment with the sums and counts of the model, or with the row norms of two views.
+
+    The diagonal is a part of the moment matrix, so the calibration of that serves. For two views sums are not released:
+    row norms are 1-Lipschitz in the Frobenius norm, and diagonal and row norms belong to different entries of the
+    second moment, so that together they move by at most sqrt 2 (add-remove: 1). With means subtracted the covariance
+    moves by at most 4, and both by at most sqrt(4^2 + 2) (sqrt(4^2 + 1)).
+    """
+    two_views = problem.model.first_view > 0
+    noise = _two_view_deviations(problem, mu) if two_views else _deviations(problem, mu)
+    values = [problem.diagonal(), problem.cross_norms()] if two_views else [problem.diagonal()]
+    released = np.stack(values)
+    core.add_noise(released, noise.second, stream)
+    blocks = [NoiseBlock("diagonal of the second moment of rows/bound, sum over people", "independent", noise.second)]
+    sums, counts = np.empty((problem.rows.d, 0)), problem.counts().astype(np.float64)
+    if problem.layout.sums and not two_views:
+        sums = problem.row_products().sums / problem.rows.bound
+        core.add_noise(sums, noise.sums, stream)
+        blocks.append(NoiseBlock("sums of rows/bound per group", "independent", noise.sums))
+    if problem.layout.counts:
+        core.add_noise(counts[None, :], noise.counts, stream)
+        blocks.append(NoiseBlock("counts per group", "independent", noise.counts))
+    people, bound = released_people(problem, counts), problem.rows.bound
+    released *= bound * bound / people
+    noise = noise.scaled(bound * bound / people, bound / people, 1 / people)
+    if two_views:
+        scores = released[1]
+    else:
+        groups = NoisyGroups(sums * (bound / people), released_shares(problem, counts, people), people, noise)
+        scores = _ratio(*problem.model.form(groups).diagonals(released[0]), noise.second)
+    return Screen(scores, released[0], noise.second), Release("diagonal of the second moment", mu, tuple(blocks))
+
+
+def _ratio(a: Matrix, b: Matrix, noise: float) -> Matrix:
+    """The ratio of two diagonals; entries of B that are not above their noise count as that."""
+    floor = max(noise, float(np.finfo(float).eps) * float(np.abs(b).max(initial=0.0)))
+    return np.asarray(np.divide(a, np.maximum(b, floor), out=np.zeros_like(a), where=np.maximum(b, floor) > 0))
+
+
+def _deviations(problem: MomentProblem, mu: float) -> MomentNoise:
+    return calibrate_moments(mu, problem.layout, problem.facts.adjacency)
+
+
+def _two_view_deviations(problem: MomentProblem, mu: float) -> MomentNoise:
+    squared = (2.0 if problem.facts.adjacency == "replace-one" else 1.0) + (16.0 if problem.layout.sums else 0.0)
+    if not problem.layout.counts:
+        return MomentNoise(calibrate_vector(math.sqrt(squared), mu), 0.0, 0.0)
+    mu_count, mu_values = split(mu, _COUNT_SHARE)
+    return MomentNoise(calibrate_vector(math.sqrt(squared), mu_values), 0.0, calibrate_vector(1.0, mu_count))

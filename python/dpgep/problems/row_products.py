@@ -1,0 +1,96 @@
+"""Products with the second moment of clipped rows, the rows left where and as they are.
+
+Clipping a row multiplies it by a factor, so that (1/n) sum_i (f_i x_i)(f_i x_i)^T v needs the factors and one pass over
+the rows, but no clipped copy and no d x d matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._dispatch import core
+from dpgep._threads import thread_count
+from dpgep.problems.model import Matrix
+from dpgep.problems.rows import NOT_FINITE, Rows, block_height, kernel_reads
+
+
+class RowProducts:
+    """Rows in a form that the kernels read, and the factor f_i <= 1 that brings each to the bound.
+
+    Arrays of float32 and float64 with contiguous rows, and CSR matrices, are used where they lie; other dtypes and
+    memory orders are converted once (small integers to float32, which holds them exactly).
+
+    Attributes
+    ----------
+    factors : (n,), rounded so that the exact norm of f_i x_i is at most the bound.
+    sums : (d, n_groups), sum of f_i x_i over the people of each group.
+    """
+
+    def __init__(self, rows: Rows, groups: NDArray[np.intp] | None, n_groups: int) -> None:
+        self._views = _kernel_form(rows.views)
+        self._n, self._d = rows.n, rows.d
+        self.factors = np.empty(rows.n)
+        self.sums = np.zeros((rows.d, n_groups))
+        for block in self._blocks():
+            self._clip(block, rows.bound)
+            if n_groups:
+                self._add_sums(block, groups)
+
+    def second_moment(self, scale: float) -> core.DenseRows | core.CsrRows:
+        """The matrix scale sum_i (f_i x_i)(f_i x_i)^T, known through its products."""
+        first = self._views[0]
+        if isinstance(first, np.ndarray):
+            return core.DenseRows(self._views, self.factors, scale, thread_count())
+        data, indices, indptr = first.data, first.indices, first.indptr
+        return core.CsrRows(data, indices, indptr, self._d, self.factors, scale, thread_count())
+
+    def _blocks(self) -> Iterator[slice]:
+        height = block_height(self._n, self._d)
+        for start in range(0, self._n, height):
+            yield slice(start, min(start + height, self._n))
+
+    def _clip(self, block: slice, bound: float) -> None:
+        first, out = self._views[0][block], self.factors[block]
+        if not isinstance(first, np.ndarray):
+            finite = core.clip_factors_csr(first.data, first.indptr, bound, out)
+        else:
+            finite = core.clip_factors(self._joint(block), bound, out)
+        if not finite:
+            raise ValueError(NOT_FINITE)
+
+    def _joint(self, block: slice) -> NDArray[Any]:
+        views = [view[block] for view in self._views]
+        return views[0] if len(views) == 1 else np.concatenate(views, axis=1, dtype=np.float64)
+
+    def _add_sums(self, block: slice, groups: NDArray[np.intp] | None) -> None:
+        marks = np.zeros((block.stop - block.start, self.sums.shape[1]))
+        marks[np.arange(len(marks)), 0 if groups is None else groups[block]] = self.factors[block]
+        column = 0
+        for view in self._views:
+            width = view.shape[1]
+            self.sums[column : column + width] += view[block].T @ marks
+            column += width
+
+
+def _kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
+    if all(isinstance(view, np.ndarray) for view in views):
+        return tuple(view if kernel_reads(view, fixed_point=False) else _converted(view) for view in views)
+    from scipy import sparse
+
+    joint = views[0] if len(views) == 1 else sparse.hstack([sparse.csr_array(view) for view in views], format="csr")
+    if joint.dtype not in (np.float32, np.float64):
+        joint = joint.astype(np.float64)
+    if not joint.has_canonical_format:
+        joint = joint.copy()
+        joint.sum_duplicates()
+    return (joint,)
+
+
+def _converted(view: NDArray[Any]) -> Matrix:
+    dtype = np.float32 if view.dtype.kind in "iub" and view.dtype.itemsize <= 2 else np.float64
+    with np.errstate(over="ignore"):  # a longdouble beyond float64 is caught as infinity
+        return np.ascontiguousarray(view, dtype=dtype)

@@ -1,0 +1,399 @@
+"""The flows as methods of `solve`: non-private limits, what they cost, what they refuse, what they say of themselves.
+
+The compiled loop itself is tested in test_rayleigh_flow.py, the noise of products in test_noisy_product.py.
+"""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse
+from conftest import Matrix, solve_seeded
+from scipy import stats
+
+import dpgep
+from dpgep._dispatch import core
+from dpgep.methods.release import ReleaseOptions, release
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.products import ProductNoise
+
+D, N = 8, 400
+FLOWS = ["rayleigh-flow", "truncated-rayleigh-flow"]
+
+
+def problems(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((N, D)) * np.linspace(2.0, 0.5, D) / 4
+    y = x[:, 0] + 0.1 * rng.standard_normal(N)
+    labels = rng.integers(0, 3, N)
+    x += labels[:, None] * rng.standard_normal(D) / 3
+    form = scipy.sparse.csr_array if sparse else np.asarray
+    rest: dict[str, Any] = {"bound": 2.0, "adjacency": adjacency}
+    first, second = form(x[:, :5]), form(x[:, 5:] + x[:, :3])
+    return {
+        "pca": dpgep.pca(form(x), **rest),
+        "pca uncentred": dpgep.pca(form(x), center=False, **rest),
+        "cca": dpgep.cca(first, second, **rest),
+        "fda": dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
+        "sir": dpgep.sir(form(x), y, slices=4, y_range=(-1, 1), **rest),
+    }
+
+
+def matrix_problem(**sensitivities: float) -> Any:
+    rng = np.random.default_rng(6)
+    a, b = (rng.standard_normal((3 * D, D)) for _ in range(2))
+    given = {"sensitivity_a": 2.0, "sensitivity_b": 3.0, **sensitivities}
+    return dpgep.gep(a.T @ a / D, b.T @ b / (3 * D) + np.eye(D), n=N, **given)
+
+
+def assert_same_span(rows: Matrix, reference: Matrix, tolerance: float) -> None:
+    assert scipy.linalg.subspace_angles(rows.T, reference.T).max() < tolerance
+
+
+@pytest.mark.parametrize("name", [*problems(), "gep"])
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("noise", ["lazy", "fresh"])
+def test_without_noise_the_flow_reaches_the_eigenvectors(name: str, k: int, noise: str) -> None:
+    problem = matrix_problem() if name == "gep" else problems()[name]
+    expected = dpgep.solve(problem, epsilon=math.inf, n_components=k)
+    solution = solve_seeded(
+        problem, 1, epsilon=math.inf, n_components=k, method="rayleigh-flow", noise=noise, n_iterations=6000
+    )
+    assert_same_span(solution.components, expected.components, 1e-6)
+    np.testing.assert_allclose(solution.eigenvalues, expected.eigenvalues, rtol=1e-8)
+    assert solution.diagnostics.converged
+    if expected.mean is not None:
+        np.testing.assert_allclose(solution.mean, expected.mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", list(problems()))
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_sparse_rows_and_other_dtypes_give_the_same_solution(name: str, adjacency: str) -> None:
+    options: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "method": "rayleigh-flow", "n_iterations": 20}
+    dense = solve_seeded(problems(adjacency)[name], 3, **options)
+    sparse = solve_seeded(problems(adjacency, sparse=True)[name], 3, **options)
+    np.testing.assert_allclose(sparse.components, dense.components, atol=1e-9)
+    assert sparse.privacy.releases == dense.privacy.releases
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", ">f8"])
+def test_dtypes_and_memory_orders(dtype: str) -> None:
+    x = np.random.default_rng(0).integers(0, 5, (60, 4)).astype(dtype)
+    run: dict[str, Any] = {"epsilon": math.inf, "n_components": 1, "method": "rayleigh-flow"}
+    expected = solve_seeded(dpgep.pca(x.astype(float), bound=20.0), 1, **run)
+    for form in (x, np.asfortranarray(x), x[::-1][::-1]):
+        np.testing.assert_allclose(
+            solve_seeded(dpgep.pca(form, bound=20.0), 1, **run).components, expected.components, atol=1e-10
+        )
+
+
+# ---- What it costs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*problems(), "gep"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("noise", ["lazy", "fresh"])
+@pytest.mark.parametrize("init", ["random", "screen", "convex"])
+def test_the_ledger_composes_to_the_budget(name: str, adjacency: str, noise: str, init: str) -> None:
+    problem = matrix_problem() if name == "gep" else problems(adjacency)[name]
+    options: dict[str, Any] = {"step_size": 0.5} if name == "gep" and noise == "fresh" else {}
+    solution = solve_seeded(
+        problem, 1, epsilon=1.0, delta=1e-5, n_components=1, method="rayleigh-flow", noise=noise, init=init,
+        n_iterations=6, **options,
+    )  # fmt: skip
+    total = math.fsum(release.mu**2 for release in solution.privacy.releases)
+    budget = dpgep.Budget(epsilon=1.0, delta=1e-5).mu
+    assert budget**2 * (1 - 1e-9) < total <= budget**2 * (1 + 1e-15)
+    assert solution.privacy.epsilon == 1.0
+    purposes = [release.query.startswith("initial vector") for release in solution.privacy.releases]
+    assert sum(purposes) == {"random": 0, "screen": 2, "convex": 1}[init]
+    share = {"random": 0.0, "screen": 0.3, "convex": 0.5}[init]
+    paid = math.fsum(r.mu**2 for r, initial in zip(solution.privacy.releases, purposes, strict=True) if initial)
+    assert paid == pytest.approx(share * budget**2)
+    assert not solution.privacy.exact
+
+
+def test_fresh_noise_pays_for_every_product_and_lazy_noise_once() -> None:
+    run: dict[str, Any] = {"mu": 1.0, "n_components": 1, "method": "rayleigh-flow", "n_iterations": 7}
+    counts = {
+        (name, noise): len(solve_seeded(problem, 1, noise=noise, **run, **options).privacy.releases)
+        for name, problem, options in [
+            ("gep", matrix_problem(), {"step_size": 0.5}),
+            ("gep, B public", matrix_problem(sensitivity_b=0.0), {}),
+            ("pca uncentred", problems()["pca uncentred"], {}),
+            ("fda", problems()["fda"], {}),
+        ]
+        for noise in ("fresh", "lazy")
+    }
+    assert counts == {
+        ("gep", "fresh"): 14, ("gep", "lazy"): 1,
+        ("gep, B public", "fresh"): 7, ("gep, B public", "lazy"): 1,
+        ("pca uncentred", "fresh"): 7, ("pca uncentred", "lazy"): 1,
+        ("fda", "fresh"): 8, ("fda", "lazy"): 1,  # sums and counts, then the products
+    }  # fmt: skip
+
+
+def test_the_paid_products_are_all_there_are() -> None:
+    curator = Curator(problems()["pca"], Ledger(1.0), core.NoiseStream())
+    products = curator.products(ProductNoise("fresh", "goe", 2))
+    block = np.eye(1, D)
+    products.times(block)
+    products.times(block)
+    with pytest.raises(RuntimeError, match="paid"):
+        products.times(block)
+
+
+def test_a_noisy_product_has_the_noise_that_the_ledger_says() -> None:
+    """Chi-square of the noise in products with e_1, at 1e-7 on either side; negative control: a tenth more noise."""
+    problem = problems()["pca uncentred"]
+    exact = problem.moment_matrix()
+    exact = (np.triu(exact) + np.triu(exact, 1).T) * problem.rows.bound**2 / N
+    for kind in ("fresh", "lazy"):
+        ledger = Ledger(1.0)
+        noise = []
+        for seed in range(1500):
+            ledger = Ledger(1.0)
+            curator = Curator(problem, ledger, core.NoiseStream(seed.to_bytes(32, "little")))
+            answer, _ = curator.products(ProductNoise(kind, "goe", 3)).times(np.eye(1, D))
+            noise.append(answer[0] - exact[0])
+        deviation = ledger.releases[0].noise[0].deviation * problem.rows.bound**2 / N
+        parts = math.sqrt(3.0) if kind == "fresh" else 1.0
+        assert deviation == pytest.approx(math.sqrt(2) * parts * problem.rows.bound**2 / N, rel=1e-9)
+        scaled = np.array(noise) / (deviation * np.where(np.arange(D) == 0, 1.0, math.sqrt(0.5)))
+        low, high = stats.chi2.ppf([5e-8, 1 - 5e-8], scaled.size)
+        assert low < (scaled**2).sum() < high
+        assert not low < (scaled**2).sum() * 1.21 < high
+
+
+@pytest.mark.parametrize("name", ["pca", "fda", "cca"])
+def test_lazy_products_have_the_law_of_a_release(name: str) -> None:
+    """Noisy quadratic forms of both, two-sample Kolmogorov-Smirnov at 1e-7."""
+    problem = problems()[name]
+    v = np.random.default_rng(2).standard_normal((1, D))
+    forms: dict[str, list[list[float]]] = {"lazy": [], "release": []}
+    for seed in range(800):
+        lazy = Curator(problem, Ledger(0.5), core.NoiseStream(seed.to_bytes(32, "little")))
+        av, bv = lazy.products(ProductNoise("lazy", "goe", 1)).times(v)
+        forms["lazy"].append([float(v[0] @ av[0]), float(v[0] @ bv[0])])
+        other = Curator(problem, Ledger(0.5), core.NoiseStream((seed + 10**6).to_bytes(32, "little")))
+        pair = problem.model.pair(other.release())
+        b = np.eye(D) if pair.b is None else pair.b
+        forms["release"].append([float(v[0] @ pair.a @ v[0]), float(v[0] @ b @ v[0])])
+    for column in (0, 1):
+        sample, reference = (np.array(forms[kind])[:, column] for kind in ("lazy", "release"))
+        if np.ptp(reference) > 1e-9:
+            assert stats.ks_2samp(sample, reference).pvalue > 1e-7
+            assert stats.ks_2samp(sample, reference + 0.5 * reference.std()).pvalue < 1e-7
+
+
+def test_screening_noise_and_calibration() -> None:
+    for adjacency, centred in [("replace-one", 18.0), ("add-remove", 17.0)]:
+        problem = problems(adjacency)["cca"]
+        ledger = Ledger(1.0)
+        Curator(problem, ledger, core.NoiseStream()).screen()
+        (release,) = ledger.releases
+        share = 0.9 if adjacency == "add-remove" else 1.0
+        assert release.noise[0].deviation == pytest.approx(math.sqrt(centred / share))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_sensitivity_of_the_two_view_screen_is_a_bound(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
+    if seed % 2:
+        x[:-1], y[:-1] = x[0], y[0]  # concentrated rows: the extreme case
+    for center, squared in [(True, 18.0), (False, 2.0)]:
+        values = []
+        for last in (1.0, -1.0):
+            neighbour = x.copy()
+            neighbour[-1] *= last
+            problem = dpgep.cca(neighbour, y, center=center)
+            values.append(np.concatenate([problem.diagonal(), problem.cross_norms()]))
+        assert ((values[0] - values[1]) ** 2).sum() <= squared
+
+
+# ---- Sparse ------------------------------------------------------------------------------------------------------
+
+
+def spiked(seed: int, n: int = 4000, d: int = 60, s: int = 5) -> tuple[Matrix, Matrix]:
+    rng = np.random.default_rng(seed)
+    u = np.zeros(d)
+    u[rng.choice(d, s, replace=False)] = rng.choice([-1, 1], s) / math.sqrt(s)
+    x = rng.standard_normal((n, d))
+    x += (math.sqrt(21) - 1) * np.outer(x @ u, u)
+    return x / np.linalg.norm(x, axis=1, keepdims=True), u
+
+
+@pytest.mark.parametrize("init", ["random", "screen", "convex"])
+def test_the_truncated_flow_finds_a_sparse_spike(init: str) -> None:
+    x, u = spiked(1)
+    solution = solve_seeded(
+        dpgep.pca(x, center=False), 2, epsilon=4.0, delta=1e-5, n_components=1,
+        method="truncated-rayleigh-flow", sparsity=8, init=init,
+    )  # fmt: skip
+    assert abs(solution.components[0] @ u) > 0.97
+    assert (solution.components != 0).sum() <= 8
+    assert set(np.flatnonzero(u)) <= set(solution.diagnostics.support)
+    assert solution.diagnostics.initial.kind == init
+
+
+def test_sparse_blocks_share_a_support_or_have_their_own() -> None:
+    x, _ = spiked(1)
+    run: dict[str, Any] = {"epsilon": math.inf, "n_components": 2, "method": "truncated-rayleigh-flow", "sparsity": 6}
+    shared = solve_seeded(dpgep.pca(x, center=False), 2, **run)
+    assert len(shared.diagnostics.support) <= 6
+    own = solve_seeded(dpgep.pca(x, center=False), 2, separate_supports=True, **run)
+    assert ((own.components != 0).sum(axis=1) <= 6).all()
+
+
+@pytest.mark.parametrize(("k", "options"), [(1, {"sparsity": 8}), (1, {"sparsity": "auto"}), (2, {"sparsity": 8})])
+def test_a_sparse_release_costs_what_a_dense_one_costs(k: int, options: dict[str, Any]) -> None:
+    x, u = spiked(3)
+    problem = dpgep.pca(x, center=False)
+    dense = solve_seeded(problem, 2, epsilon=2.0, delta=1e-5, n_components=k)
+    sparse = solve_seeded(problem, 2, epsilon=2.0, delta=1e-5, n_components=k, **options)
+    assert sparse.privacy == dense.privacy
+    assert abs(sparse.components[0] @ u) > 0.98
+    assert set(np.flatnonzero(u)) <= set(sparse.diagnostics.support)
+    if options["sparsity"] == "auto":
+        assert len(sparse.diagnostics.support) <= 7
+    assert len(sparse.diagnostics.expected_error) == k
+    assert "features" in repr(sparse)
+
+
+# ---- What it refuses ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": "none"}, "noise must be one of"),
+        ({"noise_shape": "gauss"}, "noise_shape must be one of"),
+        ({"noise_shape": "iid"}, 'for noise="fresh"'),
+        ({"init": "best"}, "init must be one of"),
+        ({"init": np.ones(3)}, "shape"),
+        ({"init": np.zeros(D)}, "none of them zero"),
+        ({"init": np.full(D, math.nan)}, "finite"),
+        ({"init": np.array(["a"] * D)}, "real numbers"),
+        ({"n_iterations": 0}, "n_iterations"),
+        ({"n_iterations": 2.5}, "n_iterations"),
+        ({"step_size": 0.0}, "step_size"),
+        ({"step_size": math.inf}, "step_size"),
+        ({"regularization": -1.0}, "regularization"),
+        ({"budget_split": 0.5}, "budget_split is for"),
+        ({"budget_split": 1.0, "init": "screen"}, "budget_split must lie"),
+        ({"sparsity": 3}, "no option"),
+    ],
+)
+def test_refuses_before_anything_is_spent(options: dict[str, Any], message: str) -> None:
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises((ValueError, TypeError), match=message):
+        dpgep.solve(problems()["pca"], budget=budget, n_components=1, method="rayleigh-flow", **options)
+    assert budget.spent_mu == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "sparsity"),
+        ({"sparsity": 0}, "sparsity"),
+        ({"sparsity": D + 1}, "sparsity"),
+        ({"sparsity": 1}, "2 components need"),
+        ({"sparsity": 3, "separate_supports": 1}, "separate_supports"),
+        ({"sparsity": 3, "n_starts": 2, "noise": "fresh"}, "n_starts"),
+    ],
+)
+def test_truncation_refuses_before_anything_is_spent(options: dict[str, Any], message: str) -> None:
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises((ValueError, TypeError), match=message):
+        dpgep.solve(problems()["pca"], budget=budget, n_components=2, method="truncated-rayleigh-flow", **options)
+    assert budget.spent_mu == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sparsity": "few"}, "auto"),
+        ({"sparsity": D + 1}, "sparsity"),
+        ({"sparsity": 1}, "2 components need"),
+        ({"separate_supports": True}, "give sparsity"),
+    ],
+)
+def test_a_sparse_release_refuses_before_anything_is_spent(options: dict[str, Any], message: str) -> None:
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises((ValueError, TypeError), match=message):
+        dpgep.solve(problems()["pca"], budget=budget, n_components=2, **options)
+    assert budget.spent_mu == 0
+
+
+def test_fresh_noise_on_a_private_b_needs_a_step_size() -> None:
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises(ValueError, match="step_size is needed"):
+        dpgep.solve(matrix_problem(), budget=budget, n_components=1, method="rayleigh-flow", noise="fresh")
+    assert budget.spent_mu == 0
+
+
+def test_iid_noise_serves_one_product_at_a_time() -> None:
+    run: dict[str, Any] = {"mu": 1.0, "method": "rayleigh-flow", "noise": "fresh", "noise_shape": "iid"}
+    for problem, k in [(problems()["cca"], 1), (problems()["pca"], 2)]:
+        with pytest.raises(ValueError, match="one product at a time"):
+            dpgep.solve(problem, n_components=k, **run)
+    solution = solve_seeded(problems()["fda"], 1, n_components=1, **run)
+    assert solution.privacy.releases[1].noise[0].shape == "iid"
+
+
+def test_nan_spends_nothing() -> None:
+    x = np.ones((5, 3))
+    x[1, 1] = math.nan
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises(ValueError, match="NaN"):
+        dpgep.solve(dpgep.pca(x), budget=budget, n_components=1, method="rayleigh-flow")
+    assert budget.spent_mu == 0
+
+
+# ---- What it says ------------------------------------------------------------------------------------------------
+
+
+def test_noise_alone_is_warned_of() -> None:
+    x = np.random.default_rng(0).standard_normal((200, 30))
+    with pytest.warns(dpgep.AccuracyWarning, match="noise alone"):
+        dpgep.solve(dpgep.pca(x), epsilon=0.1, delta=1e-5, n_components=1, method="rayleigh-flow")
+
+
+def test_an_unfinished_flow_is_warned_of() -> None:
+    with pytest.warns(dpgep.AccuracyWarning, match="raise n_iterations"):
+        dpgep.solve(problems()["pca"], mu=50.0, n_components=1, method="rayleigh-flow", n_iterations=2)
+
+
+def test_the_printed_form_names_the_flow() -> None:
+    solution = solve_seeded(problems()["pca"], 1, mu=5.0, n_components=2, method="rayleigh-flow", init="screen")
+    text = repr(solution)
+    assert "iterations" in text
+    assert "screen" in text
+    assert "share of the budget 0.3" in text
+
+
+def test_default_step_sizes_meet_the_condition_of_the_theory() -> None:
+    """Eta lambda_max(B) < 1, for lambda_max of the noisy B where that is what the flow runs on."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for noise in ("fresh", "lazy"):
+            for problem in (problems()["fda"], problems()["sir"], problems()["cca"]):
+                found = dpgep.solve(
+                    problem, epsilon=math.inf, n_components=1, method="rayleigh-flow", noise=noise, n_iterations=1
+                )
+                curator = Curator(problem, Ledger(math.inf), core.NoiseStream())
+                b = problem.model.pair(curator.release()).b
+                assert 0 < found.diagnostics.step_size * scipy.linalg.eigvalsh(b)[-1] < 1
+
+
+def test_the_flow_agrees_with_the_release_of_the_same_noise() -> None:
+    """Given much budget, both methods find the same component."""
+    problem = problems()["fda"]
+    flow = solve_seeded(problem, 1, mu=200.0, n_components=2, method="rayleigh-flow", n_iterations=3000)
+    exact = release(Curator(problem, Ledger(math.inf), core.NoiseStream()), 2, ReleaseOptions())
+    assert_same_span(flow.components, exact.components, 0.2)
