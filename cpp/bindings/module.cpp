@@ -14,4 +14,5 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_fixed_point(module);
   register_integer_moments(module);
   register_exact_noise(module);
+  register_exact_products(module);
 }

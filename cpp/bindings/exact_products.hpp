@@ -1,0 +1,27 @@
+// Exact products over NumPy arrays.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "arrays.hpp"
+#include "dpgep/exact_products.hpp"
+
+namespace dpgep::bindings {
+
+// The kernel sees the memory of arrays; these references keep it.
+template <class Kernel>
+struct Holding : Kernel {
+  Holding(Kernel kernel, std::vector<py::array> seen)
+      : Kernel(std::move(kernel)), arrays(std::move(seen)) {}
+
+  std::vector<py::array> arrays;
+};
+
+inline FloatingRows floating_rows(const py::array& array, const char* name) {
+  return visit_floating(array, name, [&](auto scalar) -> FloatingRows {
+    return const_rows<decltype(scalar)>(array, name);
+  });
+}
+
+}  // namespace dpgep::bindings
