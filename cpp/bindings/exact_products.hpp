@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "arrays.hpp"
-#include "dpgep/exact_products.hpp"
+#include "dpgep/rows_product.hpp"
+#include "dpgep/symmetric_product.hpp"
 
 namespace dpgep::bindings {
 
@@ -17,6 +18,10 @@ struct Holding : Kernel {
 
   std::vector<py::array> arrays;
 };
+
+using Matrices = Holding<SymmetricMatrices>;
+using Dense = Holding<DenseRows>;
+using Sparse = Holding<CsrRows>;
 
 inline FloatingRows floating_rows(const py::array& array, const char* name) {
   return visit_floating(array, name, [&](auto scalar) -> FloatingRows {

@@ -2,8 +2,6 @@
 
 #include <optional>
 
-#include "dpgep/rows_product.hpp"
-#include "dpgep/symmetric_product.hpp"
 #include "exact_products.hpp"
 #include "register.hpp"
 
@@ -15,10 +13,6 @@ using namespace dpgep::bindings;
 // and the caller's references keep alive, and the products change nothing.
 
 namespace {
-
-using Matrices = Holding<SymmetricMatrices>;
-using Dense = Holding<DenseRows>;
-using Sparse = Holding<CsrRows>;
 
 std::vector<Block> products(const ExactProducts& exact, const py::array& V) {
   const auto block = const_rows<double>(V, "V");

@@ -68,6 +68,7 @@ DenseRows::DenseRows(std::vector<FloatingRows> views, ConstVectorView<double> fa
     require_factors(n_rows_of(view), factors, scale);
     n_features_ += width_of(view);
   }
+  if (n_features_ < 1) throw std::invalid_argument("views must have columns");
 }
 
 std::vector<Block> DenseRows::times(const ConstBlock& V) const {

@@ -111,6 +111,7 @@ SymmetricMatrices::SymmetricMatrices(std::vector<FloatingRows> matrices, int n_t
   }
   const auto shape = [](const auto& matrix) { return std::pair(matrix.rows(), matrix.cols()); };
   n_features_ = std::visit(shape, matrices_[0]).second;
+  if (n_features_ < 1) throw std::invalid_argument("the matrices must not be empty");
   for (const FloatingRows& matrix : matrices_) {
     const auto [n_rows, n_columns] = std::visit(shape, matrix);
     if (n_rows == n_features_ && n_columns == n_features_) continue;

@@ -10,6 +10,7 @@ _Floating = TypeVar("_Floating", np.float32, np.float64)
 _FloatingArray = NDArray[np.float32] | NDArray[np.float64]
 _IndexArray = NDArray[np.int32] | NDArray[np.int64]
 _NoiseShape = Literal["goe", "iid"]
+_NoiseMode = Literal["none", "fresh", "lazy"]
 
 @final
 class NoiseStream:
@@ -81,4 +82,54 @@ class CsrRows:
     def n_features(self) -> int: ...
     def times(self, V: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
+@final
+class PairOracle:
+    @staticmethod
+    def of_matrices(
+        matrices: SymmetricMatrices,
+        noise: _NoiseMode,
+        scale_a: float = 0.0,
+        scale_b: float = 0.0,
+        shape: _NoiseShape = "goe",
+        n_products: int = 0,
+        stream: NoiseStream | None = None,
+    ) -> PairOracle: ...
+    @staticmethod
+    def of_rows(
+        rows: DenseRows | CsrRows,
+        noise: _NoiseMode,
+        scale: float,
+        factors: NDArray[np.float64],
+        weights_a: NDArray[np.float64],
+        weights_b: NDArray[np.float64],
+        second_a: float,
+        second_b: float,
+        identity_b: bool,
+        split: int = 0,
+        shape: _NoiseShape = "goe",
+        n_products: int = 0,
+        stream: NoiseStream | None = None,
+    ) -> PairOracle: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def noise(self) -> _NoiseMode: ...
+    @property
+    def n_directions(self) -> int: ...
+    @property
+    def n_answered(self) -> int: ...
+    def times(self, V: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+def rayleigh_flow(
+    oracle: PairOracle,
+    V0: NDArray[np.float64],
+    n_iterations: int,
+    step_size: float,
+    *,
+    shift: float = 0.0,
+    ridge: float = 0.0,
+    sparsity: int = 0,
+    separate_supports: bool = False,
+    tolerance: float = 0.0,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool]: ...
 def build_info() -> dict[str, str]: ...

@@ -13,6 +13,10 @@ inline ConstBlock view(const Block& block) {
   return {block.data(), block.rows(), block.cols(), Eigen::OuterStride<>(block.cols())};
 }
 
+inline ConstBlock top_rows(const Block& block, Index n) {
+  return {block.data(), n, block.cols(), Eigen::OuterStride<>(block.cols())};
+}
+
 inline Rows<double> mutable_view(Block& block) {
   return {block.data(), block.rows(), block.cols(), Eigen::OuterStride<>(block.cols())};
 }
