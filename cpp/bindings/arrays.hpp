@@ -5,8 +5,10 @@
 #include <pybind11/numpy.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "dpgep/typedefs.hpp"
 
@@ -24,6 +26,15 @@ auto visit_floating(const py::array& array, const char* name, WithScalar with_sc
   if (py::isinstance<py::array_t<double>>(array)) return with_scalar(double{});
   if (py::isinstance<py::array_t<float>>(array)) return with_scalar(float{});
   throw py::type_error(std::string(name) + " must have dtype float32 or float64, not " +
+                       py::str(array.dtype()).cast<std::string>());
+}
+
+// The same for int32 or int64.
+template <class WithInteger>
+auto visit_index(const py::array& array, const char* name, WithInteger with_integer) {
+  if (py::isinstance<py::array_t<std::int32_t>>(array)) return with_integer(std::int32_t{});
+  if (py::isinstance<py::array_t<std::int64_t>>(array)) return with_integer(std::int64_t{});
+  throw py::type_error(std::string(name) + " must have dtype int32 or int64, not " +
                        py::str(array.dtype()).cast<std::string>());
 }
 
@@ -113,6 +124,17 @@ VectorView<Scalar> mutable_vector(py::array& array, const char* name) {
   require_contiguous_last_axis<Scalar>(array, name);
   require_writeable(array, name);
   return {static_cast<Scalar*>(array.mutable_data()), array.shape(0)};
+}
+
+// A new array that owns what was the matrix: nothing is copied.
+template <class Scalar>
+py::array_t<Scalar> as_array(RowMajorMatrix<Scalar>&& matrix) {
+  auto owner = std::make_unique<RowMajorMatrix<Scalar>>(std::move(matrix));
+  const auto& kept = *owner;
+  const py::capsule free(owner.get(),
+                         [](void* p) { delete static_cast<RowMajorMatrix<Scalar>*>(p); });
+  owner.release();
+  return py::array_t<Scalar>({kept.rows(), kept.cols()}, kept.data(), free);
 }
 
 // A vector is seen as one row.

@@ -14,4 +14,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_fixed_point(module);
   register_integer_moments(module);
   register_exact_noise(module);
+  register_exact_products(module);
+  register_pair_oracle(module);
+  register_rayleigh_flow(module);
 }

@@ -6,9 +6,12 @@
 void register_build_info(pybind11::module_& module);
 void register_clip(pybind11::module_& module);
 void register_exact_noise(pybind11::module_& module);
+void register_exact_products(pybind11::module_& module);
 void register_fixed_point(pybind11::module_& module);
 void register_integer_moments(pybind11::module_& module);
 void register_noise_product(pybind11::module_& module);
 void register_noise_stream(pybind11::module_& module);
+void register_pair_oracle(pybind11::module_& module);
+void register_rayleigh_flow(pybind11::module_& module);
 void register_symmetric_noise(pybind11::module_& module);
 void register_truncate(pybind11::module_& module);

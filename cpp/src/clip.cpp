@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "dpgep/csr.hpp"
 #include "dpgep/norm.hpp"
 
 namespace dpgep {
@@ -19,6 +20,11 @@ void require_invertible(double bound) {
 bool has_exact_reciprocal(double x) {
   int exponent = 0;
   return std::frexp(x, &exponent) == 0.5 && std::isfinite(1.0 / x);
+}
+
+// 1 - gamma.
+double safe_radius(Index d) {
+  return 1.0 - static_cast<double>(d + 16) * 0x1p-53;
 }
 
 // out = row / divisor * shrink, each operation rounded once. The reciprocal of a power of two is
@@ -53,13 +59,25 @@ bool clip_row(const Scalar* row, Index d, double bound, double radius, double* o
   return true;
 }
 
+// Of the quotients the second is last, since it alone may be subnormal: a step down makes up for
+// its rounding, whatever it lost.
+template <class Scalar>
+bool clip_factor(const Scalar* row, Index d, double bound, double& out) {
+  const FactoredNorm length = norm(row, d);
+  if (!std::isfinite(length.relative)) return false;
+  const double radius = bound * safe_radius(d);
+  out =
+      length.value() <= radius ? 1.0 : std::nextafter(radius / length.relative / length.scale, 0.0);
+  return true;
+}
+
 }  // namespace
 
 template <class Scalar>
 bool clip_rows(const ConstRows<Scalar>& rows, double bound, Rows<double> out) {
   require_invertible(bound);
   const Index d = rows.cols();
-  const double radius = 1.0 - static_cast<double>(d + 16) * 0x1p-53;
+  const double radius = safe_radius(d);
   bool all_finite = true;
   for (Index i = 0; i < rows.rows(); ++i) {
     all_finite &= clip_row(rows.data() + i * rows.outerStride(), d, bound, radius,
@@ -68,7 +86,41 @@ bool clip_rows(const ConstRows<Scalar>& rows, double bound, Rows<double> out) {
   return all_finite;
 }
 
+template <class Scalar>
+bool clip_factors(const ConstRows<Scalar>& rows, double bound, VectorView<double> out) {
+  require_invertible(bound);
+  bool all_finite = true;
+  for (Index i = 0; i < rows.rows(); ++i) {
+    const Scalar* const row = rows.data() + i * rows.outerStride();
+    all_finite &= clip_factor(row, rows.cols(), bound, out[i]);
+  }
+  return all_finite;
+}
+
+template <class Scalar, class Integer>
+bool clip_factors(const ConstVectorView<Scalar>& data, const ConstVectorView<Integer>& indptr,
+                  double bound, VectorView<double> out) {
+  require_invertible(bound);
+  require_indptr(indptr, data.size());
+  bool all_finite = true;
+  for (Index i = 0; i + 1 < indptr.size(); ++i) {
+    const Scalar* const row = data.data() + indptr[i];
+    all_finite &= clip_factor(row, static_cast<Index>(indptr[i + 1] - indptr[i]), bound, out[i]);
+  }
+  return all_finite;
+}
+
 template bool clip_rows(const ConstRows<float>&, double, Rows<double>);
 template bool clip_rows(const ConstRows<double>&, double, Rows<double>);
+template bool clip_factors(const ConstRows<float>&, double, VectorView<double>);
+template bool clip_factors(const ConstRows<double>&, double, VectorView<double>);
+template bool clip_factors(const ConstVectorView<float>&, const ConstVectorView<std::int32_t>&,
+                           double, VectorView<double>);
+template bool clip_factors(const ConstVectorView<float>&, const ConstVectorView<std::int64_t>&,
+                           double, VectorView<double>);
+template bool clip_factors(const ConstVectorView<double>&, const ConstVectorView<std::int32_t>&,
+                           double, VectorView<double>);
+template bool clip_factors(const ConstVectorView<double>&, const ConstVectorView<std::int64_t>&,
+                           double, VectorView<double>);
 
 }  // namespace dpgep

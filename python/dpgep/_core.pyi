@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, final
 
 import numpy as np
@@ -6,7 +7,10 @@ from numpy.typing import NDArray
 __version__: str
 
 _Floating = TypeVar("_Floating", np.float32, np.float64)
+_FloatingArray = NDArray[np.float32] | NDArray[np.float64]
+_IndexArray = NDArray[np.int32] | NDArray[np.int64]
 _NoiseShape = Literal["goe", "iid"]
+_NoiseMode = Literal["none", "fresh", "lazy"]
 
 @final
 class NoiseStream:
@@ -27,6 +31,8 @@ def noise_times_vector(
 ) -> NDArray[_Floating]: ...
 def noise_times_block(V: NDArray[_Floating], scale: float, stream: NoiseStream) -> NDArray[_Floating]: ...
 def clip_rows(rows: NDArray[np.float32] | NDArray[np.float64], bound: float, out: NDArray[np.float64]) -> bool: ...
+def clip_factors(rows: _FloatingArray, bound: float, out: NDArray[np.float64]) -> bool: ...
+def clip_factors_csr(data: _FloatingArray, indptr: _IndexArray, bound: float, out: NDArray[np.float64]) -> bool: ...
 def truncate_top_k(v: NDArray[Any], k: int) -> NDArray[np.int64]: ...
 def truncate_rows_top_k(V: NDArray[Any], k: int) -> NDArray[np.int64]: ...
 def fixed_point_rows(
@@ -44,4 +50,86 @@ def add_exact_symmetric_noise(
     matrix: NDArray[np.int64], diagonal_scale: int, off_diagonal_scale: int, stream: NoiseStream, n_threads: int = 1
 ) -> None: ...
 def exact_normal_scripted(digits: NDArray[np.uint64], scale: int, n: int) -> tuple[NDArray[np.int64], int]: ...
+@final
+class SymmetricMatrices:
+    def __init__(self, a: _FloatingArray, b: _FloatingArray | None = None, n_threads: int = 1) -> None: ...
+    @property
+    def n_features(self) -> int: ...
+    def times(self, V: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]: ...
+
+@final
+class DenseRows:
+    def __init__(
+        self, views: Sequence[_FloatingArray], factors: NDArray[np.float64], scale: float, n_threads: int = 1
+    ) -> None: ...
+    @property
+    def n_features(self) -> int: ...
+    def times(self, V: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+@final
+class CsrRows:
+    def __init__(
+        self,
+        data: _FloatingArray,
+        indices: _IndexArray,
+        indptr: _IndexArray,
+        n_features: int,
+        factors: NDArray[np.float64],
+        scale: float,
+        n_threads: int = 1,
+    ) -> None: ...
+    @property
+    def n_features(self) -> int: ...
+    def times(self, V: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+@final
+class PairOracle:
+    @staticmethod
+    def of_matrices(
+        matrices: SymmetricMatrices,
+        noise: _NoiseMode,
+        scale_a: float = 0.0,
+        scale_b: float = 0.0,
+        shape: _NoiseShape = "goe",
+        n_products: int = 0,
+        stream: NoiseStream | None = None,
+    ) -> PairOracle: ...
+    @staticmethod
+    def of_rows(
+        rows: DenseRows | CsrRows,
+        noise: _NoiseMode,
+        scale: float,
+        factors: NDArray[np.float64],
+        weights_a: NDArray[np.float64],
+        weights_b: NDArray[np.float64],
+        second_a: float,
+        second_b: float,
+        identity_b: bool,
+        split: int = 0,
+        shape: _NoiseShape = "goe",
+        n_products: int = 0,
+        stream: NoiseStream | None = None,
+    ) -> PairOracle: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def noise(self) -> _NoiseMode: ...
+    @property
+    def n_directions(self) -> int: ...
+    @property
+    def n_answered(self) -> int: ...
+    def times(self, V: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+def rayleigh_flow(
+    oracle: PairOracle,
+    V0: NDArray[np.float64],
+    n_iterations: int,
+    step_size: float,
+    *,
+    shift: float = 0.0,
+    ridge: float = 0.0,
+    sparsity: int = 0,
+    separate_supports: bool = False,
+    tolerance: float = 0.0,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool]: ...
 def build_info() -> dict[str, str]: ...

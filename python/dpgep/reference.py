@@ -10,7 +10,8 @@ Section numbers refer to ``docs/mathematics``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -18,15 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "Flow",
+    "LazyNoise",
     "chacha20_block",
     "chacha20_stream",
+    "clip_factors",
     "clip_rows",
+    "deflated_flow",
     "exact_normal",
     "fixed_point_rows",
+    "fresh_product",
     "noise_times_block",
     "noise_times_vector",
     "normal",
     "pack",
+    "pair_products",
+    "rayleigh_flow",
+    "rows_product",
     "symmetric_noise",
     "truncate_rows_top_k",
     "truncate_top_k",
@@ -37,6 +46,11 @@ NoiseShape = Literal["goe", "iid"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Words = NDArray[np.uint32]
+# A symmetric matrix as what it does to a block of rows: V (K, d) -> V M (K, d).
+Product = Callable[[Matrix], Matrix]
+PairProduct = Callable[[Matrix], tuple[Matrix, Matrix]]
+# draw(n) hands out the next n standard normal deviates.
+Draw = Callable[[int], Vector]
 
 _BLOCK_BYTES = 64
 _COLUMN_ROUNDS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
@@ -193,6 +207,117 @@ def noise_times_block(block: NDArray[Any], scale: float, deviates: Vector) -> Ma
     return np.asarray(scale / math.sqrt(2.0) * (w - block @ (block.T @ w)) + block @ g)
 
 
+def fresh_product(product: Product, block: Matrix, scale: float, shape: NoiseShape, draw: Draw) -> Matrix:
+    """``block`` V (K, d) times M + Z, with a noise matrix Z drawn for this call alone.
+
+    With V = L Q, Q of orthonormal rows, the answer is L (Q M + Q Z): noisy products with the rows of Q, so that no
+    product of M reaches the answer without its noise, not even with what is left of nearly dependent rows. One
+    direction takes :func:`noise_times_vector`, several take :func:`noise_times_block` and the shape ``"goe"``. A
+    scale of 0 stands for a public M, whose product is exact.
+
+    Source: Hu et al., Algorithm 1, step 3, for the price of O(dK) deviates; section 2.
+    """
+    if scale == 0.0:
+        return product(block)
+    coefficients, directions = _expand(block, np.empty((0, block.shape[1])))
+    n, d = directions.shape
+    if n == 0:
+        return np.zeros(block.shape)
+    if n == 1:
+        noise = noise_times_vector(directions[0], scale, shape, draw(d + 1))[None, :]
+    elif _checked(shape) == "goe":
+        noise = noise_times_block(directions.T, scale, draw(d * n + n * (n + 1) // 2)).T
+    else:
+        raise ValueError(f"shape 'iid' answers one direction a call, not {n}: use 'goe'")
+    return np.asarray(coefficients @ (product(directions) + noise))
+
+
+class LazyNoise:
+    """Products with noisy matrices M + Z, Z one GOE matrix for good, none of them formed.
+
+    Z is made by deferred decisions: only its products with the directions asked so far are drawn. With an orthonormal
+    basis Q (r, d) of those directions and the answers Y = Q (M + Z), the product with a new unit vector q, orthogonal
+    to Q, is
+
+        Q' (Y q) + q (q.Mq + s h) + (I - Q'Q - qq') (Mq + s / sqrt(2) g),
+
+    from deviates g (d,) and h. Its part on the span of Q has been answered before, Z being symmetric, and is not drawn
+    again. A general row is answered as the combination of answers that it is of directions. So all answers together,
+    adaptive questions included, are those of one noisy matrix.
+
+    Several ``matrices``, pairs of a product with M and a scale s, are asked together (A and B, say) and share the
+    basis; for each new direction, the first draws its d + 1 deviates, then the second. A matrix of scale 0 is public:
+    its products are exact and it draws nothing.
+
+    Source: section 2.
+    """
+
+    def __init__(self, matrices: Sequence[tuple[Product, float]], d: int, draw: Draw) -> None:
+        self.basis: Matrix = np.empty((0, d))
+        self._matrices = [_LazyMatrix(product, scale, np.empty((0, d))) for product, scale in matrices]
+        self._draw = draw
+
+    def times(self, block: Matrix) -> list[Matrix]:
+        """``block`` V (K, d) times each of the matrices."""
+        coefficients, new = _expand(block, self.basis)
+        for q in new:
+            for matrix in self._matrices:
+                if matrix.scale > 0.0:
+                    answer = self._answer(matrix, q, self._draw(q.size + 1))
+                    matrix.answers = np.vstack([matrix.answers, answer])
+            self.basis = np.vstack([self.basis, q])
+        return [
+            np.asarray(coefficients @ matrix.answers) if matrix.scale > 0.0 else matrix.product(block)
+            for matrix in self._matrices
+        ]
+
+    def _answer(self, matrix: _LazyMatrix, q: Vector, deviates: Vector) -> Vector:
+        g, h = deviates[:-1], deviates[-1]
+        exact = matrix.product(q[None, :])[0]
+        seen = self.basis.T @ (matrix.answers @ q)
+        along = q * (q @ exact + matrix.scale * h)
+        across = exact + matrix.scale / math.sqrt(2.0) * g
+        across = across - self.basis.T @ (self.basis @ across) - q * (q @ across)
+        return np.asarray(seen + along + across)
+
+
+@dataclass
+class _LazyMatrix:
+    product: Product
+    scale: float
+    answers: Matrix
+
+
+def _expand(block: Matrix, basis: Matrix) -> tuple[Matrix, Matrix]:
+    """``block`` (K, d) = L [basis; new] with orthonormal ``new`` (m, d): the pair (L (K, r + m), new).
+
+    Gram-Schmidt, each row projected twice. What is left of a row adds no direction, and is dropped from the sum, where
+    it is at most 1e-10 of the row.
+    """
+    directions = basis
+    rows = []
+    for v in block:
+        norm = float(np.linalg.norm(v))
+        if norm == 0.0:
+            rows.append(np.zeros(0))
+            continue
+        unit = v / norm
+        first = directions @ unit
+        rest = unit - directions.T @ first
+        second = directions @ rest
+        rest = rest - directions.T @ second
+        length = float(np.linalg.norm(rest))
+        coefficients = first + second
+        if length > 1e-10:
+            directions = np.vstack([directions, rest / length])
+            coefficients = np.append(coefficients, length)
+        rows.append(norm * coefficients)
+    expansion = np.zeros((len(block), len(directions)))
+    for i, row in enumerate(rows):
+        expansion[i, : row.size] = row
+    return expansion, directions[len(basis) :]
+
+
 def _checked(shape: NoiseShape) -> NoiseShape:
     if shape not in ("goe", "iid"):
         raise ValueError(f"unknown noise shape {shape!r}: choose 'goe' or 'iid'")
@@ -217,6 +342,186 @@ def clip_rows(rows: NDArray[Any], bound: float) -> Matrix:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
         inside = norm * (largest / bound) <= limit
         return np.where(inside, rows / bound, scaled * (limit / norm))
+
+
+def clip_factors(rows: NDArray[Any], bound: float) -> Vector:
+    """Factors f (n,), at most 1, such that ||f_i x_i|| <= ``bound`` for ``rows`` (n, d).
+
+    1 where the computed norm is at most bound (1 - gamma), otherwise bound (1 - gamma) / ||x||, rounded down; gamma
+    as in :func:`clip_rows`. Entries must be finite.
+
+    Source: section 1.
+    """
+    rows = rows.astype(np.float64)
+    limit = 1.0 - (rows.shape[1] + 16) * 2.0**-53
+    largest = np.max(np.abs(rows), axis=1, initial=0.0)
+    relative = np.linalg.norm(rows / np.where(largest > 0.0, largest, 1.0)[:, None], axis=1)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
+        inside = relative * (largest / bound) <= limit
+        shrunk = np.nextafter(bound / largest * (limit / relative), 0.0)
+        return np.where(inside, 1.0, shrunk)
+
+
+def rows_product(rows: NDArray[Any], factors: Vector, scale: float, block: Matrix) -> Matrix:
+    """``block`` V (K, d) times M = scale sum_i (f_i z_i)(f_i z_i)', z_i the ``rows`` (n, d), f the ``factors`` (n,)."""
+    shrunk = factors[:, None] * rows.astype(np.float64)
+    return np.asarray(scale * ((block @ shrunk.T) @ shrunk))
+
+
+def pair_products(
+    second: Product,
+    block: Matrix,
+    factors: Matrix,
+    weights_a: Vector,
+    weights_b: Vector,
+    *,
+    second_a: float = 0.0,
+    second_b: float = 0.0,
+    identity_b: bool = False,
+    split: int = 0,
+) -> tuple[Matrix, Matrix]:
+    """``block`` V (K, d) times A and B, which a second moment M and r released ``factors`` F (r, d) make up.
+
+    If ``split`` is 0,
+
+        A = second_a M + F' diag(weights_a) F,   B = second_b M + F' diag(weights_b) F, or I if ``identity_b``,
+
+    which covers principal components, discriminants and sliced inverse regression. Otherwise C = M + F' diag(weights_a)
+    F is the covariance of two views, split after column ``split``, A its off-diagonal and B its diagonal blocks:
+    canonical correlations. Then M is asked once, for the 2K rows [V_x, 0] and [0, V_y].
+
+    Source: sections 2 and 4.
+    """
+    if split == 0:
+        moment = second(block) if second_a != 0.0 or second_b != 0.0 else np.zeros(block.shape)
+        a = second_a * moment + block @ factors.T * weights_a @ factors
+        b = block.copy() if identity_b else second_b * moment + block @ factors.T * weights_b @ factors
+        return a, b
+    x, y = block.copy(), block.copy()
+    x[:, split:] = 0.0
+    y[:, :split] = 0.0
+    views = np.vstack([x, y])
+    x, y = np.split(second(views) + views @ factors.T * weights_a @ factors, 2)
+    a, b = y.copy(), x.copy()
+    a[:, split:], b[:, split:] = x[:, split:], y[:, split:]
+    return a, b
+
+
+@dataclass(frozen=True)
+class Flow:
+    """``vectors`` (K, d), ``quotients`` (n_done, K), number of iterations done, whether the tolerance was met."""
+
+    vectors: Matrix
+    quotients: Matrix
+    n_done: int
+    converged: bool
+
+
+def rayleigh_flow(
+    times: PairProduct,
+    start: Matrix,
+    n_iterations: int,
+    step_size: float,
+    *,
+    shift: float = 0.0,
+    ridge: float = 0.0,
+    sparsity: int = 0,
+    separate_supports: bool = False,
+    tolerance: float = 0.0,
+) -> Flow:
+    """Leading solutions of A v = lambda (B + ridge I) v by ascent of the Rayleigh quotient rho, from products alone.
+
+    An iteration takes the unit rows v of V (K, d), with their products, to
+
+        rho = v.Av / v.Bv,   w = |rho + shift| v + step_size (A v - rho B v),   v <- w / ||w||,
+
+    where all but the ``sparsity`` entries of largest modulus of w are set to 0 first, unless ``sparsity`` is 0. Several
+    rows are first made B-orthonormal Ritz vectors, with quotients rho descending; they keep the columns of V of largest
+    norm, one support for all, or each its own if ``separate_supports``. Stops when no row moves by more than
+    ``tolerance``, up to its sign, or before a row that would be zero or not finite.
+
+    Source: Hu et al., Algorithms 1 and 3. Their C v = v + (step_size / rho) (Av - rho Bv) is w / rho: for negative rho
+    the modulus keeps ascent an ascent. Blocks, shift, ridge and tolerance are ours.
+    """
+    vectors = _unit_rows(start)
+    quotients: list[Vector] = []
+    while len(quotients) < n_iterations:
+        av, bv = times(vectors)
+        bv = bv + ridge * vectors
+        if len(vectors) == 1:
+            v = vectors
+            rho = np.array([_quotient(float(v[0] @ av[0]), float(v[0] @ bv[0]))])
+        else:
+            rho, rotation = _ritz(vectors @ av.T, vectors @ bv.T)
+            v, av, bv = rotation @ vectors, rotation @ av, rotation @ bv
+        w = np.abs(rho + shift)[:, None] * v + step_size * (av - rho[:, None] * bv)
+        if not np.all(np.isfinite(w)):
+            return Flow(vectors, np.array(quotients).reshape(-1, len(start)), len(quotients), False)
+        if sparsity > 0 and separate_supports:
+            w = np.array([truncate_top_k(row, sparsity)[0] for row in w])
+        elif sparsity > 0:
+            w = truncate_rows_top_k(w.T, sparsity)[0].T
+        if np.any(np.max(np.abs(w), axis=1) == 0.0):
+            return Flow(vectors, np.array(quotients).reshape(-1, len(start)), len(quotients), False)
+        vectors, v = _unit_rows(w), _unit_rows(v)
+        quotients.append(rho)
+        sign = np.where(np.einsum("ij,ij->i", vectors, v) < 0.0, -1.0, 1.0)
+        moved = np.linalg.norm(vectors - sign[:, None] * v, axis=1)
+        if tolerance > 0.0 and np.max(moved) <= tolerance:
+            return Flow(vectors, np.array(quotients), len(quotients), True)
+    return Flow(vectors, np.array(quotients), len(quotients), False)
+
+
+def deflated_flow(
+    times: PairProduct, start: Matrix, n_iterations: int, step_size: float, *, ridge: float = 0.0
+) -> tuple[Matrix, Vector]:
+    """The solutions of :func:`rayleigh_flow` one after the other: unit rows (K, d) and their quotients (K,).
+
+    Row j of ``start`` begins a flow of its own for the pair (A - sum_i rho_i (B v_i)(B v_i)', B), the sum over the
+    solutions found before, v_i' B v_i = 1: they solve this pair with eigenvalue 0, the others are as they were. (B
+    stands for B + ridge I.)
+
+    Source: section 6, the cross-check of blocks.
+    """
+    found: list[tuple[float, Vector]] = []
+    solutions: list[Vector] = []
+
+    def deflated(block: Matrix) -> tuple[Matrix, Matrix]:
+        av, bv = times(block)
+        for rho, image in found:
+            av = av - rho * np.outer(block @ image, image)
+        return av, bv
+
+    for v0 in start:
+        flow = rayleigh_flow(deflated, v0[None, :], n_iterations, step_size, ridge=ridge)
+        v = flow.vectors[0]
+        av, bv = (product[0] for product in times(v[None, :]))
+        bv = bv + ridge * v
+        found.append((float(v @ av / (v @ bv)), bv / math.sqrt(float(v @ bv))))
+        solutions.append(v)
+    return np.array(solutions), np.array([rho for rho, _ in found])
+
+
+def _quotient(av: float, bv: float) -> float:
+    """v.Av / v.Bv, its divisor kept positive: noise can make a B indefinite."""
+    return av / max(abs(bv), 1e-300)
+
+
+def _ritz(a: Matrix, b: Matrix) -> tuple[Vector, Matrix]:
+    """Solutions of R c = rho G c for R, G (K, K): quotients, descending, and the c as rows, C G C' = I.
+
+    Eigenvalues of G below 1e-12 of the largest are raised to it. Of each c, the entry of largest modulus is positive.
+    """
+    lengths, axes = np.linalg.eigh((b + b.T) / 2.0)
+    whitened = axes / np.sqrt(np.maximum(lengths, 1e-12 * lengths[-1]))
+    values, vectors = np.linalg.eigh(whitened.T @ ((a + a.T) / 2.0) @ whitened)
+    rotation = (whitened @ vectors[:, ::-1]).T
+    leading = rotation[np.arange(len(rotation)), np.argmax(np.abs(rotation), axis=1)]
+    return values[::-1], rotation * np.sign(leading)[:, None]
+
+
+def _unit_rows(block: Matrix) -> Matrix:
+    return np.asarray(block / np.linalg.norm(block, axis=1, keepdims=True))
 
 
 def truncate_top_k(v: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -15,4 +15,16 @@ namespace dpgep {
 template <class Scalar>
 bool clip_rows(const ConstRows<Scalar>& rows, double bound, Rows<double> out);
 
+// The factors alone, for rows that stay as they are: out_i = 1 where the computed norm of rows_i is
+// at most bound (1 - gamma), else bound (1 - gamma) / norm, rounded down. The exact norm of
+// out_i rows_i is at most bound. False and exceptions as above.
+template <class Scalar>
+bool clip_factors(const ConstRows<Scalar>& rows, double bound, VectorView<double> out);
+
+// The same for compressed sparse rows without duplicates; d in gamma is the number of entries of
+// the row. Throws std::invalid_argument if indptr is not valid (csr.hpp).
+template <class Scalar, class Integer>
+bool clip_factors(const ConstVectorView<Scalar>& data, const ConstVectorView<Integer>& indptr,
+                  double bound, VectorView<double> out);
+
 }  // namespace dpgep

@@ -1,0 +1,136 @@
+#include <memory>
+#include <string_view>
+
+#include "dpgep/pair_oracle.hpp"
+#include "exact_products.hpp"
+#include "register.hpp"
+
+namespace py = pybind11;
+using namespace dpgep;
+using namespace dpgep::bindings;
+
+namespace {
+
+constexpr const char* name_of(NoiseMode mode) {
+  switch (mode) {
+    case NoiseMode::fresh:
+      return "fresh";
+    case NoiseMode::lazy:
+      return "lazy";
+    default:
+      return "none";
+  }
+}
+
+Noise noise_of(std::string_view mode, std::vector<double> scales, std::string_view shape,
+               Index n_products, NoiseStream* stream) {
+  return {parse_noise_mode(mode), std::move(scales), parse_noise_shape(shape), n_products, stream};
+}
+
+std::unique_ptr<PairOracle> of_matrices(const Matrices& matrices, std::string_view mode,
+                                        double scale_a, double scale_b, std::string_view shape,
+                                        Index n_products, NoiseStream* stream) {
+  std::vector<double> scales{scale_a};
+  if (matrices.n_matrices() == 2) {
+    scales.push_back(scale_b);
+  } else if (scale_b != 0.0) {
+    throw py::value_error("scale_b must be 0 without b: B = I is public");
+  }
+  return std::make_unique<PairOracle>(
+      matrices, noise_of(mode, std::move(scales), shape, n_products, stream), MatrixPair{});
+}
+
+template <class Rows>
+std::unique_ptr<PairOracle> of_rows(const Rows& rows, std::string_view mode, double scale,
+                                    const py::array& factors, const py::array& weights_a,
+                                    const py::array& weights_b, double second_a, double second_b,
+                                    bool identity_b, Index split, std::string_view shape,
+                                    Index n_products, NoiseStream* stream) {
+  Released released{const_rows<double>(factors, "factors"),
+                    const_vector<double>(weights_a, "weights_a"),
+                    const_vector<double>(weights_b, "weights_b")};
+  if (split != 0 && identity_b) {
+    throw py::value_error("identity_b must be False where split != 0: B is made of the blocks");
+  }
+  PairForm form = MomentPair{released, second_a, second_b, identity_b};
+  if (split != 0) form = CrossPair{std::move(released), split};
+  return std::make_unique<PairOracle>(rows, noise_of(mode, {scale}, shape, n_products, stream),
+                                      std::move(form));
+}
+
+py::tuple times(PairOracle& oracle, const py::array& V) {
+  const auto block = const_rows<double>(V, "V");
+  PairProducts products = [&] {
+    // Safe: only raw memory is touched, which the oracle and the caller keep alive. The oracle's
+    // lock is taken and given back without the GIL.
+    const py::gil_scoped_release no_gil;
+    return oracle.times(block);
+  }();
+  return py::make_tuple(as_array(std::move(products.A)), as_array(std::move(products.B)));
+}
+
+constexpr const char* rows_doc = R"(
+A and B made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
+
+    split == 0:  A v = second_a M~ v + F^T (weights_a * (F v)),
+                 B v = second_b M~ v + F^T (weights_b * (F v)), or v if identity_b;
+    split > 0:   C = M~ + F^T diag(weights_a) F for two views, the features before split and the
+                 others: A has the blocks of C off the diagonal, B those on it.
+
+M~ is asked once for both, with split for the block of all [v_x, 0] and then all [0, v_y], and not at
+all where neither needs it. With identity_b, second_b and weights_b are not used; with split, neither
+are second_a, second_b and weights_b.
+
+rows: DenseRows or CsrRows. factors: (r, d) float64; weights: (r,) float64; all are copied, and public.
+The noise as of_matrices. Raises ValueError or TypeError as of_matrices, and for other shapes, entries
+that are not finite, and unless 0 <= split < d.
+)";
+
+template <class Rows, class Class>
+void define_of_rows(Class& oracle) {
+  oracle.def_static("of_rows", &of_rows<Rows>, py::keep_alive<0, 1>(), py::keep_alive<0, 13>(),
+                    py::arg("rows"), py::arg("noise"), py::arg("scale"),
+                    py::arg("factors").noconvert(), py::arg("weights_a").noconvert(),
+                    py::arg("weights_b").noconvert(), py::arg("second_a"), py::arg("second_b"),
+                    py::arg("identity_b"), py::arg("split").noconvert() = 0,
+                    py::arg("shape") = "goe", py::arg("n_products").noconvert() = 0,
+                    py::arg("stream") = py::none(), rows_doc);
+}
+
+}  // namespace
+
+void register_pair_oracle(py::module_& module) {
+  py::class_<PairOracle> oracle(module, "PairOracle", py::module_local(), py::is_final(), R"(
+Products with a pair (A, B) of symmetric matrices, noise included.
+
+noise "none": the exact products; scales are not used. "fresh": every call draws a new symmetric noise
+matrix Z for each matrix; n_products calls are paid for. "lazy": one Z for good, by deferred decisions;
+shape "goe". Every answer is a combination of noisy products with orthonormal directions; a part of a
+row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public.
+
+Source: docs/mathematics, section 2.
+)");
+  oracle
+      .def_static("of_matrices", &of_matrices, py::keep_alive<0, 1>(), py::keep_alive<0, 7>(),
+                  py::arg("matrices"), py::arg("noise"), py::arg("scale_a") = 0.0,
+                  py::arg("scale_b") = 0.0, py::arg("shape") = "goe",
+                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(), R"(
+The matrices a and b, or a and I, each with noise of its own scale and the given shape.
+
+Raises ValueError for another noise or shape, for a scale that is negative or not finite, n_products < 0,
+lazy noise of shape "iid", scale_b without b, and where noise is to be drawn without a stream.
+)")
+      .def_property_readonly("n_features", &PairOracle::n_features)
+      .def_property_readonly("noise", [](const PairOracle& self) { return name_of(self.mode()); })
+      .def_property_readonly("n_directions", &PairOracle::n_directions,
+                             "Directions asked so far, with lazy noise.")
+      .def_property_readonly("n_answered", &PairOracle::n_answered, "Calls answered so far.")
+      .def("times", &times, py::arg("V").noconvert(), R"(
+(A V, B V) for the rows of V, (K, d) float64, row-contiguous. Calls from several threads take turns.
+
+Raises RuntimeError beyond the calls that were paid; ValueError for V of other width or not finite, and
+for several directions at once of noise of shape "iid".
+)");
+  define_of_rows<Dense>(oracle);
+  define_of_rows<Sparse>(oracle);
+}

@@ -1,0 +1,72 @@
+// Products with a pair (A, B) of symmetric matrices, noise included: all that an iterative method
+// sees of the data.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <variant>
+
+#include "dpgep/noisy_product.hpp"
+
+namespace dpgep {
+
+struct PairProducts {
+  Block A, B;  // (K, d): the rows A v and B v
+};
+
+// A, and B or I, are the noisy matrices themselves.
+struct MatrixPair {
+  PairProducts answer(const ConstBlock& V, NoisyProducts& noisy) const;
+};
+
+// What is public of a pair that is made of one noisy second moment M~ and released vectors, the
+// rows of F (r, d).
+struct Released {
+  Block F;
+  Vector<double> weights_a, weights_b;  // (r,)
+};
+
+//   A = second_a M~ + F^T diag(weights_a) F,   B = second_b M~ + F^T diag(weights_b) F, or I.
+// M~ is asked once for both, and not at all if neither needs it.
+struct MomentPair {
+  Released released;
+  double second_a, second_b;
+  bool identity_b;
+  PairProducts answer(const ConstBlock& V, NoisyProducts& noisy) const;
+};
+
+// Two views, the features before `split` and the others: C = M~ + F^T diag(weights_a) F, A its
+// blocks off the diagonal, B those on it. M~ is asked once for 2 K rows, all [v_x, 0] and then all
+// [0, v_y].
+struct CrossPair {
+  Released released;
+  Index split;
+  PairProducts answer(const ConstBlock& V, NoisyProducts& noisy) const;
+};
+
+using PairForm = std::variant<MatrixPair, MomentPair, CrossPair>;
+
+class PairOracle {
+ public:
+  // Throws std::invalid_argument if released vectors or weights have other sizes than n_features
+  // and r, for a weight that is not finite, and unless 0 < split < n_features.
+  PairOracle(const ExactProducts& exact, Noise noise, PairForm form);
+
+  Index n_features() const { return noisy_.n_features(); }
+  NoiseMode mode() const { return noisy_.mode(); }
+  Index n_directions() const { return n_directions_; }
+  Index n_answered() const { return n_answered_; }
+
+  // One call at a time: others wait. Throws as NoisyProducts::times.
+  PairProducts times(const ConstBlock& V);
+
+ private:
+  std::mutex mutex_;
+  NoisyProducts noisy_;
+  PairForm form_;
+  // Of the calls that are done: to be read while another is under way.
+  std::atomic<Index> n_directions_{0};
+  std::atomic<Index> n_answered_{0};
+};
+
+}  // namespace dpgep

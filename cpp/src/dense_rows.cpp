@@ -1,0 +1,99 @@
+#include <stdexcept>
+#include <string>
+
+#include "dpgep/rows_product.hpp"
+#include "partial_sums.hpp"
+#include "row_chunks.hpp"
+#include "row_group.hpp"
+
+namespace dpgep {
+namespace {
+
+Index n_rows_of(const FloatingRows& view) {
+  return std::visit([](const auto& rows) { return rows.rows(); }, view);
+}
+
+Index width_of(const FloatingRows& view) {
+  return std::visit([](const auto& rows) { return rows.cols(); }, view);
+}
+
+// Calls body(rows of the view, first column of the view) for every view.
+template <class Body>
+void for_each_view(const std::vector<FloatingRows>& views, const Body& body) {
+  Index first = 0;
+  for (const FloatingRows& view : views) {
+    std::visit(
+        [&](const auto& rows) {
+          body(rows, first);
+          first += rows.cols();
+        },
+        view);
+  }
+}
+
+// f_i^2 (z_i . v) for the R rows from i on.
+template <std::size_t R>
+Coefficients<R> coefficients(const std::vector<FloatingRows>& views, const double* factors, Index i,
+                             const double* v) {
+  LaneSums<R> sums;
+  for_each_view(views, [&](const auto& rows, Index first) {
+    add_dots<R>(row_group<R>(rows, i), v + first, rows.cols(), sums);
+  });
+  Coefficients<R> c;
+  for (std::size_t r = 0; r < R; ++r) c[r] = factors[r] * sums.dot(r) * factors[r];
+  return c;
+}
+
+template <std::size_t R>
+void add_rows(const std::vector<FloatingRows>& views, const Coefficients<R>& c, Index i, Index next,
+              double* out) {
+  for_each_view(views, [&](const auto& rows, Index first) {
+    const auto coming = row_group<R>(rows, next);
+    add_combination<R>(c, row_group<R>(rows, i), rows.cols(), out + first, &coming);
+  });
+}
+
+}  // namespace
+
+DenseRows::DenseRows(std::vector<FloatingRows> views, ConstVectorView<double> factors, double scale,
+                     int n_threads)
+    : views_(std::move(views)),
+      factors_(factors),
+      scale_(scale),
+      n_features_(0),
+      n_threads_(n_threads) {
+  require_threads(n_threads);
+  if (views_.empty()) throw std::invalid_argument("views must not be empty");
+  for (const FloatingRows& view : views_) {
+    require_factors(n_rows_of(view), factors, scale);
+    n_features_ += width_of(view);
+  }
+  if (n_features_ < 1) throw std::invalid_argument("views must have columns");
+}
+
+std::vector<Block> DenseRows::times(const ConstBlock& V) const {
+  require_features(V, n_features_);
+  const Index K = V.rows();
+  const Index d = n_features_;
+  const double n_entries = static_cast<double>(factors_.size()) * static_cast<double>(d);
+  const RowChunks chunks = split_rows(factors_.size(), n_entries, K * d);
+  const int n_threads = threads_for(n_entries * static_cast<double>(K), n_threads_);
+  PartialSums partials(chunks.count(), K * d);
+  parallel_for(chunks.count(), n_threads, [&](Index chunk) {
+    double* const sums = partials.start(chunk);
+    const Index last = chunks.last(chunk);
+    for_each_group(chunks.first(chunk), last, [&](auto R, Index i) {
+      constexpr auto n = static_cast<Index>(R);
+      const Index next = i + 2 * n <= last ? i + n : i;
+      for (Index k = 0; k < K; ++k) {
+        const auto c = coefficients<R>(views_, factors_.data() + i, i, row(V, k));
+        add_rows<R>(views_, c, i, next, sums + k * d);
+      }
+    });
+  });
+  Block product(K, d);
+  partials.add_up(scale_, product.data(), n_threads);
+  return {std::move(product)};
+}
+
+}  // namespace dpgep

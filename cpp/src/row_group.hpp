@@ -1,0 +1,131 @@
+// The two things that a product does with R neighbouring rows: their inner products with a vector,
+// and a combination of them added to a vector. R rows at a time, since the vector is then loaded
+// once for all of them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+
+#include "lanes.hpp"
+
+namespace dpgep {
+
+inline constexpr Index group_rows = 4;
+
+template <std::size_t R, class Scalar>
+using RowGroup = std::array<const Scalar*, R>;
+
+// Rows i, ..., i + R - 1, from column `first` on.
+template <std::size_t R, class Scalar>
+RowGroup<R, Scalar> row_group(const ConstRows<Scalar>& rows, Index i, Index first = 0) {
+  RowGroup<R, Scalar> group;
+  for (const Scalar*& row : group) row = rows.data() + i++ * rows.outerStride() + first;
+  return group;
+}
+
+// What add_dots has summed so far, per row and lane.
+template <std::size_t R>
+struct LaneSums {
+  Lanes sum[R] = {};
+  double dot(std::size_t r) const { return total(sum[r]); }
+};
+
+template <std::size_t R>
+using Coefficients = std::array<double, R>;
+
+template <std::size_t R>
+using GroupSize = std::integral_constant<std::size_t, R>;
+
+// Calls body(GroupSize<R>, i) for the groups, from row i on, that cover the rows [first, last).
+template <class Body>
+void for_each_group(Index first, Index last, const Body& body) {
+  Index i = first;
+  for (; i + group_rows <= last; i += group_rows) {
+    body(GroupSize<group_rows>{}, i);
+  }
+  for (; i < last; ++i) body(GroupSize<1>{}, i);
+}
+
+inline void expect_to_read([[maybe_unused]] const void* address) {
+#if defined(__GNUC__)
+  __builtin_prefetch(address);
+#endif
+}
+
+// sums_r += sum_j rows_r[j] v_j over n entries.
+template <std::size_t R, class Scalar>
+void add_dots(const RowGroup<R, Scalar>& rows, const double* v, Index n, LaneSums<R>& sums) {
+  LaneSums<R> local = sums;
+  const Index n_whole = n - n % n_lanes;
+  for (Index j = 0; j < n_whole; j += n_lanes) {
+    Lanes x;
+    load(v + j, x);
+    for (std::size_t r = 0; r < R; ++r) {
+      Lanes a;
+      load(rows[r] + j, a);
+      local.sum[r] += a * x;
+    }
+  }
+  for (Index j = n_whole; j < n; ++j) {
+    for (std::size_t r = 0; r < R; ++r) {
+      local.sum[r][j - n_whole] += static_cast<double>(rows[r][j]) * v[j];
+    }
+  }
+  sums = local;
+}
+
+// out_j += sum_r c_r rows_r[j] over n entries; the entries of `next` are fetched meanwhile.
+template <std::size_t R, class Scalar>
+void add_combination(const Coefficients<R>& c, const RowGroup<R, Scalar>& rows, Index n,
+                     double* out, const RowGroup<R, Scalar>* next = nullptr) {
+  constexpr Index line = 64 / sizeof(Scalar);
+  const Index n_whole = n - n % n_lanes;
+  for (Index j = 0; j < n_whole; j += n_lanes) {
+    if (next != nullptr && j % line == 0) {
+      for (std::size_t r = 0; r < R; ++r) expect_to_read((*next)[r] + j);
+    }
+    Lanes sum;
+    load(out + j, sum);
+    for (std::size_t r = 0; r < R; ++r) {
+      Lanes a;
+      load(rows[r] + j, a);
+      sum += c[r] * a;
+    }
+    store(sum, out + j);
+  }
+  for (Index j = n_whole; j < n; ++j) {
+    for (std::size_t r = 0; r < R; ++r) out[j] += c[r] * static_cast<double>(rows[r][j]);
+  }
+}
+
+// Both in one pass: sums_r += sum_j rows_r[j] v_j and out_j += sum_r c_r rows_r[j].
+template <std::size_t R, class Scalar>
+void add_dots_and_combination(const RowGroup<R, Scalar>& rows, const double* v,
+                              const Coefficients<R>& c, Index n, LaneSums<R>& sums, double* out) {
+  LaneSums<R> local = sums;
+  const Index n_whole = n - n % n_lanes;
+  for (Index j = 0; j < n_whole; j += n_lanes) {
+    Lanes x;
+    Lanes sum;
+    load(v + j, x);
+    load(out + j, sum);
+    for (std::size_t r = 0; r < R; ++r) {
+      Lanes a;
+      load(rows[r] + j, a);
+      local.sum[r] += a * x;
+      sum += c[r] * a;
+    }
+    store(sum, out + j);
+  }
+  for (Index j = n_whole; j < n; ++j) {
+    for (std::size_t r = 0; r < R; ++r) {
+      const auto a = static_cast<double>(rows[r][j]);
+      local.sum[r][j - n_whole] += a * v[j];
+      out[j] += c[r] * a;
+    }
+  }
+  sums = local;
+}
+
+}  // namespace dpgep
