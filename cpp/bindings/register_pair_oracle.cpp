@@ -40,8 +40,15 @@ std::unique_ptr<PairOracle> of_matrices(const Matrices& matrices, std::string_vi
       matrices, noise_of(mode, std::move(scales), shape, n_products, stream), MatrixPair{});
 }
 
-template <class Rows>
-std::unique_ptr<PairOracle> of_rows(const Rows& rows, std::string_view mode, double scale,
+// Not two overloads: pybind11 3 applies keep_alive to an overload that it passes over.
+const ExactProducts& rows_of(const py::object& rows) {
+  if (py::isinstance<Dense>(rows)) return rows.cast<const Dense&>();
+  if (py::isinstance<Sparse>(rows)) return rows.cast<const Sparse&>();
+  throw py::type_error("rows must be DenseRows or CsrRows, not " +
+                       py::str(py::type::of(rows)).cast<std::string>());
+}
+
+std::unique_ptr<PairOracle> of_rows(const py::object& rows, std::string_view mode, double scale,
                                     const py::array& factors, const py::array& weights_a,
                                     const py::array& weights_b, double second_a, double second_b,
                                     bool identity_b, Index split, std::string_view shape,
@@ -54,8 +61,8 @@ std::unique_ptr<PairOracle> of_rows(const Rows& rows, std::string_view mode, dou
   }
   PairForm form = MomentPair{released, second_a, second_b, identity_b};
   if (split != 0) form = CrossPair{std::move(released), split};
-  return std::make_unique<PairOracle>(rows, noise_of(mode, {scale}, shape, n_products, stream),
-                                      std::move(form));
+  return std::make_unique<PairOracle>(
+      rows_of(rows), noise_of(mode, {scale}, shape, n_products, stream), std::move(form));
 }
 
 py::tuple times(PairOracle& oracle, const py::array& V) {
@@ -69,7 +76,34 @@ py::tuple times(PairOracle& oracle, const py::array& V) {
   return py::make_tuple(as_array(std::move(products.A)), as_array(std::move(products.B)));
 }
 
-constexpr const char* rows_doc = R"(
+}  // namespace
+
+void register_pair_oracle(py::module_& module) {
+  py::class_<PairOracle>(module, "PairOracle", py::module_local(), py::is_final(), R"(
+Products with a pair (A, B) of symmetric matrices, noise included.
+
+noise "none": the exact products; scales are not used. "fresh": every call draws a new symmetric noise
+matrix Z for each matrix; n_products calls are paid for. "lazy": one Z for good, by deferred decisions;
+shape "goe". Every answer is a combination of noisy products with orthonormal directions; a part of a
+row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public.
+
+Source: docs/mathematics, section 2.
+)")
+      .def_static("of_matrices", &of_matrices, py::keep_alive<0, 1>(), py::keep_alive<0, 7>(),
+                  py::arg("matrices"), py::arg("noise"), py::arg("scale_a") = 0.0,
+                  py::arg("scale_b") = 0.0, py::arg("shape") = "goe",
+                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(), R"(
+The matrices a and b, or a and I, each with noise of its own scale and the given shape.
+
+Raises ValueError for another noise or shape, for a scale that is negative or not finite, n_products < 0,
+lazy noise of shape "iid", scale_b without b, and where noise is to be drawn without a stream.
+)")
+      .def_static("of_rows", &of_rows, py::keep_alive<0, 1>(), py::keep_alive<0, 13>(),
+                  py::arg("rows"), py::arg("noise"), py::arg("scale"),
+                  py::arg("factors").noconvert(), py::arg("weights_a").noconvert(),
+                  py::arg("weights_b").noconvert(), py::arg("second_a"), py::arg("second_b"),
+                  py::arg("identity_b"), py::arg("split").noconvert() = 0, py::arg("shape") = "goe",
+                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(), R"(
 A and B made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
 
     split == 0:  A v = second_a M~ v + F^T (weights_a * (F v)),
@@ -84,41 +118,6 @@ are second_a, second_b and weights_b.
 rows: DenseRows or CsrRows. factors: (r, d) float64; weights: (r,) float64; all are copied, and public.
 The noise as of_matrices. Raises ValueError or TypeError as of_matrices, and for other shapes, entries
 that are not finite, and unless 0 <= split < d.
-)";
-
-template <class Rows, class Class>
-void define_of_rows(Class& oracle) {
-  oracle.def_static("of_rows", &of_rows<Rows>, py::keep_alive<0, 1>(), py::keep_alive<0, 13>(),
-                    py::arg("rows"), py::arg("noise"), py::arg("scale"),
-                    py::arg("factors").noconvert(), py::arg("weights_a").noconvert(),
-                    py::arg("weights_b").noconvert(), py::arg("second_a"), py::arg("second_b"),
-                    py::arg("identity_b"), py::arg("split").noconvert() = 0,
-                    py::arg("shape") = "goe", py::arg("n_products").noconvert() = 0,
-                    py::arg("stream") = py::none(), rows_doc);
-}
-
-}  // namespace
-
-void register_pair_oracle(py::module_& module) {
-  py::class_<PairOracle> oracle(module, "PairOracle", py::module_local(), py::is_final(), R"(
-Products with a pair (A, B) of symmetric matrices, noise included.
-
-noise "none": the exact products; scales are not used. "fresh": every call draws a new symmetric noise
-matrix Z for each matrix; n_products calls are paid for. "lazy": one Z for good, by deferred decisions;
-shape "goe". Every answer is a combination of noisy products with orthonormal directions; a part of a
-row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public.
-
-Source: docs/mathematics, section 2.
-)");
-  oracle
-      .def_static("of_matrices", &of_matrices, py::keep_alive<0, 1>(), py::keep_alive<0, 7>(),
-                  py::arg("matrices"), py::arg("noise"), py::arg("scale_a") = 0.0,
-                  py::arg("scale_b") = 0.0, py::arg("shape") = "goe",
-                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(), R"(
-The matrices a and b, or a and I, each with noise of its own scale and the given shape.
-
-Raises ValueError for another noise or shape, for a scale that is negative or not finite, n_products < 0,
-lazy noise of shape "iid", scale_b without b, and where noise is to be drawn without a stream.
 )")
       .def_property_readonly("n_features", &PairOracle::n_features)
       .def_property_readonly("noise", [](const PairOracle& self) { return name_of(self.mode()); })
@@ -131,6 +130,4 @@ lazy noise of shape "iid", scale_b without b, and where noise is to be drawn wit
 Raises RuntimeError beyond the calls that were paid; ValueError for V of other width or not finite, and
 for several directions at once of noise of shape "iid".
 )");
-  define_of_rows<Dense>(oracle);
-  define_of_rows<Sparse>(oracle);
 }
