@@ -72,7 +72,7 @@ def test_import_leaves_heavy_packages_alone() -> None:
     assert result.stdout.strip() == "[]"
 
 
-QUERIES = ["release", "release_features", "screen", "products"]
+QUERIES = ["release", "release_features", "release_local", "screen", "products"]
 
 
 def method_runs() -> list[Any]:
@@ -81,6 +81,7 @@ def method_runs() -> list[Any]:
     flow = {"n_iterations": 4}
     options = {
         "release": [{}, {"sparsity": 2}, {"sparsity": "auto"}],
+        "local-gaussian": [{}],
         "rayleigh-flow": [flow, {**flow, "noise": "fresh"}, {**flow, "init": "screen"}, {**flow, "init": "convex"}],
         "truncated-rayleigh-flow": [{**flow, "sparsity": 2}, {**flow, "sparsity": 2, "init": "screen"}],
     }
@@ -101,7 +102,13 @@ def test_a_method_computes_from_the_curators_answers_alone(name: str, options: d
     rng = np.random.default_rng(0)
     fixed, outputs = None, []
     for scale in (1.0, 3.0):
-        problem = dpgep.fda(rng.standard_normal((40, 5)) * scale, rng.integers(0, 2, 40), classes=[0, 1], bound=9.0)
+        x = rng.standard_normal((40, 5)) * scale
+        labels = rng.integers(0, 2, 40)
+        problem = (
+            dpgep.pca(x, center=False, bound=9.0)
+            if name == "local-gaussian"
+            else dpgep.fda(x, labels, classes=[0, 1], bound=9.0)
+        )
         fixed = fixed or problem
         curator = Curator(problem, Ledger(2.0), core.NoiseStream(bytes(32)))
         source = Curator(fixed, Ledger(2.0), core.NoiseStream(bytes(32)))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dpgep.methods.local_gaussian import LocalGaussianOptions, local_gaussian
 from dpgep.methods.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import MethodResult
@@ -22,6 +23,7 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "release": Method(ReleaseOptions, release),
+    "local-gaussian": Method(LocalGaussianOptions, local_gaussian),
     "rayleigh-flow": Method(FlowOptions, rayleigh_flow),
     "truncated-rayleigh-flow": Method(TruncatedFlowOptions, rayleigh_flow),
 }

@@ -144,8 +144,8 @@ def leading_vectors(matrix: Matrix, n_components: int) -> Matrix:
     d = len(matrix)
     if not 1 <= n_components <= d:
         raise ValueError(f"n_components must be between 1 and d = {d}, got {n_components}")
-    _, vectors = scipy.linalg.eigh(matrix, subset_by_index=[d - n_components, d - 1])
-    rows = vectors[:, ::-1].T
+    _, vectors = scipy.linalg.eigh(matrix, driver="evd")
+    rows = vectors[:, : -n_components - 1 : -1].T
     largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
     return np.ascontiguousarray(np.where(largest < 0, -rows, rows))
 
@@ -191,11 +191,8 @@ class _Projection:
 
     def support_function(self, matrix: Matrix) -> float:
         """Largest tr(M H) over the set. Overwrites the matrix."""
-        subset = None if self.signed else [len(matrix) - self.k, len(matrix) - 1]
-        values = scipy.linalg.eigh(
-            matrix.T, eigvals_only=True, subset_by_index=subset, overwrite_a=True, check_finite=False
-        )
-        return float(np.sort(np.abs(values))[-self.k :].sum() if self.signed else values.sum())
+        values = scipy.linalg.eigh(matrix.T, eigvals_only=True, overwrite_a=True, check_finite=False)
+        return float(np.sort(np.abs(values) if self.signed else values)[-self.k :].sum())
 
     def _decompose(self, matrix: Matrix, radius: float) -> tuple[Matrix, Matrix]:
         """All eigenpairs, or the leading ones where the others are known to be projected to zero."""
@@ -204,7 +201,8 @@ class _Projection:
             values, vectors = scipy.linalg.eigh(
                 matrix.T, subset_by_index=[d - r, d - 1], driver="evr", check_finite=False
             )
-            if values[0] / radius <= _shift(values / radius, self.k):
+            # LAPACK's dsyevr returns nothing at all where the boundary cuts a cluster of eigenvalues
+            if len(values) == r and values[0] / radius <= _shift(values / radius, self.k):
                 return values, vectors
         values, vectors = scipy.linalg.eigh(matrix.T, driver="evd", overwrite_a=True, check_finite=False)
         return values, vectors

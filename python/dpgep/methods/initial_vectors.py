@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpgep.methods.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.generalized_eigen import RIDGE, positive_part, solve_pair
+from dpgep.methods.release import sparse_solution
 from dpgep.methods.result import Matrix
-from dpgep.methods.sparse import sparse_eigenvectors
 from dpgep.privacy.curator import Curator
 
 KINDS = ("random", "convex", "screen")
@@ -107,7 +107,7 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
     pair = model.pair(released)
     ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
     if sparsity is not None and sparsity < len(features):
-        found = sparse_eigenvectors(pair.a, pair.b, sparsity, k, ridge=ridge).vectors
+        found = sparse_solution(pair, sparsity, k, ridge=ridge).vectors
     else:
         found = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding).vectors[:, :k].T
     block = np.zeros((k, d))

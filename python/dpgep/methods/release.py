@@ -142,22 +142,27 @@ def _sparse(curator: Curator, released: Any, pair: Any, n_components: int, ridge
         """Deviation of the noise in each entry of (A - value B) v, one row for each vector."""
         return np.sqrt(curator.model.error_variances(released, coordinates, vectors.T, values))
 
-    def search(b: Matrix | None, ridge: float) -> SparseFit:
-        return sparse_eigenvectors(
-            pair.a,
-            b,
-            options.sparsity,
-            n_components,
-            ridge=ridge,
-            separate_supports=options.separate_supports,
-            residual_deviation=residual_deviation,
-        )
+    return sparse_solution(
+        pair,
+        options.sparsity,
+        n_components,
+        ridge=ridge,
+        separate_supports=options.separate_supports,
+        residual_deviation=residual_deviation,
+    )
 
+
+def sparse_solution(pair: Any, sparsity: Any, n_components: int, *, ridge: float, **settings: Any) -> SparseFit:
+    """Sparse eigenvectors of a released pair, whose noisy B need not be positive definite on every support.
+
+    Where it is not, its positive part takes its place, with at least the default ridge: the answer is paid for.
+    """
     try:
-        return search(pair.b, ridge)
-    except np.linalg.LinAlgError:  # the noisy B is not positive definite on some support; the answer is paid for
-        smallest = max(ridge, RIDGE * pair.noise_level, pair.rounding)
-        return search(positive_part(pair.b.copy()), smallest)
+        return sparse_eigenvectors(pair.a, pair.b, sparsity, n_components, ridge=ridge, **settings)
+    except np.linalg.LinAlgError:
+        least = max(ridge, RIDGE * pair.noise_level, pair.rounding)
+        b = positive_part(pair.b.copy())
+        return sparse_eigenvectors(pair.a, b, sparsity, n_components, ridge=least, **settings)
 
 
 def _features(fit: SparseFit) -> tuple[int, ...]:

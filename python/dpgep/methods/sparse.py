@@ -5,6 +5,7 @@ Everything here is post-processing of released matrices, so the search may take 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -26,9 +27,12 @@ ResidualDeviation: TypeAlias = Callable[[Matrix, Matrix], Matrix]
 COLUMN_STARTS = 24
 PAIR_STARTS = 12
 FLOW_STEPS = 20
-# Flow results that the local search goes on with, and the coordinates that it tries to add one at a time.
+# Flow results that the local search goes on with; coordinates that it tries to add one at a time (more where k is
+# small), and how many to drop in turn for each.
 POLISHED = 12
-TRIED = 8
+TRIED = 4
+DROPPED = 3
+SMALL = 100
 # The Fantope relaxation sees so many screened coordinates, and this gap is enough for a start.
 SCREENED = 100
 FANTOPE_TOLERANCE = 1e-2
@@ -321,7 +325,7 @@ def _leading(pair: _Pair, n_components: int, column: np.intp) -> Matrix:
     d, roots = len(pair), np.sqrt(pair.diagonal_b)
     if d <= SCREENED:
         scaled = pair.a / roots / roots[:, None]
-        return np.asarray(scipy.linalg.eigh(scaled, subset_by_index=[d - n_components, d - 1])[1])
+        return np.asarray(scipy.linalg.eigh(scaled, driver="evd")[1][:, -n_components:])
     operator = scipy.sparse.linalg.LinearOperator(
         (d, d), matvec=lambda v: pair.a @ (v.ravel() / roots) / roots, dtype=np.float64
     )
@@ -392,15 +396,19 @@ def _improve(pair: _Pair, candidate: _Candidate) -> _Candidate:
     while k < len(pair):
         ranking = _promising(pair, candidate)
         batches = [ranking[:size] for size in _halvings(min(k, len(ranking)))]
-        batches += [ranking[i : i + 1] for i in range(1, min(TRIED, len(ranking)))]
-        for batch in batches:
-            exchanged = _exchange(pair, candidate, batch)
-            if exchanged.objective > candidate.objective + 1e-12 * abs(candidate.objective):
-                candidate = exchanged
-                break
-        else:
+        exchanges = (_exchange(pair, candidate, batch) for batch in batches)
+        singles = (other for j in ranking[: _tried(k)] for other in _single_exchanges(pair, candidate, j))
+        needed = candidate.objective + 1e-12 * abs(candidate.objective)
+        better = next((other for other in itertools.chain(exchanges, singles) if other.objective > needed), None)
+        if better is None:
             break
+        candidate = better
     return candidate
+
+
+def _tried(k: int) -> int:
+    """How many coordinates to try one at a time: all of them where d and k are small."""
+    return max(TRIED, SMALL // k)
 
 
 def _halvings(size: int) -> Iterator[int]:
@@ -420,7 +428,7 @@ def _promising(pair: _Pair, candidate: _Candidate) -> Support:
     gains = (np.sqrt(shortfall**2 + 4 * residuals**2 / pair.diagonal_b) - shortfall).sum(axis=0)
     gains[candidate.support] = -np.inf
     k, d = len(candidate.support), len(pair)
-    count = min(max(k, TRIED), d - k)
+    count = min(max(k, _tried(k)), d - k)
     best = _largest(gains, count)
     return best[np.argsort(-gains[best], kind="stable")]
 
@@ -431,6 +439,14 @@ def _exchange(pair: _Pair, candidate: _Candidate, added: Support) -> _Candidate:
     union = pair.eigenpairs(np.concatenate([candidate.support, added]), n_components)
     weights = _row_norms(union.vectors * np.sqrt(pair.diagonal_b[union.support])[:, None])
     return pair.eigenpairs(np.sort(union.support[_largest(weights, k)]), n_components)
+
+
+def _single_exchanges(pair: _Pair, candidate: _Candidate, added: np.intp) -> Iterator[_Candidate]:
+    """The coordinate added for each of those with the smallest rows in turn."""
+    weights = _row_norms(candidate.vectors * np.sqrt(pair.diagonal_b[candidate.support])[:, None])
+    for dropped in np.argsort(weights, kind="stable")[:DROPPED]:
+        support = np.sort(np.append(np.delete(candidate.support, dropped), added))
+        yield pair.eigenpairs(support, candidate.vectors.shape[1])
 
 
 def _largest(values: Matrix, k: int) -> Support:

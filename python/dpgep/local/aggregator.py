@@ -1,0 +1,387 @@
+"""The server's side: sum reports, solve for the mean of what they hold."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.errors import AccuracyWarning, PrivacyWarning
+from dpgep.local import wire
+from dpgep.local.mechanism import LocalMechanism, calibrate
+from dpgep.local.report import Matrix, ReportBatch, unpack
+from dpgep.local.sparse import FantopeDiagnostics, default_penalty, sparse_components
+from dpgep.local.wire import Frame, ReportError
+from dpgep.methods.fantope import FantopeFit
+from dpgep.methods.options import require_count
+from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.result import MethodResult
+from dpgep.privacy.curator import Curator
+from dpgep.problems.model import Adjacency
+from dpgep.problems.moments import MomentNoise, NoisyMoments
+from dpgep.problems.pca import PcaModel
+from dpgep.solution import PrivacyReport, Solution
+
+# Exact sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
+_LIMB_BITS = 40
+
+
+class Aggregator:
+    """Sums of local reports, and the principal components that follow from them.
+
+    Reports of one mechanism are accepted, whoever made them; their number is public. Anything else is refused by a
+    `ReportError`, a whole batch or nothing: what has been aggregated stays as it was. So a server adds in a loop, and
+    logs what it refuses.
+
+    Parameters
+    ----------
+    dim, bound, epsilon, delta, records_per_person, exact
+        As those of the clients' `GaussianRandomizer`.
+
+    Notes
+    -----
+    A server cannot tell a client that lies from one that does not. What is enforced: the sum of a batch of m reports is
+    no longer than that of m honest ones (but for a probability below exp(-700)). A report that arrives twice counts
+    twice: keep names of clients, where that can happen, outside.
+
+    Floating-point sums depend on the order of reports in their last bits. Exact ones (``exact=True``) do not: the same
+    bits in any order, from any number of servers.
+
+    Not for several threads at once: let each have its own, and `merge`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpgep.local import GaussianRandomizer
+    >>> rows = np.random.default_rng(0).standard_normal((5000, 3)) * [0.8, 0.3, 0.1]
+    >>> client = GaussianRandomizer(3, bound=1.0, epsilon=4.0, delta=1e-6)
+    >>> server = Aggregator(3, bound=1.0, epsilon=4.0, delta=1e-6)
+    >>> server.add(client.randomize_rows(rows))
+    >>> server.add(client.randomize(rows[0]).to_bytes())
+    >>> server.n_reports
+    5001
+    >>> solution = server.solve(n_components=1)
+    >>> bool(abs(solution.components[0, 0]) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        bound: float,
+        epsilon: float,
+        delta: float | None = None,
+        *,
+        records_per_person: int = 1,
+        exact: bool = False,
+    ) -> None:
+        self.mechanism: LocalMechanism = calibrate(
+            dim, bound, epsilon, delta, records_per_person=records_per_person, exact=exact
+        )
+        self.n_reports = 0
+        self.seeded = False
+        # (1, size) float64, or (2, size) int64: low and high limbs
+        self._sum: NDArray[Any] = np.zeros((1, self.mechanism.size))
+        if self.mechanism.bits is not None:
+            self._sum = np.zeros((2, self.mechanism.size), dtype=np.int64)
+
+    def add(self, reports: ReportBatch | bytes | bytearray | memoryview) -> None:
+        """Add a `Report`, a `ReportBatch`, or the bytes of either.
+
+        Raises ReportError if they are malformed or of another mechanism, hold NaN, or are longer than honest reports
+        are: then none of them is added. TypeError if they are something else.
+        """
+        if isinstance(reports, (bytes, bytearray, memoryview)):
+            reports = ReportBatch.from_bytes(reports)
+        if not isinstance(reports, ReportBatch):
+            raise TypeError(f"add takes a Report, a ReportBatch or their bytes, got {type(reports).__name__}")
+        self._check_mechanism(reports.mechanism, "these reports have")
+        sum_of = self._float_sum if self.mechanism.bits is None else self._exact_sum
+        self._accept(sum_of(reports.values), len(reports), reports.seeded)
+
+    def merge(self, other: Aggregator) -> None:
+        """Add everything that ``other`` has aggregated. Raises ReportError if it is of another mechanism."""
+        if not isinstance(other, Aggregator):
+            raise TypeError(f"merge takes an Aggregator, got {type(other).__name__}")
+        self._check_mechanism(other.mechanism, "the other aggregator has")
+        self._accept(other._sum, other.n_reports, other.seeded)
+
+    def to_bytes(self) -> bytes:
+        """The state as a message, for another server or a file."""
+        return wire.encode(wire.STATE, Frame(self.mechanism, self.seeded, self.n_reports, self._sum))
+
+    @classmethod
+    def from_bytes(cls, message: Any) -> Aggregator:
+        """Read what `to_bytes` wrote. Raises ReportError if it is malformed."""
+        frame = wire.decode(wire.STATE, message)
+        theirs, entries = frame.mechanism, frame.entries
+        limbs, dtype = (1, "float64") if theirs.bits is None else (2, "int64")
+        if (entries.dtype.name, entries.size) != (dtype, limbs * theirs.size):
+            raise ReportError(f"{entries.size} entries of type {entries.dtype} are no sum of such reports")
+        try:
+            aggregator = cls(
+                theirs.dim,
+                theirs.bound,
+                theirs.epsilon,
+                theirs.delta,
+                records_per_person=theirs.records_per_person,
+                exact=theirs.bits is not None,
+            )
+        except (ValueError, ArithmeticError) as error:
+            raise ReportError(f"an aggregate of no mechanism: {error}") from None
+        aggregator._check_mechanism(theirs, "this aggregate has")
+        aggregator._accept(entries.reshape(limbs, theirs.size), frame.count, frame.seeded)
+        aggregator._check_length(aggregator._to_float(aggregator._sum), frame.count)
+        return aggregator
+
+    def second_moment(self) -> Matrix:
+        """(d, d) mean of all reports: an unbiased estimate of (1/n) sum x x^T, in the units of the data."""
+        if self.n_reports == 0:
+            raise ValueError("no reports have been added")
+        mean = self._to_float(self._sum) * (self.mechanism.bound**2 / self.n_reports)
+        return unpack(mean, self.mechanism.dim)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on the diagonal of `second_moment`; off the diagonal 1/sqrt(2) of it."""
+        if self.n_reports == 0:
+            return math.inf if self.mechanism.deviation else 0.0
+        return self.mechanism.deviation * self.mechanism.bound**2 / math.sqrt(self.n_reports)
+
+    def solve(self, n_components: int | None = None, **options: Any) -> Solution:
+        """Leading eigenvectors of the mean of all reports: principal components without centring.
+
+        Costs no privacy, however often it is called, and with however many components.
+
+        Parameters
+        ----------
+        n_components : int, optional
+            K; default: all d.
+        **options
+            Of the method "release", here as there: ``sparsity`` and ``separate_supports``.
+
+        Returns
+        -------
+        Solution
+            Its `PrivacyReport` is that of one person; ``adjacency`` is "local".
+
+        Warns
+        -----
+        AccuracyWarning
+            If the components are mostly noise.
+        PrivacyWarning
+            If delta is 1/n or more.
+
+        Source: Wang and Xu (2020), Algorithm 1, steps 4 and 5.
+        """
+        k = self._component_count(n_components)
+        # "release" asks its curator for the moments and nothing else: here they are public already
+        curator, settings = cast(Curator, _Answer(self._model, self._moments())), ReleaseOptions(**options)
+        settings.check(curator, k)
+        result = release(curator, k, settings)
+        return self._solution(result, "local-gaussian")
+
+    def solve_sparse(
+        self,
+        n_components: int,
+        penalty: float | None = None,
+        *,
+        tolerance: float = 1e-6,
+        max_iterations: int = 5000,
+        start: Solution | None = None,
+    ) -> Solution:
+        """Sparse principal components of the mean S of all reports, by Fantope projection and selection.
+
+        The convex problem max tr(S H) - phi ||H||_{1,1} over 0 <= H <= I, tr H = K is solved by ADMM; the components
+        are the directions of largest variance within the span of its K leading eigenvectors. Costs no privacy, with
+        however many penalties.
+
+        Parameters
+        ----------
+        n_components : int
+            K.
+        penalty : float, optional
+            phi >= 0, in the units of S (bound^2). Default: what the largest entry of the noise hardly exceeds,
+            `deviation` sqrt(2 log(d (d + 1))).
+        tolerance : float
+            Stop where the duality gap is at most this times |objective|.
+        max_iterations : int
+            At most so many steps of ADMM.
+        start : Solution, optional
+            Another answer of this method, for a similar penalty and the same K, to start from.
+
+        Returns
+        -------
+        Solution
+            Entries of ``components`` outside ``diagnostics.support`` are zero; ``eigenvalues`` are the variances
+            v^T S v; ``diagnostics`` is a `FantopeDiagnostics`, with status and duality gap.
+
+        Warns
+        -----
+        AccuracyWarning
+            If ADMM has not converged.
+
+        Source: Wang and Xu (2020), Algorithm 2; Vu, Cho, Lei and Rohe (2013).
+        """
+        k = self._component_count(n_components)
+        phi = default_penalty(self.deviation, self.mechanism.dim) if penalty is None else penalty
+        moments = self._moments()
+        result = sparse_components(
+            moments.second,
+            moments.second_noise_level,
+            k,
+            phi,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            start=None if start is None else _fit_of(start),
+        )
+        return self._solution(result, "local-gaussian-sparse")
+
+    def _component_count(self, n_components: Any) -> int:
+        d = self.mechanism.dim
+        if n_components is None:
+            return d
+        require_count("n_components", n_components, largest=d)
+        return int(n_components)
+
+    @property
+    def _model(self) -> PcaModel:
+        return PcaModel(self.mechanism.dim, center=False)
+
+    def _solution(self, result: MethodResult, method: str) -> Solution:
+        solution = Solution(
+            components=result.components,
+            eigenvalues=result.eigenvalues,
+            privacy=self._privacy(),
+            diagnostics=result.diagnostics,
+            mean=None,
+            model=self._model,
+            method=method,
+        )
+        self._warn_large_delta()
+        for caution in result.cautions:
+            warnings.warn(AccuracyWarning(caution, solution), stacklevel=3)
+        return solution
+
+    def _moments(self) -> NoisyMoments:
+        d = self.mechanism.dim
+        return NoisyMoments(
+            second=self.second_moment(),
+            sums=np.empty((d, 0)),
+            counts=np.empty(0),
+            n=float(self.n_reports),
+            noise=MomentNoise(self.deviation, 0.0, 0.0),
+        )
+
+    def _privacy(self) -> PrivacyReport:
+        mechanism = self.mechanism
+        return PrivacyReport(
+            epsilon=mechanism.epsilon,
+            delta=mechanism.delta,
+            mu=mechanism.spent_mu(),
+            adjacency=cast(Adjacency, "local"),
+            bound=mechanism.bound,
+            releases=mechanism.releases(),
+            exact=mechanism.bits is not None,
+            seeded=self.seeded,
+        )
+
+    def _warn_large_delta(self) -> None:
+        delta, n = self.mechanism.delta, self.n_reports
+        if delta is not None and delta >= 1 / n:
+            warnings.warn(
+                f"delta = {delta:g} is not below 1/n = {1 / n:.3g}: a mechanism that publishes about one whole record "
+                "of all would keep it; choose it well below 1/n",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+
+    def _check_mechanism(self, theirs: LocalMechanism, what: str) -> None:
+        difference = self.mechanism.mismatch(theirs)
+        if difference is not None:
+            raise ReportError(f"{what} {difference}: refused, {self.n_reports} reports so far are kept")
+
+    def _to_float(self, total: NDArray[Any]) -> Matrix:
+        """(size,) sum of reports in units of bound^2, from its limbs."""
+        if self.mechanism.bits is None:
+            return np.asarray(total[0])
+        low, high = total
+        return np.asarray(np.ldexp(np.ldexp(high.astype(np.float64), _LIMB_BITS) + low, -2 * self.mechanism.bits))
+
+    def _float_sum(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """(1, size) sum of the rows in float64, in one pass over them: what is wrong with a row shows in its sum."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            if len(values) == 1:
+                total = values[0].astype(np.float64, copy=False)
+            elif values.dtype == np.float64:
+                # BLAS reads the matrix once, with all its threads
+                total = np.ones(len(values)) @ values
+            else:
+                total = np.add.reduce(values, axis=0, dtype=np.float64)
+            try:
+                self._check_length(total, len(values))
+            except ReportError:
+                for i, row in enumerate(values):
+                    self._check_length(row.astype(np.float64), 1, f"report {i} of {len(values)}")
+                raise
+        return np.asarray(total)[None, :]
+
+    def _check_length(self, total: Matrix, n: int, what: str = "") -> None:
+        """Raise unless honest reports may have this sum. A NaN or an infinity in one of them is one in the sum."""
+        norm, limit = float(np.linalg.norm(total)), self.mechanism.largest_norm(n)
+        if not norm <= limit:
+            found = f"has norm {norm:.3g} bound^2" if np.isfinite(total).all() else "holds NaN or infinities"
+            raise ReportError(
+                f"{what or f'the sum of {n} reports'} {found}; it would be no longer than {limit:.3g} bound^2, "
+                "had all clients kept to the mechanism"
+            )
+
+    def _exact_sum(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(2, size) sum of the rows in two limbs; int64 cannot overflow, as no entry is larger than an honest one."""
+        largest = self.mechanism.largest_entry()
+        wrong = np.flatnonzero((values.max(axis=1, initial=0) > largest) | (values.min(axis=1, initial=0) < -largest))
+        if len(wrong):
+            raise ReportError(
+                f"report {wrong[0]} of {len(values)} has an entry beyond {largest}, more than an honest one can be"
+            )
+        total = np.zeros((2, values.shape[1]), dtype=np.int64)
+        height = max(1, (1 << 62) // largest)
+        for start in range(0, len(values), height):
+            total[0] += values[start : start + height].sum(axis=0)
+            _carry(total)
+        self._check_length(self._to_float(total), len(values))
+        return total
+
+    def _accept(self, total: NDArray[Any], n: int, seeded: bool) -> None:
+        self._sum += total
+        if len(self._sum) == 2:
+            _carry(self._sum)
+        self.n_reports += n
+        self.seeded |= seeded
+
+
+def _carry(limbs: NDArray[np.int64]) -> None:
+    """Bring limbs (low, high) to their one form with 0 <= low < 2^40."""
+    limbs[1] += limbs[0] >> _LIMB_BITS
+    limbs[0] &= (1 << _LIMB_BITS) - 1
+
+
+def _fit_of(solution: Solution) -> FantopeFit:
+    if not isinstance(solution.diagnostics, FantopeDiagnostics):
+        raise TypeError("start must be a solution of solve_sparse")
+    return solution.diagnostics.fit
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """A curator that has nothing to hide: its one answer is public."""
+
+    model: PcaModel
+    released: NoisyMoments
+
+    def release(self) -> NoisyMoments:
+        return self.released

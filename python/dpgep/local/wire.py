@@ -1,0 +1,101 @@
+"""Bytes between client and server: a header of 64 bytes, then the entries, all little-endian.
+
+    offset  type    field
+     0      6 s     magic: "dpgepR" (reports) or "dpgepA" (the state of an aggregator)
+     6      u16     version of this format: 1
+     8      u8      type of the entries: 0 float64, 1 float32, 2 int64
+     9      u8      bits + 1 of an exact mechanism, else 0
+    10      u8      1 if noise came from a seed (then nothing is private), else 0
+    11      u8      0
+    12      u32     dim
+    16      u32     records_per_person
+    20      u64     number of reports
+    28      4 f64   bound, epsilon, delta (NaN for none), deviation
+    60      u32     CRC-32 of bytes 0 to 59 and of the entries
+
+The checksum finds accidents. It is no signature: who may send reports is for the transport to decide.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.local.mechanism import LARGEST_DIM, LocalMechanism
+
+REPORTS, STATE = b"dpgepR", b"dpgepA"
+VERSION = 1
+ENTRY_TYPES = (np.dtype("<f8"), np.dtype("<f4"), np.dtype("<i8"))
+_HEADER = struct.Struct("<6sHBBBxIIQdddd")
+_CHECKSUM = struct.Struct("<I")
+_START = _HEADER.size + _CHECKSUM.size
+
+
+class ReportError(ValueError):
+    """A report that is malformed or belongs to another mechanism. What has been aggregated stays as it was."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A decoded message: ``entries`` is a flat array, not copied from the bytes."""
+
+    mechanism: LocalMechanism
+    seeded: bool
+    count: int
+    entries: NDArray[Any]
+
+
+def encode(magic: bytes, frame: Frame) -> bytes:
+    """The message that `decode` reads."""
+    mechanism, entries = frame.mechanism, frame.entries.astype(frame.entries.dtype.newbyteorder("<"), copy=False)
+    header = _HEADER.pack(
+        magic,
+        VERSION,
+        ENTRY_TYPES.index(entries.dtype),
+        0 if mechanism.bits is None else mechanism.bits + 1,
+        frame.seeded,
+        mechanism.dim,
+        mechanism.records_per_person,
+        frame.count,
+        mechanism.bound,
+        mechanism.epsilon,
+        math.nan if mechanism.delta is None else mechanism.delta,
+        mechanism.deviation,
+    )
+    payload = np.ascontiguousarray(entries).data.cast("B") if entries.size else b""
+    return b"".join([header, _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(header))), payload])
+
+
+def decode(magic: bytes, message: Any) -> Frame:
+    """The frame in ``message`` (bytes or any other buffer). Raises ReportError saying what is wrong with it.
+
+    Checked: magic, version, type of the entries, checksum. Not checked: whether their number is right.
+    """
+    data = memoryview(message).cast("B")
+    what = "report" if magic == REPORTS else "aggregate"
+    if len(data) < _START or data[: len(magic)] != magic:
+        raise ReportError(f"no {what} of dpgep: {len(data)} bytes that begin with {bytes(data[:6])!r}")
+    (_, version, entry_type, bits, seeded, dim, records, count, bound, epsilon, delta, deviation) = _HEADER.unpack(
+        data[: _HEADER.size]
+    )
+    if version != VERSION:
+        raise ReportError(f"{what} in version {version} of the format; this dpgep reads version {VERSION}")
+    payload = data[_START:]
+    (checksum,) = _CHECKSUM.unpack(data[_HEADER.size : _START])
+    if checksum != zlib.crc32(payload, zlib.crc32(data[: _HEADER.size])):
+        raise ReportError(f"wrong checksum: the {what} was damaged or cut short on its way ({len(data)} bytes)")
+    if entry_type >= len(ENTRY_TYPES) or len(payload) % ENTRY_TYPES[entry_type].itemsize:
+        raise ReportError(f"{what} with {len(payload)} bytes of entries of unknown type {entry_type}")
+    if not 1 <= dim <= LARGEST_DIM:
+        raise ReportError(f"{what} of dim = {dim}, outside 1 to {LARGEST_DIM}")
+    mechanism = LocalMechanism(
+        dim, bound, epsilon, None if math.isnan(delta) else delta, records, deviation, bits - 1 if bits else None
+    )
+    entries = np.frombuffer(payload, dtype=ENTRY_TYPES[entry_type])
+    return Frame(mechanism, bool(seeded), count, entries.astype(entries.dtype.newbyteorder("="), copy=False))

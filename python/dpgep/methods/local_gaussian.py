@@ -1,0 +1,52 @@
+"""`local-gaussian`: what a server would learn if everybody sent a local report, simulated by one draw of their sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.result import MethodResult
+from dpgep.privacy.curator import Curator
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalGaussianOptions(ReleaseOptions):
+    """Options of "local-gaussian": those of "release", for the server's side."""
+
+    def check(self, curator: Curator, k: int) -> None:
+        """Raise where clients could not serve the problem: a report holds one row, and their number is public."""
+        model, facts = curator.model, curator.facts
+        if model.name != "pca" or getattr(model, "center", True):
+            raise ValueError(
+                'method "local-gaussian" solves uncentred PCA, dpgep.pca(X, center=False), which is all that reports '
+                f"x x^T hold; this is {model.name}{' with a mean' if model.name == 'pca' else ''}"
+            )
+        if facts.adjacency != "replace-one":
+            raise ValueError(
+                'method "local-gaussian" needs adjacency="replace-one": a server sees how many people report'
+            )
+        super().check(curator, k)
+
+
+def local_gaussian(curator: Curator, n_components: int, options: LocalGaussianOptions) -> MethodResult:
+    """K leading eigenvectors of the mean of n local reports x x^T + Z.
+
+    n independent GOE(s) matrices sum to one GOE(s sqrt(n)): the mean of the reports has the law of the second moment
+    plus GOE(s/sqrt(n)), s = sqrt(2) R^2/mu. So a choice between the local and the central model needs no clients. The
+    ledger is charged mu, what each person would spend.
+
+    Source: Wang and Xu (2020), Algorithm 1; docs/local.md.
+    """
+    return release(cast(Curator, _Reports(curator.model, curator.release_local())), n_components, options)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reports:
+    """A curator whose answer is the mean of the reports."""
+
+    model: Any
+    released: Any
+
+    def release(self) -> Any:
+        return self.released

@@ -1,0 +1,278 @@
+"""Sparse eigenvectors against enumeration, and the support size chosen from the noise against what it claims."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from conftest import Matrix
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpgep.methods.sparse import SparseFit, goe_deviation, sparse_eigenvectors
+
+
+def goe(rng: np.random.Generator, d: int, deviation: float = 1.0) -> Matrix:
+    z = rng.standard_normal((d, d))
+    return np.asarray(deviation * (z + z.T) / 2)
+
+
+def spike(rng: np.random.Generator, d: int, size: int) -> Matrix:
+    """A unit vector with ``size`` entries of equal magnitude."""
+    u = np.zeros(d)
+    u[rng.choice(d, size, replace=False)] = rng.choice([-1.0, 1.0], size) / np.sqrt(size)
+    return u
+
+
+def correlations(rng: np.random.Generator, d: int) -> Matrix:
+    x = rng.standard_normal((4 * d, d)) * rng.uniform(0.5, 2.0, d)
+    return np.asarray(x.T @ x / len(x))
+
+
+def enumerated(a: Matrix, b: Matrix | None, k: int, n_components: int) -> float:
+    """The best sum of the leading eigenvalues over all supports."""
+    return max(
+        float(scipy.linalg.eigvalsh(a[np.ix_(s, s)], None if b is None else b[np.ix_(s, s)])[-n_components:].sum())
+        for s in map(list, itertools.combinations(range(len(a)), k))
+    )
+
+
+def assert_is_a_solution(fit: SparseFit, a: Matrix, b: Matrix | None, k: int, n_components: int) -> None:
+    assert fit.vectors.shape == (n_components, len(a))
+    np.testing.assert_allclose(np.linalg.norm(fit.vectors, axis=1), 1)
+    support = fit.supports[0]
+    assert fit.sparsity == (k,) * n_components
+    assert (np.diff(support) > 0).all()
+    assert (np.delete(fit.vectors, support, axis=1) == 0).all()
+    bv = fit.vectors if b is None else fit.vectors @ b
+    quotients = np.einsum("ij,ij->i", fit.vectors @ a, fit.vectors) / np.einsum("ij,ij->i", bv, fit.vectors)
+    np.testing.assert_allclose(quotients, fit.eigenvalues, rtol=1e-9, atol=1e-12)
+    assert fit.objective == pytest.approx(fit.eigenvalues.sum())
+    gram = bv @ fit.vectors.T
+    np.testing.assert_allclose(gram - np.diag(np.diag(gram)), 0, atol=1e-10)
+    assert fit.start_objectives[0] == pytest.approx(fit.objective)
+    assert (np.diff(fit.start_objectives) <= 0).all()
+    assert fit.n_starts >= len(fit.start_objectives)
+    assert fit.significant is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("n_components", [1, 2])
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("matrix", ["covariance", "noise"])
+def test_the_best_of_all_supports(seed: int, n_components: int, general: bool, matrix: str):
+    rng = np.random.default_rng(seed)
+    a = correlations(rng, 12) if matrix == "covariance" else goe(rng, 12)
+    b = correlations(rng, 12) if general else None
+    fit = sparse_eigenvectors(a, b, 3, n_components)
+    assert_is_a_solution(fit, a, b, 3, n_components)
+    assert fit.objective == pytest.approx(enumerated(a, b, 3, n_components), rel=1e-10)
+
+
+def test_all_coordinates_give_the_dense_problem():
+    rng = np.random.default_rng(1)
+    a, b = correlations(rng, 9), correlations(rng, 9)
+    fit = sparse_eigenvectors(a, b, 9, 3)
+    np.testing.assert_allclose(fit.eigenvalues, scipy.linalg.eigvalsh(a, b)[:-4:-1])
+    single = sparse_eigenvectors(np.array([[-2.0]]), None, 1)
+    np.testing.assert_array_equal(single.vectors, [[1.0]])
+    assert single.objective == -2.0
+
+
+def test_one_coordinate_is_the_largest_quotient():
+    rng = np.random.default_rng(2)
+    a, b = correlations(rng, 30), correlations(rng, 30)
+    fit = sparse_eigenvectors(a, b, 1)
+    assert fit.supports[0].tolist() == [int(np.argmax(np.diag(a) / np.diag(b)))]
+
+
+def test_ridge_is_added_to_b():
+    rng = np.random.default_rng(3)
+    a, b = correlations(rng, 12), correlations(rng, 12)
+    fit = sparse_eigenvectors(a, b, 3, ridge=0.5)
+    assert fit.objective == pytest.approx(enumerated(a, b + 0.5 * np.eye(12), 3, 1))
+    indefinite = b - np.eye(12)
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite.*larger ridge"):
+        sparse_eigenvectors(a, indefinite, 3)
+    entangled = np.eye(12) + 2.0 * (np.ones((12, 12)) - np.eye(12))
+    with pytest.raises(np.linalg.LinAlgError, match="on a support of . coordinates; pass a larger ridge"):
+        sparse_eigenvectors(a, entangled, 3)
+    assert sparse_eigenvectors(a, entangled, 3, ridge=1.5).objective > 0
+
+
+def test_inputs_are_left_alone():
+    rng = np.random.default_rng(4)
+    a, b = correlations(rng, 20), correlations(rng, 20)
+    before = a.copy(), b.copy()
+    for separate in (False, True):
+        sparse_eigenvectors(a, b, 4, 2, ridge=0.1, separate_supports=separate)
+    np.testing.assert_array_equal(a, before[0])
+    np.testing.assert_array_equal(b, before[1])
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(seed=st.integers(0, 10**6), general=st.booleans(), n_components=st.integers(1, 2), separate=st.booleans())
+def test_order_and_signs_of_coordinates_do_not_matter(seed: int, general: bool, n_components: int, separate: bool):
+    rng = np.random.default_rng(seed)
+    d = 40
+    a = goe(rng, d) + 6 * np.outer(u := spike(rng, d, 5), u)
+    b = correlations(rng, d) if general else None
+    order, signs = rng.permutation(d), rng.choice([-1.0, 1.0], d)
+
+    def moved(matrix: Matrix) -> Matrix:
+        return np.asarray((signs[:, None] * matrix * signs)[np.ix_(order, order)])
+
+    arguments: dict[str, Any] = {"n_components": n_components, "separate_supports": separate}
+    fit = sparse_eigenvectors(a, b, 5, **arguments)
+    other = sparse_eigenvectors(moved(a), None if b is None else moved(b), 5, **arguments)
+    np.testing.assert_allclose(other.eigenvalues, fit.eigenvalues, rtol=1e-9)
+    expected = (fit.vectors * signs)[:, order]
+    np.testing.assert_allclose(np.abs(np.einsum("ij,ij->i", other.vectors, expected)), 1, rtol=1e-7)
+
+
+@settings(deadline=None, derandomize=True, max_examples=30)
+@given(seed=st.integers(0, 10**6), general=st.booleans(), n_components=st.integers(1, 2))
+def test_more_coordinates_never_lower_the_objective(seed: int, general: bool, n_components: int):
+    rng = np.random.default_rng(seed)
+    a, b = goe(rng, 25), correlations(rng, 25) if general else None
+    objectives = [sparse_eigenvectors(a, b, k, n_components).objective for k in range(n_components, 26)]
+    assert (np.diff(objectives) > -1e-10).all()
+
+
+def test_a_planted_support_is_found():
+    rng = np.random.default_rng(5)
+    d = 600
+    u = spike(rng, d, 8)
+    # an entry of the spike has 3.5 deviations of the noise; the leading eigenvector of the sum is noise
+    a = goe(rng, d) + 20.0 * np.outer(u, u)
+    assert abs(np.linalg.eigh(a)[1][:, -1] @ u) < 0.5
+    fit = sparse_eigenvectors(a, None, 8)
+    assert set(fit.supports[0]) == set(np.flatnonzero(u))
+    assert fit.objective >= scipy.linalg.eigvalsh(a[np.ix_(s := np.flatnonzero(u), s)])[-1]
+
+
+def test_separate_supports():
+    rng = np.random.default_rng(6)
+    d = 200
+    a = goe(rng, d, 0.1)
+    u, v = np.zeros((2, d))
+    u[3:7], v[50:53] = 0.5, 1 / np.sqrt(3)
+    a += 9.0 * np.outer(u, u) + 5.0 * np.outer(v, v)
+    fit = sparse_eigenvectors(a, None, 4, 2, separate_supports=True)
+    assert fit.supports[0].tolist() == [3, 4, 5, 6]
+    assert set(fit.supports[1]) > {50, 51, 52}
+    np.testing.assert_allclose(fit.eigenvalues, [9, 5], rtol=0.1)
+    shared = sparse_eigenvectors(a, None, 7, 2)
+    assert set(shared.supports[0]) == {3, 4, 5, 6, 50, 51, 52}
+    auto = sparse_eigenvectors(a, None, "auto", 2, separate_supports=True, residual_deviation=goe_deviation(0.1))
+    assert [s.tolist() for s in auto.supports] == [[3, 4, 5, 6], [50, 51, 52]]
+    assert auto.significant == (True, True)
+
+
+@pytest.mark.parametrize("general", [False, True])
+def test_auto_finds_two_planted_components(general: bool):
+    rng = np.random.default_rng(7)
+    d = 300
+    u, v = np.zeros((2, d))
+    u[:6], v[3:11] = 1, np.array([1, 1, 1, -1, -1, -1, 1, 1])
+    a = goe(rng, d) + 10.0 * np.outer(u, u) + 7.0 * np.outer(v, v)
+    b = np.eye(d) + goe(rng, d, 0.01) if general else None
+    deviation = goe_deviation(1.0, 0.01 if general else 0.0)
+    fit = sparse_eigenvectors(a, b, "auto", 2, residual_deviation=deviation)
+    assert fit.supports[0].tolist() == list(range(11))
+    assert fit.significant == (True, True)
+    # the span of both, to first order in the noise
+    basis = np.linalg.qr(np.stack([u, v], axis=1))[0]
+    assert np.linalg.svd(fit.vectors @ basis)[1].min() > 0.98
+
+
+def test_a_component_without_evidence_does_not_vote():
+    rng = np.random.default_rng(8)
+    d = 300
+    u = spike(rng, d, 6)
+    a = goe(rng, d) + 60.0 * np.outer(u, u)
+    fit = sparse_eigenvectors(a, None, "auto", 3, residual_deviation=goe_deviation(1.0))
+    assert set(fit.supports[0]) == set(np.flatnonzero(u))
+    assert fit.significant == (True, False, False)
+
+
+def test_auto_without_noise_keeps_what_is_connected():
+    u = np.zeros(50)
+    u[[3, 8, 20]] = [0.6, 0.0, 0.8]
+    u[30] = 1e-6
+    a = np.eye(50) + 3.0 * np.outer(u, u)
+    fit = sparse_eigenvectors(a, None, "auto", residual_deviation=goe_deviation(0.0))
+    assert fit.supports[0].tolist() == [3, 20, 30]
+    assert fit.significant == (True,)
+
+
+@pytest.mark.statistical
+def test_auto_calls_pure_noise_insignificant():
+    """300 matrices of pure noise. The union bound gives each at most 1e-3, so 8 or more have probability < 1e-6."""
+    rng = np.random.default_rng(9)
+    false_alarms = 0
+    for _ in range(300):
+        a = np.diag(rng.uniform(0, 3, 40)) + goe(rng, 40)
+        fit = sparse_eigenvectors(a, None, "auto", residual_deviation=goe_deviation(1.0))
+        assert fit.significant is not None
+        if not fit.significant[0]:
+            assert fit.supports[0].tolist() == [int(np.argmax(np.diag(a)))]
+            assert fit.objective == np.diag(a).max()
+        false_alarms += fit.significant[0]
+    assert stats.binom.sf(7, 300, 1e-3) < 1e-6
+    assert false_alarms <= 7
+    # negative control: the same matrices with their noise understated
+    understated = sparse_eigenvectors(goe(rng, 40), None, "auto", residual_deviation=goe_deviation(0.3))
+    assert understated.significant == (True,)
+
+
+def false_discovery_proportions(level: float, deviation: float, repetitions: int) -> tuple[Matrix, Matrix]:
+    """False discovery proportion and share of the true coordinates found, for 8 of 150 coordinates."""
+    rng = np.random.default_rng(10)
+    proportions, powers = [], []
+    for _ in range(repetitions):
+        u = spike(rng, 150, 8)
+        a = goe(rng, 150) + 25.0 * np.outer(u, u)
+        fit = sparse_eigenvectors(a, None, "auto", residual_deviation=goe_deviation(deviation), level=level)
+        assert fit.significant == (True,)
+        true = np.isin(fit.supports[0], np.flatnonzero(u))
+        proportions.append(1 - true.mean())
+        powers.append(true.sum() / 8)
+    return np.array(proportions), np.array(powers)
+
+
+@pytest.mark.statistical
+def test_false_discovery_rate():
+    """The mean proportion over 150 matrices against the level, by Hoeffding's inequality at 1e-6.
+
+    The rate is heuristic (the vector was fitted to the same noise); the slack for 150 means of [0, 1] variables,
+    sqrt(log(1e6) / 300) = 0.21, is too wide to show that, so the variance is used: Bernstein's inequality with a
+    variance of at most level (1 + 1/8) / 8 would be near it, and the bound below is its value for 0.1.
+    """
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"a": np.zeros((3, 2))}, r"square and of one size, got \(3, 2\) and None"),
+        ({"b": np.eye(2)}, r"square and of one size, got \(3, 3\) and \(2, 2\)"),
+        ({"n_components": 4}, "n_components must be between 1 and d = 3, got 4"),
+        ({"sparsity": 4}, "whole number between 1 and d = 3, got 4"),
+        ({"sparsity": 1, "n_components": 2}, "whole number between 2 and d = 3, got 1"),
+        ({"sparsity": 2.0}, "whole number between 1 and d = 3, got 2.0"),
+        ({"sparsity": True}, "whole number between 1 and d = 3, got True"),
+        ({"sparsity": "all"}, "whole number between 1 and d = 3, got 'all'"),
+        ({"sparsity": "auto"}, "needs residual_deviation"),
+        ({"ridge": -0.5}, "ridge must be finite and >= 0, got -0.5"),
+        ({"level": 0.0}, "level must be between 0 and 1, got 0.0"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], message: str):
+    defaults: dict[str, Any] = {"a": np.eye(3), "b": None, "sparsity": 2}
+    with pytest.raises(ValueError, match=message):
+        sparse_eigenvectors(**defaults | arguments)
