@@ -155,7 +155,7 @@ def test_bound_must_be_a_number() -> None:
         ({"mu": 1.0, "n_components": "two"}, "n_components must be a whole number"),
         ({"mu": 1.0, "regularization": "some"}, "regularization must be a non-negative finite number"),
         ({"mu": 1.0, "n_components": D + 1}, "n_components = 5 is too many: PCA of 4 features has 4"),
-        ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: release"),
+        ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: local-gaussian, rayleigh-flow, release"),
         ({"mu": 1.0, "regularization": -1.0}, "regularization must be a non-negative finite number"),
         ({"mu": 1.0, "share": 0.5}, "share is a part of a budget"),
     ],
@@ -171,7 +171,7 @@ def test_bad_types_are_named(rng: np.random.Generator) -> None:
     with pytest.raises(TypeError, match=r"problem must come from dpgep.pca.*got ndarray"):
         dpgep.solve(rows(rng), mu=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="method 'release' has no option 'sparsity'"):
-        dpgep.solve(problem, mu=1.0, sparsity=3)
+        dpgep.solve(problem, mu=1.0, step_size=3)
     with pytest.raises(TypeError, match=r"budget must be a dpgep.Budget, got float"):
         dpgep.solve(problem, budget=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="seed must be a whole number"):

@@ -31,7 +31,7 @@ def positive_definite(rng: np.random.Generator, d: int, condition: float) -> Mat
 
 
 def generic_optimum(a: Matrix, b: Matrix | None, k: int, penalty: float, spectral_set: str) -> float:
-    """The same problem by cvxpy and Clarabel, to a relative gap of 1e-8.
+    """The same problem by cvxpy and Clarabel, to a relative gap of 1e-7.
 
     The ball: H = H_+ - H_- with both parts positive semidefinite, H_+ + H_- <= I, and tr(H_+ + H_-) <= K. It is the
     printed set (nuclear norm and spectral norm), in smaller cones.
@@ -50,7 +50,7 @@ def generic_optimum(a: Matrix, b: Matrix | None, k: int, penalty: float, spectra
         root = vectors / np.sqrt(values) @ vectors.T
         p = root @ h @ root
     problem = cp.Problem(cp.Minimize(-cp.trace(a @ p) + penalty * cp.sum(cp.abs(p))), [*constraints, np.eye(d) >> size])
-    problem.solve(solver=cp.CLARABEL)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-7, tol_gap_rel=1e-7, tol_feas=1e-7)
     assert problem.status == "optimal"
     return float(problem.value)
 
@@ -77,7 +77,7 @@ def test_objective_of_a_generic_solver(d: int, k: int, penalty: float, condition
     optimum = generic_optimum(a, b, k, penalty, spectral_set)
     assert ours.converged
     assert ours.objective == pytest.approx(optimum, rel=1e-6)
-    assert ours.objective - ours.gap <= optimum + 1e-7 * abs(optimum)  # the bound is one
+    assert ours.objective - ours.gap <= optimum + 1e-6 * abs(optimum)  # Clarabel is that exact
     assert_feasible(ours.spectral, k, spectral_set)
     if b is None:
         np.testing.assert_array_equal(ours.feasible, ours.spectral)

@@ -3,6 +3,7 @@
 # First, for speed: after our own modules the same import takes half as long again (measured; the cause is not known).
 import scipy.linalg  # noqa: F401
 
+from dpgep import local
 from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
@@ -30,6 +31,7 @@ __all__ = [
     "cca",
     "fda",
     "gep",
+    "local",
     "pca",
     "sir",
     "solve",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ class PrivacyReport:
     epsilon, delta : (epsilon, delta)-differential privacy of all releases together; None where the budget was given as
         rho or mu (see `epsilon_at`, `delta_at`).
     mu : Gaussian differential privacy of all releases together.
-    adjacency : "replace-one" or "add-remove": which data sets the guarantee compares.
+    adjacency : "replace-one" or "add-remove": which data sets the guarantee compares. "local": any two records of one
+        person, who trusts no curator (`dpgep.local`).
     bound : enforced bound on row norms; None where the caller vouched for sensitivities.
     releases : the ledger.
     exact : whether every release is exact: integer sums of fixed-point rows plus exactly rounded Gaussian noise, so
@@ -37,7 +38,7 @@ class PrivacyReport:
     epsilon: float | None
     delta: float | None
     mu: float
-    adjacency: Adjacency
+    adjacency: Adjacency | Literal["local"]
     bound: float | None
     releases: tuple[Release, ...]
     exact: bool

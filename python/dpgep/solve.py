@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 import warnings
 from typing import Any
 
-from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import whole_number
@@ -17,6 +15,7 @@ from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, Problem
 from dpgep.privacy.ledger import Ledger, mu_covering
+from dpgep.privacy.streams import noise_stream
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.moments import MomentProblem
 from dpgep.solution import PrivacyReport, Solution
@@ -97,10 +96,10 @@ def solve(
     k = _component_count(problem, n_components)
     account = _account(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     _warn_large_delta(account, problem)
-    stream = _noise_stream(seed)
+    stream = noise_stream(seed, stacklevel=2)
     with account.reserve(share) as ledger:
         curator = Curator(problem, ledger, stream)
-        settings.check(curator, k)
+        settings.check(curator.public, k)
         result = chosen.run(curator, k, settings)
         report = _report(problem, account, ledger, seeded=seed is not None)
     solution = _solution(result, report, curator, method)
@@ -162,18 +161,6 @@ def _warn_large_delta(account: Budget, problem: Problem) -> None:
             PrivacyWarning,
             stacklevel=3,
         )
-
-
-def _noise_stream(seed: int | None) -> core.NoiseStream:
-    if seed is None:
-        return core.NoiseStream()
-    number = whole_number(seed)
-    if number is None:
-        raise TypeError(f"seed must be a whole number, got {seed!r}")
-    warnings.warn(
-        "a seeded run is not private: whoever knows the seed can subtract the noise", PrivacyWarning, stacklevel=3
-    )
-    return core.NoiseStream(hashlib.sha256(f"dpgep seed {number}".encode()).digest())
 
 
 def _report(problem: Problem, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:

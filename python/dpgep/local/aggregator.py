@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,10 @@ from dpgep.local.sparse import FantopeDiagnostics, default_penalty, sparse_compo
 from dpgep.local.wire import Frame, ReportError
 from dpgep.methods.fantope import FantopeFit
 from dpgep.methods.options import require_count
-from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.release import ReleaseOptions, solve_released
 from dpgep.methods.result import MethodResult
-from dpgep.privacy.curator import Curator
-from dpgep.problems.model import Adjacency
+from dpgep.privacy.curator import PublicSide
+from dpgep.problems.model import PublicFacts
 from dpgep.problems.moments import MomentNoise, NoisyMoments
 from dpgep.problems.pca import PcaModel
 from dpgep.solution import PrivacyReport, Solution
@@ -179,11 +178,11 @@ class Aggregator:
         Source: Wang and Xu (2020), Algorithm 1, steps 4 and 5.
         """
         k = self._component_count(n_components)
-        # "release" asks its curator for the moments and nothing else: here they are public already
-        curator, settings = cast(Curator, _Answer(self._model, self._moments())), ReleaseOptions(**options)
-        settings.check(curator, k)
-        result = release(curator, k, settings)
-        return self._solution(result, "local-gaussian")
+        settings = ReleaseOptions(**options)
+        settings.check(
+            PublicSide(self._model, PublicFacts("replace-one", self.mechanism.bound, self.n_reports), 1.0), k
+        )
+        return self._solution(solve_released(self._model, self._moments(), k, settings), "local-gaussian")
 
     def solve_sparse(
         self,
@@ -283,7 +282,7 @@ class Aggregator:
             epsilon=mechanism.epsilon,
             delta=mechanism.delta,
             mu=mechanism.spent_mu(),
-            adjacency=cast(Adjacency, "local"),
+            adjacency="local",
             bound=mechanism.bound,
             releases=mechanism.releases(),
             exact=mechanism.bits is not None,
@@ -374,14 +373,3 @@ def _fit_of(solution: Solution) -> FantopeFit:
     if not isinstance(solution.diagnostics, FantopeDiagnostics):
         raise TypeError("start must be a solution of solve_sparse")
     return solution.diagnostics.fit
-
-
-@dataclass(frozen=True, eq=False)
-class _Answer:
-    """A curator that has nothing to hide: its one answer is public."""
-
-    model: PcaModel
-    released: NoisyMoments
-
-    def release(self) -> NoisyMoments:
-        return self.released

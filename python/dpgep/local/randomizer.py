@@ -11,8 +11,8 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.local.mechanism import LocalMechanism, calibrate
 from dpgep.local.report import Report, ReportBatch, triangle
+from dpgep.privacy.streams import noise_stream
 from dpgep.problems.rows import Rows, as_matrix
-from dpgep.solve import _noise_stream
 
 # Products of a block of rows with themselves: enough to be fast, little beside the batch.
 _BLOCK_BYTES = 1 << 22
@@ -87,7 +87,7 @@ class GaussianRandomizer:
         self.dtype = _entry_type(dtype, exact)
         if self.dtype == np.float32 and self.mechanism.deviation > _LARGEST_FLOAT32:
             raise ValueError(f"noise of {self.mechanism.deviation:.3g} bound^2 would overflow float32: use float64")
-        self._stream = _noise_stream(seed)
+        self._stream = noise_stream(seed, stacklevel=2)
 
     def randomize(self, x: Any) -> Report:
         """The report of one record x, (d,) real numbers.

@@ -85,15 +85,24 @@ def fantope_relaxation(
 
     Parameters
     ----------
-    a : (d, d) array, symmetric (not checked; the lower triangle decides).
-    b : (d, d) array, symmetric, or None for the identity.
-    n_components : K, between 1 and d.
-    penalty : phi >= 0.
-    spectral_set : "ball" or "fantope".
-    ridge : multiple of the identity added to B, public.
-    tolerance : stop at a gap of this times |objective|.
-    max_iterations : at most so many steps; ``converged`` tells whether they sufficed.
-    start : a fit of a similar problem of the same size.
+    a : (d, d) array
+        Symmetric (not checked).
+    b : (d, d) array or None
+        Symmetric (not checked); None for the identity.
+    n_components : int
+        K, between 1 and d.
+    penalty : float
+        phi >= 0.
+    spectral_set : {"fantope", "ball"}
+        See above.
+    ridge : float
+        Multiple of the identity added to B, public.
+    tolerance : float
+        Stop at a gap of this times |objective|.
+    max_iterations : int
+        At most so many steps; ``converged`` tells whether they sufficed.
+    start : FantopeFit, optional
+        A fit of a similar problem of the same size.
 
     Raises
     ------

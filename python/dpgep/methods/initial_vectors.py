@@ -101,7 +101,7 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
     features = _largest_per_view(curator, screen.scores, _kept(d, sparsity))
     bound = curator.facts.bound or 1.0
     if screen.energy is not None:
-        mean_square = float(np.maximum(screen.energy[features], 0.0).sum())
+        mean_square = _mean_square(screen.energy, features)
         bound = min(bound, math.sqrt(_RECLIP * mean_square)) if mean_square > 0 else bound
     model, released = curator.release_features(features, bound, share * (1 - _SCORES_SHARE), _PURPOSE)
     pair = model.pair(released)
@@ -121,6 +121,16 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
 
 def _kept(d: int, sparsity: int | None) -> int:
     return min(d, 100 if sparsity is None else max(100, 5 * sparsity))
+
+
+def _mean_square(energy: Matrix, features: NDArray[np.intp]) -> float:
+    """Mean squared norm of the rows restricted to the features, from noisy values that chose them.
+
+    Most of what was chosen was chosen by its noise: it counts as the average feature, plus what it has above the least
+    value chosen.
+    """
+    chosen = energy[features]
+    return len(chosen) * max(float(energy.mean()), 0.0) + float((chosen - chosen.min()).sum())
 
 
 def _largest_per_view(curator: Curator, scores: Matrix, n: int) -> NDArray[np.intp]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
 
-from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.release import ReleaseOptions, solve_released
 from dpgep.methods.result import MethodResult
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, PublicSide
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalGaussianOptions(ReleaseOptions):
     """Options of "local-gaussian": those of "release", for the server's side."""
 
-    def check(self, curator: Curator, k: int) -> None:
+    def check(self, public: PublicSide, k: int) -> None:
         """Raise where clients could not serve the problem: a report holds one row, and their number is public."""
-        model, facts = curator.model, curator.facts
+        model, facts = public.model, public.facts
         if model.name != "pca" or getattr(model, "center", True):
             raise ValueError(
                 'method "local-gaussian" solves uncentred PCA, dpgep.pca(X, center=False), which is all that reports '
@@ -26,7 +25,7 @@ class LocalGaussianOptions(ReleaseOptions):
             raise ValueError(
                 'method "local-gaussian" needs adjacency="replace-one": a server sees how many people report'
             )
-        super().check(curator, k)
+        super().check(public, k)
 
 
 def local_gaussian(curator: Curator, n_components: int, options: LocalGaussianOptions) -> MethodResult:
@@ -38,15 +37,4 @@ def local_gaussian(curator: Curator, n_components: int, options: LocalGaussianOp
 
     Source: Wang and Xu (2020), Algorithm 1; docs/local.md.
     """
-    return release(cast(Curator, _Reports(curator.model, curator.release_local())), n_components, options)
-
-
-@dataclass(frozen=True, eq=False)
-class _Reports:
-    """A curator whose answer is the mean of the reports."""
-
-    model: Any
-    released: Any
-
-    def release(self) -> Any:
-        return self.released
+    return solve_released(curator.model, curator.release_local(), n_components, options)

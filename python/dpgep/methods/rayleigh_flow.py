@@ -29,7 +29,7 @@ from dpgep.methods.options import (
     require_share,
 )
 from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 
 # eta lambda_max(B), below the 1 of the theory (Theorem 4).
@@ -95,18 +95,16 @@ class FlowOptions:
             if not (isinstance(self.init, str) and self.init in ("convex", "screen")):
                 raise ValueError('budget_split is for init="convex" and "screen": the others cost nothing')
 
-    def check(self, curator: Curator, k: int) -> None:
+    def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
         if not isinstance(self.init, str):
-            given_vectors(self.init, k, curator.model.n_features)
-        if self.noise == "fresh" and self.step_size is None and curator.largest_b is None:
+            given_vectors(self.init, k, public.model.n_features)
+        if self.noise == "fresh" and self.step_size is None and public.largest_b is None:
             raise ValueError(
                 'step_size is needed with noise="fresh" and a private B: nothing public bounds its eigenvalues; pass '
                 "0.9 over a public bound of the largest"
             )
-        if self.noise_shape == "iid" and (
-            k > 1 or len(curator.model.split(np.zeros((1, curator.model.n_features)))) > 1
-        ):
+        if self.noise_shape == "iid" and (k > 1 or len(public.model.split(np.zeros((1, public.model.n_features)))) > 1):
             raise ValueError(
                 'noise_shape="iid" serves one product at a time: a single component, not for two views; use "goe"'
             )
@@ -142,9 +140,9 @@ class TruncatedFlowOptions(FlowOptions):
         if self.n_starts is not None:
             require_count("n_starts", self.n_starts, largest=1 if self.noise == "fresh" else None)
 
-    def check(self, curator: Curator, k: int) -> None:
-        super().check(curator, k)
-        require_count("sparsity", self.sparsity, largest=curator.model.n_features)
+    def check(self, public: PublicSide, k: int) -> None:
+        super().check(public, k)
+        require_count("sparsity", self.sparsity, largest=public.model.n_features)
         if k > self.sparsity and not self.separate_supports:
             raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
 
@@ -248,8 +246,8 @@ def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> fl
         return STEP
     if products.lazy:
         return STEP / _largest_eigenvalue(products, ridge, curator.model.n_features, curator.public_generator())
-    assert curator.largest_b is not None  # checked before anything was released
-    return STEP / (curator.largest_b + ridge)
+    assert curator.public.largest_b is not None  # checked before anything was released
+    return STEP / (curator.public.largest_b + ridge)
 
 
 def _largest_eigenvalue(products: NoisyProducts, ridge: float, d: int, generator: np.random.Generator) -> float:

@@ -13,7 +13,7 @@ from dpgep.methods.generalized_eigen import RIDGE, Eigensystem, positive_part, s
 from dpgep.methods.options import require_count, require_flag, require_non_negative
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.sparse import SparseFit, sparse_eigenvectors
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, PublicSide
 
 # Expected squared sine per component beyond which a warning says that the answer is mostly noise. From noise alone the
 # estimate is 0.4 to 0.85, growing with the dimension: eigenvalues of noise repel each other.
@@ -52,11 +52,11 @@ class ReleaseOptions:
         if self.separate_supports and self.sparsity is None:
             raise ValueError("separate_supports is for sparse components: give sparsity as well")
 
-    def check(self, curator: Curator, k: int) -> None:
+    def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
         if self.sparsity is None or isinstance(self.sparsity, str):
             return
-        require_count("sparsity", self.sparsity, largest=curator.model.n_features)
+        require_count("sparsity", self.sparsity, largest=public.model.n_features)
         if k > self.sparsity and not self.separate_supports:
             raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
 
@@ -103,12 +103,13 @@ class ReleaseDiagnostics:
 
 
 def release(curator: Curator, n_components: int, options: ReleaseOptions) -> MethodResult:
-    """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse.
+    """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse."""
+    return solve_released(curator.model, curator.release(), n_components, options)
 
-    Everything after the curator's one answer is post-processing.
-    """
-    released = curator.release()
-    pair = curator.model.pair(released)
+
+def solve_released(model: Any, released: Any, n_components: int, options: ReleaseOptions) -> MethodResult:
+    """All that follows from the one answer: post-processing."""
+    pair = model.pair(released)
     ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
     xi = ridge if options.regularization is None or pair.b is None else options.regularization
     if options.sparsity is None:
@@ -119,28 +120,28 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
         components, eigenvalues, support = system.vectors[:, :k].T, system.values[:k].copy(), None
         significant = None
     else:
-        fit = _sparse(curator, released, pair, n_components, xi, options)
+        fit = _sparse(model, released, pair, n_components, xi, options)
         system = _on_support(pair, fit, xi, ridge)
         components, eigenvalues = fit.vectors, fit.eigenvalues
         k, support, significant = len(eigenvalues), _features(fit), fit.significant
     leading = system.vectors[:, :k] if support is None or not options.separate_supports else components.T
-    variances = curator.model.error_variances(released, system.vectors, leading, eigenvalues)
+    variances = model.error_variances(released, system.vectors, leading, eigenvalues)
     diagnostics = _diagnose(system, variances, pair.noise_level, support, significant)
     return MethodResult(
         components=oriented(components),
         eigenvalues=eigenvalues,
-        mean=curator.model.mean(released),
+        mean=model.mean(released),
         diagnostics=diagnostics,
-        cautions=tuple(_cautions(diagnostics, curator.model.n_features, n_components, xi)),
+        cautions=tuple(_cautions(diagnostics, model.n_features, n_components, xi)),
     )
 
 
-def _sparse(curator: Curator, released: Any, pair: Any, n_components: int, ridge: float, options: Any) -> SparseFit:
+def _sparse(model: Any, released: Any, pair: Any, n_components: int, ridge: float, options: Any) -> SparseFit:
     coordinates = eye_array(len(pair.a), format="csr")
 
     def residual_deviation(vectors: Matrix, values: Matrix) -> Matrix:
         """Deviation of the noise in each entry of (A - value B) v, one row for each vector."""
-        return np.sqrt(curator.model.error_variances(released, coordinates, vectors.T, values))
+        return np.asarray(np.sqrt(model.error_variances(released, coordinates, vectors.T, values)))
 
     return sparse_solution(
         pair,

@@ -6,7 +6,7 @@ The noise of each query is in a module of its own beside this one. What a query 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +24,41 @@ from dpgep.problems.moments import MomentProblem, NoisyMoments
 Problem = MomentProblem | MatrixProblem
 
 
+@dataclass(frozen=True, eq=False)
+class PublicSide:
+    """What everybody may know of a problem.
+
+    Attributes
+    ----------
+    model, facts : what is asked, and of how many people within which bound.
+    largest_b : an upper bound of the largest eigenvalue of B; None where nothing public gives one.
+    """
+
+    model: Model
+    facts: PublicFacts
+    largest_b: float | None
+
+
 class Curator:
     """Holds a problem's data; answers with noise from ``stream``; pays from ``ledger``.
 
-    ``model``, ``facts`` and ``largest_b`` are public: a method may read them. Every query takes the ``share`` of the
+    ``public``, and in it ``model`` and ``facts``, are for the method to read. Every query takes the ``share`` of the
     ledger's mu^2 that it may spend (default: all that is left) and the ``purpose`` that the ledger names.
     """
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream) -> None:
-        self.model: Model = problem.model
-        self.facts: PublicFacts = problem.facts
-        # an upper bound of the largest eigenvalue of B, None where nothing public gives one
-        self.largest_b: float | None = problem.largest_b
+        self.public = PublicSide(problem.model, problem.facts, problem.largest_b)
         self._problem = problem
         self._ledger = ledger
         self._stream = stream
+
+    @property
+    def model(self) -> Model:
+        return self.public.model
+
+    @property
+    def facts(self) -> PublicFacts:
+        return self.public.facts
 
     def public_generator(self) -> np.random.Generator:
         """Randomness that need not stay secret, for starting points; reproducible where the noise is seeded."""
