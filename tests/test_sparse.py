@@ -134,6 +134,7 @@ def test_order_and_signs_of_coordinates_do_not_matter(seed: int, general: bool, 
     np.testing.assert_allclose(np.abs(np.einsum("ij,ij->i", other.vectors, expected)), 1, rtol=1e-7)
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=20)
 @given(seed=st.integers(0, 10**6), general=st.booleans())
 def test_more_coordinates_never_lower_the_objective(seed: int, general: bool):
@@ -210,6 +211,7 @@ def test_auto_without_noise_keeps_what_is_connected():
     assert fit.significant == (True,)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_auto_calls_pure_noise_insignificant():
     """300 matrices of pure noise. The union bound gives each at most 1e-3, so 8 or more have probability < 1e-6."""
