@@ -99,10 +99,13 @@ class Comparison:
         return self.ours / self.theirs
 
 
-def alternate(benchmark: Any, ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> Comparison:
+def alternate(
+    benchmark: Any, ours: Callable[[], object], theirs: Callable[[], object], rounds: int, rest: float = 0.0
+) -> Comparison:
     """Time A, B, A, B, ... in this process, one round of both first for warming up; medians.
 
-    pytest-benchmark's table shows ours; the competitor runs in the set-up of each round.
+    pytest-benchmark's table shows ours; the competitor runs in the set-up of each round. Both begin after ``rest``
+    seconds without work: threads of BLAS spin for some 25 ms after a product and would take a core from ours.
     """
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
 
@@ -113,7 +116,13 @@ def alternate(benchmark: Any, ours: Callable[[], object], theirs: Callable[[], o
 
     ours()
     theirs()
-    benchmark.pedantic(timed, args=("ours", ours), setup=lambda: timed("theirs", theirs), rounds=rounds)
+
+    def set_up() -> None:
+        time.sleep(rest)
+        timed("theirs", theirs)
+        time.sleep(rest)
+
+    benchmark.pedantic(timed, args=("ours", ours), setup=set_up, rounds=rounds)
     comparison = Comparison(*(statistics.median(seconds[who]) for who in ("ours", "theirs")))
     benchmark.extra_info.update(ours=comparison.ours, theirs=comparison.theirs, ratio=comparison.ratio)
     return comparison

@@ -1,8 +1,8 @@
 #include <memory>
 #include <string_view>
 
-#include "dpgep/pair_oracle.hpp"
 #include "exact_products.hpp"
+#include "held_oracle.hpp"
 #include "register.hpp"
 
 namespace py = pybind11;
@@ -27,7 +27,12 @@ Noise noise_of(std::string_view mode, std::vector<double> scales, std::string_vi
   return {parse_noise_mode(mode), std::move(scales), parse_noise_shape(shape), n_products, stream};
 }
 
-std::unique_ptr<PairOracle> of_matrices(const Matrices& matrices, std::string_view mode,
+// The Python object that owns the stream, or None.
+py::object owner_of(NoiseStream* stream) {
+  return py::cast(stream, py::return_value_policy::reference);
+}
+
+std::unique_ptr<HeldOracle> of_matrices(const Matrices& matrices, std::string_view mode,
                                         double scale_a, double scale_b, std::string_view shape,
                                         Index n_products, NoiseStream* stream) {
   std::vector<double> scales{scale_a};
@@ -36,11 +41,11 @@ std::unique_ptr<PairOracle> of_matrices(const Matrices& matrices, std::string_vi
   } else if (scale_b != 0.0) {
     throw py::value_error("scale_b must be 0 without b: B = I is public");
   }
-  return std::make_unique<PairOracle>(
-      matrices, noise_of(mode, std::move(scales), shape, n_products, stream), MatrixPair{});
+  return std::make_unique<HeldOracle>(
+      matrices, py::cast(matrices, py::return_value_policy::reference),
+      noise_of(mode, std::move(scales), shape, n_products, stream), owner_of(stream), MatrixPair{});
 }
 
-// Not two overloads: pybind11 3 applies keep_alive to an overload that it passes over.
 const ExactProducts& rows_of(const py::object& rows) {
   if (py::isinstance<Dense>(rows)) return rows.cast<const Dense&>();
   if (py::isinstance<Sparse>(rows)) return rows.cast<const Sparse&>();
@@ -48,7 +53,7 @@ const ExactProducts& rows_of(const py::object& rows) {
                        py::str(py::type::of(rows)).cast<std::string>());
 }
 
-std::unique_ptr<PairOracle> of_rows(const py::object& rows, std::string_view mode, double scale,
+std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mode, double scale,
                                     const py::array& factors, const py::array& weights_a,
                                     const py::array& weights_b, double second_a, double second_b,
                                     bool identity_b, Index split, std::string_view shape,
@@ -61,11 +66,12 @@ std::unique_ptr<PairOracle> of_rows(const py::object& rows, std::string_view mod
   }
   PairForm form = MomentPair{released, second_a, second_b, identity_b};
   if (split != 0) form = CrossPair{std::move(released), split};
-  return std::make_unique<PairOracle>(
-      rows_of(rows), noise_of(mode, {scale}, shape, n_products, stream), std::move(form));
+  return std::make_unique<HeldOracle>(rows_of(rows), rows,
+                                      noise_of(mode, {scale}, shape, n_products, stream),
+                                      owner_of(stream), std::move(form));
 }
 
-py::tuple times(PairOracle& oracle, const py::array& V) {
+py::tuple times(HeldOracle& oracle, const py::array& V) {
   const auto block = const_rows<double>(V, "V");
   PairProducts products = [&] {
     // Safe: only raw memory is touched, which the oracle and the caller keep alive. The oracle's
@@ -79,7 +85,7 @@ py::tuple times(PairOracle& oracle, const py::array& V) {
 }  // namespace
 
 void register_pair_oracle(py::module_& module) {
-  py::class_<PairOracle>(module, "PairOracle", py::module_local(), py::is_final(), R"(
+  py::class_<HeldOracle>(module, "PairOracle", py::module_local(), py::is_final(), R"(
 Products with a pair (A, B) of symmetric matrices, noise included.
 
 noise "none": the exact products; scales are not used. "fresh": every call draws a new symmetric noise
@@ -89,17 +95,15 @@ row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale
 
 Source: docs/mathematics, section 2.
 )")
-      .def_static("of_matrices", &of_matrices, py::keep_alive<0, 1>(), py::keep_alive<0, 7>(),
-                  py::arg("matrices"), py::arg("noise"), py::arg("scale_a") = 0.0,
-                  py::arg("scale_b") = 0.0, py::arg("shape") = "goe",
+      .def_static("of_matrices", &of_matrices, py::arg("matrices"), py::arg("noise"),
+                  py::arg("scale_a") = 0.0, py::arg("scale_b") = 0.0, py::arg("shape") = "goe",
                   py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(), R"(
 The matrices a and b, or a and I, each with noise of its own scale and the given shape.
 
 Raises ValueError for another noise or shape, for a scale that is negative or not finite, n_products < 0,
 lazy noise of shape "iid", scale_b without b, and where noise is to be drawn without a stream.
 )")
-      .def_static("of_rows", &of_rows, py::keep_alive<0, 1>(), py::keep_alive<0, 13>(),
-                  py::arg("rows"), py::arg("noise"), py::arg("scale"),
+      .def_static("of_rows", &of_rows, py::arg("rows"), py::arg("noise"), py::arg("scale"),
                   py::arg("factors").noconvert(), py::arg("weights_a").noconvert(),
                   py::arg("weights_b").noconvert(), py::arg("second_a"), py::arg("second_b"),
                   py::arg("identity_b"), py::arg("split").noconvert() = 0, py::arg("shape") = "goe",
@@ -119,11 +123,11 @@ rows: DenseRows or CsrRows. factors: (r, d) float64; weights: (r,) float64; all 
 The noise as of_matrices. Raises ValueError or TypeError as of_matrices, and for other shapes, entries
 that are not finite, and unless 0 <= split < d.
 )")
-      .def_property_readonly("n_features", &PairOracle::n_features)
-      .def_property_readonly("noise", [](const PairOracle& self) { return name_of(self.mode()); })
-      .def_property_readonly("n_directions", &PairOracle::n_directions,
+      .def_property_readonly("n_features", &HeldOracle::n_features)
+      .def_property_readonly("noise", [](const HeldOracle& self) { return name_of(self.mode()); })
+      .def_property_readonly("n_directions", &HeldOracle::n_directions,
                              "Directions asked so far, with lazy noise.")
-      .def_property_readonly("n_answered", &PairOracle::n_answered, "Calls answered so far.")
+      .def_property_readonly("n_answered", &HeldOracle::n_answered, "Calls answered so far.")
       .def("times", &times, py::arg("V").noconvert(), R"(
 (A V, B V) for the rows of V, (K, d) float64, row-contiguous. Calls from several threads take turns.
 

@@ -1,8 +1,8 @@
 #include <chrono>
 
 #include "arrays.hpp"
-#include "dpgep/pair_oracle.hpp"
 #include "dpgep/rayleigh_flow.hpp"
+#include "held_oracle.hpp"
 #include "register.hpp"
 
 namespace py = pybind11;
@@ -27,7 +27,7 @@ class SignalCheck {
   Clock::time_point next_ = Clock::now();
 };
 
-py::tuple flow(PairOracle& oracle, const py::array& V0, Index n_iterations, double step_size,
+py::tuple flow(HeldOracle& oracle, const py::array& V0, Index n_iterations, double step_size,
                double shift, double ridge, Index sparsity, bool separate_supports,
                double tolerance) {
   const auto start = const_rows<double>(V0, "V0");
@@ -36,7 +36,7 @@ py::tuple flow(PairOracle& oracle, const py::array& V0, Index n_iterations, doub
   Flow result = [&] {
     // Safe: only raw memory is touched, which the oracle and the caller keep alive.
     const py::gil_scoped_release no_gil;
-    return rayleigh_flow(oracle, start, settings, SignalCheck());
+    return rayleigh_flow<PairOracle>(oracle, start, settings, SignalCheck());
   }();
   const Index n_done = result.quotients.rows();
   return py::make_tuple(as_array(std::move(result.vectors)), as_array(std::move(result.quotients)),

@@ -19,6 +19,7 @@
 #include "dpgep/exact_noise.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/integer_moments.hpp"
+#include "dpgep/rows_product.hpp"
 #include "dpgep/truncate.hpp"
 
 using namespace dpgep;
@@ -145,6 +146,72 @@ void fuzz_clip(Bytes bytes) {
   }
 }
 
+template <class Scalar>
+void fuzz_clip_factors(Bytes bytes) {
+  const auto bound = bytes.take<double>();
+  const Index d = bytes.take_between(1, 40);
+  std::vector<Scalar> rows = bytes.take_rest<Scalar>(400);
+  const Index n = static_cast<Index>(rows.size()) / d;
+  rows.resize(static_cast<std::size_t>(n * d));
+  std::vector<double> out(static_cast<std::size_t>(n));
+  try {
+    const bool is_served =
+        clip_factors<Scalar>(const_view(rows, n, d), bound, VectorView<double>(out.data(), n));
+    require(is_served == all_finite(rows), "finite rows are served, others are not");
+    if (!is_served) return;
+  } catch (const std::invalid_argument&) {
+    return;
+  }
+  for (Index i = 0; i < n; ++i) {
+    const long double factor = out[static_cast<std::size_t>(i)];
+    require(factor >= 0 && factor <= 1, "factors only shrink");
+    long double sum = 0;
+    for (Index j = 0; j < d; ++j) {
+      const long double x = factor * rows[static_cast<std::size_t>(i * d + j)];
+      sum += x * x;
+    }
+    require(sum <= static_cast<long double>(bound) * bound, "a shrunk row is within the bound");
+  }
+}
+
+// What is not refused is multiplied: an index that slipped through would be seen by the sanitizer.
+template <class Scalar, class Integer>
+void fuzz_csr(Bytes bytes) {
+  const Index d = bytes.take_between(1, 20);
+  const Index K = bytes.take_between(1, 6);
+  std::vector<Integer> indptr(static_cast<std::size_t>(bytes.take_between(0, 12)));
+  for (Integer& end : indptr) end = bytes.take<std::int8_t>();
+  std::vector<Integer> indices(static_cast<std::size_t>(bytes.take_between(0, 30)));
+  for (Integer& index : indices) index = bytes.take<std::int8_t>();
+  std::vector<Scalar> data(static_cast<std::size_t>(bytes.take_between(0, 30)));
+  for (Scalar& entry : data) entry = bytes.take<std::int8_t>();
+  const std::size_t n = indptr.empty() ? 0 : indptr.size() - 1;
+  const std::vector<double> factors(n, 0.5);
+  const Csr<Scalar, Integer> rows{{data.data(), static_cast<Index>(data.size())},
+                                  {indices.data(), static_cast<Index>(indices.size())},
+                                  {indptr.data(), static_cast<Index>(indptr.size())}};
+  bool is_valid = !indptr.empty() && indptr.front() == 0 && indices.size() == data.size() &&
+                  indptr.back() == static_cast<Integer>(data.size());
+  for (std::size_t i = 0; i < n; ++i) is_valid = is_valid && indptr[i] <= indptr[i + 1];
+  for (const Integer index : indices) is_valid = is_valid && index >= 0 && index < d;
+  try {
+    const CsrRows exact(rows, d, {factors.data(), static_cast<Index>(n)}, 4.0, 1);
+    require(is_valid, "rows that are not valid are refused");
+    RowMajorMatrix<double> dense = RowMajorMatrix<double>::Zero(static_cast<Index>(n), d);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (Integer p = indptr[i]; p < indptr[i + 1]; ++p) {
+        const auto at = static_cast<std::size_t>(p);
+        dense(static_cast<Index>(i), static_cast<Index>(indices[at])) += data[at];
+      }
+    }
+    const Block V = Block::Constant(K, d, 3.0);  // small integers: no rounding
+    require(exact.times(dpgep::view(V))[0] == V * dense.transpose() * dense,
+            "M V of the dense rows");
+  } catch (const std::invalid_argument&) {
+    require(!is_valid, "valid rows are served");
+  }
+}
+
 void fuzz_truncate(Bytes bytes) {
   const Index k = bytes.take<std::int8_t>();
   std::vector<double> v = bytes.take_rest<double>(300);
@@ -217,7 +284,7 @@ void fuzz_sums(Bytes bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  switch (bytes.take_between(0, 7)) {
+  switch (bytes.take_between(0, 11)) {
     case 0:
       fuzz_fixed_point<double>(bytes);
       break;
@@ -238,6 +305,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 6:
       fuzz_sampler(bytes);
+      break;
+    case 7:
+      fuzz_clip_factors<double>(bytes);
+      break;
+    case 8:
+      fuzz_clip_factors<float>(bytes);
+      break;
+    case 9:
+      fuzz_csr<double, std::int32_t>(bytes);
+      break;
+    case 10:
+      fuzz_csr<float, std::int64_t>(bytes);
       break;
     default:
       fuzz_sums(bytes);

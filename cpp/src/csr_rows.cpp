@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "dpgep/rows_product.hpp"
 #include "partial_sums.hpp"
@@ -11,6 +14,9 @@ namespace {
 Index n_rows_of(const AnyCsr& rows) {
   return std::visit([](const auto& csr) { return csr.n_rows(); }, rows);
 }
+
+// An array of sums costs as much as the work on this many entries for each sum.
+constexpr double entries_per_sum = 16.0;
 
 // One vector: sums += sum over rows of f^2 z (z . v).
 template <class Scalar, class Integer>
@@ -36,26 +42,53 @@ void add_rows(const Csr<Scalar, Integer>& rows, const double* factors, Index fir
   }
 }
 
-// K vectors side by side, (d, K): an entry meets them in one cache line.
-template <class Scalar, class Integer>
-void add_rows(const Csr<Scalar, Integer>& rows, const double* factors, Index first, Index last,
-              const double* v, Index K, double* sums) {
-  std::vector<double> c(static_cast<std::size_t>(K));
+// Vectors are worked on in batches of at most this many lanes.
+constexpr Index most_lanes = 4;
+
+// Several vectors side by side, (d, G lanes): an entry meets all of them in few cache lines.
+template <std::size_t G, class Scalar, class Integer>
+void add_rows_side_by_side(const Csr<Scalar, Integer>& rows, const double* factors, Index first,
+                           Index last, const double* v, double* sums) {
+  constexpr auto width = static_cast<Index>(G) * n_lanes;
   for (Index i = first; i < last; ++i) {
     const auto begin = static_cast<Index>(rows.indptr[i]);
     const auto end = static_cast<Index>(rows.indptr[i + 1]);
-    std::fill(c.begin(), c.end(), 0.0);
+    Lanes c[G] = {};
     for (Index p = begin; p < end; ++p) {
       const auto z = static_cast<double>(rows.data[p]);
-      const double* const entries = v + static_cast<Index>(rows.indices[p]) * K;
-      for (Index k = 0; k < K; ++k) c[static_cast<std::size_t>(k)] += z * entries[k];
+      const double* const entries = v + static_cast<Index>(rows.indices[p]) * width;
+      for (std::size_t g = 0; g < G; ++g) {
+        Lanes x;
+        load(entries + g * n_lanes, x);
+        c[g] += z * x;
+      }
     }
-    for (double& c_k : c) c_k = factors[i] * c_k * factors[i];
+    for (std::size_t g = 0; g < G; ++g) c[g] = factors[i] * (factors[i] * c[g]);
     for (Index p = begin; p < end; ++p) {
       const auto z = static_cast<double>(rows.data[p]);
-      double* const entries = sums + static_cast<Index>(rows.indices[p]) * K;
-      for (Index k = 0; k < K; ++k) entries[k] += c[static_cast<std::size_t>(k)] * z;
+      double* const entries = sums + static_cast<Index>(rows.indices[p]) * width;
+      for (std::size_t g = 0; g < G; ++g) {
+        Lanes sum;
+        load(entries + g * n_lanes, sum);
+        sum += z * c[g];
+        store(sum, entries + g * n_lanes);
+      }
     }
+  }
+}
+
+// Calls body(G) for the G lanes that hold K vectors.
+template <class Body>
+void with_lanes(Index K, const Body& body) {
+  switch ((K + n_lanes - 1) / n_lanes) {
+    case 1:
+      return body(std::integral_constant<std::size_t, 1>{});
+    case 2:
+      return body(std::integral_constant<std::size_t, 2>{});
+    case 3:
+      return body(std::integral_constant<std::size_t, 3>{});
+    default:
+      return body(std::integral_constant<std::size_t, most_lanes>{});
   }
 }
 
@@ -77,32 +110,47 @@ CsrRows::CsrRows(AnyCsr rows, Index n_features, ConstVectorView<double> factors,
   require_factors(n_rows_of(rows_), factors, scale);
 }
 
-std::vector<Block> CsrRows::times(const ConstBlock& V) const {
-  require_features(V, n_features_);
+Block CsrRows::times_batch(const ConstBlock& V) const {
   const Index K = V.rows();
-  const Index d = n_features_;
-  const Block columns = V.transpose();
-  return std::visit(
-      [&](const auto& rows) -> std::vector<Block> {
-        const auto n_entries = static_cast<double>(rows.data.size()) * static_cast<double>(K);
-        const RowChunks chunks = split_rows(rows.n_rows(), n_entries, K * d);
-        const int n_threads = threads_for(n_entries, n_threads_);
-        PartialSums partials(chunks.count(), K * d);
+  const Index width = K == 1 ? 1 : (K + n_lanes - 1) / n_lanes * n_lanes;
+  const Index size = n_features_ * width;
+  Block columns = Block::Zero(n_features_, width);
+  columns.leftCols(K) = V.transpose();
+  Block product(n_features_, width);
+  std::visit(
+      [&](const auto& rows) {
+        const double work = static_cast<double>(rows.data.size()) * static_cast<double>(width);
+        const RowChunks chunks = split_rows(rows.n_rows(), work / entries_per_sum, size);
+        const int n_threads = threads_for(work, n_threads_);
+        PartialSums partials(chunks.count(), size);
         parallel_for(chunks.count(), n_threads, [&](Index chunk) {
           double* const sums = partials.start(chunk);
           const Index first = chunks.first(chunk);
           const Index last = chunks.last(chunk);
           if (K == 1) {
             add_rows(rows, factors_.data(), first, last, columns.data(), sums);
-          } else {
-            add_rows(rows, factors_.data(), first, last, columns.data(), K, sums);
+            return;
           }
+          with_lanes(K, [&](auto G) {
+            add_rows_side_by_side<G.value>(rows, factors_.data(), first, last, columns.data(), sums);
+          });
         });
-        Block product(d, K);
         partials.add_up(scale_, product.data(), n_threads);
-        return {product.transpose()};
       },
       rows_);
+  return product.leftCols(K).transpose();
+}
+
+std::vector<Block> CsrRows::times(const ConstBlock& V) const {
+  require_features(V, n_features_);
+  constexpr Index most = most_lanes * n_lanes;
+  Block products(V.rows(), n_features_);
+  for (Index first = 0; first < V.rows(); first += most) {
+    const Index n = std::min(most, V.rows() - first);
+    const ConstBlock batch(row(V, first), n, n_features_, Eigen::OuterStride<>(V.outerStride()));
+    products.middleRows(first, n) = times_batch(batch);
+  }
+  return {std::move(products)};
 }
 
 }  // namespace dpgep

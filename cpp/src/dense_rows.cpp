@@ -44,12 +44,12 @@ Coefficients<R> coefficients(const std::vector<FloatingRows>& views, const doubl
   return c;
 }
 
-template <std::size_t R>
+template <bool fetch_next, std::size_t R>
 void add_rows(const std::vector<FloatingRows>& views, const Coefficients<R>& c, Index i, Index next,
               double* out) {
   for_each_view(views, [&](const auto& rows, Index first) {
-    const auto coming = row_group<R>(rows, next);
-    add_combination<R>(c, row_group<R>(rows, i), rows.cols(), out + first, &coming);
+    add_combination<fetch_next>(c, row_group<R>(rows, i), rows.cols(), out + first,
+                                row_group<R>(rows, next));
   });
 }
 
@@ -87,7 +87,11 @@ std::vector<Block> DenseRows::times(const ConstBlock& V) const {
       const Index next = i + 2 * n <= last ? i + n : i;
       for (Index k = 0; k < K; ++k) {
         const auto c = coefficients<R>(views_, factors_.data() + i, i, row(V, k));
-        add_rows<R>(views_, c, i, next, sums + k * d);
+        if (k < K - 1) {
+          add_rows<false>(views_, c, i, next, sums + k * d);
+        } else {
+          add_rows<true>(views_, c, i, next, sums + k * d);
+        }
       }
     });
   });

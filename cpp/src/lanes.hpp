@@ -4,6 +4,9 @@
 #pragma once
 
 #include <cstring>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 #include "dpgep/typedefs.hpp"
 
@@ -21,10 +24,14 @@ inline void load(const double* from, Lanes& to) {
 }
 
 inline void load(const float* from, Lanes& to) {
+#if defined(__AVX__)
+  to = _mm256_cvtps_pd(_mm_loadu_ps(from));  // GCC makes two halves of the conversion below
+#else
   using Floats = float __attribute__((vector_size(n_lanes * sizeof(float))));
   Floats narrow;
   std::memcpy(&narrow, from, sizeof narrow);
   to = __builtin_convertvector(narrow, Lanes);
+#endif
 }
 
 inline void store(const Lanes& from, double* to) {

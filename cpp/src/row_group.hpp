@@ -3,6 +3,7 @@
 // once for all of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <type_traits>
@@ -53,9 +54,16 @@ inline void expect_to_read([[maybe_unused]] const void* address) {
 #endif
 }
 
+// The entries of a row that lie in one cache line, nearly.
+template <class Scalar>
+inline constexpr Index line_entries = 64 / static_cast<Index>(sizeof(Scalar));
+
+// The kernels take rows, coefficients and sums by value or as copies: what they write could be any
+// double, and would make the compiler load these again.
+
 // sums_r += sum_j rows_r[j] v_j over n entries.
 template <std::size_t R, class Scalar>
-void add_dots(const RowGroup<R, Scalar>& rows, const double* v, Index n, LaneSums<R>& sums) {
+void add_dots(const RowGroup<R, Scalar> rows, const double* v, Index n, LaneSums<R>& sums) {
   LaneSums<R> local = sums;
   const Index n_whole = n - n % n_lanes;
   for (Index j = 0; j < n_whole; j += n_lanes) {
@@ -75,15 +83,14 @@ void add_dots(const RowGroup<R, Scalar>& rows, const double* v, Index n, LaneSum
   sums = local;
 }
 
-// out_j += sum_r c_r rows_r[j] over n entries; the entries of `next` are fetched meanwhile.
-template <std::size_t R, class Scalar>
-void add_combination(const Coefficients<R>& c, const RowGroup<R, Scalar>& rows, Index n,
-                     double* out, const RowGroup<R, Scalar>* next = nullptr) {
-  constexpr Index line = 64 / sizeof(Scalar);
+// out_j += sum_r c_r rows_r[j] over n entries; those of `next` are fetched meanwhile, if asked for.
+template <bool fetch_next, std::size_t R, class Scalar>
+void add_combination(const Coefficients<R> c, const RowGroup<R, Scalar> rows, Index n, double* out,
+                     const RowGroup<R, Scalar> next) {
   const Index n_whole = n - n % n_lanes;
   for (Index j = 0; j < n_whole; j += n_lanes) {
-    if (next != nullptr && j % line == 0) {
-      for (std::size_t r = 0; r < R; ++r) expect_to_read((*next)[r] + j);
+    if (fetch_next && j % line_entries<Scalar> == 0) {
+      for (const Scalar* const row : next) expect_to_read(row + j);
     }
     Lanes sum;
     load(out + j, sum);
@@ -99,13 +106,24 @@ void add_combination(const Coefficients<R>& c, const RowGroup<R, Scalar>& rows, 
   }
 }
 
-// Both in one pass: sums_r += sum_j rows_r[j] v_j and out_j += sum_r c_r rows_r[j].
 template <std::size_t R, class Scalar>
-void add_dots_and_combination(const RowGroup<R, Scalar>& rows, const double* v,
-                              const Coefficients<R>& c, Index n, LaneSums<R>& sums, double* out) {
+void add_combination(const Coefficients<R>& c, const RowGroup<R, Scalar>& rows, Index n,
+                     double* out) {
+  add_combination<false, R, Scalar>(c, rows, n, out, rows);
+}
+
+// Both in one pass: sums_r += sum_j rows_r[j] v_j and out_j += sum_r c_r rows_r[j]. Entries are
+// fetched well ahead, since the processor does not look beyond a page.
+template <std::size_t R, class Scalar>
+void add_dots_and_combination(const RowGroup<R, Scalar> rows, const double* v,
+                              const Coefficients<R> c, Index n, LaneSums<R>& sums, double* out) {
+  constexpr Index ahead = 12 * line_entries<Scalar>;
   LaneSums<R> local = sums;
   const Index n_whole = n - n % n_lanes;
   for (Index j = 0; j < n_whole; j += n_lanes) {
+    if (j % line_entries<Scalar> == 0) {
+      for (const Scalar* const row : rows) expect_to_read(row + std::min(j + ahead, n - 1));
+    }
     Lanes x;
     Lanes sum;
     load(v + j, x);

@@ -19,7 +19,10 @@
 #include "dpgep/exact_noise.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/integer_moments.hpp"
+#include "dpgep/pair_oracle.hpp"
 #include "dpgep/parallel.hpp"
+#include "dpgep/rows_product.hpp"
+#include "dpgep/symmetric_product.hpp"
 
 using namespace dpgep;
 
@@ -73,6 +76,56 @@ RowMajorMatrix<std::int64_t> folded(int threads) {
   return total;
 }
 
+Block waves(Index n_rows, Index n_columns, double frequency) {
+  Block block(n_rows, n_columns);
+  for (Index i = 0; i < block.size(); ++i) {
+    block.data()[i] = std::sin(frequency * static_cast<double>(i));
+  }
+  return block;
+}
+
+Block symmetric_waves(Index d) {
+  const Block half = waves(d, d, 0.7);
+  return half + half.transpose();
+}
+
+// A block of two dense rows and a sparse one.
+Block questions(Index d) {
+  Block V = waves(3, d, 1.3);
+  V.row(1).tail(d - d / 10).setZero();
+  return V;
+}
+
+std::vector<Block> symmetric_products(int threads) {
+  const Block a = symmetric_waves(600);
+  const RowMajorMatrix<float> b = a.cast<float>();
+  const ConstRows<float> b_rows(b.data(), 600, 600, Eigen::OuterStride<>(600));
+  return SymmetricMatrices({view(a), b_rows}, threads).times(view(questions(600)));
+}
+
+std::vector<Block> dense_products(int threads) {
+  const Block rows = waves(3001, 90, 0.3);
+  const Vector<double> factors = waves(1, 3001, 0.1).row(0);
+  const DenseRows exact({view(rows)}, {factors.data(), factors.size()}, 0.5, threads);
+  return exact.times(view(questions(90)));
+}
+
+std::vector<Block> sparse_products(int threads) {
+  constexpr Index n = 5000;
+  constexpr Index per_row = 12;
+  const Vector<double> data = waves(1, n * per_row, 0.3).row(0);
+  Vector<std::int32_t> indices(n * per_row), indptr(n + 1);
+  for (Index p = 0; p < indices.size(); ++p) {
+    indices[p] = static_cast<std::int32_t>(p * 7919 % 200);
+  }
+  for (Index i = 0; i <= n; ++i) indptr[i] = static_cast<std::int32_t>(i * per_row);
+  const Vector<double> factors = Vector<double>::Ones(n);
+  const Csr<double, std::int32_t> rows{
+      {data.data(), data.size()}, {indices.data(), indices.size()}, {indptr.data(), indptr.size()}};
+  const CsrRows exact(rows, 200, {factors.data(), n}, 1.0, threads);
+  return exact.times(view(questions(200)));
+}
+
 template <class Exception, class Call>
 void require_throws(const Call& call, const char* what) {
   try {
@@ -90,6 +143,9 @@ void check_results() {
   require(symmetric(one, 1) == symmetric(several, n_threads), "add_exact_symmetric_noise");
   require(on_grid(1) == on_grid(n_threads), "fixed_point_rows");
   require(folded(1) == folded(n_threads), "fold_triangle");
+  require(symmetric_products(1) == symmetric_products(n_threads), "SymmetricMatrices");
+  require(dense_products(1) == dense_products(n_threads), "DenseRows");
+  require(sparse_products(1) == sparse_products(n_threads), "CsrRows");
 }
 
 void check_exceptions() {
@@ -129,6 +185,29 @@ void check_shared_stream() {
   }
 }
 
+// Callers take turns: all that is answered, in whatever order, is of one noisy matrix.
+void check_shared_oracle() {
+  constexpr Index d = 40;
+  const Block a = symmetric_waves(d);
+  const SymmetricMatrices exact({view(a)}, n_threads);
+  NoiseStream stream(key_of(4), 0);
+  PairOracle oracle(exact, {NoiseMode::lazy, {1.0}, NoiseShape::goe, 0, &stream}, MatrixPair{});
+  std::vector<Block> asked(n_threads), answered(n_threads);
+  std::vector<std::thread> callers;
+  for (std::size_t i = 0; i < n_threads; ++i) {
+    callers.emplace_back([&, i] {
+      asked[i] = waves(3, d, 0.2 + 0.1 * static_cast<double>(i));
+      answered[i] = oracle.times(view(asked[i])).A;
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  require(oracle.n_answered() == n_threads, "every call is counted");
+  const Block noisy = oracle.times(view(Block(Block::Identity(d, d)))).A;
+  for (std::size_t i = 0; i < n_threads; ++i) {
+    require((answered[i] - asked[i] * noisy).norm() < 1e-9, "one noisy matrix");
+  }
+}
+
 int race() {
   int unguarded = 0;
   parallel_for(100000, n_threads, [&](Index) { ++unguarded; });
@@ -143,6 +222,7 @@ int main(int argc, char** argv) {
     check_results();
     check_exceptions();
     check_shared_stream();
+    check_shared_oracle();
   }
   std::puts("threaded kernels: as with one thread, and no race reported");
   return 0;

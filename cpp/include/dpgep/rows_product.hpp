@@ -42,6 +42,8 @@ class CsrRows : public ExactProducts {
   std::vector<Block> times(const ConstBlock& V) const override;
 
  private:
+  Block times_batch(const ConstBlock& V) const;
+
   AnyCsr rows_;
   Index n_features_;
   ConstVectorView<double> factors_;

@@ -1,0 +1,24 @@
+// An oracle over data and a noise stream that Python owns.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <utility>
+
+#include "dpgep/pair_oracle.hpp"
+
+namespace dpgep::bindings {
+
+// The references keep what the oracle sees. Not py::keep_alive: pybind11 3.1 runs it, too, on a
+// call whose arguments were refused, which has no result to tie a life to, and crashes.
+struct HeldOracle : PairOracle {
+  HeldOracle(const ExactProducts& exact, pybind11::object owner, Noise noise,
+             pybind11::object noise_owner, PairForm form)
+      : PairOracle(exact, std::move(noise), std::move(form)),
+        data(std::move(owner)),
+        stream(std::move(noise_owner)) {}
+
+  pybind11::object data, stream;
+};
+
+}  // namespace dpgep::bindings

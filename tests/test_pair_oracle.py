@@ -1,0 +1,155 @@
+"""Products with A and B made of the second moment of rows, noise included: every model in every storage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flow_problems import FORMS, STORAGES, D, kernel_oracle, kernel_rows, problem, reference_oracle
+from statistics_helpers import seeded_key
+
+from dpgep._dispatch import core
+
+KEY = seeded_key(51)
+SCALE = 0.05
+NOISES = ["none", "fresh", "lazy"]
+
+
+def vectors(n_vectors, seed=0):
+    return np.random.default_rng([3, seed, n_vectors]).normal(size=(n_vectors, D))
+
+
+def assert_close(product, expected, relative=1e-12):
+    np.testing.assert_allclose(product, expected, rtol=0.0, atol=relative * np.max(np.abs(expected), initial=1e-300))
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("form", FORMS)
+def test_pairs_agree_with_the_reference(form, noise, storage):
+    given = problem(form, storage)
+    for n_vectors in (1, 3):
+        kernel = kernel_oracle(given, storage, noise, SCALE, KEY, n_products=3)
+        plain = reference_oracle(given, noise, SCALE, KEY)
+        assert (kernel.n_features, kernel.noise) == (D, noise)
+        for call in range(3):
+            block = vectors(n_vectors, call)
+            before = block.copy()
+            for product, expected in zip(kernel.times(block), plain(block), strict=True):
+                assert_close(product, expected)
+            np.testing.assert_array_equal(block, before)
+        assert kernel.n_answered == 3
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "cca"])
+def test_iid_noise_agrees_with_the_reference(form):
+    given = problem(form)
+    kernel = kernel_oracle(given, noise="fresh", scale=SCALE, key=KEY, shape="iid", n_products=2)
+    plain = reference_oracle(given, "fresh", SCALE, KEY, "iid")
+    for call in range(2):
+        for product, expected in zip(kernel.times(vectors(1, call)), plain(vectors(1, call)), strict=True):
+            assert_close(product, expected)
+
+
+def test_iid_noise_cannot_serve_two_views():
+    with pytest.raises(ValueError, match="goe"):
+        kernel_oracle(problem("cca"), noise="fresh", scale=SCALE, key=KEY, shape="iid", n_products=1).times(vectors(1))
+
+
+@pytest.mark.parametrize("noise", ["none", "lazy"])
+@pytest.mark.parametrize("form", FORMS)
+def test_both_matrices_are_symmetric(form, noise):
+    kernel = kernel_oracle(problem(form), noise=noise, scale=SCALE, key=KEY)
+    for matrix in kernel.times(np.eye(D)):
+        assert_close(matrix, matrix.T)
+
+
+def test_two_views_share_one_noisy_moment():
+    # A and B are the blocks of one matrix C, so that A + B is C itself.
+    given = problem("cca")
+    a, b = kernel_oracle(given, noise="lazy", scale=SCALE, key=KEY).times(np.eye(D))
+    split = given.split
+    np.testing.assert_array_equal(a[:split, :split], 0.0)
+    np.testing.assert_array_equal(a[split:, split:], 0.0)
+    np.testing.assert_array_equal(b[:split, split:], 0.0)
+    one_view = kernel_oracle(problem("pca"), noise="lazy", scale=SCALE, key=KEY).times(np.eye(D))[0]
+    assert_close(a + b, one_view)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_call_is_one_paid_product(form):
+    kernel = kernel_oracle(problem(form), noise="fresh", scale=SCALE, key=KEY, n_products=2)
+    kernel.times(vectors(3))
+    kernel.times(vectors(1))
+    assert kernel.n_answered == 2
+    with pytest.raises(RuntimeError, match="2"):
+        kernel.times(vectors(1))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("storage", ["float64", "csr int32"])
+@pytest.mark.parametrize("form", FORMS)
+def test_threads_change_no_bit(form, storage, noise):
+    answers = []
+    for n_threads in (1, 2, 3):
+        kernel = kernel_oracle(problem(form), storage, noise, SCALE, KEY, n_threads, n_products=2)
+        answers.append([kernel.times(vectors(3, call)) for call in range(2)])
+    np.testing.assert_array_equal(answers[1], answers[0])
+    np.testing.assert_array_equal(answers[2], answers[0])
+
+
+@pytest.mark.parametrize("form", ["pca", "fda"])
+def test_the_rows_are_kept_alive(form):
+    given = problem(form)
+    kernel = kernel_oracle(given)
+    garbage = [np.full(given.rows.shape, np.nan) for _ in range(50)]
+    assert_close(kernel.times(vectors(2))[0], reference_oracle(given)(vectors(2))[0])
+    del garbage
+
+
+# --- contract ---
+
+FACTORS = np.ones((2, D))
+WEIGHTS = np.ones(2)
+
+
+def of_rows(noise="none", scale=0.0, factors=FACTORS, weights_a=WEIGHTS, weights_b=WEIGHTS, **arguments):
+    named = {"second_a": 1.0, "second_b": 1.0, "identity_b": False, **arguments}
+    return core.PairOracle.of_rows(kernel_rows(problem("pca")), noise, scale, factors, weights_a, weights_b, **named)
+
+
+WRONG = {
+    "factors too narrow": ({"factors": np.ones((2, D - 1))}, "factors"),
+    "factors of one axis": ({"factors": np.ones(D)}, "factors"),
+    "factors of float32": ({"factors": np.ones((2, D), dtype=np.float32)}, "factors"),
+    "too few weights of A": ({"weights_a": np.ones(1)}, "weights_a"),
+    "too many weights of B": ({"weights_b": np.ones(3)}, "weights_b"),
+    "a split past the end": ({"split": D}, "split"),
+    "a negative split": ({"split": -1}, "split"),
+    "unknown noise": ({"noise": "stale"}, "none.*fresh.*lazy"),
+    "negative scale": ({"noise": "lazy", "scale": -1.0, "stream": core.NoiseStream(KEY)}, "scale"),
+    "no stream": ({"noise": "lazy", "scale": 1.0}, "stream"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_other_pairs_are_refused(name):
+    arguments, message = WRONG[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        of_rows(**arguments)
+
+
+def test_the_pair_that_the_others_vary_is_accepted():
+    a, b = of_rows().times(vectors(1))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_other_types_are_refused():
+    # pybind11 3.1 runs keep_alive on calls whose arguments it refused, and crashed.
+    with pytest.raises(TypeError):
+        core.PairOracle.of_rows(np.ones((3, D)), "none", 0.0, FACTORS, WEIGHTS, WEIGHTS, 1.0, 1.0, False)
+    with pytest.raises(TypeError):
+        of_rows(scale="wide")
+    with pytest.raises(TypeError):
+        core.PairOracle.of_matrices(np.eye(D), "none")
+    with pytest.raises(TypeError):
+        core.PairOracle.of_matrices(core.SymmetricMatrices(np.eye(D)), "fresh", stream=np.random.default_rng(0))
