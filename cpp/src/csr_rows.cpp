@@ -132,7 +132,8 @@ Block CsrRows::times_batch(const ConstBlock& V) const {
             return;
           }
           with_lanes(K, [&](auto G) {
-            add_rows_side_by_side<G.value>(rows, factors_.data(), first, last, columns.data(), sums);
+            add_rows_side_by_side<G.value>(rows, factors_.data(), first, last, columns.data(),
+                                           sums);
           });
         });
         partials.add_up(scale_, product.data(), n_threads);
