@@ -33,6 +33,7 @@ ROWS_SHAPE = (6000, 100) if support.QUICK else (60_000, 784)
 ROUNDS = 3 if support.QUICK else 15
 ROUNDS_OF_DRAWN_MATRICES = 3
 REST = 0.1
+CALLS = 1 if support.QUICK else 10
 
 
 def symmetric_pair(d: int) -> tuple[support.Matrix, support.Matrix]:
@@ -182,7 +183,7 @@ def test_second_moment_of_rows(benchmark: Any) -> None:
     expected = x.T @ (x @ v)
     np.testing.assert_allclose(kernel.times(block)[0], expected, atol=1e-12 * np.abs(expected).max())
 
-    times = support.alternate(benchmark, lambda: kernel.times(block), lambda: x.T @ (x @ v), ROUNDS, REST)
+    times = support.alternate(benchmark, lambda: kernel.times(block), lambda: x.T @ (x @ v), ROUNDS, REST, CALLS)
     support.say(
         f"X^T(X v), {x.shape[0]} x {x.shape[1]}, {N_THREADS} threads: "
         f"{1e3 * times.ours:.4g} ms, NumPy {1e3 * times.theirs:.4g} ms"
@@ -219,7 +220,7 @@ def test_bandwidth_of_the_second_moment(benchmark: Any) -> None:
         assert candidates["largest in threads"]() == x.max()
 
         strongest = min(candidates, key=lambda name: median_seconds(candidates[name], 5))
-        times = support.alternate(benchmark, lambda: kernel.times(block), candidates[strongest], ROUNDS, REST)
+        times = support.alternate(benchmark, lambda: kernel.times(block), candidates[strongest], ROUNDS, REST, CALLS)
     gigabytes = x.nbytes / 1e9
     support.say(
         f"X^T(X v) reads {gigabytes / times.ours:.3g} GB/s, the strongest sweep ({strongest}) "
@@ -236,7 +237,7 @@ def test_symmetric_product(benchmark: Any) -> None:
     expected = a @ v
     np.testing.assert_allclose(kernel.times(block)[0][0], expected, atol=1e-12 * np.abs(expected).max())
 
-    times = support.alternate(benchmark, lambda: kernel.times(block), lambda: a @ v, ROUNDS, REST)
+    times = support.alternate(benchmark, lambda: kernel.times(block), lambda: a @ v, ROUNDS, REST, CALLS)
     support.say(
         f"A v, A symmetric, d = {D_SYMMETRIC}, {N_THREADS} threads: "
         f"{1e3 * times.ours:.4g} ms, NumPy {1e3 * times.theirs:.4g} ms"

@@ -100,19 +100,27 @@ class Comparison:
 
 
 def alternate(
-    benchmark: Any, ours: Callable[[], object], theirs: Callable[[], object], rounds: int, rest: float = 0.0
+    benchmark: Any,
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    rounds: int,
+    rest: float = 0.0,
+    calls: int = 1,
 ) -> Comparison:
     """Time A, B, A, B, ... in this process, one round of both first for warming up; medians.
 
     pytest-benchmark's table shows ours; the competitor runs in the set-up of each round. Both begin after ``rest``
-    seconds without work: threads of BLAS spin for some 25 ms after a product and would take a core from ours.
+    seconds without work: threads of BLAS spin for some 25 ms after a product and would take a core from ours. A core
+    that slept takes milliseconds to come back, for either side: a round is the mean of ``calls`` in a row, as in an
+    iteration.
     """
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
 
     def timed(who: str, call: Callable[[], object]) -> None:
         start = time.perf_counter()
-        call()
-        seconds[who].append(time.perf_counter() - start)
+        for _ in range(calls):
+            call()
+        seconds[who].append((time.perf_counter() - start) / calls)
 
     ours()
     theirs()

@@ -10,7 +10,7 @@
 namespace dpgep {
 
 // Below this many additions a thread costs more than it saves.
-inline constexpr double work_of_a_thread = 1e5;
+inline constexpr double work_of_a_thread = 5e5;
 
 inline int threads_for(double work, int n_threads) {
   return work < work_of_a_thread ? 1 : n_threads;

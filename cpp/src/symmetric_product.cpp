@@ -13,7 +13,7 @@ namespace {
 
 // A chunk of rows is worth its own array of sums if it has this many.
 constexpr Index least_rows = 64;
-constexpr Index most_chunks = 32;
+constexpr Index most_chunks = 64;
 constexpr Index tile = 512;
 
 // Row at which chunk c begins: the chunks have equal parts of the triangle, in whole groups.
