@@ -59,6 +59,9 @@ bool clip_row(const Scalar* row, Index d, double bound, double radius, double* o
   return true;
 }
 
+// Below this, products with the factor might underflow and those with the row overflow.
+constexpr double least_factor = 0x1p-500;
+
 // Of the quotients the second is last, since it alone may be subnormal: a step down makes up for
 // its rounding, whatever it lost.
 template <class Scalar>
@@ -68,6 +71,7 @@ bool clip_factor(const Scalar* row, Index d, double bound, double& out) {
   const double radius = bound * safe_radius(d);
   out =
       length.value() <= radius ? 1.0 : std::nextafter(radius / length.relative / length.scale, 0.0);
+  if (out < least_factor) out = 0.0;
   return true;
 }
 

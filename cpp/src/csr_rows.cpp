@@ -23,6 +23,7 @@ template <class Scalar, class Integer>
 void add_rows(const Csr<Scalar, Integer>& rows, const double* factors, Index first, Index last,
               const double* v, double* sums) {
   for (Index i = first; i < last; ++i) {
+    if (factors[i] == 0.0) continue;  // its product might overflow
     const auto begin = static_cast<Index>(rows.indptr[i]);
     const auto end = static_cast<Index>(rows.indptr[i + 1]);
     double dot[n_lanes] = {};
@@ -51,6 +52,7 @@ void add_rows_side_by_side(const Csr<Scalar, Integer>& rows, const double* facto
                            Index last, const double* v, double* sums) {
   constexpr auto width = static_cast<Index>(G) * n_lanes;
   for (Index i = first; i < last; ++i) {
+    if (factors[i] == 0.0) continue;  // its product might overflow
     const auto begin = static_cast<Index>(rows.indptr[i]);
     const auto end = static_cast<Index>(rows.indptr[i + 1]);
     Lanes c[G] = {};

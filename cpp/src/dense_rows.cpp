@@ -40,7 +40,10 @@ Coefficients<R> coefficients(const std::vector<FloatingRows>& views, const doubl
     add_dots<R>(row_group<R>(rows, i), v + first, rows.cols(), sums);
   });
   Coefficients<R> c;
-  for (std::size_t r = 0; r < R; ++r) c[r] = factors[r] * sums.dot(r) * factors[r];
+  for (std::size_t r = 0; r < R; ++r) {
+    // a row with the factor 0 may be so long that its product overflows
+    c[r] = factors[r] == 0.0 ? 0.0 : factors[r] * sums.dot(r) * factors[r];
+  }
   return c;
 }
 

@@ -18,11 +18,6 @@ namespace {
 
 std::atomic<std::uint64_t> forks_since_start{0};
 
-// How many forks lie between the first process and this one.
-std::uint64_t fork_generation() {
-  return forks_since_start.load(std::memory_order_relaxed);
-}
-
 void count_forks() {
 #if !defined(_WIN32)
   static const int error = ::pthread_atfork(
@@ -42,6 +37,10 @@ chacha20::Nonce nonce_bytes(std::uint64_t nonce) {
 }
 
 }  // namespace
+
+std::uint64_t fork_generation() {
+  return forks_since_start.load(std::memory_order_relaxed);
+}
 
 NoiseStream::NoiseStream(std::uint64_t nonce) : seeded_(false), nonce_(nonce) {
   count_forks();

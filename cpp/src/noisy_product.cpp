@@ -61,6 +61,10 @@ std::vector<Block> NoisyProducts::times(const ConstBlock& V) {
   require_features(V, n_features());
   if (!V.allFinite()) throw std::invalid_argument("V must be finite");
   if (noise_.mode == NoiseMode::none) return exact_.times(V);
+  if (generation_ != fork_generation()) {
+    throw std::runtime_error(
+        "noisy products belong to the process that paid for them: a forked copy cannot answer");
+  }
   return noise_.mode == NoiseMode::fresh ? fresh(V) : lazy(V);
 }
 
@@ -97,12 +101,16 @@ void NoisyProducts::add_fresh_noise(const Block& directions, double scale, Block
 std::vector<Block> NoisyProducts::lazy(const ConstBlock& V) {
   const auto [known, added, directions] = expand(V, basis_.view());
   std::vector<Block> exact = exact_.times(view(directions));
+  // Room first: basis and answers must grow together or not at all.
+  basis_.reserve(directions.rows());
+  for (GrowingBlock& answers : answers_) answers.reserve(directions.rows());
+  std::vector<Block> answer(exact.size());
   for (Index j = 0; j < directions.rows(); ++j) {
     const Block q = directions.row(j);
     for (std::size_t m = 0; m < exact.size(); ++m) {
-      const Block answer = lazy_answer(q, exact[m].row(j), noise_.scales[m], answers_[m].view());
-      answers_[m].append(answer.data());
+      answer[m] = lazy_answer(q, exact[m].row(j), noise_.scales[m], answers_[m].view());
     }
+    for (std::size_t m = 0; m < exact.size(); ++m) answers_[m].append(answer[m].data());
     basis_.append(q.data());
   }
   Block coefficients(V.rows(), known.cols() + added.cols());

@@ -21,7 +21,7 @@ Small symmetrized(const Block& M) {
 Small solve(const Small& R, const Small& G, Vector<double>& rho) {
   const Eigen::SelfAdjointEigenSolver<Small> axes(G);
   const double floor =
-      std::max(least_relative_length * axes.eigenvalues().maxCoeff(), least_length);
+      std::max(least_relative_length * axes.eigenvalues().cwiseAbs().maxCoeff(), least_length);
   const Small whitened = axes.eigenvectors() *
                          axes.eigenvalues().cwiseMax(floor).cwiseSqrt().cwiseInverse().asDiagonal();
   const Eigen::SelfAdjointEigenSolver<Small> ritz(symmetrized(whitened.transpose() * R * whitened));

@@ -23,7 +23,8 @@ struct RowChunks {
 // and no more than pay: a chunk should have at least as many entries as there are sums.
 inline RowChunks split_rows(Index n_rows, double n_entries, Index n_sums) {
   const double size = std::max(1.0, static_cast<double>(n_sums));
-  const double most = std::min({128.0, 8.0e6 / size, n_entries / size, static_cast<double>(n_rows)});
+  const double most =
+      std::min({128.0, 8.0e6 / size, n_entries / size, static_cast<double>(n_rows)});
   const auto n_chunks = static_cast<Index>(std::max(1.0, most));
   const Index rows = std::max<Index>(1, (n_rows + n_chunks - 1) / n_chunks);
   return {n_rows, (rows + group_rows - 1) / group_rows * group_rows};

@@ -347,8 +347,8 @@ def clip_rows(rows: NDArray[Any], bound: float) -> Matrix:
 def clip_factors(rows: NDArray[Any], bound: float) -> Vector:
     """Factors f (n,), at most 1, such that ||f_i x_i|| <= ``bound`` for ``rows`` (n, d).
 
-    1 where the computed norm is at most bound (1 - gamma), otherwise bound (1 - gamma) / ||x||, rounded down; gamma
-    as in :func:`clip_rows`. Entries must be finite.
+    1 where the computed norm is at most bound (1 - gamma), otherwise bound (1 - gamma) / ||x||, rounded down; 0 for
+    a row longer than 2^500 bound; gamma as in :func:`clip_rows`. Entries must be finite.
 
     Source: section 1.
     """
@@ -359,12 +359,13 @@ def clip_factors(rows: NDArray[Any], bound: float) -> Vector:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
         inside = relative * (largest / bound) <= limit
         shrunk = np.nextafter(bound / largest * (limit / relative), 0.0)
-        return np.where(inside, 1.0, shrunk)
+        return np.where(inside, 1.0, np.where(shrunk < 2.0**-500, 0.0, shrunk))
 
 
 def rows_product(rows: NDArray[Any], factors: Vector, scale: float, block: Matrix) -> Matrix:
     """``block`` V (K, d) times M = scale sum_i (f_i z_i)(f_i z_i)', z_i the ``rows`` (n, d), f the ``factors`` (n,)."""
-    shrunk = factors[:, None] * rows.astype(np.float64)
+    kept = factors > 0
+    shrunk = factors[kept, None] * rows[kept].astype(np.float64)
     return np.asarray(scale * ((block @ shrunk.T) @ shrunk))
 
 

@@ -16,8 +16,9 @@ template <class Scalar>
 bool clip_rows(const ConstRows<Scalar>& rows, double bound, Rows<double> out);
 
 // The factors alone, for rows that stay as they are: out_i = 1 where the computed norm of rows_i is
-// at most bound (1 - gamma), else bound (1 - gamma) / norm, rounded down. The exact norm of
-// out_i rows_i is at most bound. False and exceptions as above.
+// at most bound (1 - gamma), else bound (1 - gamma) / norm, rounded down; 0 for a row longer than
+// 2^500 bound, whose products would leave the range of a double. The exact norm of out_i rows_i is
+// at most bound. False and exceptions as above.
 template <class Scalar>
 bool clip_factors(const ConstRows<Scalar>& rows, double bound, VectorView<double> out);
 

@@ -11,6 +11,9 @@
 
 namespace dpgep {
 
+// Counts the forks between the first process and this one.
+std::uint64_t fork_generation();
+
 class NoiseStream {
  public:
   // Keyed by the operating system, and keyed again in a forked child: otherwise parent and child

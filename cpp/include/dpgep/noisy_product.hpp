@@ -3,10 +3,13 @@
 // that is too short for a direction of its own.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "dpgep/exact_products.hpp"
+#include "dpgep/noise_stream.hpp"
 #include "dpgep/symmetric_noise.hpp"
 
 namespace dpgep {
@@ -38,6 +41,9 @@ struct Noise {
 // else is a combination of answers. Memory O(d) for each direction and matrix.
 //
 // A public matrix answers exactly, and nothing is drawn for it.
+//
+// The answers belong to the process that made the object: a forked copy would draw other noise for
+// the same paid answer, so it throws std::runtime_error.
 class NoisyProducts {
  public:
   // Throws std::invalid_argument unless there are as many scales as matrices, all 0 <= scale < inf,
@@ -62,6 +68,13 @@ class NoisyProducts {
     ConstBlock view() const {
       return {entries_.data(), rows(), width_, Eigen::OuterStride<>(width_)};
     }
+    void reserve(Index more) {
+      const std::size_t needed = entries_.size() + static_cast<std::size_t>(more * width_);
+      if (needed > entries_.capacity()) {
+        entries_.reserve(std::max(needed, 2 * entries_.capacity()));
+      }
+    }
+    // Does not throw where room was reserved.
     void append(const double* row) { entries_.insert(entries_.end(), row, row + width_); }
 
    private:
@@ -76,6 +89,7 @@ class NoisyProducts {
 
   const ExactProducts& exact_;
   Noise noise_;
+  const std::uint64_t generation_ = fork_generation();
   Index n_answered_ = 0;
   GrowingBlock basis_;
   std::vector<GrowingBlock> answers_;

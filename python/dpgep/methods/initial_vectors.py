@@ -47,7 +47,7 @@ def initial_vectors(
 ) -> InitialVectors:
     """``n_starts`` blocks at random, one that is given, or those of a private estimate and random ones beside it."""
     if not isinstance(kind, str):
-        return InitialVectors("given", (kind,), 0.0, "public, from the caller")
+        return InitialVectors("given", (kind, *_random(curator, k, n_starts - 1)), 0.0, "public, from the caller")
     if kind == "random":
         return InitialVectors("random", _random(curator, k, n_starts), 0.0, f"{n_starts} drawn at random")
     spent = SHARES[kind] if share is None else share
@@ -82,7 +82,7 @@ def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tupl
     d = len(pair.a)
     penalty = pair.noise_level / math.sqrt(4 * d) * math.sqrt(2 * math.log(max(d, 2)))
     b = None if pair.b is None else positive_part(pair.b)
-    ridge = max(RIDGE * pair.noise_level, pair.rounding, float(np.finfo(float).tiny))
+    ridge = max(RIDGE * pair.noise_level, pair.rounding)
     fit = fantope_relaxation(pair.a, b, k, penalty, spectral_set="ball", ridge=ridge, tolerance=1e-4)
     state = "converged" if fit.converged else "stopped"
     return [
@@ -107,7 +107,8 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
     pair = model.pair(released)
     ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
     if sparsity is not None and sparsity < len(features):
-        found = sparse_solution(pair, sparsity, k, ridge=ridge).vectors
+        # one support for all: per component, the truncation that follows makes its own
+        found = sparse_solution(pair, max(sparsity, k), k, ridge=ridge).vectors
     else:
         found = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding).vectors[:, :k].T
     block = np.zeros((k, d))

@@ -125,8 +125,8 @@ class TruncatedFlowOptions(FlowOptions):
     separate_supports : bool
         Several components keep k entries each; default, all share one support of k rows (by their norm).
     n_starts : int, optional
-        Flows from further random starts beside ``init``, the best noisy objective kept. Default 5 under lazy noise,
-        where they cost nothing; 1, the only choice, under fresh noise.
+        Number of starts: ``init`` and random ones (single coordinates beside "screen"), the best noisy objective kept.
+        Default 5 under lazy noise, where they cost nothing; 1, the only choice, under fresh noise.
     """
 
     sparsity: int = 0
@@ -211,7 +211,7 @@ def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> 
     ridge = _ridge(products, options)
     step = options.step_size or _default_step(curator, products, ridge)
     flows = [_run(products, start, options, step, ridge, curator) for start in initial.starts]
-    best = max(flows, key=lambda flow: flow.objective)
+    best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
     diagnostics = FlowDiagnostics(
         noise_level=products.noise_level,
         regularization=ridge,
@@ -271,7 +271,7 @@ def _run(
 ) -> _Flow:
     vectors, quotients, n_done, converged = core.rayleigh_flow(
         products.oracle,
-        np.ascontiguousarray(start, dtype=np.float64),
+        _truncated(start, options),
         options.most_iterations,
         step,
         shift=curator.model.shift,
@@ -281,9 +281,24 @@ def _run(
         tolerance=TOLERANCE if products.lazy else 0.0,
     )
     if not products.lazy:
-        return _Flow(vectors, quotients[-1].copy(), quotients, n_done, converged)
+        # not known where the first answer was such that no step could be taken
+        last = quotients[-1].copy() if n_done else np.full(len(vectors), math.nan)
+        return _Flow(vectors, last, quotients, n_done, converged)
     vectors, eigenvalues = _ritz(products, vectors, ridge, rotate=not options.separate_supports)
     return _Flow(vectors, eigenvalues, quotients, n_done, converged)
+
+
+def _truncated(start: Matrix, options: FlowOptions) -> Matrix:
+    """A copy of the starting block; Algorithm 3 asks for a sparse one."""
+    block = np.array(start, dtype=np.float64, order="C")
+    if options.sparsity and (len(block) == 1 or options.separate_supports):
+        for row in block:
+            core.truncate_top_k(row, options.sparsity)
+    elif options.sparsity:
+        columns = np.ascontiguousarray(block.T)
+        core.truncate_rows_top_k(columns, options.sparsity)
+        block = np.ascontiguousarray(columns.T)
+    return block
 
 
 def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: bool) -> tuple[Matrix, Matrix]:
@@ -296,10 +311,10 @@ def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: boo
         values = np.diagonal(a) / np.maximum(np.abs(np.diagonal(b)), np.finfo(float).tiny)
         order = np.argsort(-values, kind="stable")
         return vectors[order], values[order]
-    smallest = float(np.finfo(float).eps) * float(np.trace(b))
-    if scipy.linalg.eigvalsh(b)[0] <= smallest:
+    try:
+        values, rotation = scipy.linalg.eigh(a, b)
+    except np.linalg.LinAlgError:  # the noisy B is not positive definite on the span
         return vectors, np.diagonal(a) / np.maximum(np.abs(np.diagonal(b)), np.finfo(float).tiny)
-    values, rotation = scipy.linalg.eigh(a, b)
     rotated = rotation[:, ::-1].T @ vectors
     return rotated / np.linalg.norm(rotated, axis=1, keepdims=True), values[::-1].copy()
 
@@ -307,7 +322,9 @@ def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: boo
 def _cautions(
     products: NoisyProducts, flow: _Flow, diagnostics: FlowDiagnostics, options: FlowOptions, d: int
 ) -> Iterator[str]:
-    if products.lazy and not flow.converged:
+    if flow.n_iterations == 0:
+        yield "the noisy answers allowed no step: the components are the starting vectors"
+    elif products.lazy and not flow.converged:
         yield (
             f"the flow moved still after {flow.n_iterations} iterations: raise n_iterations (under lazy noise they "
             'cost no privacy), or use method="release"'

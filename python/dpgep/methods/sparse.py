@@ -392,7 +392,9 @@ def _flow_step(pair: _Pair, support: Support, vectors: Matrix, k: int) -> tuple[
     if pair.b is not None:
         correlations = np.abs(pair.b[np.ix_(support, support)]) / roots[support] / roots[support][:, None]
         step /= max(1.0, float(correlations.sum(axis=1).max()))
-    size = np.maximum(np.abs(rho), np.finfo(float).tiny)[:, None]
+    # a support inside one of two views has rho = 0: then A v leads, not a division by it
+    reach = np.linalg.norm(av, axis=1) / np.linalg.norm(bv, axis=1)
+    size = np.maximum(np.abs(rho), np.maximum(1e-3 * reach, np.finfo(float).tiny))[:, None]
     moved = step * (av - rho[:, None] * bv) / size / roots
     moved[:, support] += vectors.T * roots[support]
     support = np.sort(_largest(_row_norms(moved.T), k))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.privacy.ledger import Ledger, Release
+from dpgep.privacy.ledger import Charge, Ledger, Release
 from dpgep.privacy.matrix_release import release_matrices
 from dpgep.privacy.moment_release import release_moments
 from dpgep.privacy.products import NoisyProducts, ProductNoise, matrix_products, row_products
@@ -85,38 +85,34 @@ class Curator:
         mu, problem = self._affordable(share), self._problem
         if not isinstance(problem, MomentProblem) or problem.layout.has_groups or problem.facts.n is None:
             raise ValueError("local reports hold x x^T alone, from a public number of people")
-        answer, release = release_moments(problem, mu / math.sqrt(problem.facts.n), self._stream)
-        self._record(purpose, replace(release, query=f"mean of {problem.facts.n} local reports", mu=mu))
-        return answer
+        n = problem.facts.n
+        charge = self._charge(purpose)
+        return release_moments(
+            problem,
+            mu / math.sqrt(n),
+            self._stream,
+            lambda release: charge(replace(release, query=f"mean of {n} local reports", mu=mu)),
+        )
 
     def screen(self, share: float | None = None, purpose: str = "") -> Screen:
         """Noisy scores of all features."""
-        mu = self._affordable(share)
+        mu, charge = self._affordable(share), self._charge(purpose)
         if isinstance(self._problem, MatrixProblem):
-            answer, release = screen_matrices(self._problem, mu, self._stream)
-        else:
-            answer, release = screen_rows(self._problem, mu, self._stream)
-        self._record(purpose, release)
-        return answer
+            return screen_matrices(self._problem, mu, self._stream, charge)
+        return screen_rows(self._problem, mu, self._stream, charge)
 
     def products(self, noise: ProductNoise, share: float | None = None, purpose: str = "") -> NoisyProducts:
         """Products A V and B V with noise, for blocks V that the method chooses as it goes."""
-        mu = self._affordable(share)
+        mu, charge = self._affordable(share), self._charge(purpose)
         if isinstance(self._problem, MatrixProblem):
-            answer, releases = matrix_products(self._problem, mu, noise, self._stream)
-        else:
-            answer, releases = row_products(self._problem, mu, noise, self._stream)
-        self._record(purpose, *releases)
-        return answer
+            return matrix_products(self._problem, mu, noise, self._stream, charge)
+        return row_products(self._problem, mu, noise, self._stream, charge)
 
     def _release(self, problem: Problem, mu: float, purpose: str) -> NoisyMoments | NoisyMatrices:
-        answer: NoisyMoments | NoisyMatrices
+        charge = self._charge(purpose)
         if isinstance(problem, MatrixProblem):
-            answer, release = release_matrices(problem, mu, self._stream)
-        else:
-            answer, release = release_moments(problem, mu, self._stream)
-        self._record(purpose, release)
-        return answer
+            return release_matrices(problem, mu, self._stream, charge)
+        return release_moments(problem, mu, self._stream, charge)
 
     def _affordable(self, share: float | None) -> float:
         """Gaussian-DP parameter that a query may spend, checked before data is read."""
@@ -124,7 +120,8 @@ class Curator:
         self._ledger.check(mu)
         return mu
 
-    def _record(self, purpose: str, *releases: Release) -> None:
-        for release in releases:
-            named = replace(release, query=f"{purpose}: {release.query}") if purpose else release
-            self._ledger.record(named)
+    def _charge(self, purpose: str) -> Charge:
+        def charge(release: Release) -> None:
+            self._ledger.record(replace(release, query=f"{purpose}: {release.query}") if purpose else release)
+
+        return charge

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dpgep.errors import PrivacyBudgetError
+
+# enters releases in a ledger, before their noise is drawn
+Charge = Callable[["Release"], None]
 
 Cost = Fraction | float  # mu^2, exact; the float is infinity, for answers without noise
 
@@ -93,7 +98,9 @@ class Ledger:
     def __init__(self, mu: float) -> None:
         self.mu = mu
         self._releases: list[Release] = []
+        self._spent: Cost = Fraction(0)
         self._open = True
+        self._lock = threading.Lock()
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -105,7 +112,7 @@ class Ledger:
 
     @property
     def spent(self) -> Cost:
-        return sum((cost_of(release.mu) for release in self._releases), start=Fraction(0))
+        return self._spent
 
     def portion(self, share: float | None) -> float:
         """Gaussian-DP parameter of ``share`` of the limit's mu^2, or (None) of all that is left; rounded down."""
@@ -123,10 +130,12 @@ class Ledger:
         if self.spent + cost_of(mu) > cost_of(self.mu):
             raise PrivacyBudgetError(
                 f"a release with mu = {mu:.6g} does not fit: this run may spend mu = {self.mu:.6g} and has spent "
-                f"mu = {mu_covering(self.spent):.6g}; nothing was read and nothing was spent"
+                f"mu = {mu_covering(self.spent):.6g}; this query read nothing and spent nothing"
             )
 
     def record(self, release: Release) -> None:
-        """Enter a release whose answer has been computed."""
-        self.check(release.mu)
-        self._releases.append(release)
+        """Enter a release, before its noise is drawn: what fails later has been paid for."""
+        with self._lock:
+            self.check(release.mu)
+            self._spent += cost_of(release.mu)
+            self._releases.append(release)

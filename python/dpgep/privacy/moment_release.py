@@ -9,17 +9,17 @@ import numpy as np
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.privacy.calibration import IntegerNoise, calibrate_moments, moment_mu, on_grid
-from dpgep.privacy.ledger import NoiseBlock, Release
+from dpgep.privacy.ledger import Charge, NoiseBlock, Release
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout, MomentNoise, MomentProblem, NoisyMoments
 
 
-def release_moments(problem: MomentProblem, mu: float, stream: core.NoiseStream) -> tuple[NoisyMoments, Release]:
+def release_moments(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMoments:
     """Second moment, sums and counts for mu; without noise for mu = inf."""
-    return _plain(problem) if math.isinf(mu) else _exact(problem, mu, stream)
+    return _plain(problem, charge) if math.isinf(mu) else _exact(problem, mu, stream, charge)
 
 
-def _exact(problem: MomentProblem, mu: float, stream: core.NoiseStream) -> tuple[NoisyMoments, Release]:
+def _exact(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMoments:
     """Integer moments plus exactly rounded normal deviates: post-processing of the ideal Gaussian mechanism."""
     layout, adjacency = problem.layout, problem.facts.adjacency
     noise = on_grid(calibrate_moments(mu, layout, adjacency))
@@ -27,20 +27,21 @@ def _exact(problem: MomentProblem, mu: float, stream: core.NoiseStream) -> tuple
     if moment_mu(deviations, layout, adjacency) > mu:
         raise ArithmeticError(f"integer noise scales {noise} do not keep mu = {mu}; nothing was read or spent")
     moments = problem.integer_moments(noise.bits)
+    charge(Release("moment matrix", mu, _blocks(noise, layout), noise.bits))
     threads = thread_count()
     core.add_exact_symmetric_noise(moments.second, noise.diagonal, noise.off_diagonal, stream, threads)
     if layout.sums:
         core.add_exact_noise(moments.sums, noise.sums, stream, threads)
     if layout.counts:
         core.add_exact_noise(moments.counts, noise.counts, stream, threads)
-    release = Release("moment matrix", mu, _blocks(noise, layout), noise.bits)
-    return _normalized(problem, *moments.to_float(), deviations, stream), release
+    return _normalized(problem, *moments.to_float(), deviations, stream)
 
 
-def _plain(problem: MomentProblem) -> tuple[NoisyMoments, Release]:
+def _plain(problem: MomentProblem, charge: Charge) -> NoisyMoments:
     """No noise, no fixed point: what a non-private solver computes, on the ledger as an infinite cost."""
     blocks = problem.layout.blocks(problem.moment_matrix())
-    return _normalized(problem, *blocks, MomentNoise(0.0, 0.0, 0.0)), Release("moment matrix", math.inf, ())
+    charge(Release("moment matrix", math.inf, ()))
+    return _normalized(problem, *blocks, MomentNoise(0.0, 0.0, 0.0))
 
 
 def _normalized(

@@ -7,6 +7,7 @@ release. Neither the noise matrix nor, for rows, the matrix itself is ever forme
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ import numpy as np
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.privacy.calibration import calibrate_groups, calibrate_moments, matrix_deviations
-from dpgep.privacy.ledger import NoiseBlock, Release, equal_parts, split
+from dpgep.privacy.ledger import Charge, NoiseBlock, Release, equal_parts, split
 from dpgep.privacy.matrix_release import matrix_blocks
 from dpgep.privacy.moment_release import released_people, released_shares
 from dpgep.problems.gep import MatrixProblem
@@ -71,8 +72,8 @@ class NoisyProducts:
 
 
 def row_products(
-    problem: MomentProblem, mu: float, noise: ProductNoise, stream: core.NoiseStream
-) -> tuple[NoisyProducts, tuple[Release, ...]]:
+    problem: MomentProblem, mu: float, noise: ProductNoise, stream: core.NoiseStream, charge: Charge
+) -> NoisyProducts:
     """Products for a model of rows.
 
     Lazy: one release of the moment matrix, the second moment known by its products; the law is that of `release`.
@@ -80,6 +81,8 @@ def row_products(
     """
     plan = _plan(problem, mu, noise)
     rows = problem.row_products()
+    for release in plan.releases:
+        charge(release)
     groups = _release_groups(problem, rows, plan.deviations, stream)
     d = problem.rows.d
     form = problem.model.form(groups)
@@ -98,23 +101,28 @@ def row_products(
         noise.n_products,
         stream,
     )
-    products = NoisyProducts(
+    return NoisyProducts(
         oracle=oracle,
         groups=groups,
         noise_level=groups.noise.second * math.sqrt(2 * d),
         identity_b=form.identity_b,
         lazy=noise.kind == "lazy" or math.isinf(mu),
     )
-    return products, plan.releases
 
 
 def matrix_products(
-    problem: MatrixProblem, mu: float, noise: ProductNoise, stream: core.NoiseStream
-) -> tuple[NoisyProducts, tuple[Release, ...]]:
+    problem: MatrixProblem, mu: float, noise: ProductNoise, stream: core.NoiseStream, charge: Charge
+) -> NoisyProducts:
     """Products for a problem in matrix form. Fresh: one release for A and one for B in each of the products."""
     fresh = noise.kind == "fresh" and math.isfinite(mu)
     mu_each = equal_parts(mu, noise.n_products) if fresh else mu
     noise_a, noise_b = matrix_deviations(problem, mu_each)
+    blocks = matrix_blocks(problem, noise_a, noise_b, noise.shape)
+    if fresh:
+        for release in _each_product(blocks, mu_each, noise.n_products):
+            charge(release)
+    else:
+        charge(Release("A and B, known by their products", mu, blocks))
     oracle = core.PairOracle.of_matrices(
         core.SymmetricMatrices(problem.a, problem.b, thread_count()),
         "none" if math.isinf(mu) else noise.kind,
@@ -125,23 +133,21 @@ def matrix_products(
         stream,
     )
     identity = problem.b is None
-    products = NoisyProducts(
+    return NoisyProducts(
         oracle=oracle,
         groups=None,
         noise_level=(noise_a if identity else noise_b) * math.sqrt(2 * problem.model.n_features),
         identity_b=identity,
         lazy=not fresh,
     )
-    blocks = matrix_blocks(problem, noise_a, noise_b, noise.shape)
-    if not fresh:
-        return products, (Release("A and B, known by their products", mu, blocks),)
+
+
+def _each_product(blocks: tuple[NoiseBlock, ...], mu_each: float, n_products: int) -> Iterator[Release]:
     private = [block for block in blocks if block.deviation > 0]
     mu_block = equal_parts(mu_each, len(private))
-    return products, tuple(
-        Release(f"product with {block.name}, {step + 1} of {noise.n_products}", mu_block, (block,))
-        for step in range(noise.n_products)
-        for block in private
-    )
+    for step in range(n_products):
+        for block in private:
+            yield Release(f"product with {block.name}, {step + 1} of {n_products}", mu_block, (block,))
 
 
 @dataclass(frozen=True)

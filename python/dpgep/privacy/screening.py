@@ -9,7 +9,7 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep.privacy.calibration import calibrate_moments, calibrate_vector, matrix_deviations
-from dpgep.privacy.ledger import NoiseBlock, Release, split
+from dpgep.privacy.ledger import Charge, NoiseBlock, Release, split
 from dpgep.privacy.matrix_release import matrix_blocks
 from dpgep.privacy.moment_release import released_people, released_shares
 from dpgep.problems.gep import MatrixProblem
@@ -36,18 +36,18 @@ class Screen:
     noise: float
 
 
-def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream) -> tuple[Screen, Release]:
+def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     """Diagonals of A and B: parts of the matrices, so that their sensitivities serve."""
     noise_a, noise_b = matrix_deviations(problem, mu)
     a = np.diagonal(problem.a).copy()
     b = np.ones_like(a) if problem.b is None else np.diagonal(problem.b).copy()
+    charge(Release("diagonals of A and B", mu, matrix_blocks(problem, noise_a, noise_b, "independent")))
     core.add_noise(a[None, :], noise_a, stream)
     core.add_noise(b[None, :], noise_b, stream)
-    blocks = matrix_blocks(problem, noise_a, noise_b, "independent")
-    return Screen(_ratio(a, b, noise_b), None, noise_a), Release("diagonals of A and B", mu, blocks)
+    return Screen(_ratio(a, b, noise_b), None, noise_a)
 
 
-def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream) -> tuple[Screen, Release]:
+def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     """Diagonal of the second moment with the sums and counts of the model, or with the row norms of two views.
 
     The diagonal is a part of the moment matrix, so the calibration of that serves. For two views sums are not released:
@@ -57,27 +57,36 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream) -> 
     """
     two_views = problem.model.first_view > 0
     noise = _two_view_deviations(problem, mu) if two_views else _deviations(problem, mu)
-    values = [problem.diagonal(), problem.cross_norms()] if two_views else [problem.diagonal()]
-    released = np.stack(values)
+    released = np.stack([problem.diagonal(), problem.cross_norms()] if two_views else [problem.diagonal()])
+    with_sums = problem.layout.sums and not two_views
+    sums = problem.row_products().sums / problem.rows.bound if with_sums else np.empty((problem.rows.d, 0))
+    counts = problem.counts().astype(np.float64)
+    charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, with_sums)))
     core.add_noise(released, noise.second, stream)
-    blocks = [NoiseBlock("diagonal of the second moment of rows/bound, sum over people", "independent", noise.second)]
-    sums, counts = np.empty((problem.rows.d, 0)), problem.counts().astype(np.float64)
-    if problem.layout.sums and not two_views:
-        sums = problem.row_products().sums / problem.rows.bound
+    if with_sums:
         core.add_noise(sums, noise.sums, stream)
-        blocks.append(NoiseBlock("sums of rows/bound per group", "independent", noise.sums))
     if problem.layout.counts:
         core.add_noise(counts[None, :], noise.counts, stream)
-        blocks.append(NoiseBlock("counts per group", "independent", noise.counts))
     people, bound = released_people(problem, counts), problem.rows.bound
     released *= bound * bound / people
     noise = noise.scaled(bound * bound / people, bound / people, 1 / people)
     if two_views:
-        scores = released[1]
-    else:
-        groups = NoisyGroups(sums * (bound / people), released_shares(problem, counts, people), people, noise)
-        scores = _ratio(*problem.model.form(groups).diagonals(released[0]), noise.second)
-    return Screen(scores, released[0], noise.second), Release("diagonal of the second moment", mu, tuple(blocks))
+        return Screen(released[1], released[0], noise.second)
+    groups = NoisyGroups(sums * (bound / people), released_shares(problem, counts, people), people, noise)
+    scores = _ratio(*problem.model.form(groups).diagonals(released[0]), noise.second)
+    return Screen(scores, released[0], noise.second)
+
+
+def _blocks(problem: MomentProblem, noise: MomentNoise, with_sums: bool) -> tuple[NoiseBlock, ...]:
+    unit = "of rows/bound, sum over people"
+    blocks = [NoiseBlock(f"diagonal of the second moment {unit}", "independent", noise.second)]
+    if problem.model.first_view:
+        blocks.append(NoiseBlock(f"row norms of the cross-covariance {unit}", "independent", noise.second))
+    if with_sums:
+        blocks.append(NoiseBlock("sums of rows/bound per group", "independent", noise.sums))
+    if problem.layout.counts:
+        blocks.append(NoiseBlock("counts per group", "independent", noise.counts))
+    return tuple(blocks)
 
 
 def _ratio(a: Matrix, b: Matrix, noise: float) -> Matrix:

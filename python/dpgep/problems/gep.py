@@ -155,4 +155,4 @@ def _symmetric(values: Any, name: str) -> Matrix:
     if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
         raise ValueError(f"{name} must be symmetric; pass ({name} + {name}.T) / 2 if the difference is rounding")
     # a projection: unlike copying one triangle, it moves no two matrices further apart than they were
-    return np.asarray((matrix + matrix.T) / 2)
+    return np.asarray(matrix / 2 + matrix.T / 2)

@@ -55,7 +55,8 @@ class Rows:
         ValueError at the first block that holds a NaN or an infinity; the message does not depend on which.
         """
         width = self.d + extra_columns
-        height = min(block_height(self.n, width), most_rows or self.n)
+        height = block_height(self.n, width)
+        height = min(height, most_rows or height)
         buffer = np.zeros((height, width))
         threads = thread_count()
         for start in range(0, self.n, height):
