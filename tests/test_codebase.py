@@ -56,8 +56,10 @@ def test_methods_know_no_problem_and_no_kernel_of_rows() -> None:
 
 def test_noise_is_drawn_behind_the_curator_alone() -> None:
     """Also products: who could make an oracle without noise could see data."""
-    draws = re.compile(r"add_(exact_)?(symmetric_)?noise|noise_times|exact_normal|PairOracle\.of|SymmetricMatrices\(")
-    mechanisms = {"moment_release.py", "matrix_release.py", "screening.py", "products.py"}
+    draws = re.compile(
+        r"add_(exact_)?(symmetric_)?noise|noise_times|exact_normal|(PairOracle|SampledProducts)\.of|SymmetricMatrices\("
+    )
+    mechanisms = {"moment_release.py", "matrix_release.py", "screening.py", "products.py", "sampled_products.py"}
     clients = {"randomizer.py"}  # the local model: each client adds the noise to its own report
     for path in PACKAGE.rglob("*.py"):
         if draws.search(path.read_text()) and path.name != "reference.py":
@@ -72,10 +74,12 @@ def test_import_leaves_heavy_packages_alone() -> None:
     assert result.stdout.strip() == "[]"
 
 
-QUERIES = ["release", "release_features", "release_local", "screen", "products"]
+QUERIES = ["release", "release_features", "release_local", "samples", "sampling_mu", "screen", "products"]
 
 
 def method_runs() -> list[Any]:
+    import numpy as np
+
     from dpgep.methods import METHODS
 
     flow = {"n_iterations": 4}
@@ -84,6 +88,11 @@ def method_runs() -> list[Any]:
         "local-gaussian": [{}],
         "rayleigh-flow": [flow, {**flow, "noise": "fresh"}, {**flow, "init": "screen"}, {**flow, "init": "convex"}],
         "truncated-rayleigh-flow": [{**flow, "sparsity": 2}, {**flow, "sparsity": 2, "init": "screen"}],
+        "sr-dp": [{}],
+        "dpsr": [{}, {"noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],
+        "dpsrs": [{"sparsity": 3}],
+        "dp-spca": [{}, {"init": np.eye(1, 5)}],
+        "dp-vrpca": [{}, {"n_epochs": 2, "n_passes": 5}],
     }
     assert set(options) == set(METHODS), "a method without a leak test"
     return [pytest.param(name, each, id=f"{name}-{each}") for name in options for each in options[name]]
@@ -106,12 +115,13 @@ def test_a_method_computes_from_the_curators_answers_alone(name: str, options: d
         labels = rng.integers(0, 2, 40)
         problem = (
             dpgep.pca(x, center=False, bound=9.0)
-            if name == "local-gaussian"
+            if name in ("local-gaussian", "dp-spca", "dp-vrpca")
             else dpgep.fda(x, labels, classes=[0, 1], bound=9.0)
         )
         fixed = fixed or problem
-        curator = Curator(problem, Ledger(2.0), core.NoiseStream(bytes(32)))
-        source = Curator(fixed, Ledger(2.0), core.NoiseStream(bytes(32)))
+        ledgers = [Ledger(2.0, target=(8.0, 1e-3)) for _ in range(2)]
+        curator = Curator(problem, ledgers[0], core.NoiseStream(bytes(32)))
+        source = Curator(fixed, ledgers[1], core.NoiseStream(bytes(32)))
         for query in QUERIES:
             setattr(curator, query, getattr(source, query))
         method = METHODS[name]

@@ -17,4 +17,5 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_exact_products(module);
   register_pair_oracle(module);
   register_rayleigh_flow(module);
+  register_stochastic(module);
 }

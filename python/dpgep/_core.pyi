@@ -133,4 +133,53 @@ def rayleigh_flow(
     separate_supports: bool = False,
     tolerance: float = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool]: ...
+def poisson_sample(n: int, rate: float, stream: NoiseStream) -> NDArray[np.int64]: ...
+
+@final
+class SampledProducts:
+    @staticmethod
+    def of_dense(
+        rows: NDArray[np.float32] | NDArray[np.float64],
+        factors: NDArray[np.float64],
+        n_people: float,
+        rate: float,
+        deviation_full: float,
+        n_full: int,
+        deviation_sampled: float,
+        n_sampled: int,
+        noisy: bool,
+        stream: NoiseStream,
+        n_threads: int = 1,
+    ) -> SampledProducts: ...
+    @staticmethod
+    def of_csr(
+        data: NDArray[np.float32] | NDArray[np.float64],
+        indices: NDArray[np.int32] | NDArray[np.int64],
+        indptr: NDArray[np.int32] | NDArray[np.int64],
+        n_features: int,
+        factors: NDArray[np.float64],
+        n_people: float,
+        rate: float,
+        deviation_full: float,
+        n_full: int,
+        deviation_sampled: float,
+        n_sampled: int,
+        noisy: bool,
+        stream: NoiseStream,
+        n_threads: int = 1,
+    ) -> SampledProducts: ...
+    @property
+    def n_features(self) -> int: ...
+    def full(self, V: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def ascend(
+        self, V: NDArray[np.float64], step_sizes: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def ascend_reduced(
+        self,
+        V: NDArray[np.float64],
+        anchor: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+        step_sizes: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
 def build_info() -> dict[str, str]: ...

@@ -34,8 +34,12 @@ __all__ = [
     "normal",
     "pack",
     "pair_products",
+    "poisson_sample",
     "rayleigh_flow",
+    "reduced_ascent",
     "rows_product",
+    "sampled_ascent",
+    "sampled_product",
     "symmetric_noise",
     "truncate_rows_top_k",
     "truncate_top_k",
@@ -49,8 +53,9 @@ Words = NDArray[np.uint32]
 # A symmetric matrix as what it does to a block of rows: V (K, d) -> V M (K, d).
 Product = Callable[[Matrix], Matrix]
 PairProduct = Callable[[Matrix], tuple[Matrix, Matrix]]
-# draw(n) hands out the next n standard normal deviates.
+# draw(n) hands out the next n standard normal deviates, read(n) the next n bytes of a key stream.
 Draw = Callable[[int], Vector]
+Read = Callable[[int], bytes]
 
 _BLOCK_BYTES = 64
 _COLUMN_ROUNDS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
@@ -726,3 +731,97 @@ def _rounded_multiple(scale: int, x: _Uniform) -> int:
         if smallest == largest:
             return smallest
         x.extend()
+
+
+def poisson_sample(n: int, rate: float, read: Read) -> NDArray[np.int64]:
+    """A sample of 0, ..., n - 1, ascending: each is a member independently, with probability ``rate``.
+
+    The number of those passed over before the next member is geometric: floor(log u / log(1 - rate)), u =
+    (w + 1) 2**-64 from a 64-bit word w that ``read(8)`` hands out, one for each member and one for the end.
+
+    Source: section 6.
+    """
+    members: list[int] = []
+    position = 0
+    while True:
+        u = (float(int.from_bytes(read(8), "little")) + 1.0) * 2.0**-64
+        passed_over = math.floor(math.log(u) / math.log1p(-rate)) if rate < 1.0 else 0
+        if passed_over >= n - position:
+            return np.array(members, dtype=np.int64)
+        position += passed_over
+        members.append(position)
+        position += 1
+
+
+def sampled_product(
+    rows: NDArray[Any],
+    factors: Vector,
+    block: Matrix,
+    *,
+    n_people: float,
+    rate: float,
+    deviation: float,
+    read: Read,
+) -> Matrix:
+    """``block`` V (K, d) times 1/(q n0) (sum_{i in S} (f_i z_i)(f_i z_i)' + Z), q = ``rate``, n0 = ``n_people``.
+
+    S is a new Poisson sample of the ``rows`` z (n, d), with ``factors`` f (n,); Z is a new GOE matrix of the given
+    ``deviation``. The size of S stays secret: n0 is public, and Z is added whether S is empty or not. The sample takes
+    its words from ``read`` first, then the noise.
+
+    A row of norm at most R moves the sum by at most R^2 in Frobenius norm, so this is a Poisson-subsampled Gaussian
+    mechanism of noise multiplier deviation / R^2 under add/remove, and its product with a public V is post-processing:
+    nothing but the rows is clipped. For V = W - W_0 the noise shrinks with W - W_0.
+
+    Source: Shang et al. 2021, Algorithms 1 and 2 (which sample single rows); sections 2 and 6.
+    """
+    if not block.any():
+        return np.zeros(block.shape)
+    scale = 1.0 / (rate * n_people)
+    members = poisson_sample(len(rows), rate, read)
+
+    def moment(directions: Matrix) -> Matrix:
+        return rows_product(rows[members], factors[members], scale, directions)
+
+    def draw(n: int) -> Vector:
+        return normal(read(16 * ((n + 1) // 2)), n)
+
+    return fresh_product(moment, block, deviation * scale, "goe", draw)
+
+
+def sampled_ascent(product: Product, block: Matrix, step_sizes: Vector) -> tuple[Matrix, Matrix]:
+    """V <- orth(V + eta G) with G = V (M + Z) from ``product``, for each eta of ``step_sizes``, from V = ``block``.
+
+    Returns V (K, d) and the mean of V G' (K, K) over the steps. orth is that of Gram and Schmidt: the Q of a QR
+    factorization whose R has a positive diagonal.
+
+    Source: Shang et al. 2021, Algorithm 1, with batches.
+    """
+    return _ascent(block, step_sizes, product)
+
+
+def reduced_ascent(
+    product: Product, block: Matrix, anchor: Matrix, gradient: Matrix, step_sizes: Vector
+) -> tuple[Matrix, Matrix]:
+    """The same with G = ``gradient`` + (V - V_0)(M + Z), V_0 = ``anchor``: an epoch of variance reduction.
+
+    ``gradient`` is the (noisy) product of all rows with the anchor. Where V = V_0 nothing is asked of ``product``.
+
+    Source: Shang et al. 2021, Algorithm 2, steps 3 to 10, with batches.
+    """
+
+    def reduced(at: Matrix) -> Matrix:
+        moved = at - anchor
+        return gradient + product(moved) if moved.any() else gradient
+
+    return _ascent(block, step_sizes, reduced)
+
+
+def _ascent(block: Matrix, step_sizes: Vector, gradient: Product) -> tuple[Matrix, Matrix]:
+    quotients = np.zeros((len(block), len(block)))
+    for step_size in step_sizes:
+        g = gradient(block)
+        quotients += block @ g.T
+        q, r = np.linalg.qr((block + step_size * g).T)
+        block = np.asarray((q * np.sign(np.diagonal(r))).T)
+    return block, quotients / len(step_sizes)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpgep.methods.result import Diagnostics
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import Release
+from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
 from dpgep.problems.model import Adjacency, Model
 
 Matrix = NDArray[np.float64]
@@ -25,7 +26,9 @@ class PrivacyReport:
     ----------
     epsilon, delta : (epsilon, delta)-differential privacy of all releases together; None where the budget was given as
         rho or mu (see `epsilon_at`, `delta_at`).
-    mu : Gaussian differential privacy of all releases together.
+    mu : Gaussian differential privacy of all releases together; None where samples were asked about, which have none:
+        then `epsilon_at` and `delta_at` compose privacy loss distributions by `dp_accounting`, under replace-one by
+        group privacy of two people.
     adjacency : "replace-one" or "add-remove": which data sets the guarantee compares. "local": any two records of one
         person, who trusts no curator (`dpgep.local`).
     bound : enforced bound on row norms; None where the caller vouched for sensitivities.
@@ -37,7 +40,7 @@ class PrivacyReport:
 
     epsilon: float | None
     delta: float | None
-    mu: float
+    mu: float | None
     adjacency: Adjacency | Literal["local"]
     bound: float | None
     releases: tuple[Release, ...]
@@ -45,33 +48,48 @@ class PrivacyReport:
     seeded: bool
 
     @property
-    def rho(self) -> float:
-        """Rho of zero-concentrated differential privacy, mu^2/2."""
-        return rho_from_mu(self.mu)
+    def rho(self) -> float | None:
+        """Rho of zero-concentrated differential privacy, mu^2/2; None where mu is."""
+        return None if self.mu is None else rho_from_mu(self.mu)
 
     def epsilon_at(self, delta: float) -> float:
         """The exact epsilon of all releases together at another delta, rounded up."""
+        if self.mu is None:
+            return epsilon_of_event(self.to_dp_event(), delta, self._central_adjacency())
         return epsilon_of(self.mu, delta)
 
     def delta_at(self, epsilon: float) -> float:
         """The exact delta of all releases together at another epsilon, rounded up."""
+        if self.mu is None:
+            return delta_of_event(self.to_dp_event(), epsilon, self._central_adjacency())
         return delta_of(epsilon, self.mu)
 
     def to_dp_event(self) -> Any:
         """The releases as a `dp_accounting.DpEvent`, to be composed with others by Google's accountants.
 
-        Noise multipliers are relative to the sensitivity under ``adjacency``: 1/mu of each release.
+        Noise multipliers are relative to the sensitivity under ``adjacency``: 1/mu of each release. Where ``mu`` is
+        None they are those of add/remove, whatever the adjacency.
         """
         import dp_accounting
 
-        if math.isinf(self.mu):
+        if self.mu is not None and math.isinf(self.mu):
             return dp_accounting.NonPrivateDpEvent()
-        events = [dp_accounting.GaussianDpEvent(math.nextafter(1 / release.mu, 0.0)) for release in self.releases]
+        events = [
+            release.event if release.mu is None else dp_accounting.GaussianDpEvent(math.nextafter(1 / release.mu, 0.0))
+            for release in self.releases
+        ]
         return events[0] if len(events) == 1 else dp_accounting.ComposedDpEvent(events)
 
+    def _central_adjacency(self) -> Adjacency:
+        assert self.adjacency != "local"  # no sample is drawn there
+        return self.adjacency
+
     def __str__(self) -> str:
-        if math.isinf(self.mu):
+        if self.mu is not None and math.isinf(self.mu):
             guarantee = "none (epsilon = inf: no noise)"
+        elif self.mu is None:
+            by = ", by group privacy of two from add-remove" if self.adjacency == "replace-one" else ""
+            guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (privacy loss distributions{by})"
         elif self.epsilon is None or self.delta is None:
             guarantee = f"mu = {self.mu:.4g} (rho = {self.rho:.4g})"
         else:

@@ -54,7 +54,8 @@ def solve(
         K; default: all the model has. Under ``method="release"`` more components cost no privacy.
     method : str
         "release": one noisy moment matrix, everything else computed from it. "rayleigh-flow" and
-        "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says when to use which).
+        "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says when to use which). "dp-spca" and
+        "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False) and (epsilon, delta) alone.
     seed : int, optional
         Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
         report.
@@ -164,9 +165,10 @@ def _warn_large_delta(account: Budget, problem: Problem) -> None:
 
 
 def _report(problem: Problem, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
-    mu = mu_covering(ledger.spent)
+    covering = mu_covering(ledger.spent)
+    mu = None if any(release.mu is None for release in ledger.releases) else covering
     return PrivacyReport(
-        epsilon=account.epsilon_at(mu),
+        epsilon=account.epsilon_at(covering),
         delta=account.delta,
         mu=mu,
         adjacency=problem.facts.adjacency,

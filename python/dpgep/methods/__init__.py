@@ -10,6 +10,14 @@ from dpgep.methods.local_gaussian import LocalGaussianOptions, local_gaussian
 from dpgep.methods.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import MethodResult
+from dpgep.methods.simultaneous_reduction import (
+    DpsrOptions,
+    DpsrsOptions,
+    SimultaneousReductionOptions,
+    dpsr,
+    sr_dp,
+)
+from dpgep.methods.stochastic import ReducedOptions, StochasticOptions, dp_spca, dp_vrpca
 from dpgep.privacy.curator import Curator
 
 
@@ -26,4 +34,9 @@ METHODS: dict[str, Method] = {
     "local-gaussian": Method(LocalGaussianOptions, local_gaussian),
     "rayleigh-flow": Method(FlowOptions, rayleigh_flow),
     "truncated-rayleigh-flow": Method(TruncatedFlowOptions, rayleigh_flow),
+    "sr-dp": Method(SimultaneousReductionOptions, sr_dp),
+    "dpsr": Method(DpsrOptions, dpsr),
+    "dpsrs": Method(DpsrsOptions, dpsr),
+    "dp-spca": Method(StochasticOptions, dp_spca),
+    "dp-vrpca": Method(ReducedOptions, dp_vrpca),
 }

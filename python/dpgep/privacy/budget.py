@@ -20,7 +20,7 @@ from dpgep.privacy.accounting import (
     rho_from_mu,
     rho_of,
 )
-from dpgep.privacy.ledger import Cost, Ledger, Release, cost_of, mu_covering, mu_within
+from dpgep.privacy.ledger import Cost, Ledger, Release, cost_of, mu_covering, mu_within, total_cost
 
 # What rounding leaves of a spent budget, as a share of it: too little to run anything on.
 _CRUMB = Fraction(1, 2**40)
@@ -35,7 +35,8 @@ class Budget:
     * ``rho``: zero-concentrated differential privacy;
     * ``mu``: Gaussian differential privacy.
 
-    All noise of the package is Gaussian, so budgets compose exactly, in mu^2 = 2 rho. (epsilon, delta) is converted
+    All noise of the package is Gaussian, so budgets compose exactly, in mu^2 = 2 rho. Answers about samples alone do
+    not: a method that asks for them takes an (epsilon, delta) budget whole. (epsilon, delta) is converted
     with the exact curve of Gaussian noise (``accounting="gdp"``) or with the papers' looser bound epsilon = rho +
     2 sqrt(rho log(1/delta)) (``accounting="zcdp"``); every conversion is rounded so that the promise holds.
 
@@ -117,7 +118,7 @@ class Budget:
 
     @property
     def spent_mu(self) -> float:
-        """Gaussian-DP parameter of everything released so far, rounded up."""
+        """Gaussian-DP parameter of everything released so far, rounded up; all of it, where samples were asked for."""
         return mu_covering(self._spent())
 
     @property
@@ -141,7 +142,7 @@ class Budget:
         The reservation and its test are one atomic step, so that two threads cannot spend the same budget. An exception
         before the first release gives everything back.
         """
-        ledger = Ledger(self._take(share))
+        ledger = Ledger(*self._take(share))
         try:
             yield ledger
         finally:
@@ -151,7 +152,8 @@ class Budget:
                 if math.isfinite(self.mu):
                     self._reserved -= cost_of(ledger.mu)
 
-    def _take(self, share: float | None) -> float:
+    def _take(self, share: float | None) -> tuple[float, tuple[float, float] | None]:
+        """The mu that is reserved, and (epsilon, delta) where that is all of a budget in this form."""
         part = None if share is None else _number("share", share)
         if part is not None and not 0 < part <= 1:
             raise ValueError(f"share must lie in (0, 1], got {share!r}")
@@ -160,7 +162,7 @@ class Budget:
                 "this budget belongs to the process that made it: a forked copy could spend it again"
             )
         if math.isinf(self.mu):
-            return math.inf
+            return math.inf, None
         with self._lock:
             total = cost_of(self.mu)
             free = total - self._reserved - self._total(self._releases)
@@ -175,7 +177,9 @@ class Budget:
                     "no data was read and nothing was spent"
                 )
             self._reserved += cost_of(mu)
-            return mu
+            if self.epsilon is None or self.delta is None or wanted != total:
+                return mu, None
+            return mu, (self.epsilon, self.delta)
 
     def _spent(self) -> Cost:
         with self._lock:
@@ -187,9 +191,8 @@ class Budget:
         with self._lock:
             return cost_of(self.mu) - self._reserved - self._total(self._releases)
 
-    @staticmethod
-    def _total(releases: list[Release]) -> Cost:
-        return sum((cost_of(release.mu) for release in releases), start=Fraction(0))
+    def _total(self, releases: list[Release]) -> Cost:
+        return total_cost(releases, self.mu)
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a Budget cannot be copied or pickled: two copies could each spend it")

@@ -16,6 +16,8 @@ from dpgep.privacy.ledger import Charge, Ledger, Release
 from dpgep.privacy.matrix_release import release_matrices
 from dpgep.privacy.moment_release import release_moments
 from dpgep.privacy.products import NoisyProducts, ProductNoise, matrix_products, row_products
+from dpgep.privacy.sampled import SampledMechanism, add_remove_mu
+from dpgep.privacy.sampled_products import NoisySamples, sampled_products
 from dpgep.privacy.screening import Screen, screen_matrices, screen_rows
 from dpgep.problems.gep import MatrixProblem, NoisyMatrices
 from dpgep.problems.model import Model, PublicFacts
@@ -107,6 +109,23 @@ class Curator:
         if isinstance(self._problem, MatrixProblem):
             return matrix_products(self._problem, mu, noise, self._stream, charge)
         return row_products(self._problem, mu, noise, self._stream, charge)
+
+    def sampling_mu(self) -> float:
+        """The Gaussian-DP parameter under add/remove that this run's (epsilon, delta) allows: public, to plan by.
+
+        Raises PrivacyBudgetError where the budget is not an (epsilon, delta) of this run alone.
+        """
+        return add_remove_mu(*self._ledger.whole_target(), self.facts.adjacency)
+
+    def samples(self, mechanism: SampledMechanism, share_full: float, purpose: str = "") -> NoisySamples:
+        """Gradients of Poisson samples and of everybody, for blocks that the method chooses: costs the whole budget.
+
+        Serves only a model whose A is the second moment of the rows, with n or ``public_n`` known.
+        """
+        epsilon, delta = self._ledger.whole_target()
+        assert isinstance(self._problem, MomentProblem)  # methods check the model first
+        charge = self._charge(purpose)
+        return sampled_products(self._problem, mechanism, epsilon, delta, share_full, self._stream, charge)
 
     def _release(self, problem: Problem, mu: float, purpose: str) -> NoisyMoments | NoisyMatrices:
         charge = self._charge(purpose)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from dpgep.errors import PrivacyBudgetError
 
@@ -36,22 +37,25 @@ class NoiseBlock:
 
 @dataclass(frozen=True)
 class Release:
-    """One entry of the ledger: an answer that a caller may have seen, and the Gaussian-DP parameter that pays for it.
+    """One entry of the ledger: an answer that a caller may have seen, and what it costs.
 
     Attributes
     ----------
     query : what was asked of the curator.
-    mu : Gaussian-DP parameter of the answer under the adjacency of the problem, rounded up.
+    mu : Gaussian-DP parameter of the answer under the adjacency of the problem, rounded up. None for answers about
+        samples, which have none: they cost a whole (epsilon, delta) budget, and ``event`` says what they are.
     noise : the blocks of noise in the answer.
     grid_bits : b of an exact release: rows are integer vectors of norm at most 2^b, so that an integer second moment
         moves by at most sqrt(2) 4^b in Frobenius norm when a row is replaced, and all values lie on the grid 4^-b. None
         for floating-point noise.
+    event : a `dp_accounting.DpEvent` under add/remove, with ``mu`` None; None otherwise.
     """
 
     query: str
-    mu: float
+    mu: float | None
     noise: tuple[NoiseBlock, ...]
     grid_bits: int | None = None
+    event: Any = None
 
 
 def split(mu: float, share: float) -> tuple[float, float]:
@@ -70,6 +74,12 @@ def equal_parts(mu: float, parts: int) -> float:
 def cost_of(mu: float) -> Cost:
     """mu^2 as an exact rational: sums of costs are compared with budgets without rounding."""
     return Fraction(mu) ** 2 if math.isfinite(mu) else math.inf
+
+
+def total_cost(releases: Iterable[Release], whole: float) -> Cost:
+    """mu^2 of all releases; that of ``whole``, the budget's mu, where a release has none: it took everything."""
+    mus = [release.mu for release in releases]
+    return sum((cost_of(whole if mu is None else mu) for mu in mus), start=Fraction(0))
 
 
 def mu_within(cost: Cost) -> float:
@@ -95,8 +105,10 @@ def mu_covering(cost: Cost) -> float:
 class Ledger:
     """The releases of one run and the limit they must stay within. Check before a query, record after it."""
 
-    def __init__(self, mu: float) -> None:
+    def __init__(self, mu: float, target: tuple[float, float] | None = None) -> None:
         self.mu = mu
+        # without noise any target is met
+        self._target = (math.inf, 0.0) if math.isinf(mu) else target
         self._releases: list[Release] = []
         self._spent: Cost = Fraction(0)
         self._open = True
@@ -113,6 +125,21 @@ class Ledger:
     @property
     def spent(self) -> Cost:
         return self._spent
+
+    def whole_target(self) -> tuple[float, float]:
+        """The (epsilon, delta) of a budget that this run has for itself: for answers that no mu describes.
+
+        Answers about samples are accounted for by privacy loss distributions, which do not add up in mu^2 with other
+        releases. Raises PrivacyBudgetError, before data is read, where there is no such budget.
+        """
+        if self._target is None:
+            raise PrivacyBudgetError(
+                "answers about samples need an (epsilon, delta) budget of their own: pass epsilon= and delta=, not "
+                "rho= or mu=, and no part of a budget that other runs spend from; no data was read and nothing was "
+                "spent"
+            )
+        self.check(self.mu)
+        return self._target
 
     def portion(self, share: float | None) -> float:
         """Gaussian-DP parameter of ``share`` of the limit's mu^2, or (None) of all that is left; rounded down."""
@@ -135,7 +162,8 @@ class Ledger:
 
     def record(self, release: Release) -> None:
         """Enter a release, before its noise is drawn: what fails later has been paid for."""
+        mu = self.mu if release.mu is None else release.mu
         with self._lock:
-            self.check(release.mu)
-            self._spent += cost_of(release.mu)
+            self.check(mu)
+            self._spent += cost_of(mu)
             self._releases.append(release)

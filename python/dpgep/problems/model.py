@@ -100,6 +100,11 @@ class Model(ABC):
     shift: float = 0.0
 
     @property
+    def is_second_moment(self) -> bool:
+        """Whether A is the second moment of the rows of people and B the identity: a sum over people, and no more."""
+        return False
+
+    @property
     @abstractmethod
     def max_components(self) -> int:
         """How many directions carry information."""

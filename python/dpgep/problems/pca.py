@@ -31,6 +31,10 @@ class PcaModel(MomentModel):
     def max_components_reason(self) -> str:
         return f"PCA of {self.n_features} features has {self.n_features} components"
 
+    @property
+    def is_second_moment(self) -> bool:
+        return not self.center
+
     def form(self, released: NoisyGroups) -> PairForm:
         mean = mean_factor(released)
         return PairForm(mean, -np.ones(len(mean)), np.zeros(len(mean)), second_a=True, identity_b=True)

@@ -48,6 +48,13 @@ class RowProducts:
         data, indices, indptr = first.data, first.indices, first.indptr
         return core.CsrRows(data, indices, indptr, self._d, self.factors, scale, thread_count())
 
+    def arrays(self) -> tuple[Any, ...]:
+        """The rows as the kernels read them: the arrays of the views, or (data, indices, indptr, d) of sparse rows."""
+        first = self._views[0]
+        if isinstance(first, np.ndarray):
+            return self._views
+        return first.data, first.indices, first.indptr, self._d
+
     def _blocks(self) -> Iterator[slice]:
         height = block_height(self._n, self._d)
         for start in range(0, self._n, height):

@@ -1,0 +1,254 @@
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "dpgep/rows_product.hpp"
+#include "dpgep/sampled_rows.hpp"
+#include "dpgep/stochastic.hpp"
+#include "exact_products.hpp"
+#include "register.hpp"
+
+namespace py = pybind11;
+using namespace dpgep;
+using namespace dpgep::bindings;
+
+// Releasing the GIL is safe in every function here: only raw memory is touched, which the object
+// and the caller's references keep alive, and the lock is taken and given back without the GIL.
+
+namespace {
+
+// Noise of one kind of answer: its deviation in a sum over people, and the answers paid for.
+struct Answers {
+  double deviation;
+  Index n_paid;
+};
+
+class SampledProducts {
+ public:
+  SampledProducts(std::unique_ptr<ExactProducts> everybody, SampledRows sampled_rows, Noise of_all,
+                  Noise of_samples, std::vector<py::array> seen)
+      : everybody_(std::move(everybody)),
+        sampled_rows_(sampled_rows),
+        full_(*everybody_, std::move(of_all)),
+        sampled_(sampled_rows_, std::move(of_samples)),
+        arrays_(std::move(seen)) {}
+
+  Index n_features() const { return sampled_rows_.n_features(); }
+
+  Block full(const ConstBlock& V) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::move(full_.times(V)[0]);
+  }
+
+  template <class Ask>
+  auto with_samples(const Ask& ask) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return ask(sampled_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<ExactProducts> everybody_;
+  SampledRows sampled_rows_;
+  NoisyProducts full_, sampled_;
+  std::vector<py::array> arrays_;
+};
+
+struct Design {
+  double n_people, rate;
+  Answers full, sampled;
+  int n_threads;
+};
+
+Noise noise_of(bool noisy, const Answers& answers, double scale, NoiseStream& stream) {
+  const auto mode = noisy ? NoiseMode::fresh : NoiseMode::none;
+  return {mode, {answers.deviation * scale}, NoiseShape::goe, answers.n_paid, &stream};
+}
+
+std::unique_ptr<SampledProducts> assemble(std::unique_ptr<ExactProducts> everybody,
+                                          const AnyRows& rows, Index n_features,
+                                          const ConstVectorView<double>& factors,
+                                          const Design& design, bool noisy, NoiseStream& stream,
+                                          std::vector<py::array> seen) {
+  const double of_all = 1.0 / design.n_people;
+  const double of_samples = 1.0 / (design.rate * design.n_people);
+  SampledRows sampled(rows, n_features, factors, of_samples, design.rate, stream, design.n_threads);
+  return std::make_unique<SampledProducts>(
+      std::move(everybody), std::move(sampled), noise_of(noisy, design.full, of_all, stream),
+      noise_of(noisy, design.sampled, of_samples, stream), std::move(seen));
+}
+
+std::unique_ptr<SampledProducts> of_dense(const py::array& rows, const py::array& factors,
+                                          const Design& design, bool noisy, NoiseStream& stream) {
+  const auto factor = const_vector<double>(factors, "factors");
+  return visit_floating(rows, "rows", [&](auto scalar) {
+    const auto seen = const_rows<decltype(scalar)>(rows, "rows");
+    auto everybody = std::make_unique<DenseRows>(std::vector<FloatingRows>{seen}, factor,
+                                                 1.0 / design.n_people, design.n_threads);
+    return assemble(std::move(everybody), seen, seen.cols(), factor, design, noisy, stream,
+                    {rows, factors});
+  });
+}
+
+std::unique_ptr<SampledProducts> of_csr(const py::array& data, const py::array& indices,
+                                        const py::array& indptr, Index n_features,
+                                        const py::array& factors, const Design& design, bool noisy,
+                                        NoiseStream& stream) {
+  const auto factor = const_vector<double>(factors, "factors");
+  return visit_floating(data, "data", [&](auto scalar) {
+    return visit_index(indptr, "indptr", [&](auto integer) {
+      using Rows = Csr<decltype(scalar), decltype(integer)>;
+      const Rows seen{const_vector<decltype(scalar)>(data, "data"),
+                      const_vector<decltype(integer)>(indices, "indices"),
+                      const_vector<decltype(integer)>(indptr, "indptr")};
+      auto everybody = std::make_unique<CsrRows>(seen, n_features, factor, 1.0 / design.n_people,
+                                                 design.n_threads);
+      return assemble(std::move(everybody), seen, n_features, factor, design, noisy, stream,
+                      {data, indices, indptr, factors});
+    });
+  });
+}
+
+py::array_t<double> full(SampledProducts& products, const py::array& V) {
+  const auto block = const_rows<double>(V, "V");
+  Block answer = [&] {
+    const py::gil_scoped_release no_gil;
+    return products.full(block);
+  }();
+  return as_array(std::move(answer));
+}
+
+py::tuple result_of(Ascent&& ascent) {
+  return py::make_tuple(as_array(std::move(ascent.vectors)), as_array(std::move(ascent.quotients)));
+}
+
+py::tuple ascend(SampledProducts& products, const py::array& V, const py::array& step_sizes) {
+  const auto block = const_rows<double>(V, "V");
+  const auto steps = const_vector<double>(step_sizes, "step_sizes");
+  Ascent ascent = [&] {
+    const py::gil_scoped_release no_gil;
+    return products.with_samples(
+        [&](NoisyProducts& sampled) { return sampled_ascent(sampled, block, steps); });
+  }();
+  return result_of(std::move(ascent));
+}
+
+py::tuple ascend_reduced(SampledProducts& products, const py::array& V, const py::array& anchor,
+                         const py::array& gradient, const py::array& step_sizes) {
+  const auto block = const_rows<double>(V, "V");
+  const auto from = const_rows<double>(anchor, "anchor");
+  const auto known = const_rows<double>(gradient, "gradient");
+  const auto steps = const_vector<double>(step_sizes, "step_sizes");
+  Ascent ascent = [&] {
+    const py::gil_scoped_release no_gil;
+    return products.with_samples(
+        [&](NoisyProducts& sampled) { return reduced_ascent(sampled, block, from, known, steps); });
+  }();
+  return result_of(std::move(ascent));
+}
+
+py::array_t<std::int64_t> poisson_sample(Index n, double rate, NoiseStream& stream) {
+  std::vector<Index> members;
+  {
+    const py::gil_scoped_release no_gil;
+    PoissonSampler(n, rate).draw(stream, members);
+  }
+  py::array_t<std::int64_t> sample(static_cast<py::ssize_t>(members.size()));
+  std::copy(members.begin(), members.end(), sample.mutable_data());
+  return sample;
+}
+
+}  // namespace
+
+void register_stochastic(py::module_& module) {
+  module.def("poisson_sample", &poisson_sample, py::arg("n").noconvert(), py::arg("rate"),
+             py::arg("stream"), R"(
+A new sample of 0, ..., n - 1, ascending int64, each a member with probability rate.
+
+A member takes one little-endian 64-bit word w of the stream, the end one more: with u = (w + 1) 2**-64,
+floor(log(u) / log(1 - rate)) of the n are passed over before the next. O(members).
+
+Raises ValueError unless n >= 0 and 0 < rate <= 1.
+)");
+  py::class_<SampledProducts>(module, "SampledProducts", py::module_local(), py::is_final(), R"(
+Products with the second moment A = (1/n0) sum_i (f_i z_i)(f_i z_i)^T of people, noise included: of all of
+them, or of a Poisson sample, S, that is drawn anew for each answer and kept secret:
+
+    full:     V (1/n0 sum_i (f_i z_i)(f_i z_i)^T + Z / n0)
+    sampled:  V (1/(q n0) sum_{i in S} (f_i z_i)(f_i z_i)^T + Z / (q n0))
+
+q = rate; n0 = n_people is public and so is what divides, never the size of a sample. Z is symmetric,
+of shape "goe", drawn anew for each answer, its deviation that in the sum over people. An answer to no
+direction (V = 0) draws nothing.
+
+Sources: Shang et al. 2021, Algorithms 1 and 2; docs/mathematics, sections 2 and 6.
+)")
+      .def_static(
+          "of_dense",
+          [](const py::array& rows, const py::array& factors, double n_people, double rate,
+             double deviation_full, Index n_full, double deviation_sampled, Index n_sampled,
+             bool noisy, NoiseStream& stream, int n_threads) {
+            const Design design{n_people,
+                                rate,
+                                {deviation_full, n_full},
+                                {deviation_sampled, n_sampled},
+                                n_threads};
+            return of_dense(rows, factors, design, noisy, stream);
+          },
+          py::keep_alive<0, 10>(), py::arg("rows").noconvert(), py::arg("factors").noconvert(),
+          py::arg("n_people"), py::arg("rate"), py::arg("deviation_full"),
+          py::arg("n_full").noconvert(), py::arg("deviation_sampled"),
+          py::arg("n_sampled").noconvert(), py::arg("noisy"), py::arg("stream"),
+          py::arg("n_threads").noconvert() = 1, R"(
+rows: (n, d) float32 or float64, row-contiguous; factors: (n,) float64. Nothing is copied, and nothing may
+change while this object is used. n_full and n_sampled answers are paid for. Without noise (noisy=False)
+deviations and payments are not looked at.
+
+Raises ValueError for other shapes or strides, deviations negative or not finite, and unless
+0 < rate <= 1 and n_threads >= 1; TypeError for another dtype.
+)")
+      .def_static(
+          "of_csr",
+          [](const py::array& data, const py::array& indices, const py::array& indptr,
+             Index n_features, const py::array& factors, double n_people, double rate,
+             double deviation_full, Index n_full, double deviation_sampled, Index n_sampled,
+             bool noisy, NoiseStream& stream, int n_threads) {
+            const Design design{n_people,
+                                rate,
+                                {deviation_full, n_full},
+                                {deviation_sampled, n_sampled},
+                                n_threads};
+            return of_csr(data, indices, indptr, n_features, factors, design, noisy, stream);
+          },
+          py::keep_alive<0, 13>(), py::arg("data").noconvert(), py::arg("indices").noconvert(),
+          py::arg("indptr").noconvert(), py::arg("n_features").noconvert(),
+          py::arg("factors").noconvert(), py::arg("n_people"), py::arg("rate"),
+          py::arg("deviation_full"), py::arg("n_full").noconvert(), py::arg("deviation_sampled"),
+          py::arg("n_sampled").noconvert(), py::arg("noisy"), py::arg("stream"),
+          py::arg("n_threads").noconvert() = 1,
+          "The same for compressed sparse rows, as CsrRows takes them.")
+      .def_property_readonly("n_features", &SampledProducts::n_features)
+      .def("full", &full, py::arg("V").noconvert(), R"(
+The product of all people with the rows of V, (K, d) float64. Calls from several threads take turns.
+
+Raises RuntimeError beyond the answers that were paid; ValueError for V of other width or not finite.
+)")
+      .def("ascend", &ascend, py::arg("V").noconvert(), py::arg("step_sizes").noconvert(), R"(
+DP-SPCA: for each step size eta, G = the sampled product with V, V <- orth(V + eta G).
+
+V: (K, d) float64, 1 <= K <= d; step_sizes: (T,) float64, at least one. orth is Gram-Schmidt. Takes T
+sampled answers. Returns V and the mean of V G^T (K, K) over the steps.
+
+Raises RuntimeError beyond the answers that were paid, and where a step leaves fewer than K directions;
+ValueError for other shapes, and for step sizes that are negative or not finite.
+)")
+      .def("ascend_reduced", &ascend_reduced, py::arg("V").noconvert(),
+           py::arg("anchor").noconvert(), py::arg("gradient").noconvert(),
+           py::arg("step_sizes").noconvert(), R"(
+An epoch of DP-VRPCA: for each step size eta, G = gradient + the sampled product with V - anchor,
+V <- orth(V + eta G). anchor and gradient: (K, d) float64, public: a block of which `full` was asked and
+the answer, or the same combination of several such blocks and of their answers.
+
+Where V = anchor nothing is asked, and no answer is used up. Otherwise as `ascend`.
+)");
+}

@@ -1,0 +1,435 @@
+"""Simultaneous reduction (Chen et al., Algorithms 1 to 3: SR+DP, DPSR, DPSRS), with a sound calibration.
+
+    V (B + xi I) V^T = D = diag(Lambda + xi),   W = D^(-1/2) V,   U (W A W^T) U^T = diag(lambda),   components U W,
+
+rows being vectors, V (d, d) and U (K, d) with orthonormal rows. "sr-dp" releases the pair once and does this exactly.
+"dpsr" finds V, then U, by gradient steps with orthonormalization on products that the curator makes noisy,
+
+    V <- orth(V + 2 eta_B V B),   U <- orth(U + 2 eta_A (U W) A W^T),
+
+and "dpsrs" keeps the largest features of U W between two orthonormalizations. Where we depart from the paper, and why:
+
+- Lambda is max(diag(V B~ V^T), 0) of the last noisy product. The paper reads it off the exact B, which is not private.
+- The second gradient moves by up to 2 D_F(A)/min(Lambda + xi) when a person is replaced; the paper's C_2/(n xi) forgets
+  that its W depends on the data as well. Here the curator is asked for products of A with rows of U W and adds noise in
+  proportion to their norms: the same bound direction by direction, and its worst case is not paid for.
+- The last product of a phase measures (Lambda, or the eigenvalues) the basis that it was asked for; those before move
+  it.
+- DPSRS truncates eigenvectors of B and coordinates U, neither of which makes U W sparse. We truncate the features of
+  U W, and the next orthonormalization mixes vectors within their one support.
+- V is complete, so one product asks for all of B. Under lazy noise the pair is therefore asked for once, and all later
+  steps are post-processing; fresh noise, the paper's, pays for every step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from dpgep._dispatch import core
+from dpgep.methods.generalized_eigen import RIDGE
+from dpgep.methods.options import require_count, require_non_negative, require_one_of, require_positive
+from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.privacy.curator import Curator, PublicSide
+from dpgep.privacy.products import NoisyProducts, ProductNoise
+
+# A phase has converged where no whitened direction is correlated with the others, or the span moves, by more than this.
+TOLERANCE = 1e-10
+# Movement of the span (sum of squared sines, rooted) in the last step that is warned of.
+_STILL = 1e-4
+# A step of 1 over this part of the largest eigenvalue of B is long: eigenvalues below it are told apart slowly.
+_SHORTEST = 1e-3
+# Under lazy noise, how many steps on B until the next look at whether they are enough: it costs half as much as a step.
+_LOOK = 10
+# 15 are the paper's; an iteration on B costs a QR of d x d, one on A of d x K.
+_ITERATIONS_B = {"fresh": 15, "lazy": 30}
+_ITERATIONS_A = {"fresh": 15, "lazy": 300}
+
+Products = Callable[[Matrix], Matrix]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimultaneousReductionOptions:
+    """Options of "sr-dp".
+
+    Parameters
+    ----------
+    regularization : float, optional
+        xi >= 0, as in "release".
+    """
+
+    regularization: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.regularization is not None:
+            require_non_negative("regularization", self.regularization)
+
+    def check(self, public: PublicSide, k: int) -> None:
+        """Nothing depends on the problem."""
+
+
+def sr_dp(curator: Curator, n_components: int, options: SimultaneousReductionOptions) -> MethodResult:
+    """SR+DP: one joint release of A and B, then Algorithm 1, which is how "release" solves a pair.
+
+    The paper adds noise to A and to B, each at the whole budget.
+    """
+    return release(curator, n_components, ReleaseOptions(regularization=options.regularization))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpsrOptions:
+    """Options of "dpsr".
+
+    Parameters
+    ----------
+    n_iterations_b, n_iterations_a : int, optional
+        Products with B and with A (m of the paper for both). Default 15 each under fresh noise, where each costs; under
+        lazy noise at most 30 and 300, fewer if a phase converges. Where B is the identity, all are for A.
+    step_size_b : float, optional
+        eta_B. Only ratios of 1 + 2 eta lambda count: the longer, the faster. Default under lazy noise: half of 1 over
+        the noise level, beyond which negative eigenvalues of noise would stand in the way (at most 1000 over the
+        largest eigenvalue); under fresh noise, where a short step averages over more answers, 1 over the largest
+        eigenvalue in the first.
+    step_size_a : float, optional
+        eta_A. Default: 1 over the largest norm of U W A W^T so far, which tends to the leading eigenvalue.
+    noise : {"lazy", "fresh"}
+        One noisy pair for all products, or new noise for each.
+    regularization : float, optional
+        xi >= 0, public. Default: 0.3 of the known noise level of B (over sqrt(n_iterations_b) under fresh noise).
+    """
+
+    n_iterations_b: int | None = None
+    n_iterations_a: int | None = None
+    step_size_b: float | None = None
+    step_size_a: float | None = None
+    noise: Literal["fresh", "lazy"] = "lazy"
+    regularization: float | None = None
+
+    sparsity = 0  # not truncated
+
+    def __post_init__(self) -> None:
+        require_one_of("noise", self.noise, ("fresh", "lazy"))
+        for name in ("n_iterations_b", "n_iterations_a"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        for name in ("step_size_b", "step_size_a"):
+            if getattr(self, name) is not None:
+                require_positive(name, getattr(self, name))
+        if self.regularization is not None:
+            require_non_negative("regularization", self.regularization)
+
+    def check(self, public: PublicSide, k: int) -> None:
+        """Nothing depends on the problem."""
+
+    @property
+    def most_iterations_b(self) -> int:
+        return self.n_iterations_b or _ITERATIONS_B[self.noise]
+
+    @property
+    def most_iterations_a(self) -> int:
+        return self.n_iterations_a or _ITERATIONS_A[self.noise]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpsrsOptions(DpsrOptions):
+    """Options of "dpsrs": those of "dpsr", and
+
+    Parameters
+    ----------
+    sparsity : int
+        s, the number of features that the components use together; needed. Truncation begins halfway (under lazy noise,
+        once the dense iteration has converged, if earlier): at first it would keep the features of a random start.
+    """
+
+    sparsity: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count("sparsity", self.sparsity)
+
+    def check(self, public: PublicSide, k: int) -> None:
+        """Raises before anything is released."""
+        require_count("sparsity", self.sparsity, largest=public.model.n_features)
+        if k > self.sparsity:
+            raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
+
+
+@dataclass(frozen=True, eq=False)
+class ReductionDiagnostics:
+    """How the two phases went; all from noisy answers.
+
+    Attributes
+    ----------
+    noise_level : expected operator norm of the noise in B (in A where B is the identity) in one answer.
+    regularization : xi.
+    eigenvalues_b : Lambda, descending; empty where B is the identity.
+    rank : number of directions with Lambda + xi > 0; the others were left out.
+    whitening_error : largest norm of a row of W B~ W^T off its diagonal: 0 once V diagonalizes the noisy B.
+    step_sizes : eta_B (0 where B is the identity) and the last eta_A.
+    n_iterations : products in the first and in the second phase.
+    converged : whether the second phase came to rest. Under fresh noise nothing ever does.
+    support : indices of the features that any component uses.
+    """
+
+    noise_level: float
+    regularization: float
+    eigenvalues_b: Matrix
+    rank: int
+    whitening_error: float
+    step_sizes: tuple[float, float]
+    n_iterations: tuple[int, int]
+    converged: bool
+    support: tuple[int, ...]
+
+    def table(self, eigenvalues: Matrix) -> list[str]:
+        end = "converged" if self.converged else "did not come to rest"
+        lines = []
+        if len(self.eigenvalues_b):
+            lines.append(f"  reducing B   {self.n_iterations[0]} products, whitening error {self.whitening_error:.2g}")
+        lines += [f"  reducing A   {self.n_iterations[1]} products, {end}", "    k  eigenvalue"]
+        return lines + [f"  {row + 1:3d}  {value:10.4g}" for row, value in enumerate(eigenvalues)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Reduction:
+    """B + xi I as V^T diag(scales) V, V (r, d) with orthonormal rows; the identity where V is None.
+
+    Attributes
+    ----------
+    vectors, scales : V and D = Lambda + xi, without the directions in which D is zero to rounding.
+    eigenvalues, whitening_error, step_size, n_products : of the phase, for the diagnostics.
+    """
+
+    vectors: Matrix | None
+    scales: Matrix
+    eigenvalues: Matrix
+    whitening_error: float
+    step_size: float
+    n_products: int
+
+    def expand(self, u: Matrix) -> Matrix:
+        """U W: features from whitened coordinates."""
+        return u if self.vectors is None else np.asarray((u / np.sqrt(self.scales)) @ self.vectors)
+
+    def project(self, y: Matrix) -> Matrix:
+        """Y W^T: products with A in whitened coordinates."""
+        return y if self.vectors is None else np.asarray((y @ self.vectors.T) / np.sqrt(self.scales))
+
+    def coordinates(self, x: Matrix) -> Matrix:
+        """The U of X = U W."""
+        return x if self.vectors is None else np.asarray((x @ self.vectors.T) * np.sqrt(self.scales))
+
+    def solve_restricted(self, y: Matrix, support: NDArray[np.int64]) -> Matrix:
+        """Y B_S^-1, B_S = B + xi I restricted to some features."""
+        if self.vectors is None:
+            return y
+        half = self.vectors[:, support] * np.sqrt(self.scales)[:, None]
+        factor = scipy.linalg.cho_factor(half.T @ half, check_finite=False)
+        return np.asarray(scipy.linalg.cho_solve(factor, y.T, check_finite=False).T)
+
+
+@dataclass(frozen=True, eq=False)
+class _Leading:
+    """Leading eigenvectors (K, d) in features, their eigenvalues, and how it went; ``movement`` is the last step's."""
+
+    vectors: Matrix
+    eigenvalues: Matrix
+    step_size: float
+    n_products: int
+    converged: bool
+    movement: float
+
+
+def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodResult:
+    """The K leading solutions by two rounds of noisy gradient steps; sparse ones under `DpsrsOptions`."""
+    n_products = options.most_iterations_b + options.most_iterations_a
+    products = curator.products(ProductNoise(options.noise, "goe", n_products))
+    generator, d = curator.public_generator(), curator.model.n_features
+    if products.identity_b:
+        xi = 0.0
+        reduction = _Reduction(None, np.ones(d), np.empty(0), 0.0, 0.0, 0)
+        of_a, _ = _one_by_one(products)
+    else:
+        xi = _ridge(products, options)
+        of_a, of_b = _whole_pair(products, d) if products.lazy else _one_by_one(products)
+        start = _orthonormal(generator.standard_normal((d, d)))[0]
+        reduction = _reduce_b(of_b, start, xi, options, products.lazy, products.noise_level)
+    k = min(n_components, len(reduction.scales))
+    if options.sparsity and len(reduction.scales) < d:
+        raise np.linalg.LinAlgError(
+            f"B is singular, rank {len(reduction.scales)} of {d}: a sparse solution needs regularization > 0"
+        )
+    start = _orthonormal(generator.standard_normal((k, len(reduction.scales))))[0]
+    leading = _reduce_a(of_a, reduction, start, n_products - reduction.n_products, options, products.lazy)
+    diagnostics = ReductionDiagnostics(
+        noise_level=products.noise_level,
+        regularization=xi,
+        eigenvalues_b=np.sort(reduction.eigenvalues)[::-1],
+        rank=len(reduction.scales),
+        whitening_error=reduction.whitening_error,
+        step_sizes=(reduction.step_size, leading.step_size),
+        n_iterations=(reduction.n_products, leading.n_products),
+        converged=leading.converged,
+        support=tuple(np.flatnonzero(np.abs(leading.vectors).max(axis=0)).tolist()),
+    )
+    mean = None if products.groups is None else curator.model.mean(products.groups)
+    cautions = tuple(_cautions(products, diagnostics, leading, d, n_components))
+    return MethodResult(oriented(leading.vectors), leading.eigenvalues, mean, diagnostics, cautions)
+
+
+def _ridge(products: NoisyProducts, options: DpsrOptions) -> float:
+    if options.regularization is not None:
+        return float(options.regularization)
+    answers = 1 if products.lazy else options.most_iterations_b
+    return RIDGE * products.noise_level / math.sqrt(answers)
+
+
+def _one_by_one(products: NoisyProducts) -> tuple[Products, Products]:
+    """V A and V B, each time from the curator."""
+    return lambda block: products.times(block)[0], lambda block: products.times(block)[1]
+
+
+def _whole_pair(products: NoisyProducts, d: int) -> tuple[Products, Products]:
+    """The same from the noisy pair, asked for once: what products that cost nothing would say, without asking again."""
+    a, b = ((answer + answer.T) / 2 for answer in products.times(np.eye(d)))
+    return lambda block: block @ a, lambda block: block @ b
+
+
+def _reduce_b(
+    times: Products, v: Matrix, xi: float, options: DpsrOptions, lazy: bool, noise_level: float
+) -> _Reduction:
+    """First phase. Raises LinAlgError where B + xi I is zero to rounding."""
+    most, step = options.most_iterations_b, options.step_size_b
+    n_products = 0
+    while True:
+        vb = times(v)
+        n_products += 1
+        if step is None:
+            step = _default_step(v @ vb.T, noise_level if lazy else None)
+        if n_products == most or (lazy and n_products % _LOOK == 0):
+            reduction = _measured(v, v @ vb.T, xi, step, n_products)
+            if n_products == most or reduction.whitening_error <= TOLERANCE:
+                return reduction
+        v, _ = _orthonormal(v + 2 * step * vb)
+
+
+def _default_step(image: Matrix, noise_level: float | None) -> float:
+    """eta_B from V B~ V^T: long if the noise is always the same, so that its level bounds negative eigenvalues."""
+    largest = float(scipy.linalg.eigvalsh((image + image.T) / 2)[-1])
+    return _reciprocal(largest if noise_level is None else max(2 * noise_level, _SHORTEST * largest))
+
+
+def _measured(v: Matrix, image: Matrix, xi: float, step: float, n_products: int) -> _Reduction:
+    """The reduction by V as it is, ``image`` being V B~ V^T."""
+    eigenvalues = np.maximum(np.diagonal(image), 0.0)
+    scales = eigenvalues + xi
+    kept = scales > len(scales) * np.finfo(float).eps * scales.max()
+    if not kept.any():
+        raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
+    scales = scales[kept]
+    whitened = image[np.ix_(kept, kept)] / np.sqrt(np.outer(scales, scales))
+    np.fill_diagonal(whitened, 0.0)
+    error = float(np.linalg.norm((whitened + whitened.T) / 2, axis=1).max())
+    return _Reduction(v[kept], scales, eigenvalues, error, step, n_products)
+
+
+def _reduce_a(
+    times: Products, reduction: _Reduction, start: Matrix, most: int, options: DpsrOptions, lazy: bool
+) -> _Leading:
+    """Second phase: the leading eigenvectors of W A W^T by products of A with the few rows of U W."""
+    u, x = start, reduction.expand(start)
+    sparse, truncating, converged = options.sparsity > 0, False, False
+    if sparse and most == 1:  # no step to truncate in
+        u, x = _restricted(reduction, x, _largest_features(x, options.sparsity))
+    step, n_products, movement = options.step_size_a or math.inf, 0, math.inf
+    while True:
+        xa = times(x)
+        n_products += 1
+        if n_products == most or converged:
+            break
+        gradient = reduction.project(xa)
+        if options.step_size_a is None:
+            # the largest so far: a negative eigenvalue that outgrows the others shows in it, and is then held at bay
+            step = min(step, _reciprocal(float(np.linalg.norm(gradient, 2))))
+        moved, _ = _orthonormal(u + 2 * step * gradient)
+        truncating = truncating or (sparse and 2 * n_products >= most)
+        if truncating:
+            support = _largest_features(reduction.expand(moved), options.sparsity)
+            moved, x = _restricted(reduction, x, support, 2 * step * xa)
+        else:
+            x = reduction.expand(moved)
+        movement = float(np.linalg.norm(moved - (moved @ u.T) @ u))
+        at_rest = lazy and movement <= TOLERANCE
+        u, converged = moved, at_rest and (truncating or not sparse)
+        truncating = truncating or (sparse and at_rest)
+    image = x @ xa.T
+    values, rotation = scipy.linalg.eigh((image + image.T) / 2)
+    taken = 0.0 if math.isinf(step) else step
+    return _Leading(rotation[:, ::-1].T @ x, values[::-1].copy(), taken, n_products, converged, movement)
+
+
+def _largest_features(x: Matrix, sparsity: int) -> NDArray[np.int64]:
+    """Features with the largest columns of ``x``, ascending."""
+    return core.truncate_rows_top_k(np.ascontiguousarray(x.T), sparsity)
+
+
+def _restricted(
+    reduction: _Reduction, x: Matrix, support: NDArray[np.int64], move: Matrix | None = None
+) -> tuple[Matrix, Matrix]:
+    """(U, U W) with rows of U orthonormal: the features ``support`` of ``x``, moved by a gradient of features.
+
+    B restricted to the support turns the gradient into a step, so that the iteration rests where the restricted
+    problem is solved; truncating a step of the whole problem, it would rest beside it.
+    """
+    kept = np.zeros_like(x)
+    kept[:, support] = x[:, support]
+    if move is not None:
+        kept[:, support] += reduction.solve_restricted(move[:, support], support)
+    u, mixing = _orthonormal(reduction.coordinates(kept))
+    # rows of ``kept`` are mixed, rather than U mapped forward: zeros stay zeros
+    return u, scipy.linalg.solve_triangular(mixing, kept, trans="T", check_finite=False)
+
+
+def _orthonormal(block: Matrix) -> tuple[Matrix, Matrix]:
+    """(Q, R) with block = R^T Q, Q of orthonormal rows, R upper triangular: Householder, by LAPACK."""
+    q, r = scipy.linalg.qr(block.T, mode="economic", check_finite=False)
+    return np.ascontiguousarray(q.T), r
+
+
+def _reciprocal(value: float) -> float:
+    """1 / value for what should be a positive size; 1 where noise, or a matrix of zeros, left nothing of it."""
+    return 1 / value if value > np.finfo(float).tiny else 1.0
+
+
+def _cautions(
+    products: NoisyProducts, diagnostics: ReductionDiagnostics, leading: _Leading, d: int, asked: int
+) -> Iterator[str]:
+    if products.lazy and leading.movement > _STILL:
+        yield (
+            f"the second phase moved still by {leading.movement:.2g} after {leading.n_products} products: raise "
+            'n_iterations_a (under lazy noise they cost no privacy), or use method="release"'
+        )
+    if products.lazy and diagnostics.whitening_error > 1:
+        yield (
+            f"the first phase has not separated the eigenvectors of B (whitening error "
+            f"{diagnostics.whitening_error:.2g}): raise n_iterations_b (under lazy noise they cost no privacy), or use "
+            'method="sr-dp"'
+        )
+    if diagnostics.rank < d:
+        fewer = f", which leaves {diagnostics.rank} of {asked} components" if diagnostics.rank < asked else ""
+        yield (
+            f"B is singular: rank {diagnostics.rank} of {d}; the problem was solved on its range{fewer} (pass "
+            "regularization > 0 to use all directions)"
+        )
+    if products.identity_b and leading.eigenvalues[0] < 1.1 * products.noise_level:
+        yield (
+            f"the leading eigenvalue {leading.eigenvalues[0]:.3g} is what noise alone would show "
+            f"({products.noise_level:.3g}): use more rows, fewer features, or a larger budget"
+        )

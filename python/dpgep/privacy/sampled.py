@@ -1,0 +1,193 @@
+"""Accounting of answers about Poisson samples, which no Gaussian-DP parameter describes: by privacy loss distributions.
+
+A mechanism here is a number of full answers and a number of sampled ones, each the sum of x x^T over people (over a
+Poisson sample of rate q) plus GOE noise, rows in the unit ball. Adding or removing a person moves the sum by at most 1
+in Frobenius norm, so the noise's deviations are noise multipliers and the two kinds are Gaussian and Poisson-subsampled
+Gaussian events, composed by `dp_accounting`. An inner product with a public block, chosen as one goes, is
+post-processing: so is a sampled difference x x^T (V - V~), whatever V - V~.
+
+Sampling is accounted for under add/remove. For replace-one, two data sets are two steps apart, and (e, d) under
+add/remove gives (2 e, (1 + exp(e)) d): no tighter proof is known to us.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from dpgep.privacy.accounting import mu_of
+from dpgep.problems.model import Adjacency
+
+# Searches stop at this relative width, on the side that holds.
+_WIDTH = 1e-3
+# Rounding in the accountant, below 1e-14, must not be what a guarantee rests on.
+_LEAST_DELTA = 1e-12
+# Beyond this epsilon a guarantee means nothing, and the search for one ends.
+_LARGEST_EPSILON = 200.0
+
+
+@dataclass(frozen=True)
+class SampledMechanism:
+    """How many answers of which kind, and the noise multiplier of each.
+
+    Attributes
+    ----------
+    rate : q, the probability with which a person is in a sample.
+    n_sampled : number of answers about samples.
+    n_full : number of answers about all people.
+    noise_sampled, noise_full : deviation of the noise in a sum over people in the unit ball; 0 for no noise.
+    """
+
+    rate: float
+    n_sampled: int
+    n_full: int
+    noise_sampled: float = 0.0
+    noise_full: float = 0.0
+
+    def sampled_event(self) -> Any:
+        """The answers about samples as a `dp_accounting.DpEvent`, under add/remove."""
+        import dp_accounting
+
+        gaussian = dp_accounting.GaussianDpEvent(self.noise_sampled)
+        if self.rate < 1:
+            gaussian = dp_accounting.PoissonSampledDpEvent(self.rate, gaussian)
+        return dp_accounting.SelfComposedDpEvent(gaussian, self.n_sampled)
+
+    def full_event(self) -> Any:
+        """The answers about all people as a `dp_accounting.DpEvent`, under add/remove."""
+        import dp_accounting
+
+        return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(self.noise_full), self.n_full)
+
+    def event(self) -> Any:
+        """Everything, composed."""
+        import dp_accounting
+
+        events = [self.sampled_event()] if self.n_sampled else []
+        return dp_accounting.ComposedDpEvent([*events, self.full_event()] if self.n_full else events)
+
+    def with_noise(self, sampled: float, full: float) -> SampledMechanism:
+        return SampledMechanism(self.rate, self.n_sampled, self.n_full, sampled, full)
+
+
+def add_remove_target(epsilon: float, delta: float, adjacency: Adjacency) -> tuple[float, float]:
+    """(epsilon, delta) to be met under add/remove, so that the given pair is met under ``adjacency``.
+
+    Replace-one: (epsilon/2, delta/(1 + exp(epsilon/2))), group privacy of two people. Raises ValueError where this
+    delta is below 1e-12, which the accountant does not resolve.
+    """
+    step = _per_person(epsilon, adjacency)
+    target = delta if adjacency == "add-remove" else delta / (1 + math.exp(step)) * (1 - 1e-15)
+    if target < _LEAST_DELTA:
+        raise ValueError(
+            f"epsilon = {epsilon:g}, delta = {delta:g} under {adjacency} ask for a delta of {target:.3g} under "
+            f"add-remove: the accountant of sampled answers resolves no less than {_LEAST_DELTA:g}"
+        )
+    return step, target
+
+
+def add_remove_mu(epsilon: float, delta: float, adjacency: Adjacency) -> float:
+    """The Gaussian-DP parameter that the target allows under add/remove: a measure of the budget, to plan by."""
+    return math.inf if math.isinf(epsilon) else mu_of(*add_remove_target(epsilon, delta, adjacency))
+
+
+@lru_cache(maxsize=64)  # a pure function, of seconds
+def calibrate_sampled(
+    mechanism: SampledMechanism, epsilon: float, delta: float, adjacency: Adjacency, share_full: float
+) -> SampledMechanism:
+    """The same answers with the least noise that meets (epsilon, delta), to a thousandth.
+
+    Where both kinds are asked, ``share_full`` of the budget goes to the full ones: that is how the ratio of the two
+    multipliers is set, by the central limit theorem for mu^2 = T q^2 (exp(1/s^2) - 1) of T sampled answers (Bu et al.
+    2020). Their common factor is then searched for with the exact accountant.
+
+    Raises ValueError where delta is too small, see `add_remove_target`.
+    """
+    if math.isinf(epsilon):
+        return mechanism
+    target_epsilon, target_delta = add_remove_target(epsilon, delta, adjacency)
+    guess = _guess(mechanism, mu_of(target_epsilon, target_delta), share_full)
+
+    def scaled(factor: float) -> SampledMechanism:
+        return mechanism.with_noise(factor * guess.noise_sampled, factor * guess.noise_full)
+
+    def holds(factor: float) -> bool:
+        return bool(_accountant(scaled(factor).event(), target_epsilon).get_delta(target_epsilon) <= target_delta)
+
+    return scaled(_smallest(holds))
+
+
+def _guess(mechanism: SampledMechanism, mu: float, share_full: float) -> SampledMechanism:
+    t, q, m = mechanism.n_sampled, mechanism.rate, mechanism.n_full
+    share = 0.0 if m == 0 else 1.0 if t == 0 else share_full
+    sampled = 1 / math.sqrt(math.log1p((1 - share) * mu**2 / (t * q * q))) if share < 1 else 0.0
+    full = math.sqrt(m / share) / mu if share > 0 else 0.0
+    return mechanism.with_noise(sampled, full)
+
+
+def _smallest(holds: Callable[[float], bool]) -> float:
+    """A factor that holds, with one at most ``_WIDTH`` below it that does not."""
+    low, high = 1 / 1.1, 1.1
+    while not holds(high):
+        low, high = high, high * 1.25
+        if high > 1e4:
+            raise ArithmeticError("no noise meets the target: the privacy parameters are out of range")
+    while holds(low):
+        low, high = low / 1.25, low
+    while high > low * (1 + _WIDTH):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def epsilon_of_event(event: Any, delta: float, adjacency: Adjacency) -> float:
+    """An epsilon, near the smallest, with which ``event`` (under add/remove) is (epsilon, delta)-DP; inf if none is."""
+    coarse = _search_epsilon(event, 5.0, delta, adjacency)
+    return (
+        coarse
+        if math.isinf(coarse)
+        else min(coarse, _search_epsilon(event, _per_person(coarse, adjacency), delta, adjacency))
+    )
+
+
+def delta_of_event(event: Any, epsilon: float, adjacency: Adjacency) -> float:
+    """The delta, at least 1e-12, with which ``event`` (under add/remove) is (epsilon, delta)-DP under ``adjacency``."""
+    return _delta(_accountant(event, max(_per_person(epsilon, adjacency), 0.01)), epsilon, adjacency)
+
+
+def _search_epsilon(event: Any, precision: float, delta: float, adjacency: Adjacency) -> float:
+    accountant = _accountant(event, precision)
+    low, high = 0.0, 1e-3
+    while _delta(accountant, high, adjacency) > delta:
+        low, high = high, 2 * high
+        if high > _LARGEST_EPSILON:
+            return math.inf
+    while high - low > _WIDTH * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _delta(accountant, middle, adjacency) <= delta else (middle, high)
+    return high
+
+
+def _delta(accountant: Any, epsilon: float, adjacency: Adjacency) -> float:
+    step = _per_person(epsilon, adjacency)
+    delta = max(_LEAST_DELTA, float(accountant.get_delta(step)))
+    return delta if adjacency == "add-remove" else min(1.0, (1 + math.exp(step)) * delta * (1 + 1e-15))
+
+
+def _per_person(epsilon: float, adjacency: Adjacency) -> float:
+    """What each of the steps of add/remove between neighbours may cost."""
+    return epsilon if adjacency == "add-remove" else epsilon / 2
+
+
+def _accountant(event: Any, epsilon: float) -> Any:
+    """dp_accounting's, privacy losses rounded up on a grid that is fine enough for ``epsilon``."""
+    # half a second to import, for two methods only
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, epsilon / 5000)
+    accountant.compose(event)
+    return accountant

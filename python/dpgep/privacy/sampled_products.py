@@ -1,0 +1,81 @@
+"""Gradients of Poisson samples of people, and of all people, noise included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpgep._dispatch import core
+from dpgep._threads import thread_count
+from dpgep.privacy.ledger import Charge, NoiseBlock, Release
+from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled
+from dpgep.problems.moments import MomentProblem
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySamples:
+    """Answers about samples.
+
+    Attributes
+    ----------
+    products : the compiled source of answers: `full`, `ascend`, `ascend_reduced`.
+    mechanism : the answers that are paid for, and their noise multipliers.
+    noise_level : expected operator norm of the noise in A in one answer about a sample.
+    """
+
+    products: core.SampledProducts
+    mechanism: SampledMechanism
+    noise_level: float
+
+
+def sampled_products(
+    problem: MomentProblem,
+    mechanism: SampledMechanism,
+    epsilon: float,
+    delta: float,
+    share_full: float,
+    stream: core.NoiseStream,
+    charge: Charge,
+) -> NoisySamples:
+    """The answers of ``mechanism`` with the noise that (epsilon, delta) asks for.
+
+    Sums are divided by n0 and q n0, n0 = ``facts.n``, never by the number of people that are there or in a sample.
+    """
+    assert problem.facts.n is not None
+    calibrated = calibrate_sampled(mechanism, epsilon, delta, problem.facts.adjacency, share_full)
+    n, q, squared_bound = problem.facts.n, mechanism.rate, problem.rows.bound**2
+    rows = problem.row_products()
+    charge(_release(calibrated, private=math.isfinite(epsilon)))
+    arrays = rows.arrays()
+    products = _source(arrays)(
+        *arrays,
+        rows.factors,
+        n_people=float(n),
+        rate=q,
+        deviation_full=calibrated.noise_full * squared_bound,
+        n_full=mechanism.n_full,
+        deviation_sampled=calibrated.noise_sampled * squared_bound,
+        n_sampled=mechanism.n_sampled,
+        noisy=math.isfinite(epsilon),
+        stream=stream,
+        n_threads=thread_count(),
+    )
+    level = calibrated.noise_sampled * squared_bound / (q * n) * math.sqrt(2 * problem.rows.d)
+    return NoisySamples(products, calibrated, level)
+
+
+def _source(arrays: tuple[Any, ...]) -> Callable[..., core.SampledProducts]:
+    return core.SampledProducts.of_dense if len(arrays) == 1 else core.SampledProducts.of_csr
+
+
+def _release(mechanism: SampledMechanism, *, private: bool) -> Release:
+    query = f"{mechanism.n_sampled} products with second moments of samples, rate {mechanism.rate:.4g}"
+    blocks = [NoiseBlock("second moment of rows/bound, sum over a sample", "goe", mechanism.noise_sampled)]
+    if mechanism.n_full:
+        query += f", and {mechanism.n_full} with that of all rows"
+        blocks.append(NoiseBlock("second moment of rows/bound, sum over people", "goe", mechanism.noise_full))
+    if not private:
+        return Release(query, math.inf, ())
+    return Release(query, None, tuple(blocks), event=mechanism.event())

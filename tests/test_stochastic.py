@@ -1,0 +1,264 @@
+"""DP-SPCA and DP-VRPCA: what they reach, what they cost, and which budgets and problems they refuse."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+from scipy import sparse
+
+import dpgep
+from dpgep.privacy.ledger import Ledger, Release
+from dpgep.privacy.sampled import (
+    SampledMechanism,
+    add_remove_target,
+    calibrate_sampled,
+    delta_of_event,
+    epsilon_of_event,
+)
+
+METHODS = ["dp-spca", "dp-vrpca"]
+DELTA = 1e-6
+MECHANISMS = {
+    "samples": SampledMechanism(0.02, n_sampled=300, n_full=0),
+    "samples and full gradients": SampledMechanism(0.02, n_sampled=150, n_full=5),
+    "everybody": SampledMechanism(1.0, n_sampled=10, n_full=0),
+}
+
+
+def rows(n=4000, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, d)) * np.r_[4.0, 3.0, np.ones(d - 2)]
+    return x / np.linalg.norm(x, axis=1).max()
+
+
+def solve(problem, method="dp-vrpca", **arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        return dpgep.solve(problem, method=method, **{"n_components": 2, "seed": 7, **arguments})
+
+
+def subspace_error(components, reference):
+    q = np.linalg.qr(components.T)[0]
+    return float(np.linalg.norm(reference - (reference @ q) @ q.T) ** 2)
+
+
+# --- what they reach ---
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, lambda x: x.astype(np.float32)])
+def test_without_noise_the_eigenvectors_are_reached(method, form):
+    x = rows()
+    values, vectors = np.linalg.eigh(x.T @ x / len(x))
+    epochs = {"n_epochs": 30} if method == "dp-vrpca" else {}
+    found = solve(dpgep.pca(form(x), center=False), method, epsilon=math.inf, n_passes=300, **epochs)
+    assert subspace_error(found.components, vectors[:, :-3:-1].T) < 1e-12
+    np.testing.assert_allclose(np.abs(found.components @ vectors[:, :-3:-1]), np.eye(2), atol=1e-5)
+    np.testing.assert_allclose(found.eigenvalues, values[:-3:-1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("method", METHODS)
+def test_with_noise_they_come_near(method, adjacency):
+    x = rows(n=20_000)
+    public = {"public_n": 20_000} if adjacency == "add-remove" else {}
+    problem = dpgep.pca(x, center=False, adjacency=adjacency, **public)
+    found = solve(problem, method, epsilon=2.0, delta=DELTA)
+    assert subspace_error(found.components, np.linalg.svd(x, full_matrices=False)[2][:2]) < 0.05
+    np.testing.assert_allclose(found.components @ found.components.T, np.eye(2), atol=1e-12)
+
+
+def test_the_bound_is_enforced_and_scales_everything():
+    x = rows()
+    small, large = (
+        solve(dpgep.pca(x * bound, bound=bound, center=False), epsilon=1.0, delta=DELTA) for bound in (1.0, 8.0)
+    )
+    np.testing.assert_allclose(small.components, large.components, atol=1e-9)
+    np.testing.assert_allclose(small.eigenvalues * 64.0, large.eigenvalues, rtol=1e-9)
+    longer = x.copy()
+    longer[0] *= 1e3 / np.linalg.norm(x[0])
+    shrunk = x.copy()
+    shrunk[0] /= np.linalg.norm(x[0])
+    found, expected = (solve(dpgep.pca(y, center=False), epsilon=1.0, delta=DELTA) for y in (longer, shrunk))
+    np.testing.assert_allclose(found.components, expected.components, atol=1e-9)
+
+
+def test_a_run_is_reproducible_and_says_how_it_went():
+    problem = dpgep.pca(rows(), center=False)
+    first, second = (solve(problem, epsilon=1.0, delta=DELTA) for _ in range(2))
+    np.testing.assert_array_equal(first.components, second.components)
+    diagnostics = first.diagnostics
+    assert diagnostics.n_passes == pytest.approx(10, rel=0.01)
+    assert diagnostics.n_epochs == 5
+    text = repr(first)
+    assert "batches of" in text
+    assert "group privacy of two" in text
+    assert not first.privacy.exact
+
+
+# --- what they cost ---
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 6.0])
+def test_calibration_meets_its_target_and_wastes_little(name, epsilon):
+    for adjacency in ("add-remove", "replace-one"):
+        found = calibrate_sampled(MECHANISMS[name], epsilon, DELTA, adjacency, 0.7)
+        assert 0.96 * DELTA < delta_of_event(found.event(), epsilon, adjacency) <= DELTA
+        assert epsilon_of_event(found.event(), DELTA, adjacency) == pytest.approx(epsilon, rel=5e-3)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_accounting_is_that_of_dp_accounting_and_never_above_renyi(name):
+    found = calibrate_sampled(MECHANISMS[name], 1.0, DELTA, "replace-one", 0.7)
+    gaussian = dp_accounting.GaussianDpEvent
+    sampled = gaussian(found.noise_sampled)
+    if found.rate < 1:
+        sampled = dp_accounting.PoissonSampledDpEvent(found.rate, sampled)
+    by_hand = [sampled] * found.n_sampled + [gaussian(found.noise_full)] * found.n_full
+    step, delta = add_remove_target(1.0, DELTA, "replace-one")
+    pld, rdp = PLDAccountant(value_discretization_interval=1e-4), RdpAccountant()
+    for event in by_hand[:: found.n_sampled]:
+        pld.compose(event, found.n_sampled if event is sampled else 1)
+    pld.compose(gaussian(found.noise_full), found.n_full - 1) if found.n_full > 1 else None
+    rdp.compose(found.event())
+    assert pld.get_epsilon(delta) == pytest.approx(step, rel=2e-3)
+    assert rdp.get_epsilon(delta) >= pld.get_epsilon(delta)
+
+
+def test_replace_one_is_group_privacy_of_two():
+    step, delta = add_remove_target(1.0, DELTA, "replace-one")
+    assert step == 0.5
+    assert delta * (1 + math.exp(step)) <= DELTA
+    assert add_remove_target(1.0, DELTA, "add-remove") == (1.0, DELTA)
+
+
+def test_less_noise_than_calibrated_is_noticed():
+    found = calibrate_sampled(MECHANISMS["samples and full gradients"], 1.0, DELTA, "add-remove", 0.7)
+    for sampled, full in ((0.99, 1.0), (1.0, 0.98)):
+        event = found.with_noise(sampled * found.noise_sampled, full * found.noise_full).event()
+        assert delta_of_event(event, 1.0, "add-remove") > DELTA
+
+
+def test_a_delta_below_the_accountants_resolution_is_refused():
+    with pytest.raises(ValueError, match="resolves no less"):
+        calibrate_sampled(MECHANISMS["samples"], 1.0, 1e-13, "add-remove", 0.7)
+    budget = dpgep.Budget(epsilon=1.0, delta=1e-13)
+    with pytest.raises(ValueError, match="resolves no less"):
+        solve(dpgep.pca(np.full((100, 6), np.nan), center=False), budget=budget)
+    assert budget.remaining_mu == budget.mu
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_report_composes_what_the_ledger_holds(method):
+    report = solve(dpgep.pca(rows(), center=False), method, epsilon=1.0, delta=DELTA).privacy
+    assert (report.epsilon, report.delta, report.mu, report.rho) == (1.0, DELTA, None, None)
+    (release,) = report.releases
+    assert release.mu is None
+    assert report.delta_at(1.0) <= DELTA
+    assert report.epsilon_at(DELTA) == pytest.approx(1.0, rel=5e-3)
+    assert report.epsilon_at(1e-4) < 1.0
+    accountant = PLDAccountant()
+    accountant.compose(report.to_dp_event())
+    assert accountant.get_delta(0.5) * (1 + math.exp(0.5)) == pytest.approx(DELTA, rel=0.03)
+
+
+# --- what they refuse ---
+
+
+@pytest.mark.parametrize("form", [{"rho": 0.1}, {"mu": 1.0}])
+def test_budgets_without_epsilon_and_delta_are_refused(form):
+    budget = dpgep.Budget(**form)
+    with pytest.raises(dpgep.PrivacyBudgetError, match=r"\(epsilon, delta\) budget of their own"):
+        solve(dpgep.pca(rows(), center=False), budget=budget)
+    assert budget.remaining_mu == budget.mu
+
+
+def test_a_part_of_a_budget_is_refused_and_a_whole_one_is_taken():
+    problem = dpgep.pca(rows(), center=False)
+    budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
+    with pytest.raises(dpgep.PrivacyBudgetError, match="of their own"):
+        solve(problem, budget=budget, share=0.5)
+    assert budget.remaining_mu == budget.mu
+    assert solve(problem, budget=budget).privacy.epsilon == 1.0
+    assert budget.remaining_mu == 0.0
+    for method in ("release", "dp-spca"):
+        with pytest.raises(dpgep.PrivacyBudgetError):
+            solve(problem, method, budget=budget)
+
+
+def test_what_is_left_after_another_run_is_refused():
+    problem = dpgep.pca(rows(), center=False)
+    budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
+    solve(problem, "release", budget=budget, share=0.1)
+    left = budget.remaining_mu
+    with pytest.raises(dpgep.PrivacyBudgetError, match="of their own"):
+        solve(problem, budget=budget)
+    assert budget.remaining_mu == left
+
+
+def test_a_ledger_takes_nothing_beside_samples():
+    ledger = Ledger(1.0, (1.0, DELTA))
+    assert ledger.whole_target() == (1.0, DELTA)
+    ledger.record(Release("samples", None, (), event=dp_accounting.GaussianDpEvent(5.0)))
+    assert ledger.remaining == 0.0
+    for refused in (Release("more", None, ()), Release("gaussian", 0.01, ())):
+        with pytest.raises(dpgep.PrivacyBudgetError):
+            ledger.record(refused)
+    with pytest.raises(dpgep.PrivacyBudgetError):
+        ledger.whole_target()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        lambda x: dpgep.pca(x),
+        lambda x: dpgep.cca(x[:, :3], x[:, 3:]),
+        lambda x: dpgep.gep(np.eye(3), n=10, sensitivity_a=1.0),
+    ],
+    ids=["centred", "cca", "gep"],
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_other_models_are_refused_and_the_right_one_is_named(method, problem):
+    with pytest.raises(ValueError, match=r"pca\(X, center=False\)"):
+        solve(problem(rows()), method, epsilon=1.0, delta=DELTA)
+
+
+def test_an_unknown_number_of_people_is_refused():
+    with pytest.raises(ValueError, match="public_n"):
+        solve(dpgep.pca(rows(), center=False, adjacency="add-remove"), epsilon=1.0, delta=DELTA)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_passes": 0}, "n_passes"),
+        ({"batch_size": 10**6}, "batch_size"),
+        ({"batch_size": 1.5}, "batch_size"),
+        ({"step_sizes": (1.0, -1.0)}, "step_sizes"),
+        ({"step_sizes": 1.0}, "step_sizes"),
+        ({"init": "screen"}, "init"),
+        ({"init": np.ones((3, 6))}, "init"),
+        ({"n_epochs": 10}, "n_epochs"),
+        ({"budget_split": 1.0}, "budget_split"),
+    ],
+)
+def test_bad_options_are_refused_before_data_is_read(options, message):
+    budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
+    with pytest.raises(ValueError, match=message):
+        solve(dpgep.pca(np.full((100, 6), np.nan), center=False), budget=budget, **options)
+    assert budget.remaining_mu == budget.mu
+
+
+def test_data_that_are_not_finite_cost_nothing():
+    budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
+    with pytest.raises(ValueError, match="NaN"):
+        solve(dpgep.pca(np.full((100, 6), np.nan), center=False), budget=budget)
+    assert budget.remaining_mu == budget.mu
