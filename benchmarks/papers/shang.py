@@ -239,7 +239,12 @@ def main() -> None:
     warnings.simplefilter("ignore", dpgep.PrivacyWarning)  # of delta, which is the paper's
     start = time.perf_counter()
     found = {}
-    for data in (a9a(), mnist(6000 if quick else None)):
+    try:
+        sets = (a9a(), mnist(6000 if quick else None))
+    except FileNotFoundError as reason:
+        print(f"Missing: {reason}. Nothing to run.")
+        return
+    for data in sets:
         found[data.name] = errors(data, (0.5, 4.0) if quick else EPSILONS, 1 if quick else RUNS)
         accuracies(data, 1 if quick else ARRANGEMENTS)
     if not quick:
