@@ -512,3 +512,19 @@ def test_sparse_cca_raises_no_warning_of_its_own(sparsity: Any) -> None:
     for seed in range(5):  # RuntimeWarning would be an error
         solution = solve_seeded(dpgep.cca(x, y, bound=5.0), seed, mu=2.0, n_components=1, sparsity=sparsity)
         assert np.isfinite(solution.components).all()
+
+
+def test_lazy_noise_leaves_b_positive_definite() -> None:
+    """With less than the noise's norm added, a flow would run after directions in which the noisy B is zero."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 4000)
+    x = rng.standard_normal((4000, 60)) / 8
+    x[:, 0] += labels / 4
+    problem = dpgep.fda(x, labels, classes=[0, 1], bound=1.5)
+    for seed in range(3):
+        solution = solve_seeded(problem, seed, mu=1.0, method="rayleigh-flow")
+        assert solution.diagnostics.regularization == solution.diagnostics.noise_level
+        assert abs(solution.components[0, 0]) > 0.6
+        oracle = Curator(problem, Ledger(1.0), core.NoiseStream()).products(ProductNoise("lazy", "goe", 1))
+        b = oracle.times(np.eye(60))[1] + oracle.noise_level * np.eye(60)
+        assert scipy.linalg.eigvalsh((b + b.T) / 2)[0] > 0

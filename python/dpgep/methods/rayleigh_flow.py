@@ -61,8 +61,8 @@ class FlowOptions:
     budget_split : float in (0, 1), optional
         Share of mu^2 for a private initial vector; default 0.5 for "convex", 0.3 for "screen".
     regularization : float, optional
-        Multiple of the identity added to B, >= 0, not chosen by looking at the data. Default: 0.3 of the known noise
-        level of B (averaged over the iterations, under fresh noise).
+        Multiple of the identity added to B, >= 0, not chosen by looking at the data. Default: the known noise level
+        of B, which makes the noisy B positive definite; under fresh noise 0.3 of it over sqrt(n_iterations).
     """
 
     n_iterations: int | None = None
@@ -237,8 +237,11 @@ def _ridge(products: NoisyProducts, options: FlowOptions) -> float:
         return 0.0
     if options.regularization is not None:
         return float(options.regularization)
-    answers = 1 if products.lazy else options.most_iterations
-    return RIDGE * products.noise_level / math.sqrt(answers)
+    if products.lazy:
+        # the operator norm of the noise: the noisy B becomes positive definite, or the flow would run after directions
+        # in which v^T B v is zero. `release` projects instead, which needs all of B.
+        return products.noise_level
+    return RIDGE * products.noise_level / math.sqrt(options.most_iterations)
 
 
 def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> float:
