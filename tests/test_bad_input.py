@@ -155,7 +155,7 @@ def test_bound_must_be_a_number() -> None:
         ({"mu": 1.0, "n_components": "two"}, "n_components must be a whole number"),
         ({"mu": 1.0, "regularization": "some"}, "regularization must be a non-negative finite number"),
         ({"mu": 1.0, "n_components": D + 1}, "n_components = 5 is too many: PCA of 4 features has 4"),
-        ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: local-gaussian, rayleigh-flow, release"),
+        ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: dp-spca, dp-vrpca, dpsr, dpsrs, local-gaussian, rayleigh-flow, release, sr-dp"),
         ({"mu": 1.0, "regularization": -1.0}, "regularization must be a non-negative finite number"),
         ({"mu": 1.0, "share": 0.5}, "share is a part of a budget"),
     ],
@@ -203,7 +203,7 @@ def test_an_exhausted_budget_raises_before_data_is_touched(rng: np.random.Genera
 def test_large_delta_warns(rng: np.random.Generator) -> None:
     problem = dpgep.pca(rows(rng) + 1)  # a strong first component: no other warning
     with pytest.warns(dpgep.PrivacyWarning, match=r"delta = 0.02 is not below 1/n = 0.0167"):
-        dpgep.solve(problem, epsilon=9.0, delta=0.02, n_components=1)
+        dpgep.solve(problem, epsilon=300.0, delta=0.02, n_components=1)
 
 
 def test_too_many_components_name_the_reason(rng: np.random.Generator) -> None:
