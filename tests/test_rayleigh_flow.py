@@ -323,7 +323,10 @@ def test_more_iterations_than_were_paid_are_refused():
     assert kernel.n_answered <= 3
 
 
+# A shell's background jobs, and what they start, ignore SIGINT unless told otherwise.
 INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 from dpgep._dispatch import core
 kernel = core.PairOracle.of_matrices(core.SymmetricMatrices(np.eye(50)), "none")
