@@ -436,7 +436,10 @@ def test_more_rows_than_32_bits_can_count() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
 def test_a_long_fit_answers_ctrl_c() -> None:
+    # what a shell runs in the background ignores SIGINT unless told otherwise
     script = textwrap.dedent("""
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         import numpy as np, dpgep
         x = np.broadcast_to(np.float32(0.01), (50_000_000, 300))
         budget = dpgep.Budget(mu=1.0)
