@@ -42,7 +42,7 @@ def assert_deviation(samples: NDArray[np.float64], deviation: float) -> None:
 def noise_of(problem: Any, mu: float, count: int = 300) -> tuple[Matrix, Matrix, Matrix]:
     """Noise in (second moment, sums, counts), in units of sums of clipped rows, one leading axis per draw."""
     d = problem.layout.n_features
-    exact = problem.moment_matrix()
+    exact = problem.float_moments().total
     second = np.triu(exact[:d, :d]) + np.triu(exact[:d, :d], 1).T
     n = len(problem.rows.views[0])
     bound = problem.facts.bound

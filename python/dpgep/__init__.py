@@ -8,11 +8,12 @@ from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
 from dpgep.privacy.budget import Budget
-from dpgep.problems.cca import cca
-from dpgep.problems.fda import fda
+from dpgep.problems.cca import CcaModel, cca
+from dpgep.problems.fda import FdaModel, fda
 from dpgep.problems.gep import gep
-from dpgep.problems.pca import pca
-from dpgep.problems.sir import sir
+from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.pca import PcaModel, pca
+from dpgep.problems.sir import SirModel, sir
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import solve
 
@@ -22,9 +23,14 @@ __all__ = [
     "AccuracyWarning",
     "AuditResult",
     "Budget",
+    "CcaModel",
+    "FdaModel",
+    "Moments",
+    "PcaModel",
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",
+    "SirModel",
     "Solution",
     "audit",
     "build_info",

@@ -26,7 +26,8 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, Problem
 from dpgep.privacy.ledger import Ledger
 from dpgep.problems.gep import MatrixProblem, NoisyMatrices
-from dpgep.problems.moments import MomentProblem, NoisyMoments
+from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moments import NoisyMoments
 from dpgep.solution import Solution
 from dpgep.solve import solve
 

@@ -17,7 +17,8 @@ from dpgep.privacy.curator import Curator, Problem
 from dpgep.privacy.ledger import Ledger, mu_covering
 from dpgep.privacy.streams import noise_stream
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.moments import MomentProblem
+from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.moment_problem import MomentProblem
 from dpgep.solution import PrivacyReport, Solution
 
 
@@ -91,8 +92,10 @@ def solve(
     >>> bool(abs(solution.components[0, 0]) > 0.99)
     True
     """
-    if not isinstance(problem, (MomentProblem, MatrixProblem)):
-        raise TypeError(f"problem must come from dpgep.pca, cca, fda, sir or gep, got {type(problem).__name__}")
+    if not isinstance(problem, (MomentProblem, Moments, MatrixProblem)):
+        raise TypeError(
+            f"problem must come from dpgep.pca, cca, fda, sir or gep, or be dpgep.Moments; got {type(problem).__name__}"
+        )
     chosen, settings = _method(method, options)
     k = _component_count(problem, n_components)
     account = _account(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)

@@ -109,7 +109,7 @@ class GaussianRandomizer:
 
     def _reports(self, records: Any, name: str) -> NDArray[Any]:
         mechanism = self.mechanism
-        rows = Rows((as_matrix(records, name, "add-remove"),), mechanism.bound)
+        rows = Rows((as_matrix(records, name),), mechanism.bound)
         if rows.d != mechanism.dim:
             raise ValueError(f"{name} must have {mechanism.dim} columns, got {rows.d}")
         values = np.empty((rows.n, mechanism.size), dtype=self.dtype)

@@ -105,14 +105,20 @@ class IntegerNoise:
         return MomentNoise(*(math.ldexp(scale, -2 * self.bits) for scale in (self.diagonal, self.sums, self.counts)))
 
 
-def on_grid(noise: MomentNoise) -> IntegerNoise:
-    """Integer deviations no smaller than ``noise`` on the finest grid that the sampler serves.
+def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
+    """Integer deviations no smaller than ``noise`` on the finest grid that the sampler serves, or on a given one.
 
     Raises ValueError if the budget is so small that no grid does.
     """
     largest = max(noise.second, noise.sums, noise.counts)
-    bits = min(MOST_BITS, (_MOST_SCALE_BITS - math.frexp(largest)[1]) // 2)
-    if bits < FEWEST_BITS:
+    finest = min(MOST_BITS, (_MOST_SCALE_BITS - math.frexp(largest)[1]) // 2)
+    bits = finest if grid_bits is None else grid_bits
+    if FEWEST_BITS <= finest < bits:
+        raise ValueError(
+            f"this budget asks for noise of {largest:.3g} times the row bound in sums over people, which a grid of "
+            f"{bits} bits cannot represent: use a larger budget, or moments summed with bits={finest}"
+        )
+    if finest < FEWEST_BITS:
         raise ValueError(
             f"this budget asks for noise of {largest:.3g} times the row bound in sums over people, beyond what a "
             "release can represent: use a larger budget"

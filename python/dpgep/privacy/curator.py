@@ -20,10 +20,12 @@ from dpgep.privacy.sampled import SampledMechanism, add_remove_mu
 from dpgep.privacy.sampled_products import NoisySamples, sampled_products
 from dpgep.privacy.screening import Screen, screen_matrices, screen_rows
 from dpgep.problems.gep import MatrixProblem, NoisyMatrices
+from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.model import Model, PublicFacts
-from dpgep.problems.moments import MomentProblem, NoisyMoments
+from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moments import NoisyMoments
 
-Problem = MomentProblem | MatrixProblem
+Problem = MomentProblem | Moments | MatrixProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,7 @@ class Curator:
     ) -> tuple[Model, NoisyMoments | NoisyMatrices]:
         """The same for some of the features alone, rows clipped to a public ``bound`` after the others are dropped."""
         mu = self._affordable(share)
-        problem = self._problem.restricted(features, bound)
+        problem = self._with_rows("a release of some features").restricted(features, bound)
         return problem.model, self._release(problem, mu, purpose)
 
     def release_local(self, share: float | None = None, purpose: str = "") -> NoisyMoments:
@@ -85,7 +87,7 @@ class Curator:
         mu/sqrt(n). For problems whose moments are x x^T alone, with public n.
         """
         mu, problem = self._affordable(share), self._problem
-        if not isinstance(problem, MomentProblem) or problem.layout.has_groups or problem.facts.n is None:
+        if isinstance(problem, MatrixProblem) or problem.layout.has_groups or problem.facts.n is None:
             raise ValueError("local reports hold x x^T alone, from a public number of people")
         n = problem.facts.n
         charge = self._charge(purpose)
@@ -99,16 +101,18 @@ class Curator:
     def screen(self, share: float | None = None, purpose: str = "") -> Screen:
         """Noisy scores of all features."""
         mu, charge = self._affordable(share), self._charge(purpose)
-        if isinstance(self._problem, MatrixProblem):
-            return screen_matrices(self._problem, mu, self._stream, charge)
-        return screen_rows(self._problem, mu, self._stream, charge)
+        problem = self._with_rows("a screen")
+        if isinstance(problem, MatrixProblem):
+            return screen_matrices(problem, mu, self._stream, charge)
+        return screen_rows(problem, mu, self._stream, charge)
 
     def products(self, noise: ProductNoise, share: float | None = None, purpose: str = "") -> NoisyProducts:
         """Products A V and B V with noise, for blocks V that the method chooses as it goes."""
         mu, charge = self._affordable(share), self._charge(purpose)
-        if isinstance(self._problem, MatrixProblem):
-            return matrix_products(self._problem, mu, noise, self._stream, charge)
-        return row_products(self._problem, mu, noise, self._stream, charge)
+        problem = self._with_rows("products with vectors")
+        if isinstance(problem, MatrixProblem):
+            return matrix_products(problem, mu, noise, self._stream, charge)
+        return row_products(problem, mu, noise, self._stream, charge)
 
     def sampling_mu(self) -> float:
         """The Gaussian-DP parameter under add/remove that this run's (epsilon, delta) allows: public, to plan by.
@@ -123,9 +127,17 @@ class Curator:
         Serves only a model whose A is the second moment of the rows, with n or ``public_n`` known.
         """
         epsilon, delta = self._ledger.whole_target()
-        assert isinstance(self._problem, MomentProblem)  # methods check the model first
-        charge = self._charge(purpose)
-        return sampled_products(self._problem, mechanism, epsilon, delta, share_full, self._stream, charge)
+        problem, charge = self._with_rows("samples of people"), self._charge(purpose)
+        assert isinstance(problem, MomentProblem)  # methods check the model first
+        return sampled_products(problem, mechanism, epsilon, delta, share_full, self._stream, charge)
+
+    def _with_rows(self, purpose: str) -> MomentProblem | MatrixProblem:
+        if isinstance(self._problem, Moments):
+            raise ValueError(
+                f'{purpose} cannot be had from summed moments, which hold no rows: use method="release", or a problem '
+                "of the rows themselves; nothing was released and no budget was spent"
+            )
+        return self._problem
 
     def _release(self, problem: Problem, mu: float, purpose: str) -> NoisyMoments | NoisyMatrices:
         charge = self._charge(purpose)

@@ -10,19 +10,23 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.privacy.calibration import IntegerNoise, calibrate_moments, moment_mu, on_grid
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release
-from dpgep.problems.model import Matrix
-from dpgep.problems.moments import MomentLayout, MomentNoise, MomentProblem, NoisyMoments
+from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.model import Matrix, PublicFacts
+from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moments import MomentLayout, MomentNoise, NoisyMoments
+
+Summable = MomentProblem | Moments
 
 
-def release_moments(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMoments:
+def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMoments:
     """Second moment, sums and counts for mu; without noise for mu = inf."""
     return _plain(problem, charge) if math.isinf(mu) else _exact(problem, mu, stream, charge)
 
 
-def _exact(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMoments:
+def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMoments:
     """Integer moments plus exactly rounded normal deviates: post-processing of the ideal Gaussian mechanism."""
     layout, adjacency = problem.layout, problem.facts.adjacency
-    noise = on_grid(calibrate_moments(mu, layout, adjacency))
+    noise = on_grid(calibrate_moments(mu, layout, adjacency), problem.grid_bits)
     deviations = noise.deviations()
     if moment_mu(deviations, layout, adjacency) > mu:
         raise ArithmeticError(f"integer noise scales {noise} do not keep mu = {mu}; nothing was read or spent")
@@ -34,18 +38,24 @@ def _exact(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: 
         core.add_exact_noise(moments.sums, noise.sums, stream, threads)
     if layout.counts:
         core.add_exact_noise(moments.counts, noise.counts, stream, threads)
-    return _normalized(problem, *moments.to_float(), deviations, stream)
+    return _normalized(problem, moments.n, *moments.to_float(), deviations, stream)
 
 
-def _plain(problem: MomentProblem, charge: Charge) -> NoisyMoments:
-    """No noise, no fixed point: what a non-private solver computes, on the ledger as an infinite cost."""
-    blocks = problem.layout.blocks(problem.moment_matrix())
+def _plain(problem: Summable, charge: Charge) -> NoisyMoments:
+    """No noise, and no fixed point where there are rows: what a non-private solver computes, at an infinite cost."""
+    if isinstance(problem, Moments):
+        moments = problem.integer_moments(problem.grid_bits)
+        n, blocks = moments.n, moments.to_float()
+    else:
+        sums = problem.float_moments()
+        n, blocks = sums.n, problem.layout.blocks(sums.total)
     charge(Release("moment matrix", math.inf, ()))
-    return _normalized(problem, *blocks, MomentNoise(0.0, 0.0, 0.0))
+    return _normalized(problem, n, *blocks, MomentNoise(0.0, 0.0, 0.0))
 
 
 def _normalized(
-    problem: MomentProblem,
+    problem: Summable,
+    n: int,
     second: Matrix,
     sums: Matrix,
     counts: Matrix,
@@ -56,29 +66,36 @@ def _normalized(
 
     Only the upper triangle of ``second`` is read; it is overwritten.
     """
-    bound = problem.rows.bound
+    bound = row_bound(problem.facts)
     # draws nothing: makes the lower triangle the upper
     core.add_symmetric_noise(second, 0.0, "goe", stream or core.NoiseStream())
-    people = released_people(problem, counts)
+    people = released_people(problem.facts, n, counts)
     second *= bound * bound / people
     return NoisyMoments(
         second=second,
         sums=sums * (bound / people),
-        counts=released_shares(problem, counts, people),
+        counts=released_shares(problem.layout, counts, people),
         n=people,
         noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
     )
 
 
-def released_people(problem: MomentProblem, counts: Matrix) -> float:
-    """Number of people to divide by: public, or the total of the released counts."""
-    n = problem.facts.n
-    return float(n) if n is not None else max(float(counts.sum()), 1.0)
+def released_people(facts: PublicFacts, n: int, counts: Matrix) -> float:
+    """Number of people to divide by: public (``n`` were counted), or the total of the released counts."""
+    if facts.n is not None:
+        return float(facts.n)
+    return float(n) if facts.n_is_public else max(float(counts.sum()), 1.0)
 
 
-def released_shares(problem: MomentProblem, counts: Matrix, people: float) -> Matrix:
+def released_shares(layout: MomentLayout, counts: Matrix, people: float) -> Matrix:
     """Share of people per group: released, or public."""
-    return counts / people if problem.layout.counts else np.ones(problem.layout.n_groups)
+    return counts / people if layout.counts else np.ones(layout.n_groups)
+
+
+def row_bound(facts: PublicFacts) -> float:
+    """The enforced bound on row norms, which every problem of rows has."""
+    assert facts.bound is not None
+    return facts.bound
 
 
 def _blocks(noise: IntegerNoise, layout: MomentLayout) -> tuple[NoiseBlock, ...]:

@@ -18,11 +18,12 @@ from dpgep._threads import thread_count
 from dpgep.privacy.calibration import calibrate_groups, calibrate_moments, matrix_deviations
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release, equal_parts, split
 from dpgep.privacy.matrix_release import matrix_blocks
-from dpgep.privacy.moment_release import released_people, released_shares
+from dpgep.privacy.moment_release import released_people, released_shares, row_bound
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.model import Matrix
-from dpgep.problems.moments import MomentLayout, MomentNoise, MomentProblem, NoisyGroups
-from dpgep.problems.row_products import RowProducts
+from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moments import MomentLayout, MomentNoise, NoisyGroups
+from dpgep.problems.row_products import RowProducts, StreamedProducts
 
 NoiseKind = Literal["fresh", "lazy"]
 NoiseShape = Literal["goe", "iid"]
@@ -84,7 +85,7 @@ def row_products(
     for release in plan.releases:
         charge(release)
     groups = _release_groups(problem, rows, plan.deviations, stream)
-    d = problem.rows.d
+    d = problem.model.n_features
     form = problem.model.form(groups)
     oracle = core.PairOracle.of_rows(
         rows.second_moment(1 / groups.n),
@@ -190,18 +191,18 @@ def _group_blocks(noise: MomentNoise, layout: MomentLayout) -> tuple[NoiseBlock,
 
 
 def _release_groups(
-    problem: MomentProblem, rows: RowProducts, noise: MomentNoise, stream: core.NoiseStream
+    problem: MomentProblem, rows: RowProducts | StreamedProducts, noise: MomentNoise, stream: core.NoiseStream
 ) -> NoisyGroups:
-    bound, layout = problem.rows.bound, problem.layout
-    sums, counts = rows.sums / bound, problem.counts().astype(np.float64)
+    bound, layout = row_bound(problem.facts), problem.layout
+    sums, counts = rows.sums / bound, rows.counts.astype(np.float64)
     if layout.sums:
         core.add_noise(sums, noise.sums, stream)
     if layout.counts:
         core.add_noise(counts[None, :], noise.counts, stream)
-    people = released_people(problem, counts)
+    people = released_people(problem.facts, rows.n, counts)
     return NoisyGroups(
         sums=sums * (bound / people),
-        counts=released_shares(problem, counts, people),
+        counts=released_shares(layout, counts, people),
         n=people,
         noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
     )

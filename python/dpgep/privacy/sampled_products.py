@@ -10,8 +10,9 @@ from typing import Any
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release
+from dpgep.privacy.moment_release import row_bound
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled
-from dpgep.problems.moments import MomentProblem
+from dpgep.problems.moment_problem import MomentProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,8 @@ def sampled_products(
     """
     assert problem.facts.n is not None
     calibrated = calibrate_sampled(mechanism, epsilon, delta, problem.facts.adjacency, share_full)
-    n, q, squared_bound = problem.facts.n, mechanism.rate, problem.rows.bound**2
-    rows = problem.row_products()
+    n, q, squared_bound = problem.facts.n, mechanism.rate, row_bound(problem.facts) ** 2
+    rows = problem.rows_in_memory("asking about samples of people")
     charge(_release(calibrated, private=math.isfinite(epsilon)))
     arrays = rows.arrays()
     products = _source(arrays)(
@@ -62,7 +63,7 @@ def sampled_products(
         stream=stream,
         n_threads=thread_count(),
     )
-    level = calibrated.noise_sampled * squared_bound / (q * n) * math.sqrt(2 * problem.rows.d)
+    level = calibrated.noise_sampled * squared_bound / (q * n) * math.sqrt(2 * problem.model.n_features)
     return NoisySamples(products, calibrated, level)
 
 

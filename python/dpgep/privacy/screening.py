@@ -11,10 +11,11 @@ from dpgep._dispatch import core
 from dpgep.privacy.calibration import calibrate_moments, calibrate_vector, matrix_deviations
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release, split
 from dpgep.privacy.matrix_release import matrix_blocks
-from dpgep.privacy.moment_release import released_people, released_shares
+from dpgep.privacy.moment_release import released_people, released_shares, row_bound
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.model import Matrix
-from dpgep.problems.moments import MomentNoise, MomentProblem, NoisyGroups
+from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moments import MomentNoise, NoisyGroups
 
 # Share of mu^2 for the number of people, where that is not public and two views are screened: a public constant.
 _COUNT_SHARE = 0.1
@@ -57,22 +58,24 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, cha
     """
     two_views = problem.model.first_view > 0
     noise = _two_view_deviations(problem, mu) if two_views else _deviations(problem, mu)
-    released = np.stack([problem.diagonal(), problem.cross_norms()] if two_views else [problem.diagonal()])
+    bound = row_bound(problem.facts)
+    exact = problem.screen_sums()
+    released = np.stack([exact.energy, exact.cross_norms(bound)] if two_views else [exact.energy])
     with_sums = problem.layout.sums and not two_views
-    sums = problem.row_products().sums / problem.rows.bound if with_sums else np.empty((problem.rows.d, 0))
-    counts = problem.counts().astype(np.float64)
+    sums = exact.groups.sums / bound if with_sums else np.empty((len(exact.energy), 0))
+    counts = exact.groups.counts.astype(np.float64)
     charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, with_sums)))
     core.add_noise(released, noise.second, stream)
     if with_sums:
         core.add_noise(sums, noise.sums, stream)
     if problem.layout.counts:
         core.add_noise(counts[None, :], noise.counts, stream)
-    people, bound = released_people(problem, counts), problem.rows.bound
+    people = released_people(problem.facts, exact.n, counts)
     released *= bound * bound / people
     noise = noise.scaled(bound * bound / people, bound / people, 1 / people)
     if two_views:
         return Screen(released[1], released[0], noise.second)
-    groups = NoisyGroups(sums * (bound / people), released_shares(problem, counts, people), people, noise)
+    groups = NoisyGroups(sums * (bound / people), released_shares(problem.layout, counts, people), people, noise)
     scores = _ratio(*problem.model.form(groups).diagonals(released[0]), noise.second)
     return Screen(scores, released[0], noise.second)
 

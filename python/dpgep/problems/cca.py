@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.problems.first_order import rank_two_squares, squares, symmetric_form_variance
-from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts, check_adjacency
-from dpgep.problems.moments import MomentModel, MomentProblem, NoisyGroups, mean_factor, moment_layout, total_mean
-from dpgep.problems.rows import Rows, as_matrix, check_bound, check_same_rows
+from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, mean_factor, moment_layout, total_mean
+from dpgep.problems.people import Batch
+from dpgep.problems.rows import Rows, as_view, check_bound, check_same_rows
+from dpgep.problems.views import opened, width
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class CcaModel(MomentModel):
     d_y: int
     center: bool
     name = "cca"
+    inputs = ("X", "Y")
     shift = 1.0  # eigenvalues are correlations
 
     @property
@@ -39,6 +43,14 @@ class CcaModel(MomentModel):
     @property
     def max_components_reason(self) -> str:
         return f"CCA of {self.d_x} and {self.d_y} features has min = {self.max_components} pairs"
+
+    def batch(self, bound: float, *data: Any) -> Batch:
+        x, y = as_view(data[0], "X", self.d_x), as_view(data[1], "Y", self.d_y)
+        check_same_rows(x, y)
+        return Batch(Rows((x, y), bound))
+
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
 
     def form(self, released: NoisyGroups) -> PairForm:
         mean = mean_factor(released)
@@ -114,10 +126,7 @@ def cca(
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
-    x, y = as_matrix(X, "X", adjacency), as_matrix(Y, "Y", adjacency)
-    check_same_rows(x, y)
     bound = check_bound(bound)
-    model = CcaModel(x.shape[1], y.shape[1], center)
-    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, x.shape[0], public_n))
-    layout = moment_layout(model.n_features, 0, sums=center, facts=facts)
-    return MomentProblem(model, facts, layout, Rows((x, y), bound))
+    x, y = opened(X, "X", adjacency), opened(Y, "Y", adjacency)
+    model = CcaModel(width(x), width(y), center)
+    return moment_problem(model, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)

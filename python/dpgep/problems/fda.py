@@ -10,17 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
-from dpgep.problems.groups import class_codes
-from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts, check_adjacency
-from dpgep.problems.moments import (
-    MomentModel,
-    MomentProblem,
-    NoisyGroups,
-    group_factors,
-    moment_layout,
-    total_mean,
-)
-from dpgep.problems.rows import Rows, as_matrix, check_bound
+from dpgep.problems.groups import class_codes, public_classes
+from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, group_factors, moment_layout, total_mean
+from dpgep.problems.people import Batch
+from dpgep.problems.rows import Rows, as_view, check_bound
+from dpgep.problems.views import n_rows, opened, width
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,7 @@ class FdaModel(MomentModel):
     n_features: int
     classes: tuple[Hashable, ...]
     name = "fda"
+    inputs = ("X", "labels")
 
     @property
     def max_components(self) -> int:
@@ -41,6 +38,13 @@ class FdaModel(MomentModel):
             f"discriminant analysis of {len(self.classes)} classes and {self.n_features} features has "
             f"min(classes - 1, features) = {self.max_components} directions"
         )
+
+    def batch(self, bound: float, *data: Any) -> Batch:
+        x = as_view(data[0], "X", self.n_features)
+        return Batch(Rows((x,), bound), class_codes(data[1], x.shape[0], self.classes))
+
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        return moment_layout(self.n_features, len(self.classes), sums=True, facts=facts)
 
     def form(self, released: NoisyGroups) -> PairForm:
         groups, weights = group_factors(released)
@@ -97,10 +101,7 @@ def fda(
         As in `dpgep.pca`, and for fewer than two classes, NaN labels, labels outside ``classes``, or a wrong number of
         them.
     """
-    x = as_matrix(X, "X", adjacency)
     bound = check_bound(bound)
-    n, d = x.shape
-    found, codes = class_codes(labels, n, classes)
-    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, n, public_n))
-    layout = moment_layout(d, len(found), sums=True, facts=facts)
-    return MomentProblem(FdaModel(d, found), facts, layout, Rows((x,), bound), codes)
+    x = opened(X, "X", adjacency)
+    model = FdaModel(width(x), public_classes(labels, n_rows(x), classes))
+    return moment_problem(model, (x, labels), bound=bound, adjacency=adjacency, public_n=public_n)

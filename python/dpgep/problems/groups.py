@@ -13,16 +13,27 @@ from dpgep.problems.rows import as_vector, check_not_masked
 Codes = NDArray[np.intp]
 
 
-def class_codes(labels: Any, n: int, classes: Sequence[Hashable] | None) -> tuple[tuple[Hashable, ...], Codes]:
-    """(classes, index of each row's class). Without ``classes`` the distinct labels count as public."""
-    values = _label_array(labels, n)
-    if classes is None:
-        found, codes = _distinct(values)
+def public_classes(labels: Any, n: int | None, classes: Sequence[Hashable] | None) -> tuple[Hashable, ...]:
+    """The set of classes: as given, or the distinct labels, which then count as public."""
+    if classes is not None:
+        found = tuple(classes)
+        if len(set(found)) < len(found):
+            raise ValueError(f"classes holds a label twice: {list(found)!r}")
+    elif n is None:
+        raise ValueError(
+            "labels that are read from a source need their public classes: pass classes=; finding them would take a "
+            "pass over all rows"
+        )
     else:
-        found, codes = _lookup(values, classes)
+        found = _distinct(_label_array(labels, n))
     if len(found) < 2:
         raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(found)}: {list(found)!r}")
-    return found, codes
+    return found
+
+
+def class_codes(labels: Any, n: int, classes: tuple[Hashable, ...]) -> Codes:
+    """Index of each row's class."""
+    return _lookup(_label_array(labels, n), classes)
 
 
 def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
@@ -83,27 +94,46 @@ def _one_per_row(labels: Any) -> NDArray[Any]:
     return values
 
 
-def _distinct(values: NDArray[Any]) -> tuple[tuple[Hashable, ...], Codes]:
+def _distinct(values: NDArray[Any]) -> tuple[Hashable, ...]:
     if values.dtype != object:
-        found, codes = np.unique(values, return_inverse=True)
-        return tuple(found.tolist()), codes.astype(np.intp)
+        return tuple(np.unique(values).tolist())
     try:
         distinct = set(values)
     except TypeError:
         raise TypeError("labels must be hashable (numbers, strings, tuples, ...)") from None
     # not in order of appearance, which would depend on who comes first
-    return _lookup(values, sorted(distinct, key=lambda label: (type(label).__name__, str(label))))
+    return tuple(sorted(distinct, key=lambda label: (type(label).__name__, str(label))))
 
 
-def _lookup(values: NDArray[Any], classes: Sequence[Hashable]) -> tuple[tuple[Hashable, ...], Codes]:
-    found = tuple(classes)
-    index = {label: position for position, label in enumerate(found)}
-    if len(index) < len(found):
-        raise ValueError(f"classes holds a label twice: {list(found)!r}")
+def _lookup(values: NDArray[Any], classes: tuple[Hashable, ...]) -> Codes:
+    if values.dtype != object:
+        codes = _lookup_sorted(values, classes)
+        if codes is not None:
+            return codes
+    index = {label: position for position, label in enumerate(classes)}
     try:
-        codes = np.fromiter((index[label] for label in values.tolist()), dtype=np.intp, count=len(values))
+        return np.fromiter((index[label] for label in values.tolist()), dtype=np.intp, count=len(values))
     except KeyError:
-        raise ValueError(f"labels contain a value that is not among the given classes {list(found)!r}") from None
+        raise _unknown_label(classes) from None
     except TypeError:
         raise TypeError("labels must be hashable (numbers, strings, tuples, ...)") from None
-    return found, codes
+
+
+def _lookup_sorted(values: NDArray[Any], classes: tuple[Hashable, ...]) -> Codes | None:
+    """The same by binary search, where classes and labels are both whole numbers, floats or text; else None."""
+    try:
+        known = np.asarray(classes)
+    except ValueError:  # tuples of different lengths
+        return None
+    if known.ndim != 1 or known.dtype.kind != values.dtype.kind or known.dtype.kind not in "iufU":
+        return None
+    order = np.argsort(known)
+    places = np.minimum(np.searchsorted(known, values, sorter=order), len(known) - 1)
+    codes = order[places]
+    if not (known[codes] == values).all():
+        raise _unknown_label(classes)
+    return codes.astype(np.intp)
+
+
+def _unknown_label(classes: tuple[Hashable, ...]) -> ValueError:
+    return ValueError(f"labels contain a value that is not among the given classes {list(classes)!r}")

@@ -147,16 +147,22 @@ class PublicFacts:
     ----------
     adjacency : which data sets are neighbours.
     bound : enforced bound on the row norm; None where the caller vouches for sensitivities instead.
-    n : number of people where it is public (replace-one, or the public_n given for add-remove), else None.
+    n : number of people where it is public (replace-one, or the public_n given for add-remove), else None; also None
+        under replace-one while the rows of a source have not been counted.
     """
 
     adjacency: Adjacency
     bound: float | None
     n: int | None
 
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of people is public, counted or not."""
+        return self.adjacency == "replace-one" or self.n is not None
 
-def check_adjacency(adjacency: Any, n: int, public_n: Any) -> int | None:
-    """The public number of people: n itself under replace-one, ``public_n`` (may be None) under add-remove."""
+
+def check_adjacency(adjacency: Any, n: int | None, public_n: Any) -> int | None:
+    """The public number of people: under replace-one n (None: not counted yet), under add-remove ``public_n``."""
     if adjacency == "replace-one":
         if public_n is not None:
             raise ValueError('public_n belongs to adjacency="add-remove": under "replace-one" n itself is public')

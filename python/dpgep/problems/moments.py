@@ -8,20 +8,14 @@ of them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
 
-from dpgep._dispatch import core
 from dpgep.problems.model import Matrix, MatrixPair, Model, PairForm, PublicFacts
-from dpgep.problems.row_products import RowProducts
-from dpgep.problems.rows import Rows
-
-# Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
-_LIMB_BITS = 62
+from dpgep.problems.people import Batch
 
 
 @dataclass(frozen=True)
@@ -111,27 +105,6 @@ class NoisyMoments(NoisyGroups):
         return 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(self.second)).max())
 
 
-@dataclass(frozen=True, eq=False)
-class IntegerMoments:
-    """Exact sums over people in units of 4^-bits: second moment (upper triangle), sums and counts per group.
-
-    ``high`` holds multiples of 2^40 to be added to the three, where int64 alone might overflow.
-    """
-
-    second: NDArray[np.int64]
-    sums: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    high: tuple[NDArray[np.int64], ...] | None
-    bits: int
-
-    def to_float(self) -> tuple[Matrix, Matrix, Matrix]:
-        """(second, sums, counts) in units of rows in the unit ball. Rounds, so for released values only."""
-        low = (self.second, self.sums, self.counts)
-        high = self.high or (None, None, None)
-        second, sums, counts = (_limbs_to_float(h, part, -2 * self.bits) for h, part in zip(high, low, strict=True))
-        return second, sums, counts
-
-
 class MomentModel(Model):
     """A model of rows: A and B follow from their moment matrix.
 
@@ -140,10 +113,20 @@ class MomentModel(Model):
     """
 
     identity_b: bool = False
+    # what a batch of people consists of
+    inputs: tuple[str, ...] = ("X",)
 
     @property
     def first_view(self) -> int:
         return 0
+
+    @abstractmethod
+    def batch(self, bound: float, *data: Any) -> Batch:
+        """The people of one batch of data (rows, and what belongs to them), checked and converted."""
+
+    @abstractmethod
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        """What a release contains."""
 
     @abstractmethod
     def form(self, released: NoisyGroups) -> PairForm:
@@ -157,136 +140,11 @@ class MomentModel(Model):
         return MatrixPair(*self.form(released).matrices(released.second), level, rounding)
 
 
-@dataclass(frozen=True, eq=False)
-class MomentProblem:
-    """Rows of people and the model to fit to them. Built by `pca`, `cca`, `fda` and `sir`."""
-
-    model: MomentModel
-    facts: PublicFacts
-    layout: MomentLayout
-    rows: Rows
-    groups: NDArray[np.intp] | None = None
-
-    def moment_matrix(self) -> Matrix:
-        """Upper triangle (row-major) of the sum over all people of z z^T, rows scaled to the unit ball, in float64."""
-        total = self._zeros(np.float64)
-        for rows, block in self.rows.clipped_blocks(self.layout.n_groups):
-            self._mark_groups(rows, block, 1.0)
-            total = _add_products(block, total)
-        return total
-
-    def integer_moments(self, bits: int) -> IntegerMoments:
-        """The same sum with rows in fixed point, exact: the same bits for any block size, order of rows, machine.
-
-        All entries are integers in units of 4^-bits: rows of norm at most 2^bits, groups marked by 2^bits. The products
-        of blocks are summed by BLAS in float64, exactly while there are fewer than 2^(53 - 2 bits) rows: every partial
-        sum is an integer below 2^53, whatever the order. Then they are added in int64, with a second limb beyond 2^62.
-        """
-        limb_rows = 1 << (_LIMB_BITS - 2 * bits)
-        exact_rows = min((1 << (53 - 2 * bits)) - 1, limb_rows)
-        partial, total, high = self._zeros(np.float64), self._zeros(np.int64), None
-        in_partial = in_total = 0
-        for rows, block in self.rows.clipped_blocks(self.layout.n_groups, bits, exact_rows):
-            if in_partial + len(block) > exact_rows:
-                core.fold_triangle(partial, total)
-                in_total, in_partial = in_total + in_partial, 0
-            if in_total + exact_rows > limb_rows:
-                high = self._zeros(np.int64) if high is None else high
-                core.carry_triangle(total, high)
-                in_total = 0
-            self._mark_groups(rows, block, float(1 << bits))
-            partial = _add_products(block, partial)
-            in_partial += len(block)
-        core.fold_triangle(partial, total)
-        return IntegerMoments(
-            *self.layout.blocks(total), high=None if high is None else self.layout.blocks(high), bits=bits
-        )
-
-    @property
-    def largest_b(self) -> float:
-        """A public upper bound of the largest eigenvalue of B: covariances are at most the squared row bound."""
-        return 1.0 if self.model.identity_b else self.rows.bound**2
-
-    def row_products(self) -> RowProducts:
-        """Rows for products with the second moment, and the sums per group."""
-        return RowProducts(self.rows, self.groups, self.layout.n_groups if self.layout.sums else 0)
-
-    def counts(self) -> NDArray[np.int64]:
-        """Number of people per group."""
-        if self.groups is None:
-            return np.full(self.layout.n_groups, self.rows.n)
-        return np.bincount(self.groups, minlength=self.layout.n_groups)
-
-    def diagonal(self) -> Matrix:
-        """Diagonal of the second moment, sum over people of clipped rows in the unit ball."""
-        total = np.zeros(self.rows.d)
-        for _, block in self.rows.clipped_blocks(0):
-            total += np.einsum("ij,ij->j", block, block)
-        return total
-
-    def cross_norms(self) -> Matrix:
-        """Norm of each feature's row of the cross-covariance of two views (its second moment, if not centred).
-
-        Sums over people of clipped rows in the unit ball, sum (x - m_x)(y - m_y)^T: not divided by n.
-        """
-        d_x, d = self.model.first_view, self.rows.d
-        cross, sums = np.zeros((d_x, d - d_x)), np.zeros(d)
-        for _, block in self.rows.clipped_blocks(0):
-            cross += block[:, :d_x].T @ block[:, d_x:]
-            sums += block.sum(axis=0)
-        if self.layout.sums:
-            cross -= np.outer(sums[:d_x], sums[d_x:]) / max(self.rows.n, 1)
-        return np.concatenate([np.linalg.norm(cross, axis=1), np.linalg.norm(cross, axis=0)])
-
-    def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
-        """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
-        layout = replace(self.layout, n_features=len(features))
-        facts = replace(self.facts, bound=bound)
-        rows = self.rows.restricted(features, bound)
-        return MomentProblem(self.model.restricted(features), facts, layout, rows, self.groups)
-
-    def _zeros(self, dtype: type) -> NDArray[Any]:
-        return np.zeros((self.layout.dimension,) * 2, dtype=dtype)
-
-    def _mark_groups(self, rows: slice, block: Matrix, mark: float) -> None:
-        indicator = block[:, self.layout.n_features :]
-        if self.groups is None:
-            indicator[:] = mark
-        else:
-            indicator[:] = 0.0
-            indicator[np.arange(len(indicator)), self.groups[rows]] = mark
-
-    def __repr__(self) -> str:
-        facts = self.facts
-        size = f"n={facts.n}, " if facts.n is not None else ""
-        return f"{self.model.name}({size}d={self.model.n_features}, bound={facts.bound:g}, {facts.adjacency})"
-
-
-def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:
-    """(high 2^40 + low) 2^exponent, rounded; a function of that sum alone, however it is split into the limbs."""
-    if high is None:
-        value = low.astype(np.float64)
-    else:
-        # 0 <= low < 2^40 makes the split unique: noise was added to the low limb only
-        high += low >> 40
-        low &= (1 << 40) - 1
-        value = high.astype(np.float64)
-        np.ldexp(value, 40, out=value)
-        value += low
-    return np.asarray(np.ldexp(value, exponent, out=value))
-
-
-def _add_products(block: Matrix, total: Matrix) -> Matrix:
-    """Add block^T block to the upper triangle of total, in place."""
-    # The transposes are Fortran-order views: BLAS reads and writes the buffers as they lie, lower triangle for upper
-    return np.asarray(dsyrk(1.0, block.T, beta=1.0, c=total.T, lower=1, overwrite_c=1).T)
-
-
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:
     """Blocks to release: counts of classes always, the total alone only where n is not public."""
     if n_groups > 1:
         return MomentLayout(d, n_groups, sums=True, counts=True)
-    if facts.n is None:
+    if not facts.n_is_public:
         return MomentLayout(d, 1, sums=sums, counts=True)
     return MomentLayout(d, int(sums), sums=sums, counts=False)
 

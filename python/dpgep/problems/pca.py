@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
-from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts, check_adjacency
-from dpgep.problems.moments import MomentModel, MomentProblem, NoisyGroups, mean_factor, moment_layout, total_mean
-from dpgep.problems.rows import Rows, as_matrix, check_bound
+from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, mean_factor, moment_layout, total_mean
+from dpgep.problems.people import Batch
+from dpgep.problems.rows import Rows, as_view, check_bound
+from dpgep.problems.views import opened, width
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,13 @@ class PcaModel(MomentModel):
     @property
     def is_second_moment(self) -> bool:
         return not self.center
+
+    def batch(self, bound: float, *data: Any) -> Batch:
+        (x,) = data
+        return Batch(Rows((as_view(x, "X", self.n_features),), bound))
+
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
 
     def form(self, released: NoisyGroups) -> PairForm:
         mean = mean_factor(released)
@@ -88,8 +98,6 @@ def pca(
         If X is not a real matrix with at least two rows (any number under add-remove), or a parameter is out of range.
         NaN and infinities are found by `solve`, before anything is released.
     """
-    x = as_matrix(X, "X", adjacency)
     bound = check_bound(bound)
-    n, d = x.shape
-    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, n, public_n))
-    return MomentProblem(PcaModel(d, center), facts, moment_layout(d, 0, sums=center, facts=facts), Rows((x,), bound))
+    x = opened(X, "X", adjacency)
+    return moment_problem(PcaModel(width(x), center), (x,), bound=bound, adjacency=adjacency, public_n=public_n)

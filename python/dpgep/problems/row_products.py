@@ -1,12 +1,13 @@
 """Products with the second moment of clipped rows, the rows left where and as they are.
 
 Clipping a row multiplies it by a factor, so that (1/n) sum_i (f_i x_i)(f_i x_i)^T v needs the factors and one pass over
-the rows, but no clipped copy and no d x d matrix.
+the rows, but no clipped copy and no d x d matrix. Rows that are not in memory are read anew for every product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.problems.model import Matrix
-from dpgep.problems.rows import NOT_FINITE, Rows, block_height, kernel_reads
+from dpgep.problems.rows import NotFiniteError, Rows, block_height, kernel_reads
 
 
 class RowProducts:
@@ -26,18 +27,21 @@ class RowProducts:
 
     Attributes
     ----------
+    n : number of people.
     factors : (n,), rounded so that the exact norm of f_i x_i is at most the bound.
-    sums : (d, n_groups), sum of f_i x_i over the people of each group.
+    counts : (n_groups,), number of people in each group; without groups, everybody is in each.
+    sums : (d, n_groups), sum of f_i x_i over the people of each group; (d, 0) if not ``with_sums``.
     """
 
-    def __init__(self, rows: Rows, groups: NDArray[np.intp] | None, n_groups: int) -> None:
+    def __init__(self, rows: Rows, groups: NDArray[np.intp] | None, n_groups: int, *, with_sums: bool) -> None:
         self._views = _kernel_form(rows.views)
-        self._n, self._d = rows.n, rows.d
+        self.n, self._d = rows.n, rows.d
         self.factors = np.empty(rows.n)
-        self.sums = np.zeros((rows.d, n_groups))
+        self.counts = group_counts(rows.n, groups, n_groups)
+        self.sums = np.zeros((rows.d, n_groups if with_sums else 0))
         for block in self._blocks():
             self._clip(block, rows.bound)
-            if n_groups:
+            if with_sums:
                 self._add_sums(block, groups)
 
     def second_moment(self, scale: float) -> core.DenseRows | core.CsrRows:
@@ -56,9 +60,9 @@ class RowProducts:
         return first.data, first.indices, first.indptr, self._d
 
     def _blocks(self) -> Iterator[slice]:
-        height = block_height(self._n, self._d)
-        for start in range(0, self._n, height):
-            yield slice(start, min(start + height, self._n))
+        height = block_height(self.n, self._d)
+        for start in range(0, self.n, height):
+            yield slice(start, min(start + height, self.n))
 
     def _clip(self, block: slice, bound: float) -> None:
         first, out = self._views[0][block], self.factors[block]
@@ -67,7 +71,7 @@ class RowProducts:
         else:
             finite = core.clip_factors(self._joint(block), bound, out)
         if not finite:
-            raise ValueError(NOT_FINITE)
+            raise NotFiniteError
 
     def _joint(self, block: slice) -> NDArray[Any]:
         views = [view[block] for view in self._views]
@@ -81,6 +85,63 @@ class RowProducts:
             width = view.shape[1]
             self.sums[column : column + width] += view[block].T @ marks
             column += width
+
+
+class GroupSums:
+    """A sum over people: how many of each group there are, and the sums of their clipped rows."""
+
+    def __init__(self, n_features: int, n_groups: int, *, with_sums: bool) -> None:
+        self._with_sums = with_sums
+        self.n = 0
+        self.counts = np.zeros(n_groups, dtype=np.int64)
+        self.sums = np.zeros((n_features, n_groups if with_sums else 0))
+
+    def add(self, batch: Any) -> None:
+        self.merge(RowProducts(batch.rows, batch.groups, len(self.counts), with_sums=self._with_sums))
+
+    def merge(self, other: GroupSums | RowProducts) -> None:
+        self.n += other.n
+        self.counts += other.counts
+        self.sums += other.sums
+
+
+class ProductSums:
+    """A sum over people: the second moment of their clipped rows times the rows of ``block`` (K, d)."""
+
+    def __init__(self, block: Matrix) -> None:
+        self._block = block
+        self.product = np.zeros_like(block)
+
+    def add(self, batch: Any) -> None:
+        self.product += RowProducts(batch.rows, None, 0, with_sums=False).second_moment(1.0).times(self._block)
+
+    def merge(self, other: ProductSums) -> None:
+        self.product += other.product
+
+
+class StreamedProducts:
+    """The same for people who are not in memory: one pass for the sums, and one for every product.
+
+    ``accumulate`` makes one pass (`People.accumulate`); the attributes are those of `RowProducts`.
+    """
+
+    def __init__(self, accumulate: Callable[[Callable[[], Any]], Any], d: int, n_groups: int, with_sums: bool) -> None:
+        self._accumulate, self._d = accumulate, d
+        groups = accumulate(partial(GroupSums, d, n_groups, with_sums=with_sums))
+        self.n, self.counts, self.sums = groups.n, groups.counts, groups.sums
+
+    def second_moment(self, scale: float) -> core.CallbackProducts:
+        """The matrix scale sum_i (f_i x_i)(f_i x_i)^T, known through its products."""
+
+        def times(block: Matrix) -> Matrix:
+            return np.asarray(scale * self._accumulate(partial(ProductSums, block)).product)
+
+        return core.CallbackProducts(times, self._d)
+
+
+def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDArray[np.int64]:
+    """Number of people per group; without groups, everybody is in each."""
+    return np.full(n_groups, n) if groups is None else np.bincount(groups, minlength=n_groups)
 
 
 def _kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -18,9 +18,15 @@ from dpgep._threads import thread_count
 # A block as large as this keeps a symmetric rank-k update near its full rate; it bounds the memory beside the data.
 _BLOCK_BYTES = 1 << 23
 
-NOT_FINITE = (
-    "the data contain NaN or infinite values: impute or drop them first; nothing was released and no budget was spent"
-)
+
+class NotFiniteError(ValueError):
+    """Rows hold a NaN or an infinity. The message does not depend on which."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the data contain NaN or infinite values: impute or drop them first; nothing was released and no budget "
+            "was spent"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +58,7 @@ class Rows:
 
         With ``bits`` = b the rows are integers of norm at most 2^b: scaled by 2^b and rounded toward zero, the norm
         checked in integer arithmetic. The buffer behind the blocks, of at most ``most_rows`` rows, is reused. Raises
-        ValueError at the first block that holds a NaN or an infinity; the message does not depend on which.
+        NotFiniteError at the first block that holds a NaN or an infinity.
         """
         width = self.d + extra_columns
         height = block_height(self.n, width)
@@ -63,7 +69,7 @@ class Rows:
             rows = slice(start, min(start + height, self.n))
             block = buffer[: rows.stop - start]
             if not self._clip(rows, block[:, : self.d], bits, threads):
-                raise ValueError(NOT_FINITE)
+                raise NotFiniteError
             yield rows, block
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Rows:
@@ -118,10 +124,8 @@ def kernel_reads(block: Any, fixed_point: bool) -> bool:
     )
 
 
-def as_matrix(values: Any, name: str, adjacency: str) -> NDArray[Any]:
-    """`values` as a 2-D array of real numbers with at least two rows and one column, without copying arrays.
-
-    Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
+def as_matrix(values: Any, name: str) -> NDArray[Any]:
+    """`values` as a 2-D array of real numbers with at least one column and any number of rows, without copying arrays.
 
     Integers and booleans pass (converted block by block); complex numbers, text, objects and masked matrices do not,
     and say what to do instead. SciPy's sparse matrices become CSR; blocks of their rows are filled in, never the whole.
@@ -131,10 +135,16 @@ def as_matrix(values: Any, name: str, adjacency: str) -> NDArray[Any]:
     if array.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, one row per person; got shape {array.shape}")
     _check_real(array, name)
-    if array.shape[0] < 2 and adjacency != "add-remove":
-        raise ValueError(f"{name} must have at least 2 rows, got shape {array.shape}")
     if array.shape[1] < 1:
         raise ValueError(f"{name} must have at least 1 column, got shape {array.shape}")
+    return array
+
+
+def as_view(values: Any, name: str, width: int) -> NDArray[Any]:
+    """`values` as a matrix of ``width`` columns."""
+    array = as_matrix(values, name)
+    if array.shape[1] != width:
+        raise ValueError(f"{name} must have {width} columns, got shape {array.shape}")
     return array
 
 

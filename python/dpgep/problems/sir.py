@@ -11,16 +11,12 @@ from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
 from dpgep.problems.groups import slice_codes, slice_edges
-from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts, check_adjacency
-from dpgep.problems.moments import (
-    MomentModel,
-    MomentProblem,
-    NoisyGroups,
-    group_factors,
-    moment_layout,
-    total_mean,
-)
-from dpgep.problems.rows import Rows, as_matrix, check_bound
+from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, group_factors, moment_layout, total_mean
+from dpgep.problems.people import Batch
+from dpgep.problems.rows import Rows, as_view, check_bound
+from dpgep.problems.views import opened, width
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,7 @@ class SirModel(MomentModel):
     n_features: int
     interior_edges: tuple[float, ...]
     name = "sir"
+    inputs = ("X", "y")
 
     @property
     def n_slices(self) -> int:
@@ -45,6 +42,13 @@ class SirModel(MomentModel):
             f"inverse regression with {self.n_slices} slices and {self.n_features} features has "
             f"min(slices - 1, features) = {self.max_components} directions"
         )
+
+    def batch(self, bound: float, *data: Any) -> Batch:
+        x = as_view(data[0], "X", self.n_features)
+        return Batch(Rows((x,), bound), slice_codes(data[1], x.shape[0], np.array(self.interior_edges)))
+
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        return moment_layout(self.n_features, self.n_slices, sums=True, facts=facts)
 
     def form(self, released: NoisyGroups) -> PairForm:
         groups, weights = group_factors(released)
@@ -104,12 +108,8 @@ def sir(
     TypeError, ValueError
         As in `dpgep.pca`, and if y is not a finite vector of length n or the slices are not given by public facts.
     """
-    x = as_matrix(X, "X", adjacency)
     bound = check_bound(bound)
-    n, d = x.shape
     interior = slice_edges(slices, y_range, edges)
-    codes = slice_codes(y, n, interior)
-    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, n, public_n))
-    model = SirModel(d, tuple(interior.tolist()))
-    layout = moment_layout(d, model.n_slices, sums=True, facts=facts)
-    return MomentProblem(model, facts, layout, Rows((x,), bound), codes)
+    x = opened(X, "X", adjacency)
+    model = SirModel(width(x), tuple(interior.tolist()))
+    return moment_problem(model, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)

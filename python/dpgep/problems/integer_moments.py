@@ -1,0 +1,205 @@
+"""Exact moments: integer sums over people in fixed point, the same bits for any batches, order, threads and machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._dispatch import core
+from dpgep.problems.float_moments import add_products, mark_groups
+from dpgep.problems.model import Matrix
+from dpgep.problems.moments import MomentLayout
+from dpgep.problems.people import Batch
+from dpgep.problems.rows import NotFiniteError
+
+# Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
+_LIMB_BITS = 62
+# Bits of the low limb where there are two, as in core.carry_triangle.
+_LOW_BITS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerMoments:
+    """Exact sums over people in units of 4^-bits: second moment (upper triangle), sums and counts per group.
+
+    ``high`` holds multiples of 2^40 to be added to the three, where int64 alone might overflow. ``n`` is the number of
+    people.
+    """
+
+    second: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    high: tuple[NDArray[np.int64], ...] | None
+    bits: int
+    n: int
+
+    def to_float(self) -> tuple[Matrix, Matrix, Matrix]:
+        """(second, sums, counts) in units of rows in the unit ball. Rounds, so for released values only."""
+        low = (self.second, self.sums, self.counts)
+        high = self.high or (None, None, None)
+        second, sums, counts = (_limbs_to_float(h, part, -2 * self.bits) for h, part in zip(high, low, strict=True))
+        return second, sums, counts
+
+
+class IntegerSums:
+    """The moment matrix of people, summed batch by batch with rows in fixed point.
+
+    All entries are integers in units of 4^-bits: rows of norm at most 2^bits, groups marked by 2^bits. The products of
+    blocks are summed by BLAS in float64, exactly while there are fewer than 2^(53 - 2 bits) rows: every partial sum is
+    an integer below 2^53, whatever the order. Then they are added in int64, with a second limb beyond 2^62.
+    """
+
+    def __init__(self, layout: MomentLayout, bits: int) -> None:
+        self.layout = layout
+        self.bits = bits
+        self.n = 0
+        self._limb_rows = 1 << (_LIMB_BITS - 2 * bits)
+        self._exact_rows = min((1 << (53 - 2 * bits)) - 1, self._limb_rows)
+        self._partial: Matrix | None = None
+        self._total = self._zeros(np.int64)
+        self._high: NDArray[np.int64] | None = None
+        self._in_partial = self._in_total = 0
+        self._is_whole = True
+
+    def add(self, batch: Batch) -> None:
+        """Add the people of a batch: all of them, or none if their rows hold a NaN or an infinity (ValueError).
+
+        An interruption in between leaves sums that nothing can be done with: every later use raises RuntimeError.
+        """
+        self._require_whole()
+        self._is_whole = False
+        added = 0
+        for block in self._blocks(batch):
+            if block is None:
+                self._take_back(batch, added)
+                self._is_whole = True
+                raise NotFiniteError
+            self._add_block(block, 1.0)
+            added += len(block)
+        self.n += batch.n
+        self._is_whole = True
+
+    def merge(self, other: IntegerSums) -> None:
+        """Add the sums over other people, of the same layout and grid."""
+        if (self.layout, self.bits) != (other.layout, other.bits):
+            raise ValueError("sums of different layouts or grids cannot be added")
+        theirs, their_high = other.limbs()
+        self._require_whole()
+        self._is_whole = False
+        self._fold()
+        if their_high is not None or self._in_total + other.n > self._limb_rows:
+            self._carry()
+            theirs, their_high = theirs.copy(), self._zeros(np.int64) if their_high is None else their_high.copy()
+            core.carry_triangle(theirs, their_high)
+            assert self._high is not None
+            self._high += their_high
+            self._in_total = 0  # two carried sums are below 2^41: int64 has room for that beside a full limb
+        else:
+            self._in_total += other.n
+        self._total += theirs
+        self.n += other.n
+        self._is_whole = True
+
+    def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Upper triangles (low, high) of the sums, high None while int64 is enough: a function of the sums alone."""
+        self._require_whole()
+        self._fold()
+        if self.n > self._limb_rows:
+            self._carry()
+        elif self._high is not None:
+            self._total += self._high << _LOW_BITS
+            self._high = None
+            self._in_total = self.n
+        return self._total, self._high
+
+    @classmethod
+    def of_limbs(
+        cls, layout: MomentLayout, bits: int, n: int, low: NDArray[np.int64], high: NDArray[np.int64] | None
+    ) -> IntegerSums:
+        """Sums over n people from what `limbs` returned."""
+        sums = cls(layout, bits)
+        sums.n, sums._total, sums._high = n, low, high
+        sums._in_total = n if high is None else 0
+        return sums
+
+    def moments(self) -> IntegerMoments:
+        """The sums in the blocks that a release contains; the second moment is a view of these sums."""
+        low, high = self.limbs()
+        return IntegerMoments(
+            *self.layout.blocks(low),
+            high=None if high is None else self.layout.blocks(high),
+            bits=self.bits,
+            n=self.n,
+        )
+
+    def copy(self) -> IntegerSums:
+        low, high = self.limbs()
+        return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
+
+    def _blocks(self, batch: Batch) -> Iterator[Matrix | None]:
+        """Blocks of rows in fixed point with their groups marked; None, the last, for rows that are not finite."""
+        mark = float(1 << self.bits)
+        try:
+            for rows, block in batch.rows.clipped_blocks(self.layout.n_groups, self.bits, self._exact_rows):
+                mark_groups(block[:, self.layout.n_features :], batch.groups, rows, mark)
+                yield block
+        except NotFiniteError:
+            yield None
+
+    def _take_back(self, batch: Batch, n: int) -> None:
+        """Subtract the first n rows of a batch: exactly what was added."""
+        for block in self._blocks(batch):
+            if n == 0:
+                return
+            assert block is not None
+            self._add_block(block, -1.0)
+            n -= len(block)
+
+    def _add_block(self, block: Matrix, sign: float) -> None:
+        if self._in_partial + len(block) > self._exact_rows:
+            self._fold()
+        if self._in_total + self._exact_rows > self._limb_rows:
+            self._carry()
+        if self._partial is None:
+            self._partial = self._zeros(np.float64)
+        self._partial = add_products(block, self._partial, sign)
+        self._in_partial += len(block)
+
+    def _fold(self) -> None:
+        if self._in_partial:
+            assert self._partial is not None
+            core.fold_triangle(self._partial, self._total)
+            self._in_total, self._in_partial = self._in_total + self._in_partial, 0
+
+    def _carry(self) -> None:
+        self._high = self._zeros(np.int64) if self._high is None else self._high
+        core.carry_triangle(self._total, self._high)
+        self._in_total = 0  # what is left is below 2^40
+
+    def _zeros(self, dtype: type) -> NDArray[Any]:
+        return np.zeros((self.layout.dimension,) * 2, dtype=dtype)
+
+    def _require_whole(self) -> None:
+        if not self._is_whole:
+            raise RuntimeError(
+                "an update of these moments was interrupted, so that they hold an unknown part of a batch: go back to "
+                "the last checkpoint, or begin anew"
+            )
+
+
+def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:
+    """(high 2^40 + low) 2^exponent, rounded; a function of that sum alone, however it is split into the limbs."""
+    if high is None:
+        value = low.astype(np.float64)
+    else:
+        # 0 <= low < 2^40 makes the split unique: noise was added to the low limb only
+        high += low >> _LOW_BITS
+        low &= (1 << _LOW_BITS) - 1
+        value = high.astype(np.float64)
+        np.ldexp(value, _LOW_BITS, out=value)
+        value += low
+    return np.asarray(np.ldexp(value, exponent, out=value))

@@ -1,0 +1,194 @@
+"""`dpgep.Moments`: exact moments that are summed batch by batch, merged, stored, and released at the end."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dpgep.problems import moment_bytes
+from dpgep.problems.integer_moments import IntegerMoments, IntegerSums
+from dpgep.problems.model import Adjacency, PublicFacts, check_adjacency
+from dpgep.problems.moments import MomentLayout, MomentModel
+from dpgep.problems.rows import check_bound
+
+# The finest grid that a release serves: it costs as much as any, and a coarser one is for budgets of mu below 1e-4.
+DEFAULT_BITS = 20
+_BITS = range(4, DEFAULT_BITS + 1)
+
+
+class Moments:
+    """Exact sums over people from which `dpgep.solve` makes its release: privacy is paid there, once.
+
+    S = sum over people of z z^T, z = [q(x/bound); e(group)], with q(u) = trunc(2^bits u)/2^bits of the row x shrunk to
+    the bound. Sums are integers, so that any split of the people into batches, any order and any merging gives the same
+    bits, here and in what is released.
+
+    Everything in this object is private, its bytes included: they hold exact sums over people. Keep them where the rows
+    are kept. ``n`` is private under add-remove.
+
+    Parameters
+    ----------
+    model : `PcaModel`, `CcaModel`, `FdaModel` or `SirModel`
+        What is asked, of how many features: public.
+    bound, adjacency, public_n
+        As in `dpgep.pca`.
+    bits : int in [4, 20]
+        Of the grid 2^-bits that rows in the unit ball are rounded to, toward zero.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> rng = np.random.default_rng(0)
+    >>> batches = [rng.standard_normal((1000, 5)) / 4 for _ in range(20)]
+    >>> one, two = (dpgep.Moments(dpgep.PcaModel(5, center=True)) for _ in range(2))
+    >>> for batch in batches[:10]:
+    ...     one.update(batch)
+    >>> for batch in batches[10:]:
+    ...     two.update(batch)
+    >>> one.merge(dpgep.Moments.from_bytes(two.to_bytes()))
+    >>> solution = dpgep.solve(one, epsilon=1.0, delta=1e-6, n_components=1)
+    """
+
+    def __init__(
+        self,
+        model: MomentModel,
+        *,
+        bound: float = 1.0,
+        adjacency: Adjacency = "replace-one",
+        public_n: int | None = None,
+        bits: int = DEFAULT_BITS,
+    ) -> None:
+        if not isinstance(model, MomentModel):
+            raise TypeError(f"model must be a PcaModel, CcaModel, FdaModel or SirModel, got {type(model).__name__}")
+        if isinstance(bits, bool) or bits not in _BITS:
+            raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")
+        self.model = model
+        self._bound = check_bound(bound)
+        self._adjacency = adjacency
+        self._public_n = check_adjacency(adjacency, None, public_n)
+        layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))
+        self._sums = IntegerSums(layout, int(bits))
+
+    @property
+    def n(self) -> int:
+        """Number of people so far."""
+        return self._sums.n
+
+    @property
+    def grid_bits(self) -> int:
+        """The bits of the grid."""
+        return self._sums.bits
+
+    @property
+    def facts(self) -> PublicFacts:
+        """What everybody may know: the adjacency, the bound, and the number of people where it is public."""
+        return PublicFacts(self._adjacency, self._bound, self.n if self._adjacency == "replace-one" else self._public_n)
+
+    @property
+    def layout(self) -> MomentLayout:
+        """What a release contains."""
+        return self._sums.layout
+
+    @property
+    def largest_b(self) -> float:
+        """A public upper bound of the largest eigenvalue of B."""
+        return 1.0 if self.model.identity_b else self._bound**2
+
+    def update(self, X: Any, other: Any = None) -> None:
+        """Add the people of one batch: rows X (m, d), with Y (cca), labels (fda) or y (sir) as ``other``.
+
+        All of them, or none: raises TypeError or ValueError as `dpgep.pca` and the others do, also for a NaN or an
+        infinity, and leaves the sums as they were. Raises RuntimeError after an update that was interrupted by
+        something else, e.g. Ctrl-C: such sums hold an unknown part of a batch.
+        """
+        data = (X,) if other is None else (X, other)
+        if len(data) != len(self.model.inputs):
+            raise TypeError(f"{self.model.name} needs {' and '.join(self.model.inputs)} of every batch")
+        self._sums.add(self.model.batch(self._bound, *data))
+
+    def merge(self, other: Moments) -> None:
+        """Add the sums over other people; ``other`` stays as it is.
+
+        Raises ValueError unless both have the same model, bound, adjacency, public_n and bits.
+        """
+        if not isinstance(other, Moments):
+            raise TypeError(f"only Moments can be merged, got {type(other).__name__}")
+        ours, theirs = self._description(), other._description()
+        if ours != theirs:
+            differing = ", ".join(
+                f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]
+            )
+            raise ValueError(f"moments differ in {differing}: their sums cannot be added")
+        self._sums.merge(other._sums)
+
+    def copy(self) -> Moments:
+        """Moments of the same people that can be updated on their own."""
+        return self._of_sums(self._sums.copy(), self._description())
+
+    def integer_moments(self, bits: int) -> IntegerMoments:
+        """A copy of the sums in the blocks of a release."""
+        assert bits == self.grid_bits
+        if self.n < 2 and self._adjacency == "replace-one":
+            raise ValueError(f"these moments are of {self.n} people: update them with at least 2 before a release")
+        return self._sums.copy().moments()
+
+    def to_bytes(self) -> bytes:
+        """The sums in a versioned format with a checksum (docs/scale.md): the same bytes for the same people.
+
+        Private, like the rows. Raises TypeError if classes are neither text, numbers nor truth values.
+        """
+        return moment_bytes.pack(self._description(), self._sums)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Moments:
+        """Moments from `to_bytes`. Raises ValueError for bytes that are cut, altered, or of another version."""
+        description, sums = moment_bytes.unpack(data)
+        return cls._of_sums(sums, description)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_bytes` to a file that is replaced at once, so that it never holds a part of them."""
+        target = Path(path)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
+            try:
+                file.write(self.to_bytes())
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, target)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Moments:
+        """Moments from a file that `save` wrote."""
+        return cls.from_bytes(Path(path).read_bytes())
+
+    def _description(self) -> dict[str, Any]:
+        """What must agree for sums to be added."""
+        return {
+            "model": self.model,
+            "bound": self._bound,
+            "adjacency": self._adjacency,
+            "public_n": self._public_n,
+            "bits": self.grid_bits,
+        }
+
+    @classmethod
+    def _of_sums(cls, sums: IntegerSums, description: dict[str, Any]) -> Moments:
+        moments = cls(**description)
+        moments._sums = sums
+        return moments
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"description": self._description(), "n": self.n, "limbs": self._sums.limbs()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        description = dict(state["description"])
+        self.__init__(description.pop("model"), **description)  # type: ignore[misc]
+        self._sums = IntegerSums.of_limbs(self.layout, self.grid_bits, state["n"], *state["limbs"])
+
+    def __repr__(self) -> str:
+        size = f"n={self.n}, " if self._adjacency == "replace-one" else ""
+        return f"Moments({self.model.name}, {size}d={self.model.n_features}, bound={self._bound:g}, {self._adjacency})"

@@ -1,0 +1,113 @@
+"""Rows of people and the model to fit to them: what `pca`, `cca`, `fda` and `sir` build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.problems.float_moments import FloatSums
+from dpgep.problems.integer_moments import IntegerMoments, IntegerSums
+from dpgep.problems.model import PublicFacts, check_adjacency
+from dpgep.problems.moments import MomentLayout, MomentModel
+from dpgep.problems.people import InMemory, People, Streamed
+from dpgep.problems.row_products import RowProducts, StreamedProducts
+from dpgep.problems.rows import Rows
+from dpgep.problems.screen_sums import ScreenSums
+from dpgep.problems.views import fewest_rows
+from dpgep.sources import Selection
+
+
+@dataclass(frozen=True, eq=False)
+class MomentProblem:
+    """Rows of people and the model to fit to them. Built by `pca`, `cca`, `fda` and `sir`."""
+
+    model: MomentModel
+    facts: PublicFacts
+    layout: MomentLayout
+    people: People
+
+    grid_bits = None  # any grid serves: rows are put on it when they are read
+
+    @property
+    def rows(self) -> Rows:
+        """All rows, where they are in memory."""
+        return self.people.in_memory("this").rows
+
+    @property
+    def groups(self) -> NDArray[np.intp] | None:
+        """The group of each row, where they are in memory."""
+        return self.people.in_memory("this").groups
+
+    @property
+    def passes(self) -> int:
+        """Number of passes over the rows so far."""
+        return self.people.passes
+
+    @property
+    def largest_b(self) -> float:
+        """A public upper bound of the largest eigenvalue of B: covariances are at most the squared row bound."""
+        return 1.0 if self.model.identity_b else self.people.bound**2
+
+    def float_moments(self) -> FloatSums:
+        """The moment matrix in floating point."""
+        return self.people.accumulate(partial(FloatSums, self.layout))
+
+    def integer_moments(self, bits: int) -> IntegerMoments:
+        """The moment matrix of rows in fixed point, exact."""
+        return self.people.accumulate(partial(IntegerSums, self.layout, bits)).moments()
+
+    def screen_sums(self) -> ScreenSums:
+        """What a screen scores features by."""
+        return self.people.accumulate(partial(ScreenSums, self.layout, self.model.first_view))
+
+    def row_products(self) -> RowProducts | StreamedProducts:
+        """Rows for products with the second moment, counts and sums per group."""
+        return self.people.row_products(self.layout.n_groups, with_sums=self.layout.sums)
+
+    def rows_in_memory(self, purpose: str) -> RowProducts:
+        """The same for rows that are in memory; ValueError, which names the purpose, where they are not."""
+        self.people.in_memory(purpose)
+        rows = self.row_products()
+        assert isinstance(rows, RowProducts)
+        return rows
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
+        """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
+        return MomentProblem(
+            self.model.restricted(features),
+            replace(self.facts, bound=bound),
+            replace(self.layout, n_features=len(features)),
+            self.people.restricted(features, bound),
+        )
+
+    def __repr__(self) -> str:
+        facts = self.facts
+        size = f"n={facts.n}, " if facts.n is not None else ""
+        return f"{self.model.name}({size}d={self.model.n_features}, bound={facts.bound:g}, {facts.adjacency})"
+
+
+def moment_problem(
+    model: MomentModel, data: tuple[Any, ...], *, bound: float, adjacency: Any, public_n: Any
+) -> MomentProblem:
+    """The problem of ``model`` for data as its `batch` takes them: arrays, or selections of one source."""
+    people: People
+    if any(isinstance(part, Selection) for part in data):
+        people = _streamed(model, data, bound, fewest_rows(adjacency))
+    else:
+        people = InMemory(model.batch(bound, *data))
+    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, people.n, public_n))
+    return MomentProblem(model, facts, model.layout(facts), people)
+
+
+def _streamed(model: MomentModel, data: tuple[Any, ...], bound: float, fewest: int) -> Streamed:
+    scans = {id(part.scan) for part in data if isinstance(part, Selection)}
+    if len(scans) > 1 or not all(isinstance(part, Selection) for part in data):
+        raise ValueError(
+            "rows and what belongs to them must come from one source, so that they are read together: take both from "
+            'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
+        )
+    return Streamed(data, partial(model.batch, bound), model.n_features, bound, fewest)

@@ -1,0 +1,169 @@
+"""People: their rows and groups, in memory or read batch by batch, and sums over all of them.
+
+Whatever the library asks of data is a sum over people. `People.accumulate` makes one, wherever the rows are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.problems.row_products import RowProducts, StreamedProducts
+from dpgep.problems.rows import Rows
+from dpgep.sources import Selection
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows of some people, and the group of each (None: all in one)."""
+
+    rows: Rows
+    groups: NDArray[np.intp] | None = None
+
+    @property
+    def n(self) -> int:
+        return self.rows.n
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
+        """The same people with some of the features, rows clipped to a bound of their own."""
+        return Batch(self.rows.restricted(features, bound), self.groups)
+
+
+class Sums(Protocol):
+    """A sum over people that is made of sums over batches."""
+
+    def add(self, batch: Batch) -> None:
+        """Add the people of a batch. Raises ValueError if their rows hold a NaN or an infinity."""
+
+    def merge(self, other: Any) -> None:
+        """Add the sums over other people."""
+
+
+S = TypeVar("S", bound=Sums)
+
+
+class People(ABC):
+    """Rows of people, clipped to ``bound``.
+
+    Attributes
+    ----------
+    bound : enforced bound on row norms.
+    passes : number of passes over the rows begun so far.
+    """
+
+    bound: float
+    passes: int = 0
+
+    @property
+    @abstractmethod
+    def n(self) -> int | None:
+        """Number of people; None while nobody has counted."""
+
+    @abstractmethod
+    def accumulate(self, make: Callable[[], S]) -> S:
+        """One pass: the sums over all people, begun by ``make()``."""
+
+    @abstractmethod
+    def restricted(self, features: NDArray[np.intp], bound: float) -> People:
+        """The same people with some of the features (ascending indices over all views), clipped to ``bound``."""
+
+    @abstractmethod
+    def row_products(self, n_groups: int, *, with_sums: bool) -> RowProducts | StreamedProducts:
+        """Products with the second moment of the rows, counts and sums per group."""
+
+    @abstractmethod
+    def in_memory(self, purpose: str) -> Batch:
+        """All rows at once; ValueError where they are not there."""
+
+
+class InMemory(People):
+    """All rows in one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.bound = batch.rows.bound
+
+    @property
+    def n(self) -> int:
+        return self._batch.n
+
+    def accumulate(self, make: Callable[[], S]) -> S:
+        self.passes += 1
+        sums = make()
+        sums.add(self._batch)
+        return sums
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> InMemory:
+        self.passes += 1
+        return InMemory(self._batch.restricted(features, bound))
+
+    def row_products(self, n_groups: int, *, with_sums: bool) -> RowProducts:
+        self.passes += 1
+        return RowProducts(self._batch.rows, self._batch.groups, n_groups, with_sums=with_sums)
+
+    def in_memory(self, purpose: str) -> Batch:
+        return self._batch
+
+
+class Streamed(People):
+    """Rows that a `dpgep.Scan` reads, one batch after the other, as often as they are needed.
+
+    ``to_batch`` makes a batch of the arrays of the selections; it has ``n_features`` columns in all.
+    """
+
+    def __init__(
+        self,
+        selections: tuple[Selection, ...],
+        to_batch: Callable[..., Batch],
+        n_features: int,
+        bound: float,
+        fewest: int,
+    ) -> None:
+        self._selections = selections
+        self._to_batch = to_batch
+        self._n_features = n_features
+        self._fewest = fewest
+        self._counted: int | None = None
+        self.bound = bound
+
+    @property
+    def n(self) -> int | None:
+        return self._selections[0].scan.n_rows if self._counted is None else self._counted
+
+    def batches(self) -> Iterator[Batch]:
+        """One pass over the source. Raises ValueError at its end if there are too few rows."""
+        self.passes += 1
+        n = 0
+        for arrays in self._selections[0].scan.read(*self._selections):
+            batch = self._to_batch(*arrays)
+            n += batch.n
+            yield batch
+        if n < self._fewest:
+            raise ValueError(f"the source must have at least {self._fewest} rows, it has {n}")
+        self._counted = n
+
+    def accumulate(self, make: Callable[[], S]) -> S:
+        sums = make()
+        for batch in self.batches():
+            sums.add(batch)
+        return sums
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> Streamed:
+        def to_batch(*arrays: Any) -> Batch:
+            return self._to_batch(*arrays).restricted(features, bound)
+
+        return Streamed(self._selections, to_batch, len(features), bound, self._fewest)
+
+    def row_products(self, n_groups: int, *, with_sums: bool) -> StreamedProducts:
+        return StreamedProducts(self.accumulate, self._n_features, n_groups, with_sums)
+
+    def in_memory(self, purpose: str) -> Batch:
+        raise ValueError(
+            f"{purpose} needs all rows in memory, and these are read from a source batch by batch: load them into an "
+            'array first, or use method="release"'
+        )

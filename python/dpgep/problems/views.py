@@ -1,0 +1,46 @@
+"""What users pass as rows: an array in memory, or a selection of columns of a source that is read in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from typing import Any
+
+from dpgep.problems.rows import as_matrix
+from dpgep.sources import Scan, Selection, scan
+
+
+def opened(values: Any, name: str, adjacency: Any) -> Any:
+    """A matrix in memory, or a `Selection`: of paths and iterators, all columns.
+
+    Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
+    """
+    if isinstance(values, Selection):
+        return values
+    if isinstance(values, Scan):
+        return values.all_columns
+    if isinstance(values, (str, PathLike, Iterator)):
+        return scan(values).all_columns
+    matrix = as_matrix(values, name)
+    if matrix.shape[0] < fewest_rows(adjacency):
+        raise ValueError(f"{name} must have at least {fewest_rows(adjacency)} rows, got shape {matrix.shape}")
+    return matrix
+
+
+def fewest_rows(adjacency: Any) -> int:
+    """How many rows data must have."""
+    return 0 if adjacency == "add-remove" else 2
+
+
+def width(view: Any) -> int:
+    """Number of columns."""
+    if isinstance(view, Selection):
+        if view.n_columns is None:
+            raise ValueError("rows must be a matrix: select columns by a list of names, as in source[[...]]")
+        return view.n_columns
+    return int(view.shape[1])
+
+
+def n_rows(view: Any) -> int | None:
+    """Number of rows; None for a source."""
+    return None if isinstance(view, Selection) else int(view.shape[0])
