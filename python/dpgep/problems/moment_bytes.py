@@ -79,9 +79,11 @@ def _model_fields(model: MomentModel) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON gives back as it is."""
-    if isinstance(value, tuple):
-        return [_plain(entry) for entry in value]
+    """A value that JSON gives back as it is: tuples of scalars come back as lists, see `_model`."""
+    return [_scalar(entry) for entry in value] if isinstance(value, tuple) else _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (str, int, float, bool)):

@@ -1,0 +1,263 @@
+"""`dpgep.Moments`: any split, order and merging of batches gives the same bits; storage that notices damage."""
+
+import itertools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from conftest import Matrix, solve_seeded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpgep
+from dpgep.problems import integer_moments
+
+D = 5
+MODELS = {
+    "pca": dpgep.PcaModel(D, center=True),
+    "cca": dpgep.CcaModel(2, D - 2, center=True),
+    "fda": dpgep.FdaModel(D, ("a", "b", "c")),
+    "sir": dpgep.SirModel(D, (-0.5, 0.0, 0.5)),
+}
+names = pytest.mark.parametrize("name", MODELS)
+
+
+def people(rng: np.random.Generator, n: int = 500) -> tuple[Matrix, Any, Matrix]:
+    """Rows inside and beyond the bound, with labels and responses."""
+    x = rng.standard_normal((n, D)) * rng.choice([0.1, 0.4, 3.0], (n, 1))
+    return x, np.array(["a", "b", "c"])[rng.integers(0, 3, n)], rng.uniform(-1, 1, n)
+
+
+def arguments(name: str, rows: Any, chosen: Any = slice(None)) -> tuple[Any, ...]:
+    x, labels, y = rows
+    return {
+        "pca": lambda: (x[chosen],),
+        "cca": lambda: (x[chosen, :2], x[chosen, 2:]),
+        "fda": lambda: (x[chosen], labels[chosen]),
+        "sir": lambda: (x[chosen], y[chosen]),
+    }[name]()
+
+
+def summed(name: str, rows: Any, parts: Any) -> dpgep.Moments:
+    moments = dpgep.Moments(MODELS[name])
+    for part in parts:
+        moments.update(*arguments(name, rows, part))
+    return moments
+
+
+def problem(name: str, rows: Any) -> Any:
+    keywords = {"fda": {"classes": "abc"}, "sir": {"edges": [-np.inf, -0.5, 0.0, 0.5, np.inf]}}.get(name, {})
+    return getattr(dpgep, name)(*arguments(name, rows), **keywords)
+
+
+@names
+@settings(max_examples=20, deadline=None)
+@given(cuts=st.lists(st.integers(0, 500), max_size=6), seed=st.integers(0, 9))
+def test_any_split_order_and_merging_gives_the_same_bytes(name: str, cuts: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = people(rng)
+    whole = summed(name, rows, [slice(None)]).to_bytes()
+    parts = np.split(rng.permutation(500), sorted(cuts))
+    assert summed(name, rows, parts).to_bytes() == whole
+    merged = dpgep.Moments(MODELS[name])
+    for part in parts:
+        merged.merge(summed(name, rows, [part]))
+    assert merged.to_bytes() == whole
+
+
+@names
+def test_the_solution_is_that_of_the_rows_themselves(name: str, rng: np.random.Generator) -> None:
+    rows = people(rng)
+    ours = solve_seeded(summed(name, rows, np.split(np.arange(500), [100, 300])), mu=1.0, n_components=2)
+    theirs = solve_seeded(problem(name, rows), mu=1.0, n_components=2)
+    np.testing.assert_array_equal(ours.components, theirs.components)
+    np.testing.assert_array_equal(ours.eigenvalues, theirs.eigenvalues)
+    assert ours.privacy == theirs.privacy
+
+
+@names
+def test_without_noise_it_is_the_solution_to_the_grid(name: str, rng: np.random.Generator) -> None:
+    rows = people(rng)
+    ours = dpgep.solve(summed(name, rows, [slice(None)]), epsilon=np.inf)
+    theirs = dpgep.solve(problem(name, rows), epsilon=np.inf)
+    np.testing.assert_allclose(ours.eigenvalues, theirs.eigenvalues, atol=1e-4)
+    assert ours.privacy.mu == np.inf
+
+
+@names
+@pytest.mark.parametrize("limb_bits", [62, 46])
+def test_bytes_pickles_and_files_keep_everything(
+    name: str, limb_bits: int, rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integer_moments, "_LIMB_BITS", limb_bits)  # 46: 64 rows a limb, so that there are two
+    rows = people(rng)
+    moments = summed(name, rows, [slice(None, 300)])
+    moments.save(tmp_path / "moments")
+    assert [path.name for path in tmp_path.iterdir()] == ["moments"]
+    for other in (
+        dpgep.Moments.from_bytes(moments.to_bytes()),
+        pickle.loads(pickle.dumps(moments)),
+        dpgep.Moments.load(tmp_path / "moments"),
+        moments.copy(),
+    ):
+        assert (other.n, other.model, other.facts, other.grid_bits) == (300, moments.model, moments.facts, 20)
+        other.update(*arguments(name, rows, slice(300, None)))
+        assert other.to_bytes() == summed(name, rows, [slice(None)]).to_bytes()
+    assert moments.n == 300
+
+
+def test_two_limbs_hold_what_one_cannot(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = people(rng)
+    plain = solve_seeded(summed("fda", rows, [slice(None)]), mu=1.0)
+    monkeypatch.setattr(integer_moments, "_LIMB_BITS", 46)
+    for cuts in itertools.combinations([50, 63, 64, 65, 200, 450], 3):
+        parts = np.split(np.arange(500), cuts)
+        moments = summed("fda", rows, parts[:2])
+        moments.merge(summed("fda", rows, parts[2:]))
+        assert moments._sums.limbs()[1] is not None
+        np.testing.assert_array_equal(solve_seeded(moments, mu=1.0).components, plain.components)
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "empty", "version", "other"])
+def test_damaged_bytes_are_refused(damage: str, rng: np.random.Generator) -> None:
+    data = summed("pca", people(rng), [slice(None)]).to_bytes()
+    damaged, message = {
+        "cut": (data[:-10], "incomplete or were altered"),
+        "altered": (data[:200] + bytes([data[200] ^ 1]) + data[201:], "incomplete or were altered"),
+        "empty": (b"", "not the bytes of dpgep moments"),
+        "version": (data.replace(b"dpgep moments 1", b"dpgep moments 2"), "another version"),
+        "other": (b"PK" + data, "not the bytes of dpgep moments"),
+    }[damage]
+    with pytest.raises(ValueError, match=message):
+        dpgep.Moments.from_bytes(damaged)
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_every_altered_byte_is_noticed(data: Any) -> None:
+    packed = bytearray(summed("sir", people(np.random.default_rng(1), 20), [slice(None)]).to_bytes())
+    place = data.draw(st.integers(0, len(packed) - 1))
+    packed[place] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(ValueError, match=r"dpgep moments|altered|another version"):
+        dpgep.Moments.from_bytes(bytes(packed))
+
+
+@names
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.random.Generator) -> None:
+    rows = people(rng, 20_000)
+    moments = summed(name, rows, [slice(None, 9000)])
+    before = moments.to_bytes()
+    rows[0][19_990, 1] = np.nan
+    bad = [form(part) if isinstance(part, np.ndarray) and part.ndim == 2 else part for part in arguments(name, rows)]
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        moments.update(*bad)
+    assert moments.to_bytes() == before
+    wrong = [part[:, :1] if part.ndim == 2 else part for part in arguments(name, rows)]
+    with pytest.raises(ValueError, match="columns"):
+        moments.update(*wrong)
+    assert moments.to_bytes() == before
+    rows[0][19_990, 1] = 0.0
+    moments.update(*arguments(name, rows, slice(9000, None)))
+    assert moments.to_bytes() == summed(name, rows, [slice(None)]).to_bytes()
+
+
+def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = summed("pca", people(rng), [slice(None)])
+
+    def interrupted(*_: Any) -> Matrix:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(integer_moments, "add_products", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        moments.update(np.zeros((3, D)))
+    for use in (moments.to_bytes, lambda: moments.update(np.zeros((3, D))), lambda: dpgep.solve(moments, mu=1.0)):
+        with pytest.raises(RuntimeError, match="go back to the last checkpoint"):
+            use()
+
+
+def test_only_alike_moments_are_merged(rng: np.random.Generator) -> None:
+    moments = dpgep.Moments(MODELS["pca"])
+    for other, message in [
+        (dpgep.Moments(dpgep.PcaModel(D, center=False)), "differ in model"),
+        (dpgep.Moments(MODELS["pca"], bound=2.0), r"differ in bound \(1.0 and 2.0\)"),
+        (dpgep.Moments(MODELS["pca"], bits=12), r"differ in bits \(20 and 12\)"),
+        (dpgep.Moments(MODELS["pca"], adjacency="add-remove"), "differ in adjacency"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            moments.merge(other)
+    with pytest.raises(TypeError, match="only Moments"):
+        moments.merge(b"")  # type: ignore[arg-type]
+
+
+def test_wrong_uses_say_what_to_do(rng: np.random.Generator) -> None:
+    with pytest.raises(TypeError, match="model must be"):
+        dpgep.Moments("pca")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="bits must be a whole number from 4 to 20"):
+        dpgep.Moments(MODELS["pca"], bits=21)
+    with pytest.raises(TypeError, match="fda needs X and labels"):
+        dpgep.Moments(MODELS["fda"]).update(np.zeros((3, D)))
+    with pytest.raises(TypeError, match="pca needs X"):
+        dpgep.Moments(MODELS["pca"]).update(np.zeros((3, D)), np.zeros(3))
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises(ValueError, match="update them with at least 2"):
+        dpgep.solve(dpgep.Moments(MODELS["pca"]), budget=budget)
+    moments = summed("pca", people(rng), [slice(None)])
+    for method in ("rayleigh-flow", "dpsr"):
+        with pytest.raises(ValueError, match="hold no rows"):
+            dpgep.solve(moments, budget=budget, method=method, n_components=1)
+    with pytest.raises(TypeError, match="stored"):
+        dpgep.Moments(dpgep.FdaModel(D, (("a", 1), ("b", 2)))).to_bytes()
+    assert budget.spent_mu == 0.0
+
+
+def test_a_coarse_grid_serves_small_budgets(rng: np.random.Generator) -> None:
+    fine, coarse = (dpgep.Moments(MODELS["pca"], bits=bits) for bits in (20, 8))
+    for moments in (fine, coarse):
+        moments.update(people(rng)[0])
+    with pytest.raises(ValueError, match="summed with bits="):
+        dpgep.solve(fine, mu=1e-6)
+    assert dpgep.solve(coarse, mu=1e-6).privacy.exact
+
+
+def test_add_remove_releases_the_number_of_people(rng: np.random.Generator) -> None:
+    rows = people(rng)
+    moments = dpgep.Moments(MODELS["pca"], adjacency="add-remove")
+    moments.update(rows[0])
+    ours = solve_seeded(moments, mu=1.0)
+    theirs = solve_seeded(dpgep.pca(rows[0], adjacency="add-remove"), mu=1.0)
+    np.testing.assert_array_equal(ours.components, theirs.components)
+    assert "n=" not in repr(moments)
+    assert moments.facts.n is None
+
+
+def test_a_killed_run_is_resumed_from_its_checkpoint(tmp_path: Path) -> None:
+    """A process that is killed anywhere leaves a whole checkpoint; resumed, it gives the same bits."""
+    script = textwrap.dedent("""
+        import sys, pathlib, numpy as np, dpgep
+        path = pathlib.Path(sys.argv[1])
+        moments = dpgep.Moments.load(path) if path.exists() else dpgep.Moments(dpgep.PcaModel(40, center=True))
+        while moments.n < 60 * 500:
+            batch = np.random.default_rng(moments.n // 500).standard_normal((500, 40)) / 8
+            moments.update(batch)
+            moments.save(path)
+            print(moments.n, flush=True)
+    """)
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen([*command, str(tmp_path / "one")], stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        for _ in range(5):
+            run.stdout.readline()
+        os.kill(run.pid, signal.SIGKILL)
+    assert 0 < dpgep.Moments.load(tmp_path / "one").n < 60 * 500
+    for name in ("one", "two"):
+        subprocess.run([*command, str(tmp_path / name)], check=True, stdout=subprocess.DEVNULL)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
