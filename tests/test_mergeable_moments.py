@@ -133,7 +133,7 @@ def test_damaged_bytes_are_refused(damage: str, rng: np.random.Generator) -> Non
         "cut": (data[:-10], "incomplete or were altered"),
         "altered": (data[:200] + bytes([data[200] ^ 1]) + data[201:], "incomplete or were altered"),
         "empty": (b"", "not the bytes of dpgep moments"),
-        "version": (data.replace(b"dpgep moments 1", b"dpgep moments 2"), "another version"),
+        "version": (data.replace(b"dpgep moments 1", b"dpgep moments 2"), "another version of the format"),
         "other": (b"PK" + data, "not the bytes of dpgep moments"),
     }[damage]
     with pytest.raises(ValueError, match=message):

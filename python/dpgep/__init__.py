@@ -8,6 +8,7 @@ from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
 from dpgep.privacy.budget import Budget
+from dpgep.private_moments import PrivateMoments, release
 from dpgep.problems.cca import CcaModel, cca
 from dpgep.problems.fda import FdaModel, fda
 from dpgep.problems.gep import gep
@@ -30,6 +31,7 @@ __all__ = [
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",
+    "PrivateMoments",
     "SirModel",
     "Solution",
     "audit",
@@ -39,6 +41,7 @@ __all__ = [
     "gep",
     "local",
     "pca",
+    "release",
     "sir",
     "solve",
 ]

@@ -113,6 +113,7 @@ class Solution:
     mean : (d,) released mean of the rows, or None where the model has none.
     model : the public description of the problem.
     method : name of the method.
+    passes : number of passes over the rows; 0 for moments that were summed before, and for problems in matrix form.
     """
 
     components: Matrix
@@ -122,6 +123,7 @@ class Solution:
     mean: Matrix | None
     model: Model
     method: str
+    passes: int = 0
 
     @property
     def n_components(self) -> int:

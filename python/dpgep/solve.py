@@ -18,6 +18,7 @@ from dpgep.privacy.ledger import Ledger, mu_covering
 from dpgep.privacy.streams import noise_stream
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.model import Model, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.solution import PrivacyReport, Solution
 
@@ -97,16 +98,17 @@ def solve(
             f"problem must come from dpgep.pca, cca, fda, sir or gep, or be dpgep.Moments; got {type(problem).__name__}"
         )
     chosen, settings = _method(method, options)
-    k = _component_count(problem, n_components)
-    account = _account(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-    _warn_large_delta(account, problem)
+    k = component_count(problem.model, n_components)
+    account = account_for(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    warn_large_delta(account, problem.facts.n, stacklevel=3)
     stream = noise_stream(seed, stacklevel=2)
     with account.reserve(share) as ledger:
+        before = problem.passes
         curator = Curator(problem, ledger, stream)
         settings.check(curator.public, k)
         result = chosen.run(curator, k, settings)
-        report = _report(problem, account, ledger, seeded=seed is not None)
-    solution = _solution(result, report, curator, method)
+        report = report_of(problem.facts, account, ledger, seeded=seed is not None)
+    solution = solution_of(result, report, curator.model, method, passes=problem.passes - before)
     for caution in result.cautions:
         warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
     return solution
@@ -124,24 +126,26 @@ def _method(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     return method, method.options(**options)
 
 
-def _component_count(problem: Problem, n_components: Any) -> int:
-    largest = problem.model.max_components
+def component_count(model: Model, n_components: Any) -> int:
+    """K: all that the model has by default."""
+    largest = model.max_components
     if n_components is None:
         return largest
     k = whole_number(n_components)
     if k is None or k < 1:
         raise ValueError(f"n_components must be a whole number of at least 1, got {n_components!r}")
     if k > largest:
-        raise ValueError(f"n_components = {n_components} is too many: {problem.model.max_components_reason}")
+        raise ValueError(f"n_components = {n_components} is too many: {model.max_components_reason}")
     return k
 
 
-def _account(
+def account_for(
     budget: Budget | None,
     share: float | None,
     accounting: Accounting,
     **forms: float | None,
 ) -> Budget:
+    """The budget that pays: given, or of this run alone."""
     if budget is None:
         if share is not None:
             raise ValueError("share is a part of a budget: pass budget= with it")
@@ -156,39 +160,42 @@ def _account(
     return budget
 
 
-def _warn_large_delta(account: Budget, problem: Problem) -> None:
-    n = problem.facts.n
+def warn_large_delta(account: Budget, n: int | None, *, stacklevel: int) -> None:
+    """Warn of a delta that permits publishing whole records of the ``n`` people, where their number is public."""
     if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
         warnings.warn(
             f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
             "choose it well below 1/n, e.g. n**-1.1 or smaller",
             PrivacyWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 
-def _report(problem: Problem, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+def report_of(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+    """The guarantee of everything that the ledger holds."""
     covering = mu_covering(ledger.spent)
     mu = None if any(release.mu is None for release in ledger.releases) else covering
     return PrivacyReport(
         epsilon=account.epsilon_at(covering),
         delta=account.delta,
         mu=mu,
-        adjacency=problem.facts.adjacency,
-        bound=problem.facts.bound,
+        adjacency=facts.adjacency,
+        bound=facts.bound,
         releases=ledger.releases,
         exact=all(release.grid_bits is not None for release in ledger.releases),
         seeded=seeded,
     )
 
 
-def _solution(result: MethodResult, report: PrivacyReport, curator: Curator, method: str) -> Solution:
+def solution_of(result: MethodResult, report: PrivacyReport, model: Model, method: str, *, passes: int) -> Solution:
+    """What a caller gets of a method's result."""
     return Solution(
         components=result.components,
         eigenvalues=result.eigenvalues,
         privacy=report,
         diagnostics=result.diagnostics,
         mean=result.mean,
-        model=curator.model,
+        model=model,
         method=method,
+        passes=passes,
     )

@@ -54,9 +54,13 @@ class ReleaseOptions:
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
+        self.check_model(public.model, k)
+
+    def check_model(self, model: Any, k: int) -> None:
+        """What depends on the model of a problem."""
         if self.sparsity is None or isinstance(self.sparsity, str):
             return
-        require_count("sparsity", self.sparsity, largest=public.model.n_features)
+        require_count("sparsity", self.sparsity, largest=model.n_features)
         if k > self.sparsity and not self.separate_supports:
             raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
 

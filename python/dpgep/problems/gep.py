@@ -56,6 +56,8 @@ class GepModel(Model):
 class MatrixProblem:
     """A and B with Frobenius sensitivities sensitivity_a/n and sensitivity_b/n. Built by `gep`."""
 
+    passes = 0  # there are no rows
+
     model: GepModel
     facts: PublicFacts
     a: Matrix

@@ -71,6 +71,8 @@ class Moments:
         layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))
         self._sums = IntegerSums(layout, int(bits))
 
+    passes = 0  # over rows that are here
+
     @property
     def n(self) -> int:
         """Number of people so far."""

@@ -1,0 +1,259 @@
+"""`dpgep.release` and what it returns: noisy moments to keep, to solve in many ways, and to add to those of others."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import uuid
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpgep import _container
+from dpgep.errors import AccuracyWarning
+from dpgep.methods.release import ReleaseOptions, solve_released
+from dpgep.privacy.accounting import Accounting, epsilon_of
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.ledger import NoiseBlock, Release
+from dpgep.privacy.streams import noise_stream
+from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.model import Matrix
+from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle, unpacked_triangle
+from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moments import MomentModel, MomentNoise, NoisyMoments
+from dpgep.solution import PrivacyReport, Solution
+from dpgep.solve import account_for, component_count, report_of, solution_of, warn_large_delta
+
+_KIND, _VERSION = "private moments", 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivateMoments:
+    """One noisy release of the moments of people: everything in it is public.
+
+    ``a + b`` are the moments of both populations together, which must be disjoint: nobody's rows are in both. Each
+    person is then protected by the release of the own population, so the sum costs everybody the larger of the two
+    privacy parameters, not their sum. With the populations' sizes n_a, n_b (or released counts)
+
+        M = (n_a M_a + n_b M_b)/(n_a + n_b),   noise deviations sqrt((n_a s_a)^2 + (n_b s_b)^2)/(n_a + n_b):
+
+    k sites of equal size have noise sqrt(k) times that of a single curator over all rows.
+
+    Attributes
+    ----------
+    model : what was asked.
+    adjacency, bound : of the release.
+    privacy : PrivacyReport.
+    n_people : number of people used for normalization: public, or a released noisy count.
+    """
+
+    model: MomentModel
+    privacy: PrivacyReport
+    _noisy: NoisyMoments
+    _sources: frozenset[str]
+
+    @property
+    def n_people(self) -> float:
+        """Number of people used for normalization: public, or a released noisy count."""
+        return self._noisy.n
+
+    @property
+    def second_moment(self) -> Matrix:
+        """(d, d), noisy (1/n) sum x x^T of the clipped rows."""
+        return np.array(self._noisy.second)
+
+    def solve(self, n_components: int | None = None, **options: Any) -> Solution:
+        """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
+
+        Costs nothing, however often: the options are those of `dpgep.methods.release.ReleaseOptions` for a matrix that
+        is there (``regularization``, ``sparsity``, ``separate_supports``).
+        """
+        k = component_count(self.model, n_components)
+        settings = ReleaseOptions(**options)
+        settings.check_model(self.model, k)
+        noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
+        result = solve_released(self.model, noisy, k, settings)
+        solution = solution_of(result, self.privacy, self.model, "release", passes=0)
+        for caution in result.cautions:
+            warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
+        return solution
+
+    def __add__(self, other: PrivateMoments) -> PrivateMoments:
+        if not isinstance(other, PrivateMoments):
+            return NotImplemented
+        ours, theirs = self._kind(), other._kind()
+        if ours != theirs:
+            differing = [f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]]
+            raise ValueError(f"the releases differ in {', '.join(differing)}: they cannot be added")
+        if self._sources & other._sources:
+            raise ValueError(
+                "the same release is in both sums: added twice, its people would count twice. Only releases of "
+                "disjoint populations are added"
+            )
+        noisy = _pooled(self._noisy, other._noisy)
+        report = _parallel(self.privacy, other.privacy, noisy, self._layout_blocks(other))
+        return PrivateMoments(self.model, report, noisy, self._sources | other._sources)
+
+    def to_bytes(self) -> bytes:
+        """The release in a versioned format with a checksum, to be sent to whoever adds releases up."""
+        noisy = self._noisy
+        header = {
+            "model": model_fields(self.model),
+            "privacy": dataclasses.asdict(self.privacy),
+            "n": noisy.n,
+            "noise": dataclasses.astuple(noisy.noise),
+            "shapes": [noisy.sums.shape, noisy.counts.shape],
+            "sources": sorted(self._sources),
+        }
+        payload = [*packed_triangle(noisy.second, "<f8"), noisy.sums.astype("<f8").tobytes(), noisy.counts.tobytes()]
+        return _container.pack(_KIND, _VERSION, header, payload)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> PrivateMoments:
+        """A release from `to_bytes`. Raises ValueError for bytes that are cut, altered, or of another version."""
+        header, payload = _container.unpack(_KIND, _VERSION, data)
+        model = model_of(header["model"])
+        d, (sums, counts) = model.n_features, header["shapes"]
+        values = np.frombuffer(payload, dtype="<f8").astype(np.float64)
+        ends = np.cumsum([d * (d + 1) // 2, math.prod(sums)])
+        triangle, sums_flat, counts_flat = np.split(values, ends)
+        upper = unpacked_triangle(triangle, d)
+        noisy = NoisyMoments(
+            sums=sums_flat.reshape(sums),
+            counts=counts_flat.reshape(counts),
+            n=header["n"],
+            noise=MomentNoise(*header["noise"]),
+            second=upper + np.triu(upper, 1).T,
+        )
+        return cls(model, _report_from(header["privacy"]), noisy, frozenset(header["sources"]))
+
+    def _kind(self) -> dict[str, Any]:
+        """What must agree for releases to be added."""
+        return {"model": self.model, "adjacency": self.privacy.adjacency, "bound": self.privacy.bound}
+
+    def _layout_blocks(self, other: PrivateMoments) -> tuple[tuple[NoiseBlock, NoiseBlock], ...]:
+        ours, theirs = self.privacy.releases[0].noise, other.privacy.releases[0].noise
+        return tuple(zip(ours, theirs, strict=False))
+
+    def __repr__(self) -> str:
+        sites = f" of {len(self._sources)} populations" if len(self._sources) > 1 else ""
+        return f"PrivateMoments({self.model.name}, d={self.model.n_features}{sites}; {self.privacy})"
+
+
+def release(
+    problem: MomentProblem | Moments,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    budget: Budget | None = None,
+    share: float | None = None,
+    accounting: Accounting = "gdp",
+    seed: int | None = None,
+) -> PrivateMoments:
+    """One noisy release of the moments of people, from which everything else follows without further cost.
+
+    `dpgep.solve` with ``method="release"`` is this, followed by `PrivateMoments.solve`. Use it to keep the release, or
+    to add those of several sites.
+
+    Parameters
+    ----------
+    problem : from `dpgep.pca`, `cca`, `fda` or `sir`, or `dpgep.Moments`
+        The people and what is asked of them.
+    epsilon, delta, rho, mu, budget, share, accounting, seed
+        As in `dpgep.solve`.
+
+    Returns
+    -------
+    PrivateMoments
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If the budget cannot pay, before data is read.
+    TypeError, ValueError
+        As `dpgep.solve`; nothing is then released or spent.
+
+    Examples
+    --------
+    Two hospitals, each with a budget of its own:
+
+    >>> import numpy as np, dpgep
+    >>> rng = np.random.default_rng(0)
+    >>> north, south = (rng.standard_normal((5000, 4)) * [2, 1, 1, 1] / 8 for _ in range(2))
+    >>> one, two = (dpgep.release(dpgep.pca(rows), epsilon=1.0, delta=1e-6) for rows in (north, south))
+    >>> (one + two).solve(n_components=1).privacy.epsilon
+    1.0
+    """
+    if not isinstance(problem, (MomentProblem, Moments)):
+        raise TypeError(
+            f"only problems of rows have moments: pca, cca, fda, sir or dpgep.Moments; got {type(problem).__name__}"
+        )
+    account = account_for(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    warn_large_delta(account, problem.facts.n, stacklevel=3)
+    stream = noise_stream(seed, stacklevel=2)
+    with account.reserve(share) as ledger:
+        noisy = Curator(problem, ledger, stream).release()
+        report = report_of(problem.facts, account, ledger, seeded=seed is not None)
+    assert isinstance(noisy, NoisyMoments)
+    return PrivateMoments(problem.model, report, noisy, frozenset([uuid.uuid4().hex]))
+
+
+def _pooled(a: NoisyMoments, b: NoisyMoments) -> NoisyMoments:
+    """Weighted means by numbers of people; independent noise adds in quadrature."""
+    n = a.n + b.n
+    ours, theirs = a.n / n, b.n / n
+    noise = [math.hypot(ours * s, theirs * t) for s, t in zip(_deviations(a), _deviations(b), strict=True)]
+    return NoisyMoments(
+        sums=ours * a.sums + theirs * b.sums,
+        counts=ours * a.counts + theirs * b.counts,
+        n=n,
+        noise=MomentNoise(*noise),
+        second=ours * a.second + theirs * b.second,
+    )
+
+
+def _deviations(noisy: NoisyMoments) -> tuple[float, float, float]:
+    return noisy.noise.second, noisy.noise.sums, noisy.noise.counts
+
+
+def _parallel(
+    a: PrivacyReport, b: PrivacyReport, noisy: NoisyMoments, blocks: tuple[tuple[NoiseBlock, NoiseBlock], ...]
+) -> PrivacyReport:
+    """The report of releases of disjoint populations: everybody is in one of them, so the larger cost covers all."""
+    assert a.mu is not None
+    assert b.mu is not None
+    mu = max(a.mu, b.mu)
+    deltas = [report.delta for report in (a, b)]
+    delta = None if None in deltas else max(delta for delta in deltas if delta is not None)
+    noise = tuple(NoiseBlock(x.name, x.shape, math.hypot(x.deviation, y.deviation)) for x, y in blocks)
+    bits = [report.releases[0].grid_bits for report in (a, b)]
+    merged = Release("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
+    return PrivacyReport(
+        epsilon=None if delta is None else _epsilon(a, b, mu, delta),
+        delta=delta,
+        mu=mu,
+        adjacency=a.adjacency,
+        bound=a.bound,
+        releases=(merged,),
+        exact=a.exact and b.exact,
+        seeded=a.seeded or b.seeded,
+    )
+
+
+def _epsilon(a: PrivacyReport, b: PrivacyReport, mu: float, delta: float) -> float:
+    """Epsilon at a delta that is at least that of both: the larger stated one, or the exact one if that is less."""
+    stated = [report.epsilon for report in (a, b) if report.epsilon is not None]
+    return min(max(stated), epsilon_of(mu, delta)) if len(stated) == 2 else epsilon_of(mu, delta)
+
+
+def _report_from(fields: dict[str, Any]) -> PrivacyReport:
+    releases = [
+        Release(**{**entry, "noise": tuple(NoiseBlock(**block) for block in entry["noise"])})
+        for entry in fields["releases"]
+    ]
+    return PrivacyReport(**{**fields, "releases": tuple(releases)})
