@@ -163,7 +163,10 @@ template <class Map>
 Extent extent(const Map& rows) {
   const auto begin = reinterpret_cast<std::uintptr_t>(rows.data());
   if (rows.size() == 0) return {begin, begin};
-  const Index n_entries = (rows.rows() - 1) * rows.outerStride() + rows.cols();
+  Index n_entries = rows.size();
+  if constexpr (!Map::IsVectorAtCompileTime) {
+    n_entries = (rows.rows() - 1) * rows.outerStride() + rows.cols();
+  }
   return {begin, begin + static_cast<std::uintptr_t>(n_entries) * sizeof(typename Map::Scalar)};
 }
 

@@ -13,6 +13,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_truncate(module);
   register_fixed_point(module);
   register_integer_moments(module);
+  register_csr_moments(module);
   register_exact_noise(module);
   register_exact_products(module);
   register_pair_oracle(module);

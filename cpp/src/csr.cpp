@@ -4,7 +4,33 @@
 #include <stdexcept>
 #include <string>
 
+#include "dpgep/parallel.hpp"
+
 namespace dpgep {
+namespace {
+
+constexpr Index rows_per_task = 4096;
+
+template <class Scalar, class Integer>
+void require_lengths(const Csr<Scalar, Integer>& rows) {
+  require_indptr(rows.indptr, rows.data.size());
+  if (rows.indices.size() == rows.data.size()) return;
+  throw std::invalid_argument(
+      "indices must have as many entries as data: " + std::to_string(rows.indices.size()) +
+      " != " + std::to_string(rows.data.size()));
+}
+
+// 0 <= index < n: a negative index is a large one without its sign.
+template <class Integer>
+bool is_below(Integer index, Index n) {
+  return static_cast<std::uint64_t>(index) < static_cast<std::uint64_t>(n);
+}
+
+std::string out_of_range(Index n_features) {
+  return "indices must satisfy 0 <= index < n_features = " + std::to_string(n_features);
+}
+
+}  // namespace
 
 template <class Integer>
 void require_indptr(const ConstVectorView<Integer>& indptr, Index n_entries) {
@@ -18,18 +44,33 @@ void require_indptr(const ConstVectorView<Integer>& indptr, Index n_entries) {
 
 template <class Scalar, class Integer>
 void require_csr(const Csr<Scalar, Integer>& rows, Index n_features) {
-  require_indptr(rows.indptr, rows.data.size());
-  if (rows.indices.size() != rows.data.size()) {
-    throw std::invalid_argument(
-        "indices must have as many entries as data: " + std::to_string(rows.indices.size()) +
-        " != " + std::to_string(rows.data.size()));
-  }
-  const bool in_range = (rows.indices.array() >= 0).all() &&
-                        (rows.indices.template cast<std::int64_t>().array() < n_features).all();
-  if (!in_range) {
-    throw std::invalid_argument("indices must satisfy 0 <= index < n_features = " +
-                                std::to_string(n_features));
-  }
+  require_lengths(rows);
+  bool in_range = true;
+  for (Index p = 0; p < rows.indices.size(); ++p) in_range &= is_below(rows.indices[p], n_features);
+  if (!in_range) throw std::invalid_argument(out_of_range(n_features));
+}
+
+template <class Scalar, class Integer>
+void require_canonical_csr(const Csr<Scalar, Integer>& rows, Index n_features, int n_threads) {
+  require_lengths(rows);
+  const Index n_tasks = (rows.n_rows() + rows_per_task - 1) / rows_per_task;
+  parallel_for(n_tasks, n_threads, [&](Index task) {
+    const Index last = std::min(rows.n_rows(), (task + 1) * rows_per_task);
+    for (Index i = task * rows_per_task; i < last; ++i) {
+      const Integer* const begin = rows.indices.data() + rows.indptr[i];
+      const Integer* const end = rows.indices.data() + rows.indptr[i + 1];
+      if (begin == end) continue;
+      bool rises = true;
+      for (const Integer* index = begin + 1; index < end; ++index) rises &= index[-1] < index[0];
+      if (!is_below(*begin, n_features) || !is_below(end[-1], n_features)) {
+        throw std::invalid_argument(out_of_range(n_features));
+      }
+      if (!rises) {
+        throw std::invalid_argument(
+            "indices must rise strictly in each row: sort them and sum duplicates");
+      }
+    }
+  });
 }
 
 template void require_indptr(const ConstVectorView<std::int32_t>&, Index);
@@ -38,5 +79,13 @@ template void require_csr(const Csr<float, std::int32_t>&, Index);
 template void require_csr(const Csr<float, std::int64_t>&, Index);
 template void require_csr(const Csr<double, std::int32_t>&, Index);
 template void require_csr(const Csr<double, std::int64_t>&, Index);
+template void require_csr(const Csr<std::int32_t, std::int32_t>&, Index);
+template void require_csr(const Csr<std::int32_t, std::int64_t>&, Index);
+template void require_canonical_csr(const Csr<float, std::int32_t>&, Index, int);
+template void require_canonical_csr(const Csr<float, std::int64_t>&, Index, int);
+template void require_canonical_csr(const Csr<double, std::int32_t>&, Index, int);
+template void require_canonical_csr(const Csr<double, std::int64_t>&, Index, int);
+template void require_canonical_csr(const Csr<std::int32_t, std::int32_t>&, Index, int);
+template void require_canonical_csr(const Csr<std::int32_t, std::int64_t>&, Index, int);
 
 }  // namespace dpgep

@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 
+#include "dpgep/csr.hpp"
 #include "dpgep/norm.hpp"
 #include "dpgep/parallel.hpp"
 
@@ -70,9 +71,9 @@ inline void expect_to_read([[maybe_unused]] const void* address) {
 // The sum of squares of the row on the grid, which is also written where `write`. Exact where it is
 // at most 2^53, and otherwise no less than 2^53: sums of integers that do not decrease. The next
 // row is fetched from memory meanwhile: the processor does not look ahead beyond a page.
-template <bool write, class Scalar>
+template <bool write, class Scalar, class Grid>
 double squared_norm_on_grid(const Scalar* row, const Scalar* next_row, Index d, Scale by,
-                            double* out) {
+                            Grid* out) {
   double partial[n_partial] = {};
   const Index n_blocked = d - d % n_partial;
   for (Index i = 0; i < n_blocked; i += n_partial) {
@@ -81,13 +82,13 @@ double squared_norm_on_grid(const Scalar* row, const Scalar* next_row, Index d, 
     for (Index j = 0; j < n_partial; ++j) q[j] = to_grid(row[i + j], by);
     for (Index j = 0; j < n_partial; ++j) partial[j] += q[j] * q[j];
     if constexpr (write) {
-      for (Index j = 0; j < n_partial; ++j) out[i + j] = q[j];
+      for (Index j = 0; j < n_partial; ++j) out[i + j] = static_cast<Grid>(q[j]);
     }
   }
   for (Index i = n_blocked; i < d; ++i) {
     const double q = to_grid(row[i], by);
     partial[0] += q * q;
-    if constexpr (write) out[i] = q;
+    if constexpr (write) out[i] = static_cast<Grid>(q);
   }
   double sum = 0.0;
   for (const double term : partial) sum += term;
@@ -95,9 +96,9 @@ double squared_norm_on_grid(const Scalar* row, const Scalar* next_row, Index d, 
 }
 
 // Shrinks the scale until the row on the grid is in the ball.
-template <bool write, class Scalar>
+template <bool write, class Scalar, class Grid>
 void fit_to_ball(const Scalar* row, const Scalar* next_row, Index d, double radius, Scale& by,
-                 double* out) {
+                 Grid* out) {
   for (int turn = 0; squared_norm_on_grid<write>(row, next_row, d, by, out) > radius * radius;
        ++turn) {
     if (turn == max_turns) throw std::logic_error("a row cannot be shrunk onto the ball");
@@ -106,9 +107,9 @@ void fit_to_ball(const Scalar* row, const Scalar* next_row, Index d, double radi
 }
 
 // The row is read from memory once; what follows the first look finds it in the cache.
-template <class Scalar>
+template <class Scalar, class Grid>
 bool row_to_grid(const Scalar* row, const Scalar* next_row, Index d, double bound, double radius,
-                 double* out) {
+                 Grid* out) {
   const FactoredNorm length = norm_of(row, d);
   if (!std::isfinite(length.scale) || !std::isfinite(length.relative)) return false;
   const double size = std::max(bound, length.scale == 1.0 ? length.relative : length.scale);
@@ -152,8 +153,42 @@ bool fixed_point_rows(const ConstRows<Scalar>& rows, double bound, int bits, Row
   return all_finite;
 }
 
+// A task has the rows that begin in its stretch of entries, however long or short they are. Rows
+// that follow each other need not be fetched ahead.
+template <class Scalar, class Integer>
+bool fixed_point_csr(const ConstVectorView<Scalar>& data, const ConstVectorView<Integer>& indptr,
+                     double bound, int bits, VectorView<std::int32_t> out, int n_threads) {
+  require_grid(bound, bits);
+  require_threads(n_threads);
+  require_indptr(indptr, data.size());
+  const double radius = std::ldexp(1.0, bits);
+  const Index n_tasks = (data.size() + entries_per_task - 1) / entries_per_task;
+  std::atomic<bool> all_finite{true};
+  parallel_for(n_tasks, n_threads, [&](Index task) {
+    const Integer* const end = indptr.data() + indptr.size() - 1;
+    const Integer* row = std::lower_bound(indptr.data(), end, task * entries_per_task);
+    const Integer* const last = std::lower_bound(row, end, (task + 1) * entries_per_task);
+    for (; row < last; ++row) {
+      const Scalar* const entries = data.data() + row[0];
+      const auto n_entries = static_cast<Index>(row[1] - row[0]);
+      if (!row_to_grid(entries, entries, n_entries, bound, radius, out.data() + row[0])) {
+        all_finite = false;
+      }
+    }
+  });
+  return all_finite;
+}
+
 template bool fixed_point_rows(const ConstRows<std::uint8_t>&, double, int, Rows<double>, int);
 template bool fixed_point_rows(const ConstRows<float>&, double, int, Rows<double>, int);
 template bool fixed_point_rows(const ConstRows<double>&, double, int, Rows<double>, int);
+template bool fixed_point_csr(const ConstVectorView<float>&, const ConstVectorView<std::int32_t>&,
+                              double, int, VectorView<std::int32_t>, int);
+template bool fixed_point_csr(const ConstVectorView<float>&, const ConstVectorView<std::int64_t>&,
+                              double, int, VectorView<std::int32_t>, int);
+template bool fixed_point_csr(const ConstVectorView<double>&, const ConstVectorView<std::int32_t>&,
+                              double, int, VectorView<std::int32_t>, int);
+template bool fixed_point_csr(const ConstVectorView<double>&, const ConstVectorView<std::int64_t>&,
+                              double, int, VectorView<std::int32_t>, int);
 
 }  // namespace dpgep

@@ -29,4 +29,8 @@ void require_indptr(const ConstVectorView<Integer>& indptr, Index n_entries);
 template <class Scalar, class Integer>
 void require_csr(const Csr<Scalar, Integer>& rows, Index n_features);
 
+// And unless the indices of each row rise strictly: sorted, no duplicates.
+template <class Scalar, class Integer>
+void require_canonical_csr(const Csr<Scalar, Integer>& rows, Index n_features, int n_threads);
+
 }  // namespace dpgep

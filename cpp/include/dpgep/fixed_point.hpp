@@ -1,6 +1,8 @@
 // Rows on an integer grid, exactly inside the ball.
 #pragma once
 
+#include <cstdint>
+
 #include "dpgep/typedefs.hpp"
 
 namespace dpgep {
@@ -20,5 +22,12 @@ inline constexpr int max_grid_bits = 20;
 template <class Scalar>
 bool fixed_point_rows(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out,
                       int n_threads);
+
+// The same for the rows data[indptr[i]], ..., data[indptr[i + 1] - 1], without duplicates; entries
+// that become 0 stay. out has as many entries as data and shares no memory with it. Throws
+// std::invalid_argument as well unless indptr rises from 0 to the number of entries.
+template <class Scalar, class Integer>
+bool fixed_point_csr(const ConstVectorView<Scalar>& data, const ConstVectorView<Integer>& indptr,
+                     double bound, int bits, VectorView<std::int32_t> out, int n_threads);
 
 }  // namespace dpgep

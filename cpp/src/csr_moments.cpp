@@ -1,0 +1,263 @@
+#include "dpgep/csr_moments.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "dpgep/parallel.hpp"
+
+namespace dpgep {
+namespace {
+
+// Column below, value above: one load brings both, and a row is one stretch of memory.
+using Entry = std::uint64_t;
+
+Entry entry(Index column, std::int32_t value) {
+  return static_cast<Entry>(static_cast<std::uint32_t>(value)) << 32 |
+         static_cast<std::uint32_t>(column);
+}
+
+std::uint32_t column_of(Entry entry) {
+  return static_cast<std::uint32_t>(entry);
+}
+
+// Signed, in the arithmetic of unsigned integers, which wraps around.
+std::uint64_t value_of(Entry entry) {
+  return static_cast<std::uint64_t>(
+      static_cast<std::int64_t>(static_cast<std::int32_t>(entry >> 32)));
+}
+
+// Rows z_i. The mark is one more entry, behind the features, so that nothing else knows of groups.
+template <class Integer>
+class MarkedRows {
+ public:
+  MarkedRows(const Csr<std::int32_t, Integer>& rows, Index n_features, Index n_groups,
+             const ConstVectorView<std::int64_t>& groups, std::int32_t mark)
+      : rows_(rows), groups_(groups), n_features_(n_features), n_groups_(n_groups), mark_(mark) {}
+
+  Index size() const { return rows_.n_rows(); }
+
+  // Where row i begins, counted in entries of all rows.
+  Index start(Index i) const {
+    return static_cast<Index>(rows_.indptr[i]) + (n_groups_ > 0 ? i : 0);
+  }
+
+  // The last row that begins at the position or before.
+  Index row_at(Index position) const {
+    Index low = 0;
+    Index high = size();
+    while (low < high) {
+      const Index middle = high - (high - low) / 2;
+      if (start(middle) <= position) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
+
+  template <class Body>
+  void for_each_entry(Index i, const Body& body) const {
+    const auto end = static_cast<Index>(rows_.indptr[i + 1]);
+    for (auto p = static_cast<Index>(rows_.indptr[i]); p < end; ++p) {
+      body(entry(static_cast<Index>(rows_.indices[p]), rows_.data[p]));
+    }
+    if (n_groups_ == 0) return;
+    body(entry(n_features_ + (groups_.size() == 0 ? 0 : groups_[i]), mark_));
+  }
+
+ private:
+  const Csr<std::int32_t, Integer>& rows_;
+  const ConstVectorView<std::int64_t>& groups_;
+  Index n_features_, n_groups_;
+  std::int32_t mark_;
+};
+
+// An entry and those behind it in its row: what the row adds to one row of the moment matrix.
+struct Tail {
+  std::uint32_t begin, end;
+};
+
+// sums += the products of the first entry with all. Four entries are loaded before sums change,
+// which might be the same memory for all the compiler knows.
+void add_tail(const Entry* begin, const Entry* end, std::uint64_t* sums) {
+  const std::uint64_t value = value_of(*begin);
+  const Entry* next = begin;
+  for (; end - next >= 4; next += 4) {
+    const std::array<Entry, 4> four{next[0], next[1], next[2], next[3]};
+    for (const Entry other : four) sums[column_of(other)] += value * value_of(other);
+  }
+  for (; next < end; ++next) sums[column_of(*next)] += value * value_of(*next);
+}
+
+// How far ahead memory is fetched: tails, and entries of each.
+constexpr Index tails_ahead = 16;
+constexpr std::uint32_t line_entries = 64 / sizeof(Entry);
+constexpr std::uint32_t entries_ahead = 4 * line_entries;
+
+inline void expect_to_read([[maybe_unused]] const void* address) {
+#if defined(__GNUC__)
+  __builtin_prefetch(address);
+#endif
+}
+
+// Chunks of rows that threads copy and sort. Each has a counter for every column.
+constexpr Index most_chunks = 16;
+constexpr Index entries_per_counter = 4;
+
+// Some rows, packed, and their tails ordered by column: the transposed rows.
+class Batch {
+ public:
+  // The rows first, ..., last - 1.
+  template <class Integer>
+  Batch(const MarkedRows<Integer>& rows, Index first, Index last, Index n_columns, int n_threads)
+      : base_(rows.start(first)),
+        n_entries_(rows.start(last) - base_),
+        n_columns_(n_columns),
+        n_chunks_(std::clamp(n_entries_ / (entries_per_counter * std::max<Index>(1, n_columns)),
+                             Index{1}, most_chunks)),
+        entries_(new Entry[static_cast<std::size_t>(n_entries_) + entries_ahead]),
+        tails_(new Tail[static_cast<std::size_t>(n_entries_)]),
+        places_(static_cast<std::size_t>(n_chunks_ * n_columns)),
+        starts_(static_cast<std::size_t>(n_columns + 1)) {
+    const auto chunk_start = [&](Index chunk) {
+      const Index position = base_ + n_entries_ / n_chunks_ * chunk;
+      return chunk == n_chunks_ ? last : std::clamp(rows.row_at(position), first, last);
+    };
+    parallel_for(n_chunks_, n_threads, [&](Index chunk) {
+      pack(rows, chunk_start(chunk), chunk_start(chunk + 1), places_of(chunk));
+    });
+    place_columns();
+    parallel_for(n_chunks_, n_threads, [&](Index chunk) {
+      sort(rows, chunk_start(chunk), chunk_start(chunk + 1), places_of(chunk));
+    });
+  }
+
+  // Adds to row `column` of the moment matrix, which stays in the cache meanwhile.
+  void add_to(std::uint64_t* sums, Index column) const {
+    const Tail* const end = tails_.get() + starts_[static_cast<std::size_t>(column) + 1];
+    for (const Tail* tail = tails_.get() + starts_[static_cast<std::size_t>(column)]; tail < end;
+         ++tail) {
+      expect_to_read_tail(std::min(tail + tails_ahead, end - 1)->begin);
+      add_tail(entries_.get() + tail->begin, entries_.get() + tail->end, sums);
+    }
+  }
+
+ private:
+  // Tails are short and lie anywhere: without this the processor waits for each.
+  void expect_to_read_tail(std::uint32_t begin) const {
+    for (std::uint32_t p = 0; p < entries_ahead; p += line_entries) {
+      expect_to_read(entries_.get() + begin + p);
+    }
+  }
+
+  Index* places_of(Index chunk) { return places_.data() + chunk * n_columns_; }
+
+  template <class Integer>
+  void pack(const MarkedRows<Integer>& rows, Index first, Index last, Index* counts) {
+    Entry* out = entries_.get() + (rows.start(first) - base_);
+    for (Index i = first; i < last; ++i) {
+      rows.for_each_entry(i, [&](Entry next) {
+        ++counts[column_of(next)];
+        *out++ = next;
+      });
+    }
+  }
+
+  // Turns the counts into the places of the tails: column by column, in each chunk by chunk.
+  void place_columns() {
+    Index place = 0;
+    for (Index column = 0; column < n_columns_; ++column) {
+      starts_[static_cast<std::size_t>(column)] = place;
+      for (Index chunk = 0; chunk < n_chunks_; ++chunk) {
+        Index& here = places_of(chunk)[column];
+        const Index count = here;
+        here = place;
+        place += count;
+      }
+    }
+    starts_.back() = place;
+  }
+
+  template <class Integer>
+  void sort(const MarkedRows<Integer>& rows, Index first, Index last, Index* places) {
+    for (Index i = first; i < last; ++i) {
+      const auto end = static_cast<std::uint32_t>(rows.start(i + 1) - base_);
+      for (auto p = static_cast<std::uint32_t>(rows.start(i) - base_); p < end; ++p) {
+        tails_[static_cast<std::size_t>(places[column_of(entries_[p])]++)] = {p, end};
+      }
+    }
+  }
+
+  Index base_, n_entries_, n_columns_, n_chunks_;
+  std::unique_ptr<Entry[]> entries_;
+  std::unique_ptr<Tail[]> tails_;
+  std::vector<Index> places_, starts_;
+};
+
+// Large enough that going through total once for each batch is little beside the work on it; small
+// enough to take less memory than total, or 64 MB, and to be counted in 32 bits.
+Index entries_per_batch(Index n_columns) {
+  return std::clamp(n_columns * n_columns / 4, Index{1} << 22, Index{1} << 31);
+}
+
+constexpr Index rows_per_task = 4;
+
+void require_groups(const ConstVectorView<std::int64_t>& groups, Index n_rows, Index n_groups) {
+  if (groups.size() == 0 && n_groups <= 1) return;
+  if (groups.size() != n_rows) {
+    throw std::invalid_argument("groups must have an entry for each of the " +
+                                std::to_string(n_rows) + " rows, not " +
+                                std::to_string(groups.size()));
+  }
+  if (!(groups.array() >= 0).all() || !(groups.array() < n_groups).all()) {
+    throw std::invalid_argument("groups must satisfy 0 <= group < n_groups = " +
+                                std::to_string(n_groups));
+  }
+}
+
+}  // namespace
+
+template <class Integer>
+void add_csr_moments(const Csr<std::int32_t, Integer>& rows, Index n_features,
+                     const ConstVectorView<std::int64_t>& groups, std::int32_t mark,
+                     Rows<std::int64_t> total, int n_threads) {
+  require_threads(n_threads);
+  const Index n_columns = total.rows();
+  if (total.cols() != n_columns || n_features < 0 || n_features > n_columns) {
+    throw std::invalid_argument("total must have n_features + n_groups rows and columns, not " +
+                                std::to_string(total.rows()) + " x " +
+                                std::to_string(total.cols()) + " for n_features = " +
+                                std::to_string(n_features));
+  }
+  require_canonical_csr(rows, n_features, n_threads);
+  require_groups(groups, rows.n_rows(), n_columns - n_features);
+  const MarkedRows<Integer> marked(rows, n_features, n_columns - n_features, groups, mark);
+  const Index most = entries_per_batch(n_columns);
+  for (Index first = 0; first < marked.size();) {
+    const Index last = std::max(first + 1, marked.row_at(marked.start(first) + most));
+    const Batch batch(marked, first, last, n_columns, n_threads);
+    const Index n_tasks = (n_columns + rows_per_task - 1) / rows_per_task;
+    parallel_for(n_tasks, n_threads, [&](Index task) {
+      const Index end = std::min(n_columns, (task + 1) * rows_per_task);
+      for (Index column = task * rows_per_task; column < end; ++column) {
+        // Signed and unsigned integers of one size may share memory.
+        batch.add_to(reinterpret_cast<std::uint64_t*>(&total(column, 0)), column);
+      }
+    });
+    first = last;
+  }
+}
+
+template void add_csr_moments(const Csr<std::int32_t, std::int32_t>&, Index,
+                              const ConstVectorView<std::int64_t>&, std::int32_t,
+                              Rows<std::int64_t>, int);
+template void add_csr_moments(const Csr<std::int32_t, std::int64_t>&, Index,
+                              const ConstVectorView<std::int64_t>&, std::int32_t,
+                              Rows<std::int64_t>, int);
+
+}  // namespace dpgep
