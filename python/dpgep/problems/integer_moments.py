@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
+from dpgep._threads import thread_count
 from dpgep.problems.float_moments import add_products, mark_groups
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
 from dpgep.problems.rows import NotFiniteError
+from dpgep.problems.sparse_rows import GridRows, SparseRows
 
 # Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
 _LIMB_BITS = 62
@@ -71,6 +73,9 @@ class IntegerSums:
         An interruption in between leaves sums that nothing can be done with: every later use raises RuntimeError.
         """
         self._require_whole()
+        if batch.rows.is_sparse:
+            self._add_sparse(SparseRows(batch.rows), batch.groups)
+            return
         self._is_whole = False
         added = 0
         for block in self._blocks(batch):
@@ -139,6 +144,29 @@ class IntegerSums:
     def copy(self) -> IntegerSums:
         low, high = self.limbs()
         return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
+
+    def _add_sparse(self, rows: SparseRows, groups: NDArray[np.intp] | None) -> None:
+        rows.require_finite()
+        self._is_whole = False
+        for part in rows.on_grid(self.bits):
+            its_groups = None if groups is None else groups[part.rows]
+            if part.is_dense:
+                for within, block in part.blocks(self.layout.n_groups, self._exact_rows):
+                    mark_groups(block[:, self.layout.n_features :], its_groups, within, float(1 << self.bits))
+                    self._add_block(block, 1.0)
+            else:
+                self._add_products_of_entries(part, its_groups)
+        self.n += rows.n
+        self._is_whole = True
+
+    def _add_products_of_entries(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
+        self._fold()
+        if self._in_total + part.n + self._exact_rows > self._limb_rows:
+            self._carry()
+        core.add_csr_moments(
+            part.values, part.indices, part.indptr, part.d, groups, 1 << self.bits, self._total, thread_count()
+        )
+        self._in_total += part.n
 
     def _blocks(self, batch: Batch) -> Iterator[Matrix | None]:
         """Blocks of rows in fixed point with their groups marked; None, the last, for rows that are not finite."""

@@ -34,7 +34,7 @@ class RowProducts:
     """
 
     def __init__(self, rows: Rows, groups: NDArray[np.intp] | None, n_groups: int, *, with_sums: bool) -> None:
-        self._views = _kernel_form(rows.views)
+        self._views = kernel_form(rows.views)
         self.n, self._d = rows.n, rows.d
         self.factors = np.empty(rows.n)
         self.counts = group_counts(rows.n, groups, n_groups)
@@ -51,6 +51,12 @@ class RowProducts:
             return core.DenseRows(self._views, self.factors, scale, thread_count())
         data, indices, indptr = first.data, first.indices, first.indptr
         return core.CsrRows(data, indices, indptr, self._d, self.factors, scale, thread_count())
+
+    def energy(self) -> Matrix:
+        """(d,), sum over people of (f_i x_ij)^2, of sparse rows."""
+        rows = self._views[0]
+        clipped = np.repeat(self.factors, np.diff(rows.indptr)) * rows.data
+        return np.bincount(rows.indices, weights=clipped * clipped, minlength=self._d)
 
     def arrays(self) -> tuple[Any, ...]:
         """The rows as the kernels read them: the arrays of the views, or (data, indices, indptr, d) of sparse rows."""
@@ -144,7 +150,8 @@ def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDAr
     return np.full(n_groups, n) if groups is None else np.bincount(groups, minlength=n_groups)
 
 
-def _kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
+def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The views as the kernels read them, or, where one is sparse, all in one CSR matrix in canonical format."""
     if all(isinstance(view, np.ndarray) for view in views):
         return tuple(view if kernel_reads(view, fixed_point=False) else _converted(view) for view in views)
     from scipy import sparse

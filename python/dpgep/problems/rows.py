@@ -51,6 +51,11 @@ class Rows:
     def d(self) -> int:
         return sum(self.widths)
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a view is a SciPy sparse matrix."""
+        return not all(isinstance(view, np.ndarray) for view in self.views)
+
     def clipped_blocks(
         self, extra_columns: int, bits: int | None = None, most_rows: int | None = None
     ) -> Iterator[tuple[slice, NDArray[np.float64]]]:

@@ -7,7 +7,7 @@ import numpy as np
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
-from dpgep.problems.row_products import GroupSums
+from dpgep.problems.row_products import GroupSums, RowProducts
 
 
 class ScreenSums:
@@ -31,7 +31,11 @@ class ScreenSums:
         return self.groups.n
 
     def add(self, batch: Batch) -> None:
-        self.groups.add(batch)
+        rows = RowProducts(batch.rows, batch.groups, len(self.groups.counts), with_sums=self._centred)
+        self.groups.merge(rows)
+        if batch.rows.is_sparse and not self._d_x:
+            self.energy += rows.energy() / batch.rows.bound**2
+            return
         for _, block in batch.rows.clipped_blocks(0):
             self.energy += np.einsum("ij,ij->j", block, block)
             if self._d_x:
