@@ -15,6 +15,7 @@ from dpgep.problems.pca import pca
 from dpgep.problems.sir import sir
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import solve
+from dpgep.sources import Scan, Selection, scan
 
 __version__ = core.__version__
 
@@ -25,6 +26,8 @@ __all__ = [
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",
+    "Scan",
+    "Selection",
     "Solution",
     "audit",
     "build_info",
@@ -33,6 +36,7 @@ __all__ = [
     "gep",
     "local",
     "pca",
+    "scan",
     "sir",
     "solve",
 ]
