@@ -17,6 +17,7 @@ from dpgep.problems.pca import PcaModel, pca
 from dpgep.problems.sir import SirModel, sir
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import solve
+from dpgep.sources import Scan, Selection, scan
 
 __version__ = core.__version__
 
@@ -32,6 +33,8 @@ __all__ = [
     "PrivacyReport",
     "PrivacyWarning",
     "PrivateMoments",
+    "Scan",
+    "Selection",
     "SirModel",
     "Solution",
     "audit",
@@ -42,6 +45,7 @@ __all__ = [
     "local",
     "pca",
     "release",
+    "scan",
     "sir",
     "solve",
 ]

@@ -45,7 +45,7 @@ class GridRows:
         return bool(_PRODUCT_COST * (lengths @ lengths) > self.n * float(self.d) ** 2)
 
     def blocks(self, extra_columns: int, most_rows: int) -> Iterator[tuple[slice, Matrix]]:
-        """Yield (rows of this part, block): filled in, ``extra_columns`` more are the caller's; the buffer is reused."""
+        """Yield (rows of this part, block), filled in; ``extra_columns`` more are the caller's. The buffer is reused."""
         height = min(block_height(self.n, self.d + extra_columns), most_rows)
         buffer = np.empty((height, self.d + extra_columns))
         for start in range(0, self.n, height):
@@ -59,7 +59,7 @@ class GridRows:
 
 
 class SparseRows:
-    """Rows of people of which a view is sparse: all views side by side in CSR matrices, a part of the rows at a time."""
+    """Rows of people of which a view is sparse: all views side by side in CSR, a part of the rows at a time."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

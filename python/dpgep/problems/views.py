@@ -7,20 +7,16 @@ from os import PathLike
 from typing import Any
 
 from dpgep.problems.rows import as_matrix
-from dpgep.sources import Scan, Selection, scan
+from dpgep.sources import Scan, Selection, as_selection
 
 
 def opened(values: Any, name: str, adjacency: Any) -> Any:
-    """A matrix in memory, or a `Selection`: of paths and iterators, all columns.
+    """A matrix in memory, or a `Selection`: of scans, paths and iterators, all columns.
 
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
     """
-    if isinstance(values, Selection):
-        return values
-    if isinstance(values, Scan):
-        return values.all_columns
-    if isinstance(values, (str, PathLike, Iterator)):
-        return scan(values).all_columns
+    if isinstance(values, (Selection, Scan, str, PathLike, Iterator)):
+        return as_selection(values)
     matrix = as_matrix(values, name)
     if matrix.shape[0] < fewest_rows(adjacency):
         raise ValueError(f"{name} must have at least {fewest_rows(adjacency)} rows, got shape {matrix.shape}")

@@ -1,0 +1,208 @@
+"""Arrays as sources: in memory, mapped from a file, or in HDF5 and Zarr files; one, or several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from dpgep.sources import arrow, frames, kinds
+from dpgep.sources.parts import Assembler, Columns, Part, check_real
+from dpgep.sources.recut import Pieces, rows_at_a_time
+from dpgep.sources.source import Key, Source, check_names, missing
+
+
+class Array(Source):
+    """One array of shape (n, d) or (n,), in memory, memory-mapped, sparse, or anything with shape and row slicing.
+
+    Keys: None for all of it, a slice or positions for some columns, one position for a column as a vector.
+    """
+
+    def __init__(self, values: Any, name: str) -> None:
+        self._values = _checked(values, name)
+        self._name = name
+        self._in_memory = isinstance(self._values, np.ndarray) or scipy.sparse.issparse(self._values)
+        self.dtype = np.dtype(self.read(0, 0).dtype)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self._values.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._values.shape)
+
+    def width(self, key: Key) -> int | None:
+        if len(self.shape) == 1:
+            if key is not None:
+                raise ValueError(f"{self._name} is a vector, from which no columns can be selected; got {key!r}")
+            return None
+        check_real(self.dtype, self._name)
+        if key is None:
+            return self.shape[1]
+        columns = range(self.shape[1])
+        if isinstance(key, slice):
+            width = len(columns[key])
+            if width == 0:
+                raise ValueError(f"{key} selects none of the {len(columns)} columns of {self._name}")
+            return width
+        for index in key if isinstance(key, tuple) else (key,):
+            if not isinstance(index, (int, np.integer)) or not -len(columns) <= index < len(columns):
+                raise ValueError(
+                    f"{self._name} has no column names: select columns by position, from 0 to {len(columns) - 1}; "
+                    f"got {index!r}"
+                )
+        if not isinstance(key, tuple):
+            return None
+        check_names(key)
+        return len(key)
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        # positions copy what they select, so that they are applied to some rows at a time
+        copied = any(isinstance(key, tuple) for key in keys)
+        step = self.rows_at_a_time(batch_rows, copied)
+        for start in range(0, self.n_rows, step):
+            block = self.read(start, start + step)
+            yield tuple(_columns(block, key) for key in keys)
+
+    def read(self, start: int, stop: int) -> Part:
+        if self._in_memory:
+            whole = start == 0 and stop >= self.n_rows  # a slice of a sparse matrix is a copy
+            return self._values if whole else self._values[start:stop]
+        return np.asarray(self._values[start:stop])
+
+    def rows_at_a_time(self, batch_rows: int | None, copied: bool = False) -> int:
+        """Rows to read at a time: all that is in memory, unless it is to be copied; of a file in chunks, whole chunks."""
+        if self._in_memory and not copied:
+            return max(1, self.n_rows)
+        entries = self._values.nnz // max(1, self.n_rows) if scipy.sparse.issparse(self._values) else None
+        row_bytes = self.dtype.itemsize * (int(np.prod(self.shape[1:])) if entries is None else entries)
+        step = rows_at_a_time(row_bytes, batch_rows)
+        chunk = (getattr(self._values, "chunks", None) or (1,))[0]
+        return max(chunk, step // chunk * chunk) if isinstance(chunk, int) else step
+
+
+class SideBySide(Source):
+    """Several arrays with the same rows, under positions or names.
+
+    Keys: one of them for an array; a tuple of names for a matrix of vectors; None where there is only one array.
+    """
+
+    def __init__(self, arrays: Mapping[Hashable, Any], kind: str) -> None:
+        self._kind = kind
+        self._arrays = {key: Array(values, f"{kind} {key!r}") for key, values in arrays.items()}
+        if not self._arrays:
+            raise ValueError("there are no arrays to read: the collection is empty")
+        lengths = {key: array.n_rows for key, array in self._arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"arrays side by side must have the same number of rows, got {lengths}")
+
+    @property
+    def n_rows(self) -> int:
+        return next(iter(self._arrays.values())).n_rows
+
+    def width(self, key: Key) -> int | None:
+        if key is None:
+            if len(self._arrays) > 1:
+                raise ValueError(f"select a {self._kind} first, e.g. source[{next(iter(self._arrays))!r}]")
+            return next(iter(self._arrays.values())).width(None)
+        if not isinstance(key, tuple):
+            return self._array(key).width(None)
+        check_names(key)
+        for name in key:
+            array = self._array(name)
+            if array.width(None) is not None:
+                raise ValueError(f"{self._kind} {name!r} is a matrix: select it alone, source[{name!r}]")
+            check_real(array.dtype, f"{self._kind} {name!r}")
+        return len(key)
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        names = [tuple(self._arrays) if key is None else key if isinstance(key, tuple) else (key,) for key in keys]
+        arrays = {name: self._array(name) for selected in names for name in selected}
+        step = min(array.rows_at_a_time(batch_rows) for array in arrays.values())
+        for start in range(0, self.n_rows, step):
+            blocks = {name: array.read(start, start + step) for name, array in arrays.items()}
+            rows = min(step, self.n_rows - start)
+            yield tuple(
+                Columns([blocks[name] for name in selected], rows) if isinstance(key, tuple) else blocks[selected[0]]
+                for key, selected in zip(keys, names, strict=True)
+            )
+
+    def _array(self, key: Key) -> Array:
+        try:
+            return self._arrays[key]
+        except (KeyError, TypeError):  # a slice is hashable in recent versions of Python only
+            raise missing(key, self._arrays, self._kind) from None
+
+
+def _checked(values: Any, name: str) -> Any:
+    """The values as something with a shape of one or two dimensions and rows by slicing; sparse ones as CSR."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. with .filled(0.0)")
+    values = _converted(values)
+    shape = getattr(values, "shape", None)
+    if shape is None:
+        raise TypeError(f"{name} is of type {type(values).__name__}: it must be an array with one row per person")
+    if len(shape) not in (1, 2):
+        raise ValueError(f"{name} must have one row per person, shape (n, d) or (n,); got shape {tuple(shape)}")
+    return values
+
+
+def _converted(values: Any) -> Any:
+    if scipy.sparse.issparse(values):
+        return values.tocsr()
+    if isinstance(values, np.ndarray):
+        return np.asarray(values)  # of a memory map or a matrix, the plain array
+    if isinstance(values, (list, tuple)):
+        return _listed(values)
+    if kinds.is_series(values):
+        return frames.vector(values)
+    if kinds.is_arrow_column(values):
+        return arrow.column_array(values)
+    if kinds.is_frame(values):
+        return _whole(frames.Frame(values))
+    if kinds.is_record_batch(values) or kinds.is_arrow_table(values):
+        return _whole(arrow.Stream(values))
+    if hasattr(values, "asstr") and values.dtype.kind == "O":  # text of h5py, which gives bytes otherwise
+        return _Text(values)
+    return values
+
+
+def _whole(table: Source) -> Any:
+    """All columns of a table in memory as one matrix."""
+    width = table.width(None)
+    parts = [part for (part,) in table.pieces([None], None)]
+    return Assembler()(parts) if parts else np.empty((0, width or 0))
+
+
+def _listed(values: Sequence[Any]) -> Any:
+    """A list as an array; one that mixes text and numbers keeps both, where NumPy would write the numbers out."""
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not all(isinstance(value, (str, bytes)) for value in values):
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+    return array
+
+
+class _Text:
+    """A text data set of h5py, read as str."""
+
+    def __init__(self, values: Any) -> None:
+        self.shape, self.dtype, self.chunks = values.shape, values.dtype, values.chunks
+        self._text = values.asstr()
+
+    def __getitem__(self, rows: slice) -> Any:
+        return self._text[rows]
+
+
+def _columns(block: Part, key: Key) -> Part:
+    if key is None:
+        return block
+    if isinstance(key, tuple):
+        return block[:, list(key)]
+    column = block[:, key]
+    if scipy.sparse.issparse(block) and not isinstance(key, slice):
+        return column.toarray().ravel()
+    return column

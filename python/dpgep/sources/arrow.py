@@ -1,0 +1,215 @@
+"""Arrow as a source: tables, record batches, streams, and Parquet files through pyarrow's data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._optional import import_extra
+from dpgep.sources.parts import Assembler, Columns, Part
+from dpgep.sources.recut import Pieces, rows_at_a_time
+from dpgep.sources.source import Key, Source, as_names, not_numeric
+
+# Memory per column while a Parquet file is read; without a buffer, a whole row group would lie in memory.
+_READ_BUFFER = 1 << 18
+
+
+def pyarrow(module: str = "") -> Any:
+    return import_extra(f"pyarrow{module}", "arrow")
+
+
+class ArrowSource(Source):
+    """Record batches of one schema. Keys: a name for a column, a tuple of names for a matrix, None for all columns."""
+
+    schema: Any
+
+    def width(self, key: Key) -> int | None:
+        names = as_names(key, self.schema.names)
+        if names is None:
+            return _list_size(self.schema.field(key).type, key)
+        for name in names:
+            kind = self.schema.field(name).type
+            if not _is_numeric(kind):
+                raise not_numeric(name, kind)
+        return len(names)
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        selected = [as_names(key, self.schema.names) for key in keys]
+        needed = {
+            str(name): None
+            for key, names in zip(keys, selected, strict=True)
+            for name in ((key,) if names is None else names)
+        }
+        row_bytes = sum(8 * (_list_size(self.schema.field(name).type, name) or 1) for name in needed)
+        for batch in self.record_batches(list(needed), rows_at_a_time(row_bytes, batch_rows)):
+            yield tuple(
+                _vector_or_matrix(batch.column(key)) if names is None else _matrix(batch, names)
+                for key, names in zip(keys, selected, strict=True)
+            )
+
+    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
+        """One pass over the named columns, at most ``rows`` rows at a time if they need to be read first."""
+        raise NotImplementedError
+
+
+class Stream(ArrowSource):
+    """A RecordBatch, or whatever hands out its rows as an Arrow stream: a Table, a polars DataFrame, a DuckDB relation.
+
+    Each pass asks for a new stream, the first of them at once, for its schema.
+    """
+
+    def __init__(self, values: Any) -> None:
+        pa = pyarrow()
+        self._values = pa.Table.from_batches([values]) if isinstance(values, pa.RecordBatch) else values
+        self._next = self._open()
+        self.schema = self._next.schema
+
+    @property
+    def n_rows(self) -> int | None:
+        shape = getattr(self._values, "shape", None)
+        return None if shape is None else int(shape[0])
+
+    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
+        reader, self._next = self._next or self._open(), None
+        return reader
+
+    def _open(self) -> Any:
+        return pyarrow().RecordBatchReader.from_stream(self._values)
+
+
+class Reader(ArrowSource):
+    """A RecordBatchReader, which can be read once."""
+
+    repeatable = False
+    n_rows = None
+
+    def __init__(self, values: Any) -> None:
+        self._reader = values
+        self.schema = values.schema
+
+    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
+        return self._reader  # type: ignore[no-any-return]
+
+
+class Dataset(ArrowSource):
+    """A pyarrow Dataset, as Parquet files and folders are: only the columns that are needed are read, in order."""
+
+    def __init__(self, values: Any) -> None:
+        self._dataset = values
+        self.schema = values.schema
+
+    @classmethod
+    def of_files(cls, paths: Sequence[str | Path]) -> Dataset:
+        """Parquet files, or one folder of them (in the order of their paths, Hive partitions being columns)."""
+        places = [str(path) for path in paths]
+        source = places[0] if len(places) == 1 else places
+        return cls(pyarrow(".dataset").dataset(source, format="parquet", partitioning="hive"))
+
+    @cached_property
+    def n_rows(self) -> int | None:  # type: ignore[override]
+        return int(self._dataset.count_rows()) if self._is_parquet else None
+
+    @property
+    def _is_parquet(self) -> bool:
+        ds = pyarrow(".dataset")
+        return isinstance(self._dataset, ds.FileSystemDataset) and isinstance(
+            self._dataset.format, ds.ParquetFileFormat
+        )
+
+    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
+        # What is read ahead is decoded beside our own work, and bounds the memory: pyarrow's defaults are 16 batches
+        # and 4 files, and a whole row group in memory before the first row comes.
+        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
+        if self._is_parquet:
+            options["fragment_scan_options"] = pyarrow(".dataset").ParquetFragmentScanOptions(
+                use_buffered_stream=True, buffer_size=_READ_BUFFER, pre_buffer=False
+            )
+        return self._dataset.to_batches(columns=names, batch_size=rows, **options)  # type: ignore[no-any-return]
+
+
+def vector(column: Any) -> NDArray[Any]:
+    """An Arrow array as a vector: numbers, dates and booleans as NumPy has them, text as str; what is null, as NaN."""
+    pa = pyarrow()
+    kind = column.type
+    if pa.types.is_boolean(kind) and not column.null_count:
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if _is_numeric(kind):
+        return _numbers(column)
+    if pa.types.is_temporal(kind):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = column.dictionary_encode()  # each text becomes a str once, not once a row
+    if not pa.types.is_dictionary(column.type):
+        return _with_nan(column.to_pylist())
+    words = _with_nan([*column.dictionary.to_pylist(), None])
+    return words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)]
+
+
+def column_array(values: Any) -> NDArray[Any]:
+    """A whole Array, ChunkedArray or polars Series as a vector, or as a matrix if it holds lists of a fixed size."""
+    pa = pyarrow()
+    column = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(values)
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.asarray(Assembler()([_vector_or_matrix(chunk) for chunk in chunks or [pa.array([], column.type)]]))
+
+
+def _vector_or_matrix(column: Any) -> Part:
+    """A column as a vector; one of lists of a fixed size, as a matrix, without a copy if nothing in it is null."""
+    size = _list_size(column.type, "")
+    if size is None:
+        return vector(column)
+    column = getattr(column, "storage", column)  # of a tensor, the list
+    flat = _numbers(column.flatten())
+    if not column.null_count:
+        return flat.reshape(len(column), size)
+    rows = np.full((len(column), size), np.nan, np.result_type(flat.dtype, np.float32))
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    rows[present] = flat.reshape(-1, size)
+    return rows
+
+
+def _matrix(batch: Any, names: tuple[Any, ...]) -> Columns:
+    return Columns([_numbers(batch.column(name)) for name in names], batch.num_rows)
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """Numeric values without a copy where nothing is null; null becomes NaN."""
+    pa = pyarrow()
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _is_numeric(kind: Any) -> bool:
+    types = pyarrow().types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def _list_size(kind: Any, name: object) -> int | None:
+    """Length of the lists in a column of lists, None for a column of single values."""
+    pa = pyarrow()
+    kind = getattr(kind, "storage_type", kind)
+    if pa.types.is_fixed_size_list(kind):
+        if not _is_numeric(kind.value_type):
+            raise not_numeric(name, kind)
+        return int(kind.list_size)
+    if pa.types.is_nested(kind):
+        raise TypeError(
+            f"column {name!r} holds {kind}: of nested columns, only lists of one fixed size are read; "
+            "cast it to pyarrow.list_(value_type, size)"
+        )
+    return None
+
+
+def _with_nan(values: list[Any]) -> NDArray[Any]:
+    """Objects, NaN for None: None would pass for a label like any other."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = [float("nan") if value is None else value for value in values]
+    return array

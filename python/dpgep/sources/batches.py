@@ -1,0 +1,53 @@
+"""Iterables of batches as sources: lists, generators, functions that start one; a batch is a small source itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from dpgep.sources.recut import Pieces
+from dpgep.sources.source import Key, Source
+
+
+class Batches(Source):
+    """What an iterable yields, batch after batch. Keys: those of the first batch, which is taken at once.
+
+    ``values`` is an iterable, or a function without arguments that returns one; ``open_batch`` makes a source of a
+    batch. An iterator can be read once.
+    """
+
+    n_rows = None
+
+    def __init__(self, values: Any, open_batch: Callable[[Any], Source]) -> None:
+        self._values = values
+        self._open_batch = open_batch
+        self.repeatable = callable(values) or not isinstance(values, Iterator)
+        self._begun: tuple[Source, Iterator[Any]] | None = self._begin()
+
+    def width(self, key: Key) -> int | None:
+        if self._begun is None:
+            if not self.repeatable:
+                raise RuntimeError("the batches were read already: select the columns before they are read")
+            self._begun = self._begin()
+        return self._begun[0].width(key)
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        (batch, rest), self._begun = self._begun or self._begin(), None
+        while True:
+            for key in keys:
+                batch.width(key)  # refuses a batch that lacks a column, or holds text in it
+            yield from batch.pieces(keys, batch_rows)
+            try:
+                following = next(rest)
+            except StopIteration:
+                return
+            batch = self._open_batch(following)
+
+    def _begin(self) -> tuple[Source, Iterator[Any]]:
+        """The first batch, and an iterator over the others."""
+        iterator = iter(self._values() if callable(self._values) else self._values)
+        try:
+            first = next(iterator)
+        except StopIteration:
+            raise ValueError("there are no batches to read: the iterable is empty") from None
+        return self._open_batch(first), iterator

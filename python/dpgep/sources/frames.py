@@ -1,0 +1,75 @@
+"""pandas as a source: no other package is needed, and nothing is copied as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._optional import import_extra
+from dpgep.sources.parts import Columns
+from dpgep.sources.recut import Pieces, rows_at_a_time
+from dpgep.sources.source import Key, Source, as_names, not_numeric
+
+
+class Frame(Source):
+    """A pandas DataFrame. Keys: a label for a column, a tuple of labels for a matrix, None for all columns."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self._labels: list[Hashable] = list(frame.columns)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._frame)
+
+    def width(self, key: Key) -> int | None:
+        names = as_names(key, self._labels)
+        for name in names or (key,):
+            if self._labels.count(name) > 1:
+                raise ValueError(f"the data frame has several columns {name!r}: rename them")
+        if names is None:
+            return None
+        for name in names:
+            kind = self._frame.dtypes[name]
+            if not _is_numeric(kind):
+                raise not_numeric(name, kind)
+        return len(names)
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        selected = [as_names(key, self._labels) for key in keys]
+        step = rows_at_a_time(8 * sum(1 if names is None else len(names) for names in selected), batch_rows)
+        for start in range(0, self.n_rows, step):
+            rows = self._frame.iloc[start : start + step]
+            yield tuple(
+                vector(rows[key]) if names is None else Columns([_numbers(rows[name]) for name in names], len(rows))
+                for key, names in zip(keys, selected, strict=True)
+            )
+
+
+def vector(series: Any) -> NDArray[Any]:
+    """A Series as a vector: numbers and dates as NumPy has them, text as str; what is missing, as NaN."""
+    if _is_numeric(series.dtype) and not (series.dtype == bool):
+        return _numbers(series)
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "bmM":
+        return np.asarray(series.to_numpy())
+    missing = series.isna().to_numpy(dtype=bool)
+    values = series.to_numpy(dtype=object, copy=True)
+    values[missing] = float("nan")
+    return np.asarray(values)
+
+
+def _numbers(series: Any) -> NDArray[Any]:
+    """Numeric values, without a copy if NumPy holds them; missing ones become NaN."""
+    if isinstance(series.dtype, np.dtype):
+        return np.asarray(series.to_numpy())
+    if series.hasnans:
+        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(series.to_numpy(dtype=series.dtype.numpy_dtype))
+
+
+def _is_numeric(kind: Any) -> bool:
+    types = import_extra("pandas", "arrow").api.types
+    return bool(types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind))

@@ -1,0 +1,212 @@
+"""`scan`: data in many forms as batches of rows, read in passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dpgep.sources.opening import is_source_value, open_source
+from dpgep.sources.parts import Assembler, Part
+from dpgep.sources.progress import progress_bar
+from dpgep.sources.recut import Pieces, recut
+from dpgep.sources.source import Key
+
+
+def scan(
+    source: Any, *, n_rows: int | None = None, batch_rows: int | None = None, progress: bool | None = None
+) -> Scan:
+    """Data that need not fit into memory, one row per person, as batches.
+
+    Parameters
+    ----------
+    source
+        - a path, or a list of paths: Parquet files, or a folder of them, read in the order of their paths;
+        - a pyarrow Dataset, Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another object
+          with ``__arrow_c_stream__``;
+        - an array of shape (n, d): NumPy's, also memory-mapped, a SciPy sparse matrix, a data set of h5py, an array of
+          Zarr; or several with the same rows, in a tuple or a mapping from names;
+        - batches: a list, another iterable, or a function without arguments that returns one. A batch is anything of
+          the two lines above: an array, a table, a tuple ``(X, y)``, a mapping from names.
+    n_rows : int, optional
+        Number of rows in all, where it cannot be known without reading them (batches, streams). It is checked.
+    batch_rows : int, optional
+        Most rows in a batch. Default: 8 MB of what is selected.
+    progress : bool, optional
+        Whether each pass shows a bar on stderr (extra ``progress``). Default: where stderr is a terminal, after one
+        second. It shows the number of rows and is not private: turn it off where that number is secret and others
+        watch.
+
+    Returns
+    -------
+    Scan
+        ``scan[key]`` selects columns, to be passed to a problem in the place of X, Y or labels; see `Selection`.
+        A scan of one matrix can be passed itself.
+
+    Raises
+    ------
+    TypeError
+        If the source is of another kind, or an array in it is masked.
+    ValueError
+        If ``n_rows`` is not the number of rows, or arrays side by side differ in it.
+    ImportError
+        If a package is missing: ``pip install 'dpgep[arrow]'``.
+
+    Notes
+    -----
+    Data are read when a problem is solved, once for each pass over them; iterators can be read once only. Nothing is
+    dropped: what is null becomes NaN, which `dpgep.solve` refuses before anything is released.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> people = dpgep.scan({"x": np.eye(3), "label": np.array(["a", "b", "a"])}, batch_rows=2)
+    >>> for x, label in people.read(people["x"], people["label"]):
+    ...     print(x.shape, label)
+    (2, 3) ['a' 'b']
+    (1, 3) ['a']
+    """
+    for name, value in (("n_rows", n_rows), ("batch_rows", batch_rows)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+            raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+    if progress not in (None, True, False):
+        raise ValueError(f"progress must be True, False or None, got {progress!r}")
+    if isinstance(source, Selection):
+        raise TypeError("a selection is part of a scan already: pass it to a problem as it is")
+    if isinstance(source, Scan):
+        if (n_rows, batch_rows, progress) == (None, None, None):
+            return source
+        raise TypeError("this is a scan already: give n_rows, batch_rows and progress where it is made")
+    return Scan(source, n_rows, batch_rows, progress)
+
+
+def is_source(value: Any) -> bool:
+    """Whether a value in the place of X is to be scanned: not an array in memory, a sparse matrix or nested lists."""
+    return isinstance(value, (Scan, Selection)) or is_source_value(value)
+
+
+def as_selection(value: Any) -> Selection:
+    """A selection: the value itself, all columns of a scan, or all columns of a new scan of the value."""
+    return value if isinstance(value, Selection) else Selection(scan(value), None)
+
+
+class Selection:
+    """Columns of a scan: a matrix, or a vector of one value per row.
+
+    ``scan[key]`` makes one. Of a table, a name is a column (a matrix if it holds lists of one fixed size) and a list of
+    names a matrix; of a tuple, a position is one of its arrays, and so is a name of a mapping; of one matrix, a slice
+    or a list of positions are columns, and a position is a column as a vector.
+    """
+
+    def __init__(self, scan: Scan, key: Key) -> None:
+        self.scan = scan
+        self.key = key
+        self._n_columns = scan.source.width(key)
+
+    @property
+    def n_columns(self) -> int | None:
+        """Number of columns of a matrix; None for a vector."""
+        return self._n_columns
+
+
+class Scan:
+    """Rows of people in batches, read in passes; made by `dpgep.scan`."""
+
+    def __init__(self, source: Any, n_rows: int | None, batch_rows: int | None, progress: bool | None) -> None:
+        self.source = open_source(source)
+        known = self.source.n_rows if n_rows is not None else None
+        if known is not None and known != n_rows:
+            raise ValueError(f"n_rows = {n_rows}, but the source has {known} rows")
+        self._n_rows = n_rows
+        self._batch_rows = batch_rows
+        self._progress = progress
+        self._passes = 0
+        self._rows_of_a_pass: int | None = None
+
+    def __getitem__(self, key: Any) -> Selection:
+        return Selection(self, tuple(key) if isinstance(key, (list, np.ndarray)) else key)
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, if it was given or is known without reading them: not private."""
+        return self._n_rows if self._n_rows is not None else self.source.n_rows
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the data can be read more than once."""
+        return self.source.repeatable
+
+    @property
+    def passes(self) -> int:
+        """Number of passes begun."""
+        return self._passes
+
+    def read(self, *selections: Selection | Scan) -> Iterator[tuple[Any, ...]]:
+        """One pass: batches with one array per selection, the same rows in all, in the order of the source.
+
+        A matrix comes as a CSR matrix if it is sparse, else with contiguous rows in float32 or float64 (or uint8 if all
+        of it is uint8 or boolean): float32 where that is exact, so for float16, float32 and integers of up to 16 bits,
+        else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is str. What is
+        null is NaN.
+
+        A matrix is valid until the next batch: its memory is used again.
+
+        Raises
+        ------
+        RuntimeError
+            At a second pass over what can be read once.
+        ValueError
+            If a batch lacks a column or differs in width; at the end, if the number of rows is not ``n_rows``, or not
+            that of the last pass.
+        """
+        chosen = [Selection(each, None) if isinstance(each, Scan) else each for each in selections]
+        if not chosen or any(each.scan is not self for each in chosen):
+            raise ValueError("read takes selections of this scan, at least one: scan.read(scan['x'], scan['y'])")
+        if self._passes and not self.repeatable:
+            raise RuntimeError(
+                "these data can be read only once, and one pass was begun already: pass a list of batches, or a "
+                "function that returns a fresh iterator, e.g. dpgep.scan(lambda: read_batches())"
+            )
+        self._passes += 1
+        return self._batches(chosen)
+
+    def _batches(self, selections: list[Selection]) -> Iterator[tuple[Any, ...]]:
+        pieces = self._checked(self.source.pieces([each.key for each in selections], self._batch_rows), selections)
+        assemblers = [Assembler() for _ in selections]
+        with progress_bar(self._progress, self.n_rows, self._passes) as bar:
+            for batch in recut(pieces, self._batch_rows):
+                arrays = tuple(assemble([piece[i] for piece in batch]) for i, assemble in enumerate(assemblers))
+                yield arrays
+                bar.update(arrays[0].shape[0])
+
+    def _checked(self, pieces: Iterator[Pieces], selections: list[Selection]) -> Iterator[Pieces]:
+        """The pieces, with the widths and the number of rows that are expected."""
+        expected, rows = [each.n_columns for each in selections], 0
+        for piece in pieces:
+            widths = [_width(part) for part in piece]
+            if widths != expected:
+                raise ValueError(
+                    f"the widths of the selections change from {expected} to {widths} (None is a vector): all batches "
+                    "must have the same columns"
+                )
+            if len({part.shape[0] for part in piece}) > 1:
+                raise ValueError(f"selections differ in rows: {[part.shape for part in piece]}")
+            rows += piece[0].shape[0]
+            yield piece
+        self._check_rows(rows)
+
+    def _check_rows(self, rows: int) -> None:
+        # the number that came is not in the messages: it may be secret
+        if self.n_rows is not None and rows != self.n_rows:
+            raise ValueError(f"the source does not have n_rows = {self.n_rows} rows: give the right number, or none")
+        if self._rows_of_a_pass not in (None, rows):
+            raise ValueError(
+                "this pass gave another number of rows than the one before: the function that is scanned must start "
+                "from the beginning whenever it is called, and the data must not change"
+            )
+        self._rows_of_a_pass = rows
+
+
+def _width(part: Part) -> int | None:
+    return None if len(part.shape) == 1 else int(part.shape[1])

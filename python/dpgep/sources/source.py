@@ -1,0 +1,68 @@
+"""What a scan reads from: the seam between `Scan` and the kinds of data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+from dpgep.sources.recut import Pieces
+
+# None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
+Key = Hashable | tuple[Hashable, ...] | slice | None
+
+_LISTED = 20
+
+
+class Source(ABC):
+    """People in rows, read from first to last, in pieces of any size."""
+
+    # Whether a second pass would give the same rows.
+    repeatable = True
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int | None:
+        """Number of rows, if it is known without reading them."""
+
+    @abstractmethod
+    def width(self, key: Key) -> int | None:
+        """Number of columns of the matrix that a key selects, None for a vector; refuses a key that selects nothing."""
+
+    @abstractmethod
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        """One pass over the rows: a part for each key, the same rows in all, about ``batch_rows`` or fewer if cheap."""
+
+
+def missing(name: object, known: Iterable[object], what: str = "column") -> ValueError:
+    """The error for a name that a source does not have."""
+    names = [repr(each) for each in known]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ValueError(f"there is no {what} {name!r}; there are {', '.join(names[:_LISTED])}{more}")
+
+
+def not_numeric(name: object, found: Any) -> TypeError:
+    return TypeError(
+        f"column {name!r} is not numeric ({found}): leave it out of the features, or turn it into numbers first"
+    )
+
+
+def as_names(key: Key, known: Sequence[Hashable]) -> tuple[Hashable, ...] | None:
+    """The names of the columns in the matrix that a key selects from a table, or None if it selects one column."""
+    if isinstance(key, slice):
+        raise TypeError("columns of a table are selected by name, not by a slice: pass a name or a list of names")
+    names = tuple(known) if key is None else key if isinstance(key, tuple) else None
+    for name in (key,) if names is None else names:
+        if name not in known:
+            raise missing(name, known)
+    if names is not None:
+        check_names(names)
+    return names
+
+
+def check_names(names: tuple[Hashable, ...]) -> None:
+    if not names:
+        raise ValueError("no columns are selected: name at least one")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"column {twice!r} is selected twice")
