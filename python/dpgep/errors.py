@@ -10,19 +10,22 @@ class PrivacyBudgetError(ValueError):
     """
 
 
-class PrivacyWarning(UserWarning):
-    """The guarantee is weaker than its reader may think (a seeded run, a delta of 1/n or more)."""
-
-
-class AccuracyWarning(UserWarning):
-    """The released answer is dominated by noise, or a matrix was singular. Derived from released values only.
+class _WarningOfSolution(UserWarning):
+    """A warning that keeps the answer: where a filter makes an exception of it, what was paid for is not lost.
 
     Attributes
     ----------
-    solution : the solution that the warning is about: where a filter turns the warning into an exception, the answer,
-        which is paid for, is still here.
+    solution : the solution that the warning is about; None for a warning that comes before there is one.
     """
 
     def __init__(self, message: str, solution: Any = None) -> None:
         super().__init__(message)
         self.solution = solution
+
+
+class PrivacyWarning(_WarningOfSolution):
+    """The guarantee is weaker than its reader may think (a seeded run, a delta of 1/n or more)."""
+
+
+class AccuracyWarning(_WarningOfSolution):
+    """The released answer is dominated by noise, or a matrix was singular. Derived from released values only."""

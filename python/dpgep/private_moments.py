@@ -25,7 +25,7 @@ from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle,
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.moments import MomentModel, MomentNoise, NoisyMoments
 from dpgep.solution import PrivacyReport, Solution
-from dpgep.solve import account_for, component_count, report_of, solution_of, warn_large_delta
+from dpgep.solve import account_for, component_count, n_counted, report_of, solution_of, warn_large_delta
 
 _KIND, _VERSION = "private moments", 1
 
@@ -200,7 +200,9 @@ def release(
         noisy = Curator(problem, ledger, stream).release()
         report = report_of(problem.facts, account, ledger, seeded=seed is not None)
     assert isinstance(noisy, NoisyMoments)
-    return PrivateMoments(problem.model, report, noisy, frozenset([uuid.uuid4().hex]))
+    moments = PrivateMoments(problem.model, report, noisy, frozenset([uuid.uuid4().hex]))
+    warn_large_delta(account, n_counted(problem), moments, stacklevel=3)
+    return moments
 
 
 def _pooled(a: NoisyMoments, b: NoisyMoments) -> NoisyMoments:

@@ -109,6 +109,7 @@ def solve(
         result = chosen.run(curator, k, settings)
         report = report_of(problem.facts, account, ledger, seeded=seed is not None)
     solution = solution_of(result, report, curator.model, method, passes=problem.passes - before)
+    warn_large_delta(account, n_counted(problem), solution, stacklevel=3)
     for caution in result.cautions:
         warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
     return solution
@@ -160,15 +161,21 @@ def account_for(
     return budget
 
 
-def warn_large_delta(account: Budget, n: int | None, *, stacklevel: int) -> None:
-    """Warn of a delta that permits publishing whole records of the ``n`` people, where their number is public."""
+def warn_large_delta(account: Budget, n: int | None, solution: Any = None, *, stacklevel: int) -> None:
+    """Warn of a delta that permits publishing whole records of ``n`` people, where that is known."""
     if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
-        warnings.warn(
+        message = (
             f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
-            "choose it well below 1/n, e.g. n**-1.1 or smaller",
-            PrivacyWarning,
-            stacklevel=stacklevel,
+            "choose it well below 1/n, e.g. n**-1.1 or smaller"
         )
+        warnings.warn(PrivacyWarning(message, solution), stacklevel=stacklevel)
+
+
+def n_counted(problem: Problem) -> int | None:
+    """The public number of people of a source, where it became known only by reading it."""
+    if not isinstance(problem, MomentProblem) or problem.facts.n is not None or not problem.facts.n_is_public:
+        return None
+    return problem.people.n
 
 
 def report_of(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:

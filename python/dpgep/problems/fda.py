@@ -86,7 +86,7 @@ def fda(
     classes : sequence of labels, optional
         The public set of classes; a class without people is allowed. Without it, the set of distinct labels is taken as
         public knowledge: it shows in ``solution.model.classes``. Give it where the existence of a class is itself
-        sensitive.
+        sensitive, and for labels that are read in batches.
     bound, adjacency, public_n
         As in `dpgep.pca`.
 

@@ -75,7 +75,7 @@ def pca(
     ----------
     X : array_like of shape (n, d)
         One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never changed, never
-        copied as a whole.
+        copied as a whole. Or what is read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
     bound : float
         Public bound on the row norm. It is enforced: a longer row is shrunk to this length. It must not be read off the
         data. How many rows were shrunk is not reported, since that would be one more release.

@@ -45,7 +45,7 @@ class GridRows:
         return bool(_PRODUCT_COST * (lengths @ lengths) > self.n * float(self.d) ** 2)
 
     def blocks(self, extra_columns: int, most_rows: int) -> Iterator[tuple[slice, Matrix]]:
-        """Yield (rows of this part, block), filled in; ``extra_columns`` more are the caller's. The buffer is reused."""
+        """Yield (rows of this part, block), filled in; ``extra_columns`` more are the caller's; one buffer."""
         height = min(block_height(self.n, self.d + extra_columns), most_rows)
         buffer = np.empty((height, self.d + extra_columns))
         for start in range(0, self.n, height):

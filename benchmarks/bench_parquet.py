@@ -1,0 +1,169 @@
+"""FDA and CCA on Parquet files ten times larger than the address space that the process may have.
+
+The same bits as from an array in memory, and a speed beside that of pyarrow, which reads the same columns of the same
+files in the same process, A and B alternating. Where the rate is below the target, the time of the rank-k update
+alone (dsyrk on blocks in memory) shows whether arithmetic is the limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import support
+from numpy.typing import NDArray
+
+D = 100
+GROUP_ROWS = 1 << 17
+N_GROUPS = 3 if support.QUICK else 192
+ROUNDS = 1 if support.QUICK else 3
+# The whole address space of the process, as by `ulimit -v`; a small file is read beside the imports alone.
+LIMIT = 1.0e9
+QUICK_ROOM = 200e6
+NAMES = [f"x{i}" for i in range(D)]
+CLASSES = [0, 1, 2, 3]
+MODELS = ("fda", "cca")
+
+
+def group(number: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+    """Rows of a row group, about half of them beyond the bound, and their classes."""
+    rng = np.random.default_rng(number)
+    labels = rng.integers(0, len(CLASSES), GROUP_ROWS, dtype=np.int8)
+    x = rng.standard_normal((GROUP_ROWS, D), dtype=np.float32)
+    x[:, 50:] += x[:, :50]
+    x[:, : len(CLASSES)] += np.eye(len(CLASSES), dtype=np.float32)[labels]
+    return x, labels
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    made = tmp_path_factory.mktemp("parquet")
+    files = 1 if support.QUICK else 8
+    for file in range(files):
+        path = made / f"part-{file}.parquet"
+        schema = pa.schema([*((name, pa.float32()) for name in NAMES), ("label", pa.int8())])
+        with pyarrow.parquet.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+            for number in range(file * N_GROUPS // files, (file + 1) * N_GROUPS // files):
+                x, labels = group(number)
+                columns = [*(np.ascontiguousarray(column) for column in x.T), labels]
+                writer.write_table(pa.table(columns, schema=schema), row_group_size=GROUP_ROWS)
+    yield made
+    for path in made.iterdir():
+        path.unlink()
+
+
+def problem(model: str, x: Any, labels: Any) -> Any:
+    import dpgep
+
+    if model == "cca":
+        return dpgep.cca(x[0], x[1], bound=12.0)
+    return dpgep.fda(x[0], labels, classes=CLASSES, bound=12.0)
+
+
+def solution_digest(given: Any) -> str:
+    solution = support.solve_seeded(given, seed=1, epsilon=1.0, delta=1e-9, n_components=3)
+    return hashlib.sha256(solution.components.tobytes() + solution.eigenvalues.tobytes()).hexdigest()
+
+
+def streamed(model: str, folder: Path) -> Any:
+    import dpgep
+
+    source = dpgep.scan(folder, progress=False)
+    views = (source[NAMES[:50]], source[NAMES[50:]]) if model == "cca" else (source[NAMES],)
+    return problem(model, views, source["label"])
+
+
+def read_by_pyarrow(model: str, folder: Path) -> int:
+    """The same columns, batch by batch, and nothing done with them."""
+    import pyarrow.dataset
+
+    columns = NAMES if model == "cca" else [*NAMES, "label"]
+    files = pyarrow.dataset.dataset(folder)
+    batches = files.to_batches(columns=columns, batch_size=GROUP_ROWS, batch_readahead=2, fragment_readahead=1)
+    return sum(batch.num_rows for batch in batches)
+
+
+def child(model: str, folder: Path) -> None:
+    import pyarrow.dataset
+    import pyarrow.parquet  # noqa: F401
+
+    import dpgep  # noqa: F401
+
+    size = 1024 * int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
+    limit = int(size + QUICK_ROOM if support.QUICK else LIMIT)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    ours, theirs, digests = [], [], set()
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        digests.add(solution_digest(streamed(model, folder)))
+        middle = time.perf_counter()
+        assert read_by_pyarrow(model, folder) == N_GROUPS * GROUP_ROWS
+        ours.append(middle - start)
+        theirs.append(time.perf_counter() - middle)
+    (digest,) = digests
+    times = {"ours": statistics.median(ours), "theirs": statistics.median(theirs), "update": update_seconds()}
+    print(json.dumps({"digest": digest, "limit": limit, **times}))
+
+
+def update_seconds() -> float:
+    """Seconds of dsyrk alone for all rows, blocks of 8 MB in the cache or beside it."""
+    from scipy.linalg.blas import dsyrk
+
+    block = np.random.default_rng(0).standard_normal((10000, D))
+    total = np.zeros((D, D), order="F")
+    dsyrk(1.0, block.T, c=total, beta=1.0, lower=1, overwrite_c=1)
+    start = time.perf_counter()
+    for _ in range(20):
+        dsyrk(1.0, block.T, c=total, beta=1.0, lower=1, overwrite_c=1)
+    return (time.perf_counter() - start) / 20 * N_GROUPS * GROUP_ROWS / len(block)
+
+
+def in_memory_digest(model: str) -> str:
+    x = np.empty((N_GROUPS * GROUP_ROWS, D), dtype=np.float32)
+    labels = np.empty(len(x), dtype=np.int8)
+    for number in range(N_GROUPS):
+        rows = slice(number * GROUP_ROWS, (number + 1) * GROUP_ROWS)
+        x[rows], labels[rows] = group(number)
+    views = (x[:, :50], x[:, 50:]) if model == "cca" else (x,)
+    return solution_digest(problem(model, views, labels))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_files_beyond_memory(benchmark: Any, model: str, folder: Path) -> None:
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+    command = [sys.executable, __file__, model, str(folder)]
+
+    def run() -> Any:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    figures = benchmark.pedantic(run, rounds=1, iterations=1)
+    assert figures["digest"] == in_memory_digest(model)
+    support.say(
+        f"{model}: {size / 1e9:.2f} GB of Parquet in {figures['limit'] / 1e9:.2f} GB of address space; "
+        f"{figures['ours']:.1f} s, pyarrow alone {figures['theirs']:.1f} s, dsyrk alone {figures['update']:.1f} s"
+    )
+    support.judge(f"{model}: file / limit", size / figures["limit"], 10.0, at_least=True)
+    # bound by dsyrk: what reading and the update take one after the other
+    bound = max(figures["theirs"], figures["update"])
+    support.judge(f"{model}: speed, of pyarrow's reading or of dsyrk", bound / figures["ours"], 0.6, at_least=True)
+
+
+if __name__ == "__main__":
+    child(sys.argv[1], Path(sys.argv[2]))
