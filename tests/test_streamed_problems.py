@@ -110,7 +110,7 @@ def test_one_pass_serves_iterators_of_unknown_length(rows: Matrix) -> None:
 def test_a_second_pass_over_an_iterator_is_refused_and_free(rows: Matrix) -> None:
     budget = dpgep.Budget(mu=1.0)
     with pytest.raises(RuntimeError, match="read only once"):
-        dpgep.solve(dpgep.pca(iter([rows])), budget=budget, method="truncated-rayleigh-flow", sparsity=2, init="screen")
+        dpgep.solve(dpgep.pca(iter([rows])), budget=budget, n_components=1, method="rayleigh-flow")
     problem = dpgep.pca(iter([rows]))
     solve_seeded(problem, mu=1.0)
     with pytest.raises(RuntimeError, match="read only once"):
