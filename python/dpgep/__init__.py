@@ -8,6 +8,7 @@ from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
 from dpgep.privacy.budget import Budget
+from dpgep.private_operator import PrivateOperator, private_operator
 from dpgep.problems.cca import cca
 from dpgep.problems.fda import fda
 from dpgep.problems.gep import gep
@@ -25,6 +26,7 @@ __all__ = [
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",
+    "PrivateOperator",
     "Solution",
     "audit",
     "build_info",
@@ -33,6 +35,7 @@ __all__ = [
     "gep",
     "local",
     "pca",
+    "private_operator",
     "sir",
     "solve",
 ]

@@ -53,7 +53,8 @@ def solve(
     n_components : int, optional
         K; default: all the model has. Under ``method="release"`` more components cost no privacy.
     method : str
-        "release": one noisy moment matrix, everything else computed from it. "rayleigh-flow" and
+        "release": one noisy moment matrix, everything else computed from it; held in memory, or known by its products
+        (docs/scale.md). "rayleigh-flow" and
         "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says when to use which). "dp-spca" and
         "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False) and (epsilon, delta) alone.
     seed : int, optional
@@ -61,7 +62,7 @@ def solve(
         report.
     **options
         Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
-        ``separate_supports``) and `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``,
+        ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``,
         ``step_size``, ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
 
     Returns
@@ -91,22 +92,26 @@ def solve(
     >>> bool(abs(solution.components[0, 0]) > 0.99)
     True
     """
-    if not isinstance(problem, (MomentProblem, MatrixProblem)):
-        raise TypeError(f"problem must come from dpgep.pca, cca, fda, sir or gep, got {type(problem).__name__}")
+    require_problem(problem)
     chosen, settings = _method(method, options)
     k = _component_count(problem, n_components)
-    account = _account(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-    _warn_large_delta(account, problem)
+    account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    warn_large_delta(account, problem, stacklevel=2)
     stream = noise_stream(seed, stacklevel=2)
     with account.reserve(share) as ledger:
         curator = Curator(problem, ledger, stream)
         settings.check(curator.public, k)
         result = chosen.run(curator, k, settings)
-        report = _report(problem, account, ledger, seeded=seed is not None)
+        report = privacy_report(problem, account, ledger, seeded=seed is not None)
     solution = _solution(result, report, curator, method)
     for caution in result.cautions:
         warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
     return solution
+
+
+def require_problem(problem: Any) -> None:
+    if not isinstance(problem, (MomentProblem, MatrixProblem)):
+        raise TypeError(f"problem must come from dpgep.pca, cca, fda, sir or gep, got {type(problem).__name__}")
 
 
 def _method(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
@@ -133,12 +138,13 @@ def _component_count(problem: Problem, n_components: Any) -> int:
     return k
 
 
-def _account(
+def budget_of(
     budget: Budget | None,
     share: float | None,
     accounting: Accounting,
     **forms: float | None,
 ) -> Budget:
+    """The budget passed, or a new one in the form given."""
     if budget is None:
         if share is not None:
             raise ValueError("share is a part of a budget: pass budget= with it")
@@ -153,18 +159,20 @@ def _account(
     return budget
 
 
-def _warn_large_delta(account: Budget, problem: Problem) -> None:
+def warn_large_delta(account: Budget, problem: Problem, *, stacklevel: int) -> None:
+    """Warn the caller ``stacklevel`` frames up of a delta that permits publishing whole records."""
     n = problem.facts.n
     if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
         warnings.warn(
             f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
             "choose it well below 1/n, e.g. n**-1.1 or smaller",
             PrivacyWarning,
-            stacklevel=3,
+            stacklevel=stacklevel + 1,
         )
 
 
-def _report(problem: Problem, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+def privacy_report(problem: Problem, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+    """The guarantee of what the ledger holds."""
     covering = mu_covering(ledger.spent)
     mu = None if any(release.mu is None for release in ledger.releases) else covering
     return PrivacyReport(

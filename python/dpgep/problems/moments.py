@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from dpgep._dispatch import core
+from dpgep.problems.feature_sums import cross_norms, energies
 from dpgep.problems.model import Matrix, MatrixPair, Model, PairForm, PublicFacts
 from dpgep.problems.row_products import RowProducts
 from dpgep.problems.rows import Rows
@@ -219,24 +220,14 @@ class MomentProblem:
 
     def diagonal(self) -> Matrix:
         """Diagonal of the second moment, sum over people of clipped rows in the unit ball."""
-        total = np.zeros(self.rows.d)
-        for _, block in self.rows.clipped_blocks(0):
-            total += np.einsum("ij,ij->j", block, block)
-        return total
+        return energies(self.rows)
 
     def cross_norms(self) -> Matrix:
         """Norm of each feature's row of the cross-covariance of two views (its second moment, if not centred).
 
         Sums over people of clipped rows in the unit ball, sum (x - m_x)(y - m_y)^T: not divided by n.
         """
-        d_x, d = self.model.first_view, self.rows.d
-        cross, sums = np.zeros((d_x, d - d_x)), np.zeros(d)
-        for _, block in self.rows.clipped_blocks(0):
-            cross += block[:, :d_x].T @ block[:, d_x:]
-            sums += block.sum(axis=0)
-        if self.layout.sums:
-            cross -= np.outer(sums[:d_x], sums[d_x:]) / max(self.rows.n, 1)
-        return np.concatenate([np.linalg.norm(cross, axis=1), np.linalg.norm(cross, axis=0)])
+        return cross_norms(self.rows, self.model.first_view, centred=self.layout.sums)
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
         """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""

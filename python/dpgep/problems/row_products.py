@@ -35,6 +35,9 @@ class RowProducts:
         self._n, self._d = rows.n, rows.d
         self.factors = np.empty(rows.n)
         self.sums = np.zeros((rows.d, n_groups))
+        if not isinstance(self._views[0], np.ndarray):
+            self._read_sparse(rows.bound, groups)
+            return
         for block in self._blocks():
             self._clip(block, rows.bound)
             if n_groups:
@@ -61,13 +64,17 @@ class RowProducts:
             yield slice(start, min(start + height, self._n))
 
     def _clip(self, block: slice, bound: float) -> None:
-        first, out = self._views[0][block], self.factors[block]
-        if not isinstance(first, np.ndarray):
-            finite = core.clip_factors_csr(first.data, first.indptr, bound, out)
-        else:
-            finite = core.clip_factors(self._joint(block), bound, out)
-        if not finite:
+        if not core.clip_factors(self._joint(block), bound, self.factors[block]):
             raise ValueError(NOT_FINITE)
+
+    def _read_sparse(self, bound: float, groups: NDArray[np.intp] | None) -> None:
+        """All rows at once: nothing of them is copied, and a block of rows would cost a pass over the sums."""
+        csr = self._views[0]
+        if not core.clip_factors_csr(csr.data, csr.indptr, bound, self.factors):
+            raise ValueError(NOT_FINITE)
+        for group in range(self.sums.shape[1]):
+            weights = self.factors if groups is None else np.where(groups == group, self.factors, 0.0)
+            self.sums[:, group] = csr.T @ weights
 
     def _joint(self, block: slice) -> NDArray[Any]:
         views = [view[block] for view in self._views]
