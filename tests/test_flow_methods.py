@@ -222,8 +222,7 @@ def test_the_sensitivity_of_the_two_view_screen_is_a_bound(seed: int) -> None:
             neighbour = x.copy()
             neighbour[-1] *= last
             problem = dpgep.cca(neighbour, y, center=center)
-            sums = problem.screen_sums()
-            values.append(np.concatenate([sums.energy, sums.cross_norms(1.0)]))
+            values.append(np.concatenate([problem.screen_sums().energy, problem.cross_norms()]))
         assert ((values[0] - values[1]) ** 2).sum() <= squared
 
 

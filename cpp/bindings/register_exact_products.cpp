@@ -134,4 +134,23 @@ otherwise as DenseRows.
 M v for the rows v of V, (K, n_features) float64, row-contiguous. The bits do not depend on
 n_threads.
 )");
+  py::class_<Callback>(module, "CallbackProducts", py::module_local(), py::is_final(), R"(
+Products with a symmetric matrix M (not checked) that a callable answers: rows that are streamed, or that
+other machines hold.
+
+callable(V) gets an array (K, n_features) float64 of its own and returns M v for its rows, an array of the
+same shape and dtype, row-contiguous. It is called from the thread that asks, and must not ask the oracle
+that it answers: that raises RuntimeError. What it raises, its asker sees; then nothing was drawn and
+nothing is remembered.
+
+Raises ValueError unless n_features >= 1.
+)")
+      .def(py::init<py::function, Index>(), py::arg("callable"), py::arg("n_features").noconvert())
+      .def_property_readonly("n_features", &Callback::n_features)
+      .def("times", &rows_times<Callback>, py::arg("V").noconvert(), R"(
+The answer for the rows of V, (K, n_features) float64, row-contiguous.
+
+Raises TypeError for an answer that is not an array of float64; ValueError for one of another shape or not
+finite; and what the callable raises.
+)");
 }

@@ -1,4 +1,8 @@
+#include <pybind11/stl.h>
+
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "exact_products.hpp"
@@ -23,8 +27,11 @@ constexpr const char* name_of(NoiseMode mode) {
 }
 
 Noise noise_of(std::string_view mode, std::vector<double> scales, std::string_view shape,
-               Index n_products, NoiseStream* stream) {
-  return {parse_noise_mode(mode), std::move(scales), parse_noise_shape(shape), n_products, stream};
+               Index n_products, NoiseStream* stream, std::optional<Index> max_directions) {
+  Noise noise{parse_noise_mode(mode), std::move(scales), parse_noise_shape(shape), n_products,
+              stream};
+  if (max_directions) noise.max_directions = *max_directions;
+  return noise;
 }
 
 // The Python object that owns the stream, or None.
@@ -34,7 +41,8 @@ py::object owner_of(NoiseStream* stream) {
 
 std::unique_ptr<HeldOracle> of_matrices(const Matrices& matrices, std::string_view mode,
                                         double scale_a, double scale_b, std::string_view shape,
-                                        Index n_products, NoiseStream* stream) {
+                                        Index n_products, NoiseStream* stream,
+                                        std::optional<Index> max_directions) {
   std::vector<double> scales{scale_a};
   if (matrices.n_matrices() == 2) {
     scales.push_back(scale_b);
@@ -43,13 +51,15 @@ std::unique_ptr<HeldOracle> of_matrices(const Matrices& matrices, std::string_vi
   }
   return std::make_unique<HeldOracle>(
       matrices, py::cast(matrices, py::return_value_policy::reference),
-      noise_of(mode, std::move(scales), shape, n_products, stream), owner_of(stream), MatrixPair{});
+      noise_of(mode, std::move(scales), shape, n_products, stream, max_directions),
+      owner_of(stream), MatrixPair{});
 }
 
 const ExactProducts& rows_of(const py::object& rows) {
   if (py::isinstance<Dense>(rows)) return rows.cast<const Dense&>();
   if (py::isinstance<Sparse>(rows)) return rows.cast<const Sparse&>();
-  throw py::type_error("rows must be DenseRows or CsrRows, not " +
+  if (py::isinstance<Callback>(rows)) return rows.cast<const Callback&>();
+  throw py::type_error("rows must be DenseRows, CsrRows or CallbackProducts, not " +
                        py::str(py::type::of(rows)).cast<std::string>());
 }
 
@@ -57,7 +67,8 @@ std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mod
                                     const py::array& factors, const py::array& weights_a,
                                     const py::array& weights_b, double second_a, double second_b,
                                     bool identity_b, Index split, std::string_view shape,
-                                    Index n_products, NoiseStream* stream) {
+                                    Index n_products, NoiseStream* stream,
+                                    std::optional<Index> max_directions) {
   Released released{const_rows<double>(factors, "factors"),
                     const_vector<double>(weights_a, "weights_a"),
                     const_vector<double>(weights_b, "weights_b")};
@@ -66,9 +77,9 @@ std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mod
   }
   PairForm form = MomentPair{released, second_a, second_b, identity_b};
   if (split != 0) form = CrossPair{std::move(released), split};
-  return std::make_unique<HeldOracle>(rows_of(rows), rows,
-                                      noise_of(mode, {scale}, shape, n_products, stream),
-                                      owner_of(stream), std::move(form));
+  return std::make_unique<HeldOracle>(
+      rows_of(rows), rows, noise_of(mode, {scale}, shape, n_products, stream, max_directions),
+      owner_of(stream), std::move(form));
 }
 
 py::tuple times(HeldOracle& oracle, const py::array& V) {
@@ -85,29 +96,40 @@ py::tuple times(HeldOracle& oracle, const py::array& V) {
 }  // namespace
 
 void register_pair_oracle(py::module_& module) {
+  py::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const NoRoom& error) {
+      PyErr_SetString(PyExc_MemoryError, error.what());
+    }
+  });
   py::class_<HeldOracle>(module, "PairOracle", py::module_local(), py::is_final(), R"(
 Products with a pair (A, B) of symmetric matrices, noise included.
 
 noise "none": the exact products; scales are not used. "fresh": every call draws a new symmetric noise
 matrix Z for each matrix; n_products calls are paid for. "lazy": one Z for good, by deferred decisions;
 shape "goe". Every answer is a combination of noisy products with orthonormal directions; a part of a
-row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public.
+row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public. Lazy noise
+remembers every direction asked and its answers; a call that would need more than max_directions raises
+MemoryError, and changes nothing.
 
 Source: docs/mathematics, section 2.
 )")
       .def_static("of_matrices", &of_matrices, py::arg("matrices"), py::arg("noise"),
                   py::arg("scale_a") = 0.0, py::arg("scale_b") = 0.0, py::arg("shape") = "goe",
-                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(), R"(
+                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(),
+                  py::arg("max_directions") = py::none(), R"(
 The matrices a and b, or a and I, each with noise of its own scale and the given shape.
 
 Raises ValueError for another noise or shape, for a scale that is negative or not finite, n_products < 0,
-lazy noise of shape "iid", scale_b without b, and where noise is to be drawn without a stream.
+max_directions < 0, lazy noise of shape "iid", scale_b without b, and where noise is to be drawn without a stream.
 )")
       .def_static("of_rows", &of_rows, py::arg("rows"), py::arg("noise"), py::arg("scale"),
                   py::arg("factors").noconvert(), py::arg("weights_a").noconvert(),
                   py::arg("weights_b").noconvert(), py::arg("second_a"), py::arg("second_b"),
                   py::arg("identity_b"), py::arg("split").noconvert() = 0, py::arg("shape") = "goe",
-                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(), R"(
+                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(),
+                  py::arg("max_directions") = py::none(), R"(
 A and B made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
 
     split == 0:  A v = second_a M~ v + F^T (weights_a * (F v)),
@@ -119,7 +141,7 @@ M~ is asked once for both, with split for the block of all [v_x, 0] and then all
 all where neither needs it. With identity_b, second_b and weights_b are not used; with split, neither
 are second_a, second_b and weights_b.
 
-rows: DenseRows or CsrRows. factors: (r, d) float64; weights: (r,) float64; all are copied, and public.
+rows: DenseRows, CsrRows or CallbackProducts. factors: (r, d) float64; weights: (r,) float64; all are copied, and public.
 The noise as of_matrices. Raises ValueError or TypeError as of_matrices, and for other shapes, entries
 that are not finite, and unless 0 <= split < d.
 )")
@@ -128,10 +150,12 @@ that are not finite, and unless 0 <= split < d.
       .def_property_readonly("n_directions", &HeldOracle::n_directions,
                              "Directions asked so far, with lazy noise.")
       .def_property_readonly("n_answered", &HeldOracle::n_answered, "Calls answered so far.")
+      .def_property_readonly("n_passes", &HeldOracle::n_passes,
+                             "Blocks of exact products computed so far: passes over the rows.")
       .def("times", &times, py::arg("V").noconvert(), R"(
 (A V, B V) for the rows of V, (K, d) float64, row-contiguous. Calls from several threads take turns.
 
-Raises RuntimeError beyond the calls that were paid; ValueError for V of other width or not finite, and
+Raises RuntimeError beyond the calls that were paid; MemoryError beyond max_directions; ValueError for V of other width or not finite, and
 for several directions at once of noise of shape "iid".
 )");
 }

@@ -23,6 +23,10 @@ void require_noise(const Noise& noise, Index n_matrices) {
     throw std::invalid_argument("n_products must satisfy n_products >= 0, not " +
                                 std::to_string(noise.n_products));
   }
+  if (noise.max_directions < 0) {
+    throw std::invalid_argument("max_directions must satisfy max_directions >= 0, not " +
+                                std::to_string(noise.max_directions));
+  }
   if (noise.mode == NoiseMode::lazy && noise.shape != NoiseShape::goe) {
     throw std::invalid_argument("lazy noise must have the shape 'goe'");
   }
@@ -60,12 +64,18 @@ NoisyProducts::NoisyProducts(const ExactProducts& exact, Noise noise)
 std::vector<Block> NoisyProducts::times(const ConstBlock& V) {
   require_features(V, n_features());
   if (!V.allFinite()) throw std::invalid_argument("V must be finite");
-  if (noise_.mode == NoiseMode::none) return exact_.times(V);
+  if (noise_.mode == NoiseMode::none) return exact_times(V);
   if (generation_ != fork_generation()) {
     throw std::runtime_error(
         "noisy products belong to the process that paid for them: a forked copy cannot answer");
   }
   return noise_.mode == NoiseMode::fresh ? fresh(V) : lazy(V);
+}
+
+std::vector<Block> NoisyProducts::exact_times(const ConstBlock& V) {
+  std::vector<Block> products = exact_.times(V);
+  ++n_passes_;
+  return products;
 }
 
 std::vector<Block> NoisyProducts::fresh(const ConstBlock& V) {
@@ -78,7 +88,7 @@ std::vector<Block> NoisyProducts::fresh(const ConstBlock& V) {
     throw std::invalid_argument("noise of shape 'iid' answers one direction at a time, not " +
                                 std::to_string(Q.rows()) + ": use 'goe'");
   }
-  std::vector<Block> products = exact_.times(view(Q));
+  std::vector<Block> products = exact_times(view(Q));
   ++n_answered_;
   for (std::size_t m = 0; m < products.size(); ++m) {
     if (noise_.scales[m] > 0.0) add_fresh_noise(Q, noise_.scales[m], products[m]);
@@ -100,7 +110,23 @@ void NoisyProducts::add_fresh_noise(const Block& directions, double scale, Block
 
 std::vector<Block> NoisyProducts::lazy(const ConstBlock& V) {
   const auto [known, added, directions] = expand(V, basis_.view());
-  std::vector<Block> exact = exact_.times(view(directions));
+  if (directions.rows() > 0) learn(directions);
+  Block coefficients(V.rows(), known.cols() + added.cols());
+  coefficients << known, added;
+  std::vector<Block> products;
+  for (const GrowingBlock& answers : answers_) {
+    products.push_back(dpgep::times(coefficients, answers.view()));
+  }
+  return products;
+}
+
+void NoisyProducts::learn(const Block& directions) {
+  if (directions.rows() > noise_.max_directions - basis_.rows()) {
+    throw NoRoom("no room for " + std::to_string(directions.rows()) +
+                 " more directions: " + std::to_string(basis_.rows()) + " of max_directions = " +
+                 std::to_string(noise_.max_directions) + " are remembered");
+  }
+  std::vector<Block> exact = exact_times(view(directions));
   // Room first: basis and answers must grow together or not at all.
   basis_.reserve(directions.rows());
   for (GrowingBlock& answers : answers_) answers.reserve(directions.rows());
@@ -113,13 +139,6 @@ std::vector<Block> NoisyProducts::lazy(const ConstBlock& V) {
     for (std::size_t m = 0; m < exact.size(); ++m) answers_[m].append(answer[m].data());
     basis_.append(q.data());
   }
-  Block coefficients(V.rows(), known.cols() + added.cols());
-  coefficients << known, added;
-  std::vector<Block> products;
-  for (const GrowingBlock& answers : answers_) {
-    products.push_back(dpgep::times(coefficients, answers.view()));
-  }
-  return products;
 }
 
 Block NoisyProducts::lazy_answer(const Block& q, Block product, double scale,

@@ -94,10 +94,25 @@ PairOracle::PairOracle(const ExactProducts& exact, Noise noise, PairForm form)
 
 PairProducts PairOracle::times(const ConstBlock& V) {
   require_features(V, n_features());
+  const auto self = std::this_thread::get_id();
+  if (asking_ == self) throw std::logic_error("exact products must not ask the oracle they answer");
   const std::lock_guard<std::mutex> lock(mutex_);
+  asking_ = self;
+  try {
+    PairProducts products = answer(V);
+    asking_ = std::thread::id();
+    return products;
+  } catch (...) {
+    asking_ = std::thread::id();
+    throw;
+  }
+}
+
+PairProducts PairOracle::answer(const ConstBlock& V) {
   PairProducts products =
       std::visit([&](const auto& pair) { return pair.answer(V, noisy_); }, form_);
   n_directions_ = noisy_.n_directions();
+  n_passes_ = noisy_.n_passes();
   ++n_answered_;
   return products;
 }

@@ -9,6 +9,7 @@ from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
 from dpgep.privacy.budget import Budget
 from dpgep.private_moments import PrivateMoments, release
+from dpgep.private_operator import PrivateOperator, private_operator
 from dpgep.problems.cca import CcaModel, cca
 from dpgep.problems.fda import FdaModel, fda
 from dpgep.problems.gep import gep
@@ -33,6 +34,7 @@ __all__ = [
     "PrivacyReport",
     "PrivacyWarning",
     "PrivateMoments",
+    "PrivateOperator",
     "Scan",
     "Selection",
     "SirModel",
@@ -44,6 +46,7 @@ __all__ = [
     "gep",
     "local",
     "pca",
+    "private_operator",
     "release",
     "scan",
     "sir",

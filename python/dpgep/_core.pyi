@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, final
 
 import numpy as np
@@ -84,6 +84,13 @@ class CsrRows:
     def times(self, V: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
 @final
+class CallbackProducts:
+    def __init__(self, callable: Callable[[NDArray[np.float64]], NDArray[np.float64]], n_features: int) -> None: ...
+    @property
+    def n_features(self) -> int: ...
+    def times(self, V: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+@final
 class PairOracle:
     @staticmethod
     def of_matrices(
@@ -94,10 +101,11 @@ class PairOracle:
         shape: _NoiseShape = "goe",
         n_products: int = 0,
         stream: NoiseStream | None = None,
+        max_directions: int | None = None,
     ) -> PairOracle: ...
     @staticmethod
     def of_rows(
-        rows: DenseRows | CsrRows,
+        rows: DenseRows | CsrRows | CallbackProducts,
         noise: _NoiseMode,
         scale: float,
         factors: NDArray[np.float64],
@@ -110,6 +118,7 @@ class PairOracle:
         shape: _NoiseShape = "goe",
         n_products: int = 0,
         stream: NoiseStream | None = None,
+        max_directions: int | None = None,
     ) -> PairOracle: ...
     @property
     def n_features(self) -> int: ...
@@ -119,6 +128,8 @@ class PairOracle:
     def n_directions(self) -> int: ...
     @property
     def n_answered(self) -> int: ...
+    @property
+    def n_passes(self) -> int: ...
     def times(self, V: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
 def rayleigh_flow(

@@ -25,7 +25,7 @@ from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle,
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.moments import MomentModel, MomentNoise, NoisyMoments
 from dpgep.solution import PrivacyReport, Solution
-from dpgep.solve import account_for, component_count, n_counted, report_of, solution_of, warn_large_delta
+from dpgep.solve import budget_of, component_count, n_counted, privacy_report, solution_of, warn_large_delta
 
 _KIND, _VERSION = "private moments", 1
 
@@ -193,12 +193,12 @@ def release(
         raise TypeError(
             f"only problems of rows have moments: pca, cca, fda, sir or dpgep.Moments; got {type(problem).__name__}"
         )
-    account = account_for(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)
     stream = noise_stream(seed, stacklevel=2)
     with account.reserve(share) as ledger:
         noisy = Curator(problem, ledger, stream).release()
-        report = report_of(problem.facts, account, ledger, seeded=seed is not None)
+        report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
     assert isinstance(noisy, NoisyMoments)
     moments = PrivateMoments(problem.model, report, noisy, frozenset([uuid.uuid4().hex]))
     warn_large_delta(account, n_counted(problem), moments, stacklevel=3)

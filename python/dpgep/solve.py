@@ -55,16 +55,16 @@ def solve(
     n_components : int, optional
         K; default: all the model has. Under ``method="release"`` more components cost no privacy.
     method : str
-        "release": one noisy moment matrix, everything else computed from it. "rayleigh-flow" and
-        "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says when to use which). "dp-spca" and
-        "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False) and (epsilon, delta) alone.
+        "release": one noisy moment matrix, everything else computed from it; held in memory, or known by its products
+        (docs/scale.md). "rayleigh-flow" and "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says
+        when to use which). "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False) and (epsilon, delta) alone.
     seed : int, optional
         Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
         report.
     **options
         Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
-        ``separate_supports``) and `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``,
-        ``step_size``, ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
+        ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
+        `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``, ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
 
     Returns
     -------
@@ -93,13 +93,10 @@ def solve(
     >>> bool(abs(solution.components[0, 0]) > 0.99)
     True
     """
-    if not isinstance(problem, (MomentProblem, Moments, MatrixProblem)):
-        raise TypeError(
-            f"problem must come from dpgep.pca, cca, fda, sir or gep, or be dpgep.Moments; got {type(problem).__name__}"
-        )
+    require_problem(problem)
     chosen, settings = _method(method, options)
     k = component_count(problem.model, n_components)
-    account = account_for(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)
     stream = noise_stream(seed, stacklevel=2)
     with account.reserve(share) as ledger:
@@ -107,12 +104,20 @@ def solve(
         curator = Curator(problem, ledger, stream)
         settings.check(curator.public, k)
         result = chosen.run(curator, k, settings)
-        report = report_of(problem.facts, account, ledger, seeded=seed is not None)
+        report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
     solution = solution_of(result, report, curator.model, method, passes=problem.passes - before)
     warn_large_delta(account, n_counted(problem), solution, stacklevel=3)
     for caution in result.cautions:
         warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
     return solution
+
+
+def require_problem(problem: Any) -> None:
+    """Raise TypeError for what is not a problem."""
+    if not isinstance(problem, (MomentProblem, Moments, MatrixProblem)):
+        raise TypeError(
+            f"problem must come from dpgep.pca, cca, fda, sir or gep, or be dpgep.Moments; got {type(problem).__name__}"
+        )
 
 
 def _method(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
@@ -140,7 +145,7 @@ def component_count(model: Model, n_components: Any) -> int:
     return k
 
 
-def account_for(
+def budget_of(
     budget: Budget | None,
     share: float | None,
     accounting: Accounting,
@@ -178,7 +183,7 @@ def n_counted(problem: Problem) -> int | None:
     return problem.people.n
 
 
-def report_of(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+def privacy_report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
     """The guarantee of everything that the ledger holds."""
     covering = mu_covering(ledger.spent)
     mu = None if any(release.mu is None for release in ledger.releases) else covering

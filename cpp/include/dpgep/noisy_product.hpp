@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +31,12 @@ struct Noise {
   NoiseShape shape = NoiseShape::goe;
   Index n_products = 0;  // calls that are paid for, with `fresh`
   NoiseStream* stream = nullptr;
+  Index max_directions = std::numeric_limits<Index>::max();  // to be remembered, with `lazy`
+};
+
+// Lazy noise would have to remember more directions than it may. Nothing was drawn.
+class NoRoom : public std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 // fresh: with V = L Q, Q orthonormal, the answer is L (Q M + Q Z); Q Z as of noise_times_vector for
@@ -47,16 +55,19 @@ struct Noise {
 class NoisyProducts {
  public:
   // Throws std::invalid_argument unless there are as many scales as matrices, all 0 <= scale < inf,
-  // n_products >= 0, and, where noise is to be drawn, a stream; lazy noise must have the shape goe.
+  // n_products >= 0, max_directions >= 0, and, where noise is to be drawn, a stream; lazy noise
+  // must have the shape goe.
   NoisyProducts(const ExactProducts& exact, Noise noise);
 
   Index n_features() const { return exact_.n_features(); }
   NoiseMode mode() const { return noise_.mode; }
   Index n_directions() const { return basis_.rows(); }
+  // Blocks that the exact products were asked for: passes over the data.
+  Index n_passes() const { return n_passes_; }
 
   // For each matrix the products with the rows of V. Throws std::runtime_error beyond the calls
-  // that are paid, std::invalid_argument for V not finite or of other width, and for several
-  // directions of fresh noise of shape iid.
+  // that are paid, NoRoom beyond max_directions, std::invalid_argument for V not finite or of
+  // other width, and for several directions of fresh noise of shape iid.
   std::vector<Block> times(const ConstBlock& V);
 
  private:
@@ -82,8 +93,10 @@ class NoisyProducts {
     std::vector<double> entries_;
   };
 
+  std::vector<Block> exact_times(const ConstBlock& V);
   std::vector<Block> fresh(const ConstBlock& V);
   std::vector<Block> lazy(const ConstBlock& V);
+  void learn(const Block& directions);
   void add_fresh_noise(const Block& directions, double scale, Block& products) const;
   Block lazy_answer(const Block& q, Block product, double scale, const ConstBlock& answers) const;
 
@@ -91,6 +104,7 @@ class NoisyProducts {
   Noise noise_;
   const std::uint64_t generation_ = fork_generation();
   Index n_answered_ = 0;
+  Index n_passes_ = 0;
   GrowingBlock basis_;
   std::vector<GrowingBlock> answers_;
 };

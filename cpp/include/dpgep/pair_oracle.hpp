@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <thread>
 #include <variant>
 
 #include "dpgep/noisy_product.hpp"
@@ -56,17 +57,23 @@ class PairOracle {
   NoiseMode mode() const { return noisy_.mode(); }
   Index n_directions() const { return n_directions_; }
   Index n_answered() const { return n_answered_; }
+  Index n_passes() const { return n_passes_; }
 
-  // One call at a time: others wait. Throws as NoisyProducts::times.
+  // One call at a time: others wait. Throws as NoisyProducts::times, and std::logic_error where the
+  // exact products ask the oracle that asked them.
   PairProducts times(const ConstBlock& V);
 
  private:
+  PairProducts answer(const ConstBlock& V);
+
   std::mutex mutex_;
+  std::atomic<std::thread::id> asking_{};  // the thread whose call is under way
   NoisyProducts noisy_;
   PairForm form_;
   // Of the calls that are done: to be read while another is under way.
   std::atomic<Index> n_directions_{0};
   std::atomic<Index> n_answered_{0};
+  std::atomic<Index> n_passes_{0};
 };
 
 }  // namespace dpgep

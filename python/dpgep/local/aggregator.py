@@ -17,7 +17,7 @@ from dpgep.local.sparse import FantopeDiagnostics, default_penalty, sparse_compo
 from dpgep.local.wire import Frame, ReportError
 from dpgep.methods.fantope import FantopeFit
 from dpgep.methods.options import require_count
-from dpgep.methods.release import ReleaseOptions, solve_released
+from dpgep.methods.release import PairOptions, solve_released
 from dpgep.methods.result import MethodResult
 from dpgep.privacy.curator import PublicSide
 from dpgep.problems.model import PublicFacts
@@ -178,7 +178,7 @@ class Aggregator:
         Source: Wang and Xu (2020), Algorithm 1, steps 4 and 5.
         """
         k = self._component_count(n_components)
-        settings = ReleaseOptions(**options)
+        settings = PairOptions(**options)
         settings.check(
             PublicSide(self._model, PublicFacts("replace-one", self.mechanism.bound, self.n_reports), 1.0), k
         )

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgep.methods.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.generalized_eigen import RIDGE, positive_part, solve_pair
-from dpgep.methods.release import sparse_solution
 from dpgep.methods.result import Matrix
+from dpgep.methods.screening import keep_features
+from dpgep.methods.sparse import sparse_solution
 from dpgep.privacy.curator import Curator
 
 KINDS = ("random", "convex", "screen")
 # Default shares of mu^2 for the initial vector, and within a screen for the scores; public constants.
 SHARES = {"convex": 0.5, "screen": 0.3}
 _SCORES_SHARE = 0.6
-# The rows restricted to screened coordinates are clipped at this multiple of their released mean square.
-_RECLIP = 2.0
 _PURPOSE = "initial vector"
 
 
@@ -52,9 +52,9 @@ def initial_vectors(
         return InitialVectors("random", _random(curator, k, n_starts), 0.0, f"{n_starts} drawn at random")
     spent = SHARES[kind] if share is None else share
     estimate = convex if kind == "convex" else screened
-    found, status = estimate(curator, k, spent, sparsity)
-    further = _random(curator, k, max(n_starts - len(found), 0))
-    return InitialVectors(kind, (*found[:n_starts], *further), spent, status)
+    estimates, status = estimate(curator, k, spent, sparsity)
+    found = tuple(itertools.islice(estimates, n_starts))
+    return InitialVectors(kind, (*found, *_random(curator, k, n_starts - len(found))), spent, status)
 
 
 def given_vectors(values: Any, k: int, d: int) -> Matrix:
@@ -72,7 +72,7 @@ def given_vectors(values: Any, k: int, d: int) -> Matrix:
     return np.asarray(block / norms[:, None])
 
 
-def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[list[Matrix], str]:
+def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[Iterator[Matrix], str]:
     """Algorithm 2 of Hu et al.: leading vectors of the l1-penalized convex relaxation on one noisy pair.
 
     A and B come from one joint release, at half the price of the printed two. The penalty, the paper's phi of order
@@ -85,25 +85,18 @@ def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tupl
     ridge = max(RIDGE * pair.noise_level, pair.rounding)
     fit = fantope_relaxation(pair.a, b, k, penalty, spectral_set="ball", ridge=ridge, tolerance=1e-4)
     state = "converged" if fit.converged else "stopped"
-    return [
-        leading_vectors(fit.sparse, k)
-    ], f"relaxation, penalty {penalty:.2g}, {state} after {fit.n_iterations} steps"
+    status = f"relaxation, penalty {penalty:.2g}, {state} after {fit.n_iterations} steps"
+    return iter([leading_vectors(fit.sparse, k)]), status
 
 
-def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[list[Matrix], str]:
-    """Leading vectors of a private block on the coordinates with the largest noisy scores; then single coordinates.
-
-    Rows restricted to these coordinates are shorter, so they are clipped to a smaller bound, which follows from the
-    released diagonal: the block carries far less noise than the whole.
-    """
+def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[Iterator[Matrix], str]:
+    """Leading vectors of a private block on the coordinates with the largest noisy scores; then single coordinates."""
     d = curator.model.n_features
-    screen = curator.screen(share * _SCORES_SHARE, _PURPOSE)
-    features = _largest_per_view(curator, screen.scores, _kept(d, sparsity))
-    bound = curator.facts.bound or 1.0
-    if screen.energy is not None:
-        mean_square = _mean_square(screen.energy, features)
-        bound = min(bound, math.sqrt(_RECLIP * mean_square)) if mean_square > 0 else bound
-    model, released = curator.release_features(features, bound, share * (1 - _SCORES_SHARE), _PURPOSE)
+    n_views = len(curator.model.split(np.empty((1, d))))
+    each = math.ceil(_kept(d, sparsity) / n_views)
+    kept, scores = keep_features(curator, each, share * _SCORES_SHARE, _PURPOSE)
+    features = kept.features
+    model, released = curator.release_features(features, kept.bound, share * (1 - _SCORES_SHARE), _PURPOSE)
     pair = model.pair(released)
     ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
     if sparsity is not None and sparsity < len(features):
@@ -115,34 +108,15 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
     block[: len(found), features] = found
     for row in range(len(found), k):  # fewer directions than asked for: coordinates fill up
         block[row, features[row % len(features)]] = 1.0
-    best = features[np.argsort(-screen.scores[features], kind="stable")]
-    coordinates = [np.eye(1, d, feature) for feature in best] if k == 1 else []
-    return [block, *coordinates], f"{len(features)} of {d} coordinates kept, rows clipped to {bound:.3g}"
+    best = features[np.argsort(-scores[features], kind="stable")]
+    coordinates = (np.eye(1, d, feature) for feature in best if k == 1)
+    return itertools.chain(
+        [block], coordinates
+    ), f"{len(features)} of {d} coordinates kept, rows clipped to {kept.bound:.3g}"
 
 
 def _kept(d: int, sparsity: int | None) -> int:
     return min(d, 100 if sparsity is None else max(100, 5 * sparsity))
-
-
-def _mean_square(energy: Matrix, features: NDArray[np.intp]) -> float:
-    """Mean squared norm of the rows restricted to the features, from noisy values that chose them.
-
-    Most of what was chosen was chosen by its noise: it counts as the average feature, plus what it has above the least
-    value chosen.
-    """
-    chosen = energy[features]
-    return len(chosen) * max(float(energy.mean()), 0.0) + float((chosen - chosen.min()).sum())
-
-
-def _largest_per_view(curator: Curator, scores: Matrix, n: int) -> NDArray[np.intp]:
-    """Indices of the largest scores, ascending; as many from each view."""
-    parts = curator.model.split(np.arange(len(scores), dtype=np.float64)[None, :])
-    each = math.ceil(n / len(parts))
-    chosen = []
-    for part in parts:
-        indices = part[0].astype(np.intp)
-        chosen.append(indices[np.argsort(-scores[indices], kind="stable")[:each]])
-    return np.sort(np.concatenate(chosen))
 
 
 def _random(curator: Curator, k: int, n: int) -> tuple[Matrix, ...]:

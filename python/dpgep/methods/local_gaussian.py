@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpgep.methods.release import ReleaseOptions, solve_released
+from dpgep.methods.release import PairOptions, solve_released
 from dpgep.methods.result import MethodResult
 from dpgep.privacy.curator import Curator, PublicSide
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalGaussianOptions(ReleaseOptions):
-    """Options of "local-gaussian": those of "release", for the server's side."""
+class LocalGaussianOptions(PairOptions):
+    """Options of "local-gaussian": how the server solves what it has."""
 
     def check(self, public: PublicSide, k: int) -> None:
         """Raise where clients could not serve the problem: a report holds one row, and their number is public."""

@@ -29,6 +29,7 @@ from dpgep.methods.options import (
     require_share,
 )
 from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.methods.storage import MEMORY_LIMIT, matrix_bytes, require_memory_limit, require_room
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 
@@ -63,6 +64,9 @@ class FlowOptions:
     regularization : float, optional
         Multiple of the identity added to B, >= 0, not chosen by looking at the data. Default: the known noise level
         of B, which makes the noisy B positive definite; under fresh noise 0.3 of it over sqrt(n_iterations).
+    memory_limit : int
+        Bytes that lazy noise may remember directions and answers in: 24 d for each direction asked (32 d for a
+        private pair of matrices). Flows stop where there is no room for a step. Default 4 GiB, a public constant.
     """
 
     n_iterations: int | None = None
@@ -72,6 +76,7 @@ class FlowOptions:
     noise_shape: Literal["goe", "iid"] = "goe"
     budget_split: float | None = None
     regularization: float | None = None
+    memory_limit: int = MEMORY_LIMIT
 
     sparsity = 0  # not truncated
     separate_supports = False
@@ -90,6 +95,7 @@ class FlowOptions:
             require_positive("step_size", self.step_size)
         if self.regularization is not None:
             require_non_negative("regularization", self.regularization)
+        require_memory_limit(self.memory_limit)
         if self.budget_split is not None:
             require_share("budget_split", self.budget_split)
             if not (isinstance(self.init, str) and self.init in ("convex", "screen")):
@@ -97,14 +103,22 @@ class FlowOptions:
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
+        d = public.model.n_features
         if not isinstance(self.init, str):
-            given_vectors(self.init, k, public.model.n_features)
+            given_vectors(self.init, k, d)
+        elif self.init == "convex" and matrix_bytes(d) > self.memory_limit:
+            raise ValueError(
+                f'init="convex" releases a {d} x {d} matrix, which does not fit into memory_limit = '
+                f'{self.memory_limit}: use "screen", or raise memory_limit'
+            )
+        if self.noise == "lazy":
+            require_room(public, k, self.memory_limit)
         if self.noise == "fresh" and self.step_size is None and public.largest_b is None:
             raise ValueError(
                 'step_size is needed with noise="fresh" and a private B: nothing public bounds its eigenvalues; pass '
                 "0.9 over a public bound of the largest"
             )
-        if self.noise_shape == "iid" and (k > 1 or len(public.model.split(np.zeros((1, public.model.n_features)))) > 1):
+        if self.noise_shape == "iid" and (k > 1 or len(public.model.split(np.zeros((1, d)))) > 1):
             raise ValueError(
                 'noise_shape="iid" serves one product at a time: a single component, not for two views; use "goe"'
             )
@@ -201,16 +215,25 @@ class _Flow:
 
 def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> MethodResult:
     """The K leading solutions by a (truncated) Rayleigh flow on noisy products."""
-    k, m = n_components, options.most_iterations
+    k = n_components
     n_starts = getattr(options, "n_starts", None) or (_LAZY_STARTS if _truncated_lazily(options) else 1)
     init = options.init if isinstance(options.init, str) else given_vectors(options.init, k, curator.model.n_features)
     initial = initial_vectors(
         curator, k, init, share=options.budget_split, sparsity=options.sparsity or None, n_starts=n_starts
     )
-    products = curator.products(ProductNoise(options.noise, options.noise_shape, m))
+    noise = ProductNoise(options.noise, options.noise_shape, options.most_iterations, options.memory_limit)
+    return flow_on(curator, curator.products(noise), initial, options)
+
+
+def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, options: FlowOptions) -> MethodResult:
+    """The flows from each start on products that are paid for; the best result."""
     ridge = _ridge(products, options)
     step = options.step_size or _default_step(curator, products, ridge)
-    flows = [_run(products, start, options, step, ridge, curator) for start in initial.starts]
+    flows: list[_Flow] = []
+    for start in initial.starts:
+        if flows and _steps_left(products, len(start)) < 1:
+            break
+        flows.append(_run(products, start, options, step, ridge, curator))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
     diagnostics = FlowDiagnostics(
         noise_level=products.noise_level,
@@ -253,42 +276,71 @@ def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> fl
     return STEP / (curator.public.largest_b + ridge)
 
 
+class _Enough(Exception):
+    """A search has used its part of the room for directions."""
+
+
 def _largest_eigenvalue(products: NoisyProducts, ridge: float, d: int, generator: np.random.Generator) -> float:
-    """Largest eigenvalue of the noisy B + ridge I, by products that cost nothing; within a twentieth, from above."""
-    if d <= 20:
+    """Largest eigenvalue of the noisy B + ridge I, by products that cost nothing; within a twentieth, from above.
+
+    A third of the room for directions may be used up: then the largest stretch of a vector seen serves, from below.
+    """
+    if d <= 20 and products.room >= d:
         b = products.times(np.eye(d))[1]
         return max(float(scipy.linalg.eigvalsh((b + b.T) / 2)[-1]) + ridge, np.finfo(float).tiny)
-    operator = LinearOperator((d, d), matvec=lambda v: products.times(v[None, :])[1][0], dtype=np.float64)
+    least, longest = products.room * 2 / 3, 0.0
+
+    def times(v: Matrix) -> Matrix:
+        nonlocal longest
+        if products.room - products.n_views < least:
+            raise _Enough
+        answer = products.times(v.reshape(1, -1))[1][0]
+        longest = max(longest, float(np.linalg.norm(answer) / np.linalg.norm(v)))
+        return answer
+
+    operator = LinearOperator((d, d), matvec=times, dtype=np.float64)
     start = generator.standard_normal(d)
     try:
         largest = float(eigsh(operator, k=1, which="LA", tol=0.02, v0=start, return_eigenvectors=False, maxiter=50)[0])
-    except ArpackNoConvergence as stopped:
-        answer = products.times(start[None, :])[1][0]
-        crude = float(np.linalg.norm(answer) / np.linalg.norm(start))
-        largest = float(max(stopped.eigenvalues, default=crude))
+    except (ArpackNoConvergence, _Enough) as stopped:
+        largest = float(max(getattr(stopped, "eigenvalues", ()), default=longest))
     return max(1.05 * largest + ridge, np.finfo(float).tiny)
 
 
 def _run(
     products: NoisyProducts, start: Matrix, options: FlowOptions, step: float, ridge: float, curator: Curator
 ) -> _Flow:
-    vectors, quotients, n_done, converged = core.rayleigh_flow(
-        products.oracle,
-        _truncated(start, options),
-        options.most_iterations,
-        step,
-        shift=curator.model.shift,
-        ridge=ridge,
-        sparsity=options.sparsity,
-        separate_supports=options.separate_supports,
-        tolerance=TOLERANCE if products.lazy else 0.0,
-    )
+    vectors, converged, most = _truncated(start, options), False, options.most_iterations
+    quotients = np.empty((0, len(vectors)))
+    while not converged and len(quotients) < most:
+        steps = int(min(most - len(quotients), _steps_left(products, len(vectors))))
+        if steps < 1:
+            break
+        vectors, more, n_done, converged = core.rayleigh_flow(
+            products.oracle,
+            vectors,
+            steps,
+            step,
+            shift=curator.model.shift,
+            ridge=ridge,
+            sparsity=options.sparsity,
+            separate_supports=options.separate_supports,
+            tolerance=TOLERANCE if products.lazy else 0.0,
+        )
+        quotients = np.concatenate([quotients, more])
+        if n_done < steps:
+            break
     if not products.lazy:
         # not known where the first answer was such that no step could be taken
-        last = quotients[-1].copy() if n_done else np.full(len(vectors), math.nan)
-        return _Flow(vectors, last, quotients, n_done, converged)
+        last = quotients[-1].copy() if len(quotients) else np.full(len(vectors), math.nan)
+        return _Flow(vectors, last, quotients, len(quotients), converged)
     vectors, eigenvalues = _ritz(products, vectors, ridge, rotate=not options.separate_supports)
-    return _Flow(vectors, eigenvalues, quotients, n_done, converged)
+    return _Flow(vectors, eigenvalues, quotients, len(quotients), converged)
+
+
+def _steps_left(products: NoisyProducts, k: int) -> float:
+    """How many steps of K components have room, however new their directions: one question more comes at the end."""
+    return products.room // (k * products.n_views) - 1
 
 
 def _truncated(start: Matrix, options: FlowOptions) -> Matrix:
@@ -330,14 +382,20 @@ def _cautions(
     elif products.lazy and not flow.converged:
         yield (
             f"the flow moved still after {flow.n_iterations} iterations: raise n_iterations (under lazy noise they "
-            'cost no privacy), or use method="release"'
+            'cost no privacy) or memory_limit, or use method="release"'
         )
-    if products.identity_b and products.noise_level > 0:
-        deviation, k = products.noise_level / math.sqrt(2 * d), options.sparsity or d
-        # largest quotient of k-sparse unit vectors with noise alone, up to constants of order 1
-        alone = min(products.noise_level, deviation * (math.sqrt(2 * k) + math.sqrt(2 * k * math.log(math.e * d / k))))
-        if flow.eigenvalues[0] < 1.1 * alone:
-            yield (
-                f"the leading eigenvalue {flow.eigenvalues[0]:.3g} is what noise alone would show ({alone:.3g}): use "
-                "more rows, fewer features, or a larger budget"
-            )
+    yield from noise_caution(products, float(flow.eigenvalues[0]), d, options.sparsity)
+
+
+def noise_caution(products: NoisyProducts, eigenvalue: float, d: int, sparsity: int) -> Iterator[str]:
+    """A warning where the leading eigenvalue of PCA is what noise alone would show; ``sparsity`` 0: dense."""
+    if not products.identity_b or products.noise_level == 0:
+        return
+    deviation, k = products.noise_level / math.sqrt(2 * d), sparsity or d
+    # largest quotient of k-sparse unit vectors with noise alone, up to constants of order 1
+    alone = min(products.noise_level, deviation * (math.sqrt(2 * k) + math.sqrt(2 * k * math.log(math.e * d / k))))
+    if eigenvalue < 1.1 * alone:
+        yield (
+            f"the leading eigenvalue {eigenvalue:.3g} is what noise alone would show ({alone:.3g}): use more rows, "
+            "fewer features, or a larger budget"
+        )

@@ -1,28 +1,44 @@
-"""`release`: one private release of everything the model needs, all else post-processing."""
+"""`release`: one private release of everything the model needs, all else post-processing.
+
+The released matrix is held in memory, or known by its products where it is too large; or a screen chooses features, and
+their block is released.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import eye_array
 
-from dpgep.methods.generalized_eigen import RIDGE, Eigensystem, positive_part, solve_pair
-from dpgep.methods.options import require_count, require_flag, require_non_negative
+from dpgep.methods.generalized_eigen import RIDGE, Eigensystem, solve_pair
+from dpgep.methods.operator_release import operator_release
+from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
 from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.sparse import SparseFit, sparse_eigenvectors
+from dpgep.methods.screening import Screened, keep_features
+from dpgep.methods.sparse import SparseFit, sparse_solution
+from dpgep.methods.storage import (
+    MEMORY_LIMIT,
+    STORAGES,
+    choose_storage,
+    matrix_bytes,
+    require_memory_limit,
+    require_room,
+)
 from dpgep.privacy.curator import Curator, PublicSide
 
+# Share of mu^2 for the scores of a screen: a public constant.
+SCREEN_SHARE = 0.3
 # Expected squared sine per component beyond which a warning says that the answer is mostly noise. From noise alone the
 # estimate is 0.4 to 0.85, growing with the dimension: eigenvalues of noise repel each other.
 LOST = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleaseOptions:
-    """Options of "release".
+class PairOptions:
+    """How a released pair is solved.
 
     Parameters
     ----------
@@ -65,6 +81,79 @@ class ReleaseOptions:
             raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOptions(PairOptions):
+    """Options of "release": those of a released pair (``regularization``, ``sparsity``, ``separate_supports``), and
+
+    Parameters
+    ----------
+    screen : int, optional
+        k': buy noisy scores of all features, keep the k' with the largest (of each view), and release their block
+        alone, rows clipped to a smaller bound that follows from the scores. Default: no screen.
+    screen_share : float in (0, 1), optional
+        Share of mu^2 that the scores cost; default 0.3.
+    storage : {"auto", "matrix", "operator"}
+        "matrix": the released d x d matrix is held in memory, about 32 d^2 bytes. "operator": it is known by its
+        products, whose noise is drawn as they are asked for; the same law, in floating point, in O(d) memory for each
+        direction asked. "auto": the matrix where it fits into memory_limit. With a screen: of the block, a matrix.
+    memory_limit : int
+        Bytes that a release may take beside the data, for "auto" and "operator". Default 4 GiB, a public constant:
+        the storage must not depend on data, and does not on the machine.
+    """
+
+    screen: int | None = None
+    screen_share: float | None = None
+    storage: Literal["auto", "matrix", "operator"] = "auto"
+    memory_limit: int = MEMORY_LIMIT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of("storage", self.storage, STORAGES)
+        require_memory_limit(self.memory_limit)
+        if self.screen is not None:
+            require_count("screen", self.screen)
+            if self.storage == "operator":
+                raise ValueError('screen releases the block of the features kept as a matrix, not as an "operator"')
+        if self.screen_share is not None:
+            require_share("screen_share", self.screen_share)
+            if self.screen is None:
+                raise ValueError("screen_share is the scores' part of the budget: give screen as well")
+
+    def check(self, public: PublicSide, k: int) -> None:
+        """What depends on the problem. Raises before anything is released."""
+        super().check(public, k)
+        if self.screen is not None:
+            self._check_screen(public, k)
+        elif self.storage_for(public.model.n_features) == "operator":
+            if self.sparsity == "auto":
+                raise ValueError(
+                    f'sparsity="auto" needs the released matrix, which is too large for {public.model.n_features} '
+                    "features and this memory_limit: give a number, or keep fewer features by screen="
+                )
+            require_room(public, k, self.memory_limit, copies=1)
+
+    def storage_for(self, d: int) -> str:
+        """Where a release of d features is kept: a function of public numbers."""
+        return choose_storage(self.storage, d, self.memory_limit)
+
+    def _check_screen(self, public: PublicSide, k: int) -> None:
+        assert self.screen is not None
+        widths = [part.shape[1] for part in public.model.split(np.empty((1, public.model.n_features)))]
+        kept = [min(self.screen, width) for width in widths]
+        if k > min(kept):
+            raise ValueError(
+                f"screen = {self.screen} keeps fewer features than {k} components need: give n_components (its default "
+                "is all), or a larger screen"
+            )
+        if not isinstance(self.sparsity, str) and (self.sparsity or 0) > sum(kept):
+            raise ValueError(f"sparsity = {self.sparsity} is more than the {sum(kept)} features that screen keeps")
+        if self.storage_for(sum(kept)) == "operator":
+            raise ValueError(
+                f"the block of {sum(kept)} features takes {matrix_bytes(sum(kept))} bytes, more than memory_limit = "
+                f"{self.memory_limit}: give a smaller screen"
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class ReleaseDiagnostics:
     """What the released values say about their own accuracy. Nothing here costs privacy.
@@ -85,6 +174,9 @@ class ReleaseDiagnostics:
         K.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     significant : (K,), under sparsity="auto" whether each component stands out of what noise alone could show.
+    screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
+        else here is about the block alone: what the screen lost is not in it.
+    storage : "matrix".
     """
 
     noise_level: float
@@ -96,9 +188,16 @@ class ReleaseDiagnostics:
     expected_subspace_error: float
     support: tuple[int, ...] | None = None
     significant: tuple[bool, ...] | None = None
+    screened: Screened | None = None
+    storage: str = "matrix"
 
     def table(self, eigenvalues: Matrix) -> list[str]:
-        lines = [] if self.support is None else [f"  features     {len(self.support)} in use"]
+        lines = [f"  storage      {self.storage}"]
+        if self.screened is not None:
+            kept = self.screened
+            lines.append(f"  screen       {len(kept.features)} features kept, rows clipped to {kept.bound:.3g}")
+        if self.support is not None:
+            lines.append(f"  features     {len(self.support)} in use")
         lines.append("    k  eigenvalue     eigengap  expected error (squared sine)")
         for row, (value, gap, error) in enumerate(zip(eigenvalues, self.eigengaps, self.expected_error, strict=True)):
             shown = f"{error:.2g}" + (" (lost in noise)" if error > 0.5 else "")
@@ -108,10 +207,31 @@ class ReleaseDiagnostics:
 
 def release(curator: Curator, n_components: int, options: ReleaseOptions) -> MethodResult:
     """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse."""
+    if options.screen is not None:
+        return _screened_release(curator, n_components, options, options.screen)
+    if options.storage_for(curator.model.n_features) == "operator":
+        return operator_release(curator, n_components, options)
     return solve_released(curator.model, curator.release(), n_components, options)
 
 
-def solve_released(model: Any, released: Any, n_components: int, options: ReleaseOptions) -> MethodResult:
+def _screened_release(curator: Curator, n_components: int, options: ReleaseOptions, n_features: int) -> MethodResult:
+    """Scores of all features, then a release of the best alone; components have zeros elsewhere."""
+    share = SCREEN_SHARE if options.screen_share is None else options.screen_share
+    kept, _ = keep_features(curator, n_features, share, "screen")
+    model, released = curator.release_features(kept.features, kept.bound, purpose="features kept")
+    result = solve_released(model, released, n_components, options)
+    d, diagnostics = curator.model.n_features, result.diagnostics
+    assert isinstance(diagnostics, ReleaseDiagnostics)
+    support = None if diagnostics.support is None else tuple(kept.features[list(diagnostics.support)].tolist())
+    return replace(
+        result,
+        components=kept.embedded(result.components, d),
+        mean=None if result.mean is None else kept.embedded(result.mean[None, :], d)[0],
+        diagnostics=replace(diagnostics, support=support, screened=kept),
+    )
+
+
+def solve_released(model: Any, released: Any, n_components: int, options: PairOptions) -> MethodResult:
     """All that follows from the one answer: post-processing."""
     pair = model.pair(released)
     ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
@@ -155,19 +275,6 @@ def _sparse(model: Any, released: Any, pair: Any, n_components: int, ridge: floa
         separate_supports=options.separate_supports,
         residual_deviation=residual_deviation,
     )
-
-
-def sparse_solution(pair: Any, sparsity: Any, n_components: int, *, ridge: float, **settings: Any) -> SparseFit:
-    """Sparse eigenvectors of a released pair, whose noisy B need not be positive definite on every support.
-
-    Where it is not, its positive part takes its place, with at least the default ridge: the answer is paid for.
-    """
-    try:
-        return sparse_eigenvectors(pair.a, pair.b, sparsity, n_components, ridge=ridge, **settings)
-    except np.linalg.LinAlgError:
-        least = max(ridge, RIDGE * pair.noise_level, pair.rounding)
-        b = positive_part(pair.b.copy())
-        return sparse_eigenvectors(pair.a, b, sparsity, n_components, ridge=least, **settings)
 
 
 def _features(fit: SparseFit) -> tuple[int, ...]:

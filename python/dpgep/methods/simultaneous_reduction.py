@@ -80,7 +80,7 @@ def sr_dp(curator: Curator, n_components: int, options: SimultaneousReductionOpt
 
     The paper adds noise to A and to B, each at the whole budget.
     """
-    return release(curator, n_components, ReleaseOptions(regularization=options.regularization))
+    return release(curator, n_components, ReleaseOptions(regularization=options.regularization, storage="matrix"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -18,6 +18,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from dpgep.methods.fantope import fantope_relaxation, leading_vectors
+from dpgep.methods.generalized_eigen import RIDGE, positive_part
 
 Matrix: TypeAlias = NDArray[np.float64]
 Support: TypeAlias = NDArray[np.intp]
@@ -164,6 +165,19 @@ def sparse_eigenvectors(
         if component + 1 < n_components:
             deflated.deflate(outcomes[-1].found.best)
     return _result(pair, [outcome.found.best for outcome in outcomes], outcomes)
+
+
+def sparse_solution(pair: Any, sparsity: Any, n_components: int, *, ridge: float, **settings: Any) -> SparseFit:
+    """Sparse eigenvectors of a released pair, whose noisy B need not be positive definite on every support.
+
+    Where it is not, its positive part takes its place, with at least the default ridge: the answer is paid for.
+    """
+    try:
+        return sparse_eigenvectors(pair.a, pair.b, sparsity, n_components, ridge=ridge, **settings)
+    except np.linalg.LinAlgError:
+        least = max(ridge, RIDGE * pair.noise_level, pair.rounding)
+        b = positive_part(pair.b.copy())
+        return sparse_eigenvectors(pair.a, b, sparsity, n_components, ridge=least, **settings)
 
 
 def goe_deviation(deviation_a: float, deviation_b: float = 0.0) -> ResidualDeviation:

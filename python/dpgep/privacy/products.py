@@ -41,11 +41,17 @@ class ProductNoise:
     kind : "fresh" draws new noise for each product and pays for each; "lazy" pays once for all.
     shape : "goe", or (fresh only) "iid", the papers' shape.
     n_products : number of products to pay for under fresh noise.
+    memory_limit : bytes that lazy noise may remember directions and answers in; None: no limit.
     """
 
     kind: NoiseKind
     shape: NoiseShape
     n_products: int
+    memory_limit: int | None = None
+
+    def most_directions(self, d: int, n_matrices: int) -> int | None:
+        """Directions of length d that lazy noise may remember, with the answers of so many private matrices."""
+        return None if self.memory_limit is None else self.memory_limit // direction_bytes(d, n_matrices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +65,8 @@ class NoisyProducts:
     noise_level : expected operator norm of the noise in B, or in A where B is the identity, in one answer.
     identity_b : whether B is the identity.
     lazy : whether answers cost nothing any more.
+    n_views : directions that one row asks: its parts in each view.
+    most_directions : how many directions lazy noise may remember; None: any number.
     """
 
     oracle: core.PairOracle
@@ -66,10 +74,24 @@ class NoisyProducts:
     noise_level: float
     identity_b: bool
     lazy: bool
+    n_views: int = 1
+    most_directions: int | None = None
+
+    @property
+    def room(self) -> float:
+        """How many more directions may be asked: infinity where nothing is remembered, or in any number."""
+        if self.most_directions is None or self.oracle.noise != "lazy":
+            return math.inf
+        return self.most_directions - self.oracle.n_directions
 
     def times(self, block: Matrix) -> tuple[Matrix, Matrix]:
-        """(A V, B V) plus noise for the rows of ``block`` (K, d)."""
+        """(A V, B V) plus noise for the rows of ``block`` (K, d). Raises MemoryError where there is no room for more."""
         return self.oracle.times(np.ascontiguousarray(block, dtype=np.float64))
+
+
+def direction_bytes(d: int, n_matrices: int) -> int:
+    """Memory for one direction asked of lazy noise: itself, an answer of each matrix, and one of them copied to grow."""
+    return 8 * d * (n_matrices + 2)
 
 
 def row_products(
@@ -101,6 +123,7 @@ def row_products(
         noise.shape,
         noise.n_products,
         stream,
+        noise.most_directions(d, 1),
     )
     return NoisyProducts(
         oracle=oracle,
@@ -108,6 +131,8 @@ def row_products(
         noise_level=groups.noise.second * math.sqrt(2 * d),
         identity_b=form.identity_b,
         lazy=noise.kind == "lazy" or math.isinf(mu),
+        n_views=2 if form.split else 1,
+        most_directions=noise.most_directions(d, 1),
     )
 
 
@@ -124,6 +149,8 @@ def matrix_products(
             charge(release)
     else:
         charge(Release("A and B, known by their products", mu, blocks))
+    identity = problem.b is None
+    most_directions = noise.most_directions(problem.model.n_features, 1 if identity else 2)
     oracle = core.PairOracle.of_matrices(
         core.SymmetricMatrices(problem.a, problem.b, thread_count()),
         "none" if math.isinf(mu) else noise.kind,
@@ -132,14 +159,15 @@ def matrix_products(
         noise.shape,
         noise.n_products,
         stream,
+        most_directions,
     )
-    identity = problem.b is None
     return NoisyProducts(
         oracle=oracle,
         groups=None,
         noise_level=(noise_a if identity else noise_b) * math.sqrt(2 * problem.model.n_features),
         identity_b=identity,
         lazy=not fresh,
+        most_directions=most_directions,
     )
 
 

@@ -60,7 +60,7 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, cha
     noise = _two_view_deviations(problem, mu) if two_views else _deviations(problem, mu)
     bound = row_bound(problem.facts)
     exact = problem.screen_sums()
-    released = np.stack([exact.energy, exact.cross_norms(bound)] if two_views else [exact.energy])
+    released = np.stack([exact.energy, problem.cross_norms()] if two_views else [exact.energy])
     with_sums = problem.layout.sums and not two_views
     sums = exact.groups.sums / bound if with_sums else np.empty((len(exact.energy), 0))
     counts = exact.groups.counts.astype(np.float64)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from dpgep.problems.float_moments import FloatSums
 from dpgep.problems.integer_moments import IntegerMoments, IntegerSums
-from dpgep.problems.model import PublicFacts, check_adjacency
+from dpgep.problems.model import Matrix, PublicFacts, check_adjacency
 from dpgep.problems.moments import MomentLayout, MomentModel
 from dpgep.problems.people import InMemory, People, Streamed
 from dpgep.problems.row_products import RowProducts, StreamedProducts
 from dpgep.problems.rows import Rows
-from dpgep.problems.screen_sums import ScreenSums
+from dpgep.problems.screen_sums import ScreenSums, cross_norms
 from dpgep.problems.views import fewest_rows
 from dpgep.sources import Selection
 
@@ -61,8 +61,16 @@ class MomentProblem:
         return self.people.accumulate(partial(IntegerSums, self.layout, bits)).moments()
 
     def screen_sums(self) -> ScreenSums:
-        """What a screen scores features by."""
-        return self.people.accumulate(partial(ScreenSums, self.layout, self.model.first_view))
+        """Squares of all features, counts and sums per group."""
+        return self.people.accumulate(partial(ScreenSums, self.layout))
+
+    def cross_norms(self) -> Matrix:
+        """Norm of each feature's row of the cross-covariance of two views (its second moment, if not centred).
+
+        Sums over people of clipped rows in the unit ball: not divided by n.
+        """
+        d, d_x = self.model.n_features, self.model.first_view
+        return cross_norms(self.people.accumulate, d, d_x, centred=self.layout.sums)
 
     def row_products(self) -> RowProducts | StreamedProducts:
         """Rows for products with the second moment, counts and sums per group."""

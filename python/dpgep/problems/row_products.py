@@ -39,6 +39,9 @@ class RowProducts:
         self.factors = np.empty(rows.n)
         self.counts = group_counts(rows.n, groups, n_groups)
         self.sums = np.zeros((rows.d, n_groups if with_sums else 0))
+        if not isinstance(self._views[0], np.ndarray):
+            self._read_sparse(rows.bound, groups)
+            return
         for block in self._blocks():
             self._clip(block, rows.bound)
             if with_sums:
@@ -51,12 +54,6 @@ class RowProducts:
             return core.DenseRows(self._views, self.factors, scale, thread_count())
         data, indices, indptr = first.data, first.indices, first.indptr
         return core.CsrRows(data, indices, indptr, self._d, self.factors, scale, thread_count())
-
-    def energy(self) -> Matrix:
-        """(d,), sum over people of (f_i x_ij)^2, of sparse rows."""
-        rows = self._views[0]
-        clipped = np.repeat(self.factors, np.diff(rows.indptr)) * rows.data
-        return np.bincount(rows.indices, weights=clipped * clipped, minlength=self._d)
 
     def arrays(self) -> tuple[Any, ...]:
         """The rows as the kernels read them: the arrays of the views, or (data, indices, indptr, d) of sparse rows."""
@@ -71,13 +68,17 @@ class RowProducts:
             yield slice(start, min(start + height, self.n))
 
     def _clip(self, block: slice, bound: float) -> None:
-        first, out = self._views[0][block], self.factors[block]
-        if not isinstance(first, np.ndarray):
-            finite = core.clip_factors_csr(first.data, first.indptr, bound, out)
-        else:
-            finite = core.clip_factors(self._joint(block), bound, out)
-        if not finite:
+        if not core.clip_factors(self._joint(block), bound, self.factors[block]):
             raise NotFiniteError
+
+    def _read_sparse(self, bound: float, groups: NDArray[np.intp] | None) -> None:
+        """All rows at once: nothing of them is copied, and a block of rows would cost a pass over the sums."""
+        csr = self._views[0]
+        if not core.clip_factors_csr(csr.data, csr.indptr, bound, self.factors):
+            raise NotFiniteError
+        for group in range(self.sums.shape[1]):
+            weights = self.factors if groups is None else np.where(groups == group, self.factors, 0.0)
+            self.sums[:, group] = csr.T @ weights
 
     def _joint(self, block: slice) -> NDArray[Any]:
         views = [view[block] for view in self._views]
@@ -97,13 +98,13 @@ class GroupSums:
     """A sum over people: how many of each group there are, and the sums of their clipped rows."""
 
     def __init__(self, n_features: int, n_groups: int, *, with_sums: bool) -> None:
-        self._with_sums = with_sums
+        self.with_sums = with_sums
         self.n = 0
         self.counts = np.zeros(n_groups, dtype=np.int64)
         self.sums = np.zeros((n_features, n_groups if with_sums else 0))
 
     def add(self, batch: Any) -> None:
-        self.merge(RowProducts(batch.rows, batch.groups, len(self.counts), with_sums=self._with_sums))
+        self.merge(RowProducts(batch.rows, batch.groups, len(self.counts), with_sums=self.with_sums))
 
     def merge(self, other: GroupSums | RowProducts) -> None:
         self.n += other.n

@@ -1,6 +1,14 @@
-"""Sums over people that score features: energies of all, and row norms of the cross-covariance of two views."""
+"""Sums over people that score features: squares of every feature, and products between two views.
+
+Rows are clipped and scaled to the unit ball. Sparse rows are never filled in, and no matrix of all pairs of features is
+formed where it would be large.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -8,48 +16,116 @@ from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
 from dpgep.problems.row_products import GroupSums, RowProducts
+from dpgep.problems.rows import Rows
+
+# Entries of sparse rows that are squared at a time.
+_BLOCK_ENTRIES = 1 << 20
+# Products between two views are formed for at most this many pairs of features at a time.
+_BLOCK_PAIRS = 1 << 24
 
 
 class ScreenSums:
-    """Sums of clipped rows scaled to the unit ball: O(d) numbers for one view, a d_x x d_y matrix for two.
+    """O(d) sums.
 
     Attributes
     ----------
     energy : (d,), diagonal of the second moment, not divided by n.
-    groups : counts and sums per group.
+    groups : counts and sums per group, the sums not divided by the bound.
     """
 
-    def __init__(self, layout: MomentLayout, first_view: int) -> None:
-        d, self._d_x = layout.n_features, first_view
-        self._centred = layout.sums
-        self.energy = np.zeros(d)
-        self.groups = GroupSums(d, layout.n_groups, with_sums=layout.sums)
-        self._cross = np.zeros((first_view, d - first_view)) if first_view else np.empty((0, 0))
+    def __init__(self, layout: MomentLayout) -> None:
+        self.energy = np.zeros(layout.n_features)
+        self.groups = GroupSums(layout.n_features, layout.n_groups, with_sums=layout.sums)
 
     @property
     def n(self) -> int:
         return self.groups.n
 
     def add(self, batch: Batch) -> None:
-        rows = RowProducts(batch.rows, batch.groups, len(self.groups.counts), with_sums=self._centred)
-        self.groups.merge(rows)
-        if batch.rows.is_sparse and not self._d_x:
-            self.energy += rows.energy() / batch.rows.bound**2
-            return
-        for _, block in batch.rows.clipped_blocks(0):
-            self.energy += np.einsum("ij,ij->j", block, block)
-            if self._d_x:
-                self._cross += block[:, : self._d_x].T @ block[:, self._d_x :]
+        counts = len(self.groups.counts)
+        products = RowProducts(batch.rows, batch.groups, counts, with_sums=self.groups.with_sums)
+        self.groups.merge(products)
+        self.energy += _sparse_energies(products, batch.rows) if batch.rows.is_sparse else _dense_energies(batch.rows)
 
     def merge(self, other: ScreenSums) -> None:
         self.energy += other.energy
         self.groups.merge(other.groups)
-        self._cross += other._cross
 
-    def cross_norms(self, bound: float) -> Matrix:
-        """(d,), norm of each feature's row of sum (x - m_x)(y - m_y)^T, the means subtracted where there are sums."""
-        cross = self._cross
-        if self._centred:
-            sums = self.groups.sums[:, 0] / bound
-            cross = cross - np.outer(sums[: self._d_x], sums[self._d_x :]) / max(self.n, 1)
-        return np.concatenate([np.linalg.norm(cross, axis=1), np.linalg.norm(cross, axis=0)])
+
+class CrossSums:
+    """sum x y^T for the first d_x features x and some ``columns`` of the others y, and the sums of both."""
+
+    def __init__(self, d_x: int, columns: slice) -> None:
+        self._d_x, self._columns = d_x, columns
+        width = columns.stop - columns.start
+        self._cross, self._sums_x, self._sums_y = np.zeros((d_x, width)), np.zeros(d_x), np.zeros(width)
+        self._n = 0
+
+    def add(self, batch: Batch) -> None:
+        self._n += batch.n
+        if batch.rows.is_sparse:
+            self._add(_sparse_clipped(batch.rows))
+        else:
+            for _, block in batch.rows.clipped_blocks(0):
+                self._add(block)
+
+    def merge(self, other: CrossSums) -> None:
+        self._cross += other._cross
+        self._sums_x += other._sums_x
+        self._sums_y += other._sums_y
+        self._n += other._n
+
+    def squares(self, *, centred: bool) -> Matrix:
+        """Entries of sum (x - m_x)(y - m_y)^T, m = 0 if not ``centred``, squared."""
+        cross = self._cross - np.outer(self._sums_x, self._sums_y) / max(self._n, 1) if centred else self._cross
+        return cross * cross
+
+    def _add(self, rows: Any) -> None:
+        x, y = rows[:, : self._d_x], rows[:, self._d_x :][:, self._columns]
+        product = x.T @ y
+        self._cross += product if isinstance(product, np.ndarray) else product.toarray()
+        self._sums_x += x.sum(axis=0)
+        self._sums_y += y.sum(axis=0)
+
+
+def cross_norms(accumulate: Callable[[Any], Any], d: int, d_x: int, *, centred: bool) -> Matrix:
+    """(d,), norm of each feature's row of sum (x - m_x)(y - m_y)^T, x the first d_x features (m = 0 if not centred).
+
+    One pass over the people for each block of columns of that matrix.
+    """
+    width = max(1, _BLOCK_PAIRS // d_x)
+    squares_x, norms_y = np.zeros(d_x), []
+    for start in range(0, d - d_x, width):
+        columns = slice(start, min(start + width, d - d_x))
+        squared = accumulate(partial(CrossSums, d_x, columns)).squares(centred=centred)
+        squares_x += squared.sum(axis=1)
+        norms_y.append(np.sqrt(squared.sum(axis=0)))
+    return np.concatenate([np.sqrt(squares_x), *norms_y])
+
+
+def _dense_energies(rows: Rows) -> Matrix:
+    total = np.zeros(rows.d)
+    for _, block in rows.clipped_blocks(0):
+        total += np.einsum("ij,ij->j", block, block)
+    return total
+
+
+def _sparse_energies(products: RowProducts, rows: Rows) -> Matrix:
+    data, indices, indptr, d = products.arrays()
+    total = np.zeros(d)
+    for start in range(0, len(data), max(d, _BLOCK_ENTRIES)):
+        entries = slice(start, min(start + max(d, _BLOCK_ENTRIES), len(data)))
+        people = np.searchsorted(indptr, np.arange(entries.start, entries.stop), side="right") - 1
+        values = products.factors[people] * data[entries] / rows.bound
+        total += np.bincount(indices[entries], weights=values * values, minlength=d)
+    return total
+
+
+def _sparse_clipped(rows: Rows) -> Any:
+    """The clipped rows in the unit ball as a sparse matrix whose columns can be taken."""
+    from scipy import sparse
+
+    products = RowProducts(rows, None, 0, with_sums=False)
+    data, indices, indptr, d = products.arrays()
+    values = np.repeat(products.factors, np.diff(indptr)) * data / rows.bound
+    return sparse.csc_array(sparse.csr_array((values, indices, indptr), shape=(rows.n, d)))

@@ -1,0 +1,179 @@
+"""The leading solutions of a released pair that is known by its products: Rayleigh-Ritz on all that was asked.
+
+With the orthonormal directions V asked so far (rows), the pair is compressed to V A V^T and V B V^T and solved as the
+whole pair would be; the residuals of the K leading solutions are asked next. For B = I this is the block Lanczos method
+without restarts. As lazy noise remembers its answers anyway, nothing is gained by forgetting any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
+from dpgep.methods.result import Matrix
+from dpgep.privacy.products import NoisyProducts
+
+# The span has come to rest where a step turns none of its directions by more than this sine, far below the noise.
+TOLERANCE = 1e-6
+# A unit row has nothing new to ask where less than this is left of it beyond the directions asked.
+_LEAST_REMAINDER = 1e-8
+# Most directions asked, whatever the memory: the small eigenproblems grow with their cube.
+_MOST_DIRECTIONS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Leading:
+    """Leading solutions in the subspace asked.
+
+    Attributes
+    ----------
+    vectors : (K, d) rows; fewer than K where B has no more directions.
+    system : all solutions in the subspace; coordinates in the directions asked.
+    largest_b : largest eigenvalue of the compressed B (1 for the identity), without regularization.
+    n_directions : number of directions asked.
+    movement : sine of the largest angle by which the last step turned the span.
+    converged : whether that is at most TOLERANCE, or there was nothing left to ask.
+    """
+
+    vectors: Matrix
+    system: Eigensystem
+    largest_b: float
+    n_directions: int
+    movement: float
+    converged: bool
+
+
+class AskedSubspace:
+    """Directions asked and the pair compressed to them."""
+
+    def __init__(self, products: NoisyProducts) -> None:
+        self._products = products
+        self._blocks: list[Matrix] = []
+        self.a = np.empty((0, 0))
+        self.b = np.empty((0, 0))
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def ask(self, rows: Matrix, most: int) -> int:
+        """Ask what the rows (m, d) have beyond the directions asked, at most so many; the number of new directions."""
+        new = self._orthonormal(rows)[: max(most, 0)]
+        if not len(new):
+            return 0
+        self._blocks.append(new)
+        of_a, of_b = self._products.times(new)
+        self.a, self.b = self._bordered(self.a, of_a), self._bordered(self.b, of_b)
+        return len(new)
+
+    def combine(self, coordinates: Matrix) -> Matrix:
+        """Rows (m, d) with these coordinates (m, j) in the directions asked."""
+        total = np.zeros((len(coordinates), self._blocks[0].shape[1]))
+        column = 0
+        for block in self._blocks:
+            total += coordinates[:, column : column + len(block)] @ block
+            column += len(block)
+        return total
+
+    def _inner(self, rows: Matrix) -> Matrix:
+        """Coordinates (m, j) of the rows' parts in the subspace."""
+        return np.concatenate([rows @ block.T for block in self._blocks], axis=1)
+
+    def _bordered(self, compressed: Matrix, answers: Matrix) -> Matrix:
+        """The compressed matrix with the last directions' rows and columns."""
+        border = self._inner(answers)
+        j, grown = len(compressed), np.empty((border.shape[1],) * 2)
+        grown[:j, :j] = compressed
+        grown[j:, :j] = border[:, :j]
+        grown[:j, j:] = border[:, :j].T
+        grown[j:, j:] = (border[:, j:] + border[:, j:].T) / 2
+        return grown
+
+    def _orthonormal(self, rows: Matrix) -> Matrix:
+        """Orthonormal rows that span what the rows have beyond the directions asked."""
+        for _ in range(2):  # the second time for what rounding left of a small remainder
+            rows = _unit_rows(rows)
+            if self._blocks:
+                rows = rows - self.combine(self._inner(rows))
+                rows = rows[np.linalg.norm(rows, axis=1) > _LEAST_REMAINDER]
+        if not len(rows):
+            return rows
+        q, r, _ = scipy.linalg.qr(rows.T, mode="economic", pivoting=True, check_finite=False)
+        size = np.abs(np.diagonal(r))
+        return np.ascontiguousarray(q[:, size > _LEAST_REMAINDER * size[0]].T)
+
+
+def leading_solutions(
+    products: NoisyProducts,
+    model: Any,
+    start: Matrix,
+    n_components: int,
+    *,
+    regularization: float,
+    fallback: float,
+    most_directions: float,
+) -> Leading:
+    """The K leading solutions of A v = lambda (B_+ + xi I) v, B compressed to the directions asked, from rows ``start``.
+
+    Rows are asked part by part where the model has several views. ``most_directions`` bounds how many are asked.
+    """
+    subspace = AskedSubspace(products)
+    most = int(min(most_directions, _MOST_DIRECTIONS))
+    wanted, coordinates = start, np.empty((0, 0))
+    while True:
+        added = subspace.ask(_per_view(model, wanted), most - len(subspace))
+        system = _solve(subspace, products, regularization, fallback)
+        k = min(n_components, len(system.values))
+        movement = _movement(coordinates, system.vectors[:, :k].T)
+        coordinates = system.vectors[:, :k].T
+        vectors = subspace.combine(coordinates)
+        converged = added == 0 or movement <= TOLERANCE
+        if converged or len(subspace) >= most:
+            break
+        wanted = _residuals(products, vectors, system, k)
+    largest_b = 1.0 if products.identity_b else float(np.linalg.eigvalsh(subspace.b)[-1])
+    return Leading(vectors, system, largest_b, len(subspace), movement, bool(converged))
+
+
+def _solve(subspace: AskedSubspace, products: NoisyProducts, regularization: float, fallback: float) -> Eigensystem:
+    if products.identity_b:
+        return solve_pair(subspace.a.copy(), None, regularization=0.0, rounding=0.0)
+    d, b = products.oracle.n_features, subspace.b.copy()
+    rounding = 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(b)).max())
+    return solve_pair(subspace.a.copy(), b, regularization=regularization, rounding=rounding, fallback=fallback)
+
+
+def _residuals(products: NoisyProducts, vectors: Matrix, system: Eigensystem, k: int) -> Matrix:
+    """A v - lambda (B + xi I) v for the K leading solutions: their products are combinations of answers."""
+    of_a, of_b = products.times(vectors)
+    return np.asarray(of_a - system.values[:k, None] * (of_b + system.regularization * vectors))
+
+
+def _movement(before: Matrix, after: Matrix) -> float:
+    """Sine of the largest angle from the span of ``after`` to that of ``before``, coordinates in nested subspaces."""
+    if len(before) != len(after) or not len(after):
+        return 1.0
+    old = scipy.linalg.qr(before.T, mode="economic")[0]
+    new = scipy.linalg.qr(after.T, mode="economic")[0]
+    new[: len(old)] -= old @ (old.T @ new[: len(old)])
+    return min(float(np.linalg.norm(new, 2)), 1.0)
+
+
+def _per_view(model: Any, rows: Matrix) -> Matrix:
+    """Each row's part in each view as a row of its own."""
+    parts = model.split(rows)
+    if len(parts) == 1:
+        return rows
+    spread, column = np.zeros((len(parts) * len(rows), rows.shape[1])), 0
+    for view, part in enumerate(parts):
+        spread[view * len(rows) : (view + 1) * len(rows), column : column + part.shape[1]] = part
+        column += part.shape[1]
+    return spread
+
+
+def _unit_rows(rows: Matrix) -> Matrix:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows[norms[:, 0] > 0] / norms[norms[:, 0] > 0])

@@ -1,0 +1,149 @@
+"""`release` of a matrix too large to hold: one noisy matrix known by its products, the same law as in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgep.methods.asked_subspace import Leading, leading_solutions
+from dpgep.methods.generalized_eigen import RIDGE
+from dpgep.methods.initial_vectors import InitialVectors
+from dpgep.methods.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on, noise_caution
+from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.methods.storage import directions_in
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.products import NoisyProducts, ProductNoise
+
+# Where sparse components are asked for, share of the room that may go to the dense ones they start from.
+_DENSE_SHARE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorDiagnostics:
+    """What products of the released matrix say about the components. Nothing here costs privacy.
+
+    There is no spectrum, hence neither eigengaps nor an expected error: they need the whole matrix.
+
+    Attributes
+    ----------
+    noise_level : expected operator norm of the noise in B, or in A where B is the identity (deviation x sqrt(2 d)).
+    regularization : the multiple of the identity added to B (0 where B is the identity).
+    n_directions : directions that the noisy matrix was asked for.
+    movement : sine of the largest angle by which the last step turned the span of the dense components.
+    converged : whether everything came to rest: the dense components, and a flow from them.
+    flow : of sparse components, which come from a truncated flow that begins at the dense ones.
+    support : the features that a sparse solution uses, ascending; None for a dense one.
+    storage : "operator".
+    """
+
+    noise_level: float
+    regularization: float
+    n_directions: int
+    movement: float
+    converged: bool
+    flow: FlowDiagnostics | None = None
+    support: tuple[int, ...] | None = None
+    storage: str = "operator"
+
+    def table(self, eigenvalues: Matrix) -> list[str]:
+        end = "at rest" if self.converged else "not at rest"
+        lines = [f"  storage      operator: {self.n_directions} directions asked, {end}"]
+        if self.support is not None:
+            lines.append(f"  features     {len(self.support)} in use")
+        lines.append("    k  eigenvalue")
+        return lines + [f"  {row + 1:3d}  {value:10.4g}" for row, value in enumerate(eigenvalues)]
+
+
+def operator_release(curator: Curator, k: int, options: Any) -> MethodResult:
+    """The K leading solutions of a release that is known by its products, dense or sparse."""
+    products = curator.products(ProductNoise("lazy", "goe", 0, options.memory_limit))
+    ridge = 0.0 if products.identity_b else RIDGE * products.noise_level
+    xi = ridge if options.regularization is None or products.identity_b else options.regularization
+    room = min(directions_in(options.memory_limit, curator.public, copies=1), products.room)
+    leading = leading_solutions(
+        products,
+        curator.model,
+        _start(curator, products, k),
+        k,
+        regularization=xi,
+        fallback=ridge,
+        most_directions=room if options.sparsity is None else _DENSE_SHARE * room,
+    )
+    if not len(leading.vectors):
+        raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
+    solve = _dense if options.sparsity is None else _sparse
+    return solve(curator, products, leading, k, options)
+
+
+def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int, options: Any) -> MethodResult:
+    eigenvalues = leading.system.values[: len(leading.vectors)].copy()
+    diagnostics = OperatorDiagnostics(
+        noise_level=products.noise_level,
+        regularization=leading.system.regularization,
+        n_directions=leading.n_directions,
+        movement=leading.movement,
+        converged=leading.converged,
+    )
+    mean = None if products.groups is None else curator.model.mean(products.groups)
+    cautions = tuple(_cautions(leading, k, products, eigenvalues))
+    return MethodResult(oriented(leading.vectors), eigenvalues, mean, diagnostics, cautions)
+
+
+def _sparse(curator: Curator, products: NoisyProducts, leading: Leading, k: int, options: Any) -> MethodResult:
+    """A truncated flow from the dense components, which asks one direction of each a step."""
+    start = np.zeros((k, curator.model.n_features))
+    start[: len(leading.vectors)] = leading.vectors
+    for row in range(len(leading.vectors), k):  # fewer directions than asked for: coordinates fill up
+        start[row, row] = 1.0
+    flow_options = TruncatedFlowOptions(
+        sparsity=options.sparsity,
+        separate_supports=options.separate_supports,
+        regularization=options.regularization,
+        step_size=_step_size(products, leading, options),
+        memory_limit=options.memory_limit,
+    )
+    status = f"dense components of the same noisy matrix, {leading.n_directions} directions"
+    initial = InitialVectors("dense", (start,), 0.0, status)
+    found = flow_on(curator, products, initial, flow_options)
+    flow = found.diagnostics
+    assert isinstance(flow, FlowDiagnostics)
+    diagnostics = OperatorDiagnostics(
+        noise_level=flow.noise_level,
+        regularization=flow.regularization,
+        n_directions=products.oracle.n_directions or leading.n_directions,
+        movement=leading.movement,
+        converged=leading.converged and flow.converged,
+        flow=flow,
+        support=flow.support,
+    )
+    return MethodResult(found.components, found.eigenvalues, found.mean, diagnostics, found.cautions)
+
+
+def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
+    """Where to begin: the range of A where released vectors span it (class and slice means), else at random."""
+    if products.groups is not None:
+        form = curator.model.form(products.groups)
+        if not form.second_a and not form.split:
+            return np.asarray(form.factors[form.weights_a != 0])
+    return curator.public_generator().standard_normal((k, curator.model.n_features))
+
+
+def _step_size(products: NoisyProducts, leading: Leading, options: Any) -> float | None:
+    if products.identity_b:
+        return None
+    ridge = products.noise_level if options.regularization is None else options.regularization
+    return STEP / max(1.05 * leading.largest_b + ridge, float(np.finfo(float).tiny))
+
+
+def _cautions(leading: Leading, k: int, products: NoisyProducts, eigenvalues: Matrix) -> Iterator[str]:
+    if len(eigenvalues) < k:
+        yield f"B is singular: {len(eigenvalues)} of {k} components (pass regularization > 0 to use all directions)"
+    if not leading.converged:
+        yield (
+            f"the components were still moving after {leading.n_directions} directions (last step: a sine of "
+            f"{leading.movement:.2g}): raise memory_limit, ask for fewer components, or screen features"
+        )
+    yield from noise_caution(products, float(eigenvalues[0]), products.oracle.n_features, sparsity=0)
