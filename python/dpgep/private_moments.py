@@ -13,7 +13,7 @@ import numpy as np
 
 from dpgep import _container
 from dpgep.errors import AccuracyWarning
-from dpgep.methods.release import ReleaseOptions, solve_released
+from dpgep.methods.release import PairOptions, solve_released
 from dpgep.privacy.accounting import Accounting, epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
@@ -68,11 +68,11 @@ class PrivateMoments:
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
         """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
 
-        Costs nothing, however often: the options are those of `dpgep.methods.release.ReleaseOptions` for a matrix that
-        is there (``regularization``, ``sparsity``, ``separate_supports``).
+        Costs nothing, however often: the options are those of `dpgep.methods.release.PairOptions` (``regularization``,
+        ``sparsity``, ``separate_supports``).
         """
         k = component_count(self.model, n_components)
-        settings = ReleaseOptions(**options)
+        settings = PairOptions(**options)
         settings.check_model(self.model, k)
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
         result = solve_released(self.model, noisy, k, settings)

@@ -134,8 +134,8 @@ class Curator:
     def _with_rows(self, purpose: str) -> MomentProblem | MatrixProblem:
         if isinstance(self._problem, Moments):
             raise ValueError(
-                f'{purpose} cannot be had from summed moments, which hold no rows: use method="release", or a problem '
-                "of the rows themselves; nothing was released and no budget was spent"
+                f"{purpose} cannot be had from summed moments, which hold no rows: use method='release' (with "
+                "storage='matrix'), or a problem of the rows themselves; nothing was released and no budget was spent"
             )
         return self._problem
 
