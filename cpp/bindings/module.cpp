@@ -14,6 +14,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_fixed_point(module);
   register_integer_moments(module);
   register_csr_moments(module);
+  register_csr_sums(module);
   register_exact_noise(module);
   register_exact_products(module);
   register_pair_oracle(module);

@@ -6,6 +6,7 @@
 void register_build_info(pybind11::module_& module);
 void register_clip(pybind11::module_& module);
 void register_csr_moments(pybind11::module_& module);
+void register_csr_sums(pybind11::module_& module);
 void register_exact_noise(pybind11::module_& module);
 void register_exact_products(pybind11::module_& module);
 void register_fixed_point(pybind11::module_& module);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "dpgep/clip.hpp"
+#include "dpgep/csr_moments.hpp"
 #include "dpgep/exact_noise.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/integer_moments.hpp"
@@ -212,6 +213,65 @@ void fuzz_csr(Bytes bytes) {
   }
 }
 
+// Rows of integers: what is canonical is added up as the dense rows would be, the rest is refused.
+template <class Integer>
+void fuzz_csr_moments(Bytes bytes) {
+  const Index d = bytes.take_between(0, 20);
+  const Index n_groups = bytes.take_between(0, 3);
+  const auto mark = bytes.take<std::int16_t>();
+  std::vector<Integer> indptr(static_cast<std::size_t>(bytes.take_between(0, 12)));
+  for (Integer& end : indptr) end = bytes.take<std::int8_t>();
+  const std::size_t n = indptr.empty() ? 0 : indptr.size() - 1;
+  std::vector<std::int64_t> groups(bytes.take_between(0, 1) == 0 ? 0 : n);
+  for (std::int64_t& group : groups) group = bytes.take<std::int8_t>();
+  std::vector<Integer> indices(static_cast<std::size_t>(bytes.take_between(0, 30)));
+  for (Integer& index : indices) index = bytes.take<std::int8_t>();
+  std::vector<std::int32_t> values(static_cast<std::size_t>(bytes.take_between(0, 30)));
+  for (std::int32_t& value : values) value = bytes.take<std::int16_t>();
+  const Csr<std::int32_t, Integer> rows{{values.data(), static_cast<Index>(values.size())},
+                                        {indices.data(), static_cast<Index>(indices.size())},
+                                        {indptr.data(), static_cast<Index>(indptr.size())}};
+  bool is_valid = !indptr.empty() && indptr.front() == 0 && indices.size() == values.size() &&
+                  indptr.back() == static_cast<Integer>(values.size());
+  for (std::size_t i = 0; i < n; ++i) is_valid = is_valid && indptr[i] <= indptr[i + 1];
+  for (const Integer index : indices) is_valid = is_valid && index >= 0 && index < d;
+  for (std::size_t i = 0; is_valid && i < n; ++i) {
+    for (Integer p = indptr[i] + 1; p < indptr[i + 1]; ++p) {
+      const auto at = static_cast<std::size_t>(p);
+      is_valid = is_valid && indices[at - 1] < indices[at];
+    }
+  }
+  is_valid = is_valid && (n_groups <= 1 || groups.size() == n);
+  for (const std::int64_t group : groups) is_valid = is_valid && group >= 0 && group < n_groups;
+  RowMajorMatrix<std::int64_t> total =
+      RowMajorMatrix<std::int64_t>::Constant(d + n_groups, d + n_groups, 5);
+  RowMajorMatrix<std::int64_t> expected = total;
+  try {
+    add_csr_moments<Integer>(
+        rows, d, {groups.data(), static_cast<Index>(groups.size())}, mark,
+        {total.data(), total.rows(), total.cols(), Eigen::OuterStride<>(total.cols())}, 1);
+    require(is_valid, "rows that are not canonical are refused");
+  } catch (const std::invalid_argument&) {
+    require(!is_valid, "canonical rows are served");
+  }
+  if (is_valid) {
+    RowMajorMatrix<std::int64_t> z =
+        RowMajorMatrix<std::int64_t>::Zero(static_cast<Index>(n), d + n_groups);
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto row = static_cast<Index>(i);
+      for (Integer p = indptr[i]; p < indptr[i + 1]; ++p) {
+        const auto at = static_cast<std::size_t>(p);
+        z(row, static_cast<Index>(indices[at])) = values[at];
+      }
+      if (n_groups > 0) z(row, d + (groups.empty() ? 0 : groups[i])) = mark;
+    }
+    for (Index j = 0; j < z.cols(); ++j) {
+      for (Index k = j; k < z.cols(); ++k) expected(j, k) += z.col(j).dot(z.col(k));
+    }
+  }
+  require(total == expected, "the sum of the dense rows, or nothing");
+}
+
 void fuzz_truncate(Bytes bytes) {
   const Index k = bytes.take<std::int8_t>();
   std::vector<double> v = bytes.take_rest<double>(300);
@@ -284,7 +344,7 @@ void fuzz_sums(Bytes bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  switch (bytes.take_between(0, 11)) {
+  switch (bytes.take_between(0, 13)) {
     case 0:
       fuzz_fixed_point<double>(bytes);
       break;
@@ -317,6 +377,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 10:
       fuzz_csr<float, std::int64_t>(bytes);
+      break;
+    case 11:
+      fuzz_csr_moments<std::int32_t>(bytes);
+      break;
+    case 12:
+      fuzz_csr_moments<std::int64_t>(bytes);
       break;
     default:
       fuzz_sums(bytes);

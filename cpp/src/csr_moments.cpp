@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "dpgep/parallel.hpp"
+#include "groups.hpp"
+#include "large_array.hpp"
 
 namespace dpgep {
 namespace {
@@ -67,7 +68,7 @@ class MarkedRows {
       body(entry(static_cast<Index>(rows_.indices[p]), rows_.data[p]));
     }
     if (n_groups_ == 0) return;
-    body(entry(n_features_ + (groups_.size() == 0 ? 0 : groups_[i]), mark_));
+    body(entry(n_features_ + group_of(groups_, i), mark_));
   }
 
  private:
@@ -120,8 +121,8 @@ class Batch {
         n_columns_(n_columns),
         n_chunks_(std::clamp(n_entries_ / (entries_per_counter * std::max<Index>(1, n_columns)),
                              Index{1}, most_chunks)),
-        entries_(new Entry[static_cast<std::size_t>(n_entries_) + entries_ahead]),
-        tails_(new Tail[static_cast<std::size_t>(n_entries_)]),
+        entries_(n_entries_ + entries_ahead),
+        tails_(n_entries_),
         places_(static_cast<std::size_t>(n_chunks_ * n_columns)),
         starts_(static_cast<std::size_t>(n_columns + 1)) {
     const auto chunk_start = [&](Index chunk) {
@@ -139,11 +140,11 @@ class Batch {
 
   // Adds to row `column` of the moment matrix, which stays in the cache meanwhile.
   void add_to(std::uint64_t* sums, Index column) const {
-    const Tail* const end = tails_.get() + starts_[static_cast<std::size_t>(column) + 1];
-    for (const Tail* tail = tails_.get() + starts_[static_cast<std::size_t>(column)]; tail < end;
+    const Tail* const end = tails_.data() + starts_[static_cast<std::size_t>(column) + 1];
+    for (const Tail* tail = tails_.data() + starts_[static_cast<std::size_t>(column)]; tail < end;
          ++tail) {
-      expect_to_read_tail(std::min(tail + tails_ahead, end - 1)->begin);
-      add_tail(entries_.get() + tail->begin, entries_.get() + tail->end, sums);
+      expect_to_read_tail(tail[std::min(tails_ahead, end - 1 - tail)].begin);
+      add_tail(entries_.data() + tail->begin, entries_.data() + tail->end, sums);
     }
   }
 
@@ -151,7 +152,7 @@ class Batch {
   // Tails are short and lie anywhere: without this the processor waits for each.
   void expect_to_read_tail(std::uint32_t begin) const {
     for (std::uint32_t p = 0; p < entries_ahead; p += line_entries) {
-      expect_to_read(entries_.get() + begin + p);
+      expect_to_read(entries_.data() + begin + p);
     }
   }
 
@@ -159,7 +160,7 @@ class Batch {
 
   template <class Integer>
   void pack(const MarkedRows<Integer>& rows, Index first, Index last, Index* counts) {
-    Entry* out = entries_.get() + (rows.start(first) - base_);
+    Entry* out = entries_.data() + (rows.start(first) - base_);
     for (Index i = first; i < last; ++i) {
       rows.for_each_entry(i, [&](Entry next) {
         ++counts[column_of(next)];
@@ -188,14 +189,14 @@ class Batch {
     for (Index i = first; i < last; ++i) {
       const auto end = static_cast<std::uint32_t>(rows.start(i + 1) - base_);
       for (auto p = static_cast<std::uint32_t>(rows.start(i) - base_); p < end; ++p) {
-        tails_[static_cast<std::size_t>(places[column_of(entries_[p])]++)] = {p, end};
+        tails_.data()[places[column_of(entries_.data()[p])]++] = {p, end};
       }
     }
   }
 
   Index base_, n_entries_, n_columns_, n_chunks_;
-  std::unique_ptr<Entry[]> entries_;
-  std::unique_ptr<Tail[]> tails_;
+  LargeArray<Entry> entries_;
+  LargeArray<Tail> tails_;
   std::vector<Index> places_, starts_;
 };
 
@@ -206,19 +207,6 @@ Index entries_per_batch(Index n_columns) {
 }
 
 constexpr Index rows_per_task = 4;
-
-void require_groups(const ConstVectorView<std::int64_t>& groups, Index n_rows, Index n_groups) {
-  if (groups.size() == 0 && n_groups <= 1) return;
-  if (groups.size() != n_rows) {
-    throw std::invalid_argument("groups must have an entry for each of the " +
-                                std::to_string(n_rows) + " rows, not " +
-                                std::to_string(groups.size()));
-  }
-  if (!(groups.array() >= 0).all() || !(groups.array() < n_groups).all()) {
-    throw std::invalid_argument("groups must satisfy 0 <= group < n_groups = " +
-                                std::to_string(n_groups));
-  }
-}
 
 }  // namespace
 
@@ -231,8 +219,8 @@ void add_csr_moments(const Csr<std::int32_t, Integer>& rows, Index n_features,
   if (total.cols() != n_columns || n_features < 0 || n_features > n_columns) {
     throw std::invalid_argument("total must have n_features + n_groups rows and columns, not " +
                                 std::to_string(total.rows()) + " x " +
-                                std::to_string(total.cols()) + " for n_features = " +
-                                std::to_string(n_features));
+                                std::to_string(total.cols()) +
+                                " for n_features = " + std::to_string(n_features));
   }
   require_canonical_csr(rows, n_features, n_threads);
   require_groups(groups, rows.n_rows(), n_columns - n_features);

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 
 #include "dpgep/parallel.hpp"
+#include "large_array.hpp"
 
 namespace dpgep {
 
@@ -19,13 +19,11 @@ inline int threads_for(double work, int n_threads) {
 class PartialSums {
  public:
   PartialSums(Index n_chunks, Index size)
-      : n_chunks_(n_chunks),
-        size_(size),
-        sums_(new double[static_cast<std::size_t>(n_chunks * size)]) {}
+      : n_chunks_(n_chunks), size_(size), sums_(n_chunks * size) {}
 
   // Zeros: set by the thread that fills them.
   double* start(Index chunk) {
-    double* const sums = sums_.get() + chunk * size_;
+    double* const sums = sums_.data() + chunk * size_;
     std::fill_n(sums, size_, 0.0);
     return sums;
   }
@@ -40,7 +38,7 @@ class PartialSums {
       const Index last = std::min(size_, first + tile);
       std::fill(out + first, out + last, 0.0);
       for (Index chunk = 0; chunk < n_chunks_; ++chunk) {
-        const double* const sums = sums_.get() + chunk * size_;
+        const double* const sums = sums_.data() + chunk * size_;
         for (Index j = first; j < last; ++j) out[j] += sums[j];
       }
       for (Index j = first; j < last; ++j) out[j] *= factor;
@@ -49,7 +47,7 @@ class PartialSums {
 
  private:
   Index n_chunks_, size_;
-  std::unique_ptr<double[]> sums_;
+  LargeArray<double> sums_;
 };
 
 }  // namespace dpgep

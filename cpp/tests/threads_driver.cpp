@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "dpgep/csr_moments.hpp"
+#include "dpgep/csr_sums.hpp"
 #include "dpgep/exact_noise.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/integer_moments.hpp"
@@ -110,20 +112,75 @@ std::vector<Block> dense_products(int threads) {
   return exact.times(view(questions(90)));
 }
 
-std::vector<Block> sparse_products(int threads) {
-  constexpr Index n = 5000;
-  constexpr Index per_row = 12;
-  const Vector<double> data = waves(1, n * per_row, 0.3).row(0);
-  Vector<std::int32_t> indices(n * per_row), indptr(n + 1);
-  for (Index p = 0; p < indices.size(); ++p) {
-    indices[p] = static_cast<std::int32_t>(p * 7919 % 200);
+// Sorted rows without duplicates, entries `stride` columns apart, the first in column i % stride.
+struct SparseRows {
+  SparseRows(Index n, Index per_row, Index stride)
+      : data(waves(1, n * per_row, 0.3).row(0)),
+        factors(waves(1, n, 0.1).row(0)),
+        indices(n * per_row),
+        indptr(n + 1) {
+    for (Index p = 0; p < indices.size(); ++p) {
+      indices[p] = static_cast<std::int32_t>(p % per_row * stride + p / per_row % stride);
+    }
+    for (Index i = 0; i <= n; ++i) indptr[i] = static_cast<std::int32_t>(i * per_row);
   }
-  for (Index i = 0; i <= n; ++i) indptr[i] = static_cast<std::int32_t>(i * per_row);
-  const Vector<double> factors = Vector<double>::Ones(n);
-  const Csr<double, std::int32_t> rows{
-      {data.data(), data.size()}, {indices.data(), indices.size()}, {indptr.data(), indptr.size()}};
-  const CsrRows exact(rows, 200, {factors.data(), n}, 1.0, threads);
-  return exact.times(view(questions(200)));
+
+  template <class Scalar>
+  Csr<Scalar, std::int32_t> rows(const Vector<Scalar>& values) const {
+    return {{values.data(), values.size()},
+            {indices.data(), indices.size()},
+            {indptr.data(), indptr.size()}};
+  }
+  Index n_rows() const { return factors.size(); }
+  ConstVectorView<double> factor() const { return {factors.data(), factors.size()}; }
+
+  Vector<double> data, factors;
+  Vector<std::int32_t> indices, indptr;
+};
+
+// In one pass, or, with so many features, in two.
+std::vector<Block> sparse_products(Index stride, int threads) {
+  const SparseRows sparse(5000, 12, stride);
+  const Index d = 12 * stride;
+  const CsrRows exact(sparse.rows(sparse.data), d, sparse.factor(), 1.0, threads);
+  return exact.times(view(questions(d)));
+}
+
+Vector<std::int32_t> sparse_on_grid(const SparseRows& sparse, int threads) {
+  Vector<std::int32_t> values(sparse.data.size());
+  require(
+      fixed_point_csr<double, std::int32_t>(
+          {sparse.data.data(), sparse.data.size()}, {sparse.indptr.data(), sparse.indptr.size()},
+          1.0, 20, VectorView<std::int32_t>(values.data(), values.size()), threads),
+      "finite sparse rows are served");
+  return values;
+}
+
+RowMajorMatrix<std::int64_t> sparse_moments(int threads) {
+  const SparseRows sparse(20000, 12, 20);
+  const Vector<std::int32_t> values = sparse_on_grid(sparse, threads);
+  Vector<std::int64_t> groups(sparse.n_rows());
+  for (Index i = 0; i < groups.size(); ++i) groups[i] = i % 3;
+  RowMajorMatrix<std::int64_t> total = RowMajorMatrix<std::int64_t>::Zero(243, 243);
+  add_csr_moments<std::int32_t>(sparse.rows(values), 240, {groups.data(), groups.size()}, 1 << 20,
+                                {total.data(), 243, 243, Eigen::OuterStride<>(243)}, threads);
+  return total;
+}
+
+Vector<double> sparse_diagonal(int threads) {
+  const SparseRows sparse(60000, 12, 20);
+  Vector<double> out(240);
+  csr_squares<double, std::int32_t>(sparse.rows(sparse.data), sparse.factor(), {out.data(), 240},
+                                    threads);
+  return out;
+}
+
+RowMajorMatrix<double> sparse_sums(int threads) {
+  const SparseRows sparse(60000, 12, 20);
+  RowMajorMatrix<double> out(240, 1);
+  csr_group_sums<double, std::int32_t>(sparse.rows(sparse.data), sparse.factor(), {nullptr, 0},
+                                       {out.data(), 240, 1, Eigen::OuterStride<>(1)}, threads);
+  return out;
 }
 
 template <class Exception, class Call>
@@ -145,7 +202,11 @@ void check_results() {
   require(folded(1) == folded(n_threads), "fold_triangle");
   require(symmetric_products(1) == symmetric_products(n_threads), "SymmetricMatrices");
   require(dense_products(1) == dense_products(n_threads), "DenseRows");
-  require(sparse_products(1) == sparse_products(n_threads), "CsrRows");
+  require(sparse_products(20, 1) == sparse_products(20, n_threads), "CsrRows");
+  require(sparse_products(20000, 1) == sparse_products(20000, n_threads), "CsrRows in two passes");
+  require(sparse_moments(1) == sparse_moments(n_threads), "add_csr_moments");
+  require(sparse_diagonal(1) == sparse_diagonal(n_threads), "csr_squares");
+  require(sparse_sums(1) == sparse_sums(n_threads), "csr_group_sums");
 }
 
 void check_exceptions() {

@@ -42,6 +42,36 @@ def fixed_point_rows(
     out: NDArray[np.float64],
     n_threads: int = 1,
 ) -> bool: ...
+def fixed_point_csr(
+    data: _FloatingArray, indptr: _IndexArray, bound: float, bits: int, out: NDArray[np.int32], n_threads: int = 1
+) -> bool: ...
+def add_csr_moments(
+    values: NDArray[np.int32],
+    indices: _IndexArray,
+    indptr: _IndexArray,
+    n_features: int,
+    groups: NDArray[np.int64] | None,
+    mark: int,
+    total: NDArray[np.int64],
+    n_threads: int = 1,
+) -> None: ...
+def csr_squares(
+    data: _FloatingArray,
+    indices: _IndexArray,
+    indptr: _IndexArray,
+    factors: NDArray[np.float64],
+    out: NDArray[np.float64],
+    n_threads: int = 1,
+) -> None: ...
+def csr_group_sums(
+    data: _FloatingArray,
+    indices: _IndexArray,
+    indptr: _IndexArray,
+    factors: NDArray[np.float64],
+    groups: NDArray[np.int64] | None,
+    out: NDArray[np.float64],
+    n_threads: int = 1,
+) -> None: ...
 def fold_triangle(block: NDArray[np.float64], total: NDArray[np.int64], n_threads: int = 1) -> None: ...
 def carry_triangle(total: NDArray[np.int64], high: NDArray[np.int64]) -> None: ...
 def exact_normal(out: NDArray[np.int64], scale: int, stream: NoiseStream, n_threads: int = 1) -> None: ...

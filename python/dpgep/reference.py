@@ -29,6 +29,8 @@ __all__ = [
     "exact_normal",
     "fixed_point_rows",
     "fresh_product",
+    "group_sums",
+    "marked_moments",
     "noise_times_block",
     "noise_times_vector",
     "normal",
@@ -37,6 +39,7 @@ __all__ = [
     "poisson_sample",
     "rayleigh_flow",
     "reduced_ascent",
+    "row_squares",
     "rows_product",
     "sampled_ascent",
     "sampled_product",
@@ -367,6 +370,17 @@ def clip_factors(rows: NDArray[Any], bound: float) -> Vector:
         return np.where(inside, 1.0, np.where(shrunk < 2.0**-500, 0.0, shrunk))
 
 
+def row_squares(rows: NDArray[Any], factors: Vector) -> Vector:
+    """sum_i (f_i x_ij)**2 for ``rows`` (n, d): the diagonal of their second moment, (d,)."""
+    return np.asarray(np.sum((factors[:, None] * rows.astype(np.float64)) ** 2, axis=0))
+
+
+def group_sums(rows: NDArray[Any], factors: Vector, groups: NDArray[Any], n_groups: int) -> Matrix:
+    """Sum of f_i x_i over the rows of each group: (d, n_groups)."""
+    marks = np.eye(n_groups)[groups.astype(np.intp)]
+    return np.asarray((factors[:, None] * rows.astype(np.float64)).T @ marks)
+
+
 def rows_product(rows: NDArray[Any], factors: Vector, scale: float, block: Matrix) -> Matrix:
     """``block`` V (K, d) times M = scale sum_i (f_i z_i)(f_i z_i)', z_i the ``rows`` (n, d), f the ``factors`` (n,)."""
     kept = factors > 0
@@ -581,6 +595,18 @@ def fixed_point_rows(rows: NDArray[Any], bound: float, bits: int) -> Matrix:
             scale *= 1.0 - 2.0**-20
             q[:] = np.trunc(x * scale)
     return out
+
+
+def marked_moments(rows: NDArray[Any], groups: NDArray[Any], n_groups: int, mark: int) -> NDArray[np.int64]:
+    """The upper triangle of sum_i z_i z_i', z_i = [row i; mark e(groups_i)], for integer ``rows`` (n, d).
+
+    (d + n_groups, d + n_groups) int64, exact below 2**63.
+
+    Source: section 5.
+    """
+    marks = mark * np.eye(n_groups, dtype=np.int64)[groups.astype(np.intp)]
+    z = np.hstack([rows.astype(np.int64), marks])
+    return np.asarray(np.triu(z.T @ z))
 
 
 def exact_normal(words: Sequence[int], scale: int, n: int) -> tuple[list[int], int]:

@@ -29,7 +29,11 @@ void require_indptr(const ConstVectorView<Integer>& indptr, Index n_entries);
 template <class Scalar, class Integer>
 void require_csr(const Csr<Scalar, Integer>& rows, Index n_features);
 
-// And unless the indices of each row rise strictly: sorted, no duplicates.
+// Whether the indices of each row rise, not strictly. The rows must be valid.
+template <class Scalar, class Integer>
+bool has_sorted_rows(const Csr<Scalar, Integer>& rows, int n_threads);
+
+// As require_csr, and unless the indices of each row rise strictly: sorted, no duplicates.
 template <class Scalar, class Integer>
 void require_canonical_csr(const Csr<Scalar, Integer>& rows, Index n_features, int n_threads);
 

@@ -42,9 +42,11 @@ class CsrRows : public ExactProducts {
   std::vector<Block> times(const ConstBlock& V) const override;
 
  private:
+  void multiply(const double* v, Index K, double* product) const;
   Block times_batch(const ConstBlock& V) const;
 
   AnyCsr rows_;
+  bool sorted_ = false;
   Index n_features_;
   ConstVectorView<double> factors_;
   double scale_;
