@@ -7,6 +7,7 @@ import math
 import warnings
 from typing import Any
 
+from dpgep._threads import checked_threads, use_threads
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import whole_number
@@ -35,6 +36,7 @@ def solve(
     n_components: int | None = None,
     method: str = "release",
     seed: int | None = None,
+    n_threads: int | None = None,
     **options: Any,
 ) -> Solution:
     """Leading solutions of A v = lambda B v under differential privacy.
@@ -60,6 +62,10 @@ def solve(
     seed : int, optional
         Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
         report.
+    n_threads : int, optional
+        Threads for this run, with the same bits for any number (BLAS included, if threadpoolctl is installed). Default:
+        ``DPGEP_NUM_THREADS``, or the processors of this process, within the limit that threadpoolctl has set; LAPACK
+        then uses as many as it is set to (docs/distributed.md).
     **options
         Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``) and `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``,
@@ -99,9 +105,10 @@ def solve(
     chosen, settings = _method(method, options)
     k = _component_count(problem, n_components)
     account = _account(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    threads = checked_threads(n_threads)
     _warn_large_delta(account, problem)
     stream = noise_stream(seed, stacklevel=2)
-    with account.reserve(share) as ledger:
+    with use_threads(threads), account.reserve(share) as ledger:
         curator = Curator(problem, ledger, stream)
         settings.check(curator.public, k)
         result = chosen.run(curator, k, settings)
