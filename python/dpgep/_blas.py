@@ -13,25 +13,27 @@ from scipy import LowLevelCallable
 Matrix = NDArray[np.float64]
 
 
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
 def _routine(name: str) -> Any:
     """A routine as SciPy gives it to C. All its arguments are pointers."""
-    callable_ = LowLevelCallable.from_cython(scipy.linalg.cython_blas, name)
-    signature = callable_.signature
-    if "int *" not in signature or "long" in signature:
-        raise ImportError(f"SciPy's {name} has another signature than this version of dpgep knows: {signature}")
-    address = ctypes.pythonapi.PyCapsule_GetPointer
-    address.restype, address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    capsule = scipy.linalg.cython_blas.__pyx_capi__[name]
-    n_arguments = signature.count(",") + 1
-    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)
-    return prototype(address(capsule, signature.encode()))
+    routine = LowLevelCallable.from_cython(scipy.linalg.cython_blas, name)
+    signature = routine.signature
+    if " int *" not in signature:
+        raise ImportError(f"SciPy's {name} takes other integers than this version of dpgep knows: {signature}")
+    address = _capsule_pointer(routine.function, signature.encode())
+    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (signature.count(",") + 1))
+    return prototype(address)
 
 
 _dsyrk, _dgemm = _routine("dsyrk"), _routine("dgemm")
 
 
 def add_gram(rows: Matrix, total: Matrix, sign: float) -> None:
-    """total_ij += sign (rows^T rows)_ij for j >= i; contiguous rows in both, the rest of ``total`` is not touched."""
+    """Add sign rows^T rows to total, for j >= i alone; contiguous rows in both."""
     # row-major is column-major transposed: lower for upper
     n, k = _int(rows.shape[1]), _int(rows.shape[0])
     _dsyrk(
@@ -41,7 +43,7 @@ def add_gram(rows: Matrix, total: Matrix, sign: float) -> None:
 
 
 def add_product(left: Matrix, right: Matrix, total: Matrix, sign: float) -> None:
-    """total += sign left^T right; contiguous rows in all three."""
+    """Add sign left^T right to total; contiguous rows in all three."""
     m, n, k = _int(right.shape[1]), _int(left.shape[1]), _int(left.shape[0])
     _dgemm(
         b"N", b"T", _at(m), _at(n), _at(k), _at(_double(sign)), right.ctypes.data, _at(_stride(right)),

@@ -1,8 +1,8 @@
 """How many threads the compiled kernels and BLAS use. Results never depend on it.
 
-`thread_count` is, of the first that says anything: ``n_threads`` of the run in progress (`use_threads`); the environment
-variable DPGEP_NUM_THREADS, the share of a Dask worker's task, or the processors that this process may run on, the last
-three no more than the limit that threadpoolctl has set.
+The first that says anything counts: ``n_threads`` of the run in progress (`use_threads`); the environment variable
+DPGEP_NUM_THREADS; the share of a task of a Dask worker, which is one; the processors that this process may run on. The
+last three are cut down to the limit that threadpoolctl has set.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from threading import Thread
 
 import numpy as np
@@ -58,7 +59,7 @@ def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
 
 
 def _exact_grid(d: int, n_threads: int) -> int:
-    """Tiles along a side: 1 on one thread, 2 on two (the off-diagonal one is as much as both others), enough on more."""
+    """Tiles along a side: one on one thread; two on two, where one tile is as much as both others; enough on more."""
     return max(1, min(n_threads if n_threads <= 2 else 2 * n_threads, d // _LEAST_TILE))
 
 
@@ -68,7 +69,7 @@ def _edges(d: int, n_tiles: int) -> list[int]:
 
 def _tiles(block: Matrix, total: Matrix, sign: float, edges: list[int]) -> list[Callable[[], None]]:
     """One task for each tile of the upper triangle, the larger ones first."""
-    columns = [slice(*pair) for pair in zip(edges, edges[1:], strict=False)]
+    columns = [slice(*pair) for pair in pairwise(edges)]
     pairs = [(a, b) for i, a in enumerate(columns) for b in columns[i + 1 :]]
     return [
         *(partial(add_product, block[:, a], block[:, b], total[a, b], sign) for a, b in pairs),

@@ -15,7 +15,7 @@ Part = tuple[Any, ...]
 
 
 def is_spread(values: Any) -> bool:
-    """Whether these are a Dask array, DataFrame or Series, known by its protocol: Dask is imported by none but its users."""
+    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
     return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
 
 

@@ -74,9 +74,7 @@ class Distributed(People):
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Distributed:
         to_batch = partial(_restricted_batch, self._to_batch, features, bound)
-        return Distributed(
-            self._parts, self._read, to_batch, len(features), bound, self._fewest, self._n, self._client
-        )
+        return Distributed(self._parts, self._read, to_batch, len(features), bound, self._fewest, self._n, self._client)
 
     def row_products(self, n_groups: int, *, with_sums: bool) -> StreamedProducts:
         return StreamedProducts(self.accumulate, self._n_features, n_groups, with_sums)
@@ -132,15 +130,12 @@ def _merged(first: Partial, *others: Partial) -> Partial:
     for each in partials:
         if isinstance(each, Exception):
             return each
-    counts, pickled = zip(*partials, strict=True)  # type: ignore[arg-type]
-    total, *rest = pickled
+    counts, (total, *rest) = zip(*partials, strict=True)
     sums = pickle.loads(total)
     for each in rest:
         sums.merge(pickle.loads(each))
     return sum(counts), pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _restricted_batch(
-    to_batch: Callable[..., Batch], features: NDArray[np.intp], bound: float, *arrays: Any
-) -> Batch:
+def _restricted_batch(to_batch: Callable[..., Batch], features: NDArray[np.intp], bound: float, *arrays: Any) -> Batch:
     return to_batch(*arrays).restricted(features, bound)

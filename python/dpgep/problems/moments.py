@@ -121,7 +121,7 @@ class MomentModel(Model):
         return 0
 
     def data(self, X: Any, other: Any) -> tuple[Any, ...]:
-        """What people consist of: X alone, or X and ``other``. Raises TypeError where there is too little or too much."""
+        """What people consist of: X alone, or X and ``other``. Raises TypeError for too little or too much."""
         data = (X,) if other is None else (X, other)
         if len(data) != len(self.inputs):
             raise TypeError(f"{self.name} needs {' and '.join(self.inputs)} of every person")
