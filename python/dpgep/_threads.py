@@ -1,16 +1,190 @@
-"""How many threads the compiled kernels use. Results never depend on it."""
+"""How many threads the compiled kernels and BLAS use. Results never depend on it.
+
+The first that says anything counts: ``n_threads`` of the run in progress (`use_threads`); the environment variable
+DPGEP_NUM_THREADS; the share of a task of a Dask worker, which is one; the processors that this process may run on. The
+last three are cut down to the limit that threadpoolctl has set.
+"""
+
+from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from threading import Lock
+from typing import Any
+
+from dpgep._dispatch import core
+
+try:
+    import threadpoolctl
+except ModuleNotFoundError:  # optional: without it nothing sets limits, and BLAS keeps its own number of threads
+    threadpoolctl = None
+
+_VARIABLE = "DPGEP_NUM_THREADS"
+_chosen: ContextVar[int | None] = ContextVar("n_threads", default=None)
 
 
 def thread_count() -> int:
-    """DPGEP_NUM_THREADS if set, else the processors this process may run on.
+    """Number of threads for the kernels, here and now.
 
-    Raises ValueError if the variable is not a positive whole number.
+    Raises ValueError if DPGEP_NUM_THREADS is needed and not a positive whole number.
     """
-    value = os.environ.get("DPGEP_NUM_THREADS")
+    return _chosen.get() or _KernelLimit.apply(_unlimited())
+
+
+@contextmanager
+def use_threads(n_threads: int | None) -> Iterator[None]:
+    """Run the block with so many threads (None: as before); BLAS on one of them.
+
+    More threads are given to BLAS by cutting its exact or large products into tiles (`problems.block_products`). What
+    it splits itself, in small factorizations, would round otherwise for any other number.
+    """
+    if n_threads is None:
+        yield
+        return
+    token = _chosen.set(n_threads)
+    try:
+        with _blas.on_one_thread():
+            yield
+    finally:
+        _chosen.reset(token)
+
+
+def can_limit_blas() -> bool:
+    """Whether BLAS can be kept to one thread: threadpoolctl is installed."""
+    return threadpoolctl is not None
+
+
+@contextmanager
+def blas_on_one_thread(n_threads: int) -> Iterator[None]:
+    """Keep BLAS to one thread while ``n_threads`` > 1 threads call it."""
+    if n_threads == 1:
+        yield
+    else:
+        with _blas.on_one_thread():
+            yield
+
+
+@contextmanager
+def one_thread_per_task() -> Iterator[None]:
+    """Run one of many tasks that share this process: on one thread, unless DPGEP_NUM_THREADS says otherwise."""
+    with use_threads(_from_environment() or 1):
+        yield
+
+
+def checked_threads(n_threads: Any) -> int | None:
+    """``n_threads`` as a number of threads, or None. Raises ValueError."""
+    if n_threads is None:
+        return None
+    if isinstance(n_threads, bool) or not hasattr(n_threads, "__index__") or n_threads.__index__() < 1:
+        raise ValueError(f"n_threads must be a whole number of at least 1, got {n_threads!r}")
+    return int(n_threads.__index__())
+
+
+def _unlimited() -> int:
+    return _from_environment() or (1 if _in_dask_task() else _processors())
+
+
+def _from_environment() -> int | None:
+    value = os.environ.get(_VARIABLE)
     if value is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return None
     if not value.isdecimal() or int(value) < 1:
-        raise ValueError(f"DPGEP_NUM_THREADS must be a positive whole number, got {value!r}")
+        raise ValueError(f"{_VARIABLE} must be a positive whole number, got {value!r}")
     return int(value)
+
+
+def _in_dask_task() -> bool:
+    """Whether this thread runs a task of a Dask worker, which has as many threads as it may use processors."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _KernelLimit:
+    """The limit that threadpoolctl has set on the kernels, for all threads of this process; None where it has not."""
+
+    value: int | None = None
+
+    @classmethod
+    def apply(cls, count: int) -> int:
+        return count if cls.value is None else min(count, cls.value)
+
+    @classmethod
+    def set(cls, count: int) -> None:
+        # the end of a limit sets what was found at its beginning: that is no limit
+        cls.value = count if count < _unlimited() else None
+
+
+class _BlasLimit:
+    """Keeps BLAS to one thread while any of our threads ask for it, since it has one number for the whole process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+        self._found: list[tuple[Any, int]] = []
+
+    @contextmanager
+    def on_one_thread(self) -> Iterator[None]:
+        with self._lock:
+            if self._holders == 0:
+                self._found = [(library, library.num_threads) for library in _blas_libraries()]
+                for library, _ in self._found:
+                    library.set_num_threads(1)
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0:
+                    for library, found in self._found:
+                        library.set_num_threads(found)
+
+
+_blas = _BlasLimit()
+
+
+@cache
+def _blas_libraries() -> tuple[Any, ...]:
+    """Those of NumPy and SciPy, which are loaded with this package: looking them up takes milliseconds."""
+    if threadpoolctl is None:
+        return ()
+    return tuple(threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _register_kernels() -> None:
+    """Have threadpoolctl count the kernels among the libraries whose threads it limits."""
+    name = core.__name__.rpartition(".")[2]
+
+    class Kernels(threadpoolctl.LibController):  # type: ignore[misc]
+        user_api = internal_api = "dpgep"
+        filename_prefixes = (name,)
+        check_symbols = (f"PyInit_{name}",)
+
+        def get_num_threads(self) -> int:
+            return _KernelLimit.apply(_unlimited())
+
+        def set_num_threads(self, num_threads: int) -> None:
+            _KernelLimit.set(num_threads)
+
+        def get_version(self) -> str:
+            return str(core.__version__)
+
+    threadpoolctl.register(Kernels)
+
+
+if threadpoolctl is not None:
+    _register_kernels()

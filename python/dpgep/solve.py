@@ -7,6 +7,7 @@ import math
 import warnings
 from typing import Any
 
+from dpgep._threads import checked_threads, use_threads
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import whole_number
@@ -36,6 +37,7 @@ def solve(
     n_components: int | None = None,
     method: str = "release",
     seed: int | None = None,
+    n_threads: int | None = None,
     **options: Any,
 ) -> Solution:
     """Leading solutions of A v = lambda B v under differential privacy.
@@ -61,6 +63,10 @@ def solve(
     seed : int, optional
         Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
         report.
+    n_threads : int, optional
+        Threads for this run, with the same bits for any number (BLAS included, if threadpoolctl is installed). Default:
+        ``DPGEP_NUM_THREADS``, or the processors of this process, within the limit that threadpoolctl has set; LAPACK
+        then uses as many as it is set to (docs/distributed.md).
     **options
         Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
@@ -98,8 +104,9 @@ def solve(
     k = component_count(problem.model, n_components)
     account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)
+    threads = checked_threads(n_threads)
     stream = noise_stream(seed, stacklevel=2)
-    with account.reserve(share) as ledger:
+    with use_threads(threads), account.reserve(share) as ledger:
         before = problem.passes
         curator = Curator(problem, ledger, stream)
         settings.check(curator.public, k)

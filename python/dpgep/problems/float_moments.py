@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
 
+from dpgep.problems.block_products import add_products
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
@@ -22,7 +22,7 @@ class FloatSums:
     def add(self, batch: Batch) -> None:
         for rows, block in batch.rows.clipped_blocks(self._layout.n_groups):
             mark_groups(block[:, self._layout.n_features :], batch.groups, rows, 1.0)
-            self.total = add_products(block, self.total)
+            add_products(block, self.total)
         self.n += batch.n
 
     def merge(self, other: FloatSums) -> None:
@@ -37,9 +37,3 @@ def mark_groups(indicator: Matrix, groups: NDArray[np.intp] | None, rows: slice,
     else:
         indicator[:] = 0.0
         indicator[np.arange(len(indicator)), groups[rows]] = mark
-
-
-def add_products(block: Matrix, total: Matrix, sign: float = 1.0) -> Matrix:
-    """Add sign block^T block to the upper triangle of total, in place."""
-    # The transposes are Fortran-order views: BLAS reads and writes the buffers as they lie, lower triangle for upper
-    return np.asarray(dsyrk(sign, block.T, beta=1.0, c=total.T, lower=1, overwrite_c=1).T)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep.problems.dask_parts import is_spread
 from dpgep.problems.rows import as_vector, check_not_masked
 
 Codes = NDArray[np.intp]
@@ -19,7 +20,7 @@ def public_classes(labels: Any, n: int | None, classes: Sequence[Hashable] | Non
         found = tuple(classes)
         if len(set(found)) < len(found):
             raise ValueError(f"classes holds a label twice: {list(found)!r}")
-    elif n is None:
+    elif n is None or is_spread(labels):
         raise ValueError(
             "labels that are read from a source need their public classes: pass classes=; finding them would take a "
             "pass over all rows"

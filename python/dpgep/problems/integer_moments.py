@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.problems.float_moments import add_products, mark_groups
+from dpgep.problems.block_products import add_products
+from dpgep.problems.float_moments import mark_groups
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
@@ -168,6 +169,10 @@ class IntegerSums:
         )
         self._in_total += part.n
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How to pickle them: by what `limbs` returns, without buffers."""
+        return self.of_limbs, (self.layout, self.bits, self.n, *self.limbs())
+
     def _blocks(self, batch: Batch) -> Iterator[Matrix | None]:
         """Blocks of rows in fixed point with their groups marked; None, the last, for rows that are not finite."""
         mark = float(1 << self.bits)
@@ -194,13 +199,13 @@ class IntegerSums:
             self._carry()
         if self._partial is None:
             self._partial = self._zeros(np.float64)
-        self._partial = add_products(block, self._partial, sign)
+        add_products(block, self._partial, sign, exact=True)
         self._in_partial += len(block)
 
     def _fold(self) -> None:
         if self._in_partial:
             assert self._partial is not None
-            core.fold_triangle(self._partial, self._total)
+            core.fold_triangle(self._partial, self._total, thread_count())
             self._in_total, self._in_partial = self._in_total + self._in_partial, 0
 
     def _carry(self) -> None:

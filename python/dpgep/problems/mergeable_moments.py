@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dpgep._threads import checked_threads, use_threads
 from dpgep.problems import moment_bytes
 from dpgep.problems.integer_moments import IntegerMoments, IntegerSums
 from dpgep.problems.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.problems.moments import MomentLayout, MomentModel
+from dpgep.problems.people import People
 from dpgep.problems.rows import check_bound
 
 # The finest grid that a release serves: it costs as much as any, and a coarser one is for budgets of mu below 1e-4.
@@ -98,17 +101,19 @@ class Moments:
         """A public upper bound of the largest eigenvalue of B."""
         return 1.0 if self.model.identity_b else self._bound**2
 
-    def update(self, X: Any, other: Any = None) -> None:
+    def update(self, X: Any, other: Any = None, *, n_threads: int | None = None) -> None:
         """Add the people of one batch: rows X (m, d), with Y (cca), labels (fda) or y (sir) as ``other``.
 
         All of them, or none: raises TypeError or ValueError as `dpgep.pca` and the others do, also for a NaN or an
         infinity, and leaves the sums as they were. Raises RuntimeError after an update that was interrupted by
-        something else, e.g. Ctrl-C: such sums hold an unknown part of a batch.
+        something else, e.g. Ctrl-C: such sums hold an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
-        data = (X,) if other is None else (X, other)
-        if len(data) != len(self.model.inputs):
-            raise TypeError(f"{self.model.name} needs {' and '.join(self.model.inputs)} of every batch")
-        self._sums.add(self.model.batch(self._bound, *data))
+        with use_threads(checked_threads(n_threads)):
+            self._sums.add(self.model.batch(self._bound, *self.model.data(X, other)))
+
+    def update_people(self, people: People) -> None:
+        """Add people wherever they are, of this model and clipped to this bound; all or none."""
+        self._sums.merge(people.accumulate(partial(IntegerSums, self.layout, self.grid_bits)))
 
     def merge(self, other: Moments) -> None:
         """Add the sums over other people; ``other`` stays as it is.

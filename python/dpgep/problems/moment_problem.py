@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep.problems.dask_parts import dask_parts, is_spread, read_chunks
+from dpgep.problems.distributed_people import Distributed
 from dpgep.problems.float_moments import FloatSums
 from dpgep.problems.integer_moments import IntegerMoments, IntegerSums
 from dpgep.problems.model import Matrix, PublicFacts, check_adjacency
@@ -17,7 +19,7 @@ from dpgep.problems.people import InMemory, People, Streamed
 from dpgep.problems.row_products import RowProducts, StreamedProducts
 from dpgep.problems.rows import Rows
 from dpgep.problems.screen_sums import ScreenSums, cross_norms
-from dpgep.problems.views import fewest_rows
+from dpgep.problems.views import fewest_rows, n_rows
 from dpgep.sources import Selection
 
 
@@ -101,14 +103,25 @@ class MomentProblem:
 def moment_problem(
     model: MomentModel, data: tuple[Any, ...], *, bound: float, adjacency: Any, public_n: Any
 ) -> MomentProblem:
-    """The problem of ``model`` for data as its `batch` takes them: arrays, or selections of one source."""
+    """The problem of ``model`` for data as its `batch` takes them: arrays, Dask's too, or selections of one source."""
     people: People
     if any(isinstance(part, Selection) for part in data):
         people = _streamed(model, data, bound, fewest_rows(adjacency))
+    elif any(is_spread(part) for part in data):
+        people = distributed_people(model, data, bound, fewest_rows(adjacency))
     else:
         people = InMemory(model.batch(bound, *data))
     facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, people.n, public_n))
     return MomentProblem(model, facts, model.layout(facts), people)
+
+
+def distributed_people(
+    model: MomentModel, data: tuple[Any, ...], bound: float, fewest: int, client: Any = None
+) -> Distributed:
+    """People whose data are Dask collections; ``client``: as in `Distributed`."""
+    to_batch = partial(model.batch, bound)
+    n = next((n for n in map(n_rows, data) if n is not None), None)
+    return Distributed(dask_parts(data), read_chunks, to_batch, model.n_features, bound, fewest, n, client)
 
 
 def _streamed(model: MomentModel, data: tuple[Any, ...], bound: float, fewest: int) -> Streamed:

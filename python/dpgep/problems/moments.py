@@ -120,6 +120,13 @@ class MomentModel(Model):
     def first_view(self) -> int:
         return 0
 
+    def data(self, X: Any, other: Any) -> tuple[Any, ...]:
+        """What people consist of: X alone, or X and ``other``. Raises TypeError for too little or too much."""
+        data = (X,) if other is None else (X, other)
+        if len(data) != len(self.inputs):
+            raise TypeError(f"{self.name} needs {' and '.join(self.inputs)} of every person")
+        return data
+
     @abstractmethod
     def batch(self, bound: float, *data: Any) -> Batch:
         """The people of one batch of data (rows, and what belongs to them), checked and converted."""

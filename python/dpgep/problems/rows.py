@@ -28,6 +28,10 @@ class NotFiniteError(ValueError):
             "was spent"
         )
 
+    def __reduce__(self) -> tuple[type[NotFiniteError], tuple[()]]:
+        """How to pickle it: made without arguments, unlike what BaseException expects."""
+        return NotFiniteError, ()
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -137,12 +141,17 @@ def as_matrix(values: Any, name: str) -> NDArray[Any]:
     """
     check_not_masked(values, name)
     array = values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
+    check_matrix(array, name)
+    return array
+
+
+def check_matrix(array: Any, name: str) -> None:
+    """Raise ValueError or TypeError unless an array, its values never looked at, is a matrix of real numbers."""
     if array.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, one row per person; got shape {array.shape}")
     _check_real(array, name)
     if array.shape[1] < 1:
         raise ValueError(f"{name} must have at least 1 column, got shape {array.shape}")
-    return array
 
 
 def as_view(values: Any, name: str, width: int) -> NDArray[Any]:
@@ -189,7 +198,7 @@ def check_same_rows(x: NDArray[Any], y: NDArray[Any]) -> None:
         raise ValueError(f"X and Y must have the same number of rows, got shapes {x.shape} and {y.shape}")
 
 
-def _check_real(array: NDArray[Any], name: str) -> None:
+def _check_real(array: Any, name: str) -> None:
     if array.dtype.kind == "c":
         raise TypeError(f"{name} is complex ({array.dtype}): pass real and imaginary parts as columns")
     if array.dtype.kind not in "fiub":

@@ -1,4 +1,4 @@
-"""What users pass as rows: an array in memory, or a selection of columns of a source that is read in batches."""
+"""What users pass as rows: an array in memory, a Dask collection, or columns of a source that is read in batches."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import Any
 
+from dpgep.problems.dask_parts import is_spread, known_rows, spread_matrix
 from dpgep.problems.rows import as_matrix
 from dpgep.sources import Scan, Selection, as_selection
 
 
 def opened(values: Any, name: str, adjacency: Any) -> Any:
-    """A matrix in memory, or a `Selection`: of scans, paths and iterators, all columns.
+    """A matrix in memory or on Dask's workers, or a `Selection`: of scans, paths and iterators, all columns.
 
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
     """
     if isinstance(values, (Selection, Scan, str, PathLike, Iterator)):
         return as_selection(values)
-    matrix = as_matrix(values, name)
-    if matrix.shape[0] < fewest_rows(adjacency):
+    matrix = spread_matrix(values, name) if is_spread(values) else as_matrix(values, name)
+    rows = n_rows(matrix)
+    if rows is not None and rows < fewest_rows(adjacency):
         raise ValueError(f"{name} must have at least {fewest_rows(adjacency)} rows, got shape {matrix.shape}")
     return matrix
 
@@ -38,5 +40,7 @@ def width(view: Any) -> int:
 
 
 def n_rows(view: Any) -> int | None:
-    """Number of rows; None for a source."""
+    """Number of rows; None for a source, and for a Dask collection whose chunks have not been counted."""
+    if is_spread(view):
+        return known_rows(view)
     return None if isinstance(view, Selection) else int(view.shape[0])

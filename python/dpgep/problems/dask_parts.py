@@ -1,0 +1,100 @@
+"""Dask arrays and DataFrames as parts: one tuple of lazy chunks for the people of each chunk or partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dpgep._optional import import_extra
+from dpgep.problems.rows import check_matrix, check_not_masked
+from dpgep.sources import scan
+
+Part = tuple[Any, ...]
+
+
+def is_spread(values: Any) -> bool:
+    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
+    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
+
+
+def spread_matrix(values: Any, name: str) -> Any:
+    """A Dask array or DataFrame in the place of X: checked as far as it can be without computing."""
+    if getattr(values, "ndim", None) is None:
+        raise TypeError(f"{name} must be a Dask array or DataFrame, got {type(values).__name__}: convert it first")
+    if hasattr(values, "dtype") or values.ndim != 2:
+        check_matrix(values, name)
+    return values
+
+
+def known_rows(values: Any) -> int | None:
+    """Number of rows of a Dask collection; None where it would have to be computed."""
+    rows = values.shape[0] if hasattr(values, "chunks") else np.nan
+    return None if np.isnan(rows) else int(rows)
+
+
+def dask_parts(data: tuple[Any, ...]) -> list[Part]:
+    """Parts of collections with the same rows: what each holds of the same people, columns whole, as delayed objects.
+
+    Collections that are not cut alike are cut as the first Dask array is, arrays in memory too. Raises ValueError where
+    they have different numbers of rows, or where the sizes of the chunks are not known and their numbers differ.
+    """
+    cut = next(map(_row_chunks, filter(is_spread, data)))
+    columns = [_delayed_chunks(each, cut) for each in data]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(
+            f"what belongs to the same people must be cut into the same partitions, got {[len(c) for c in columns]} of "
+            "them: take both from one DataFrame, or give arrays chunks of known sizes with compute_chunk_sizes()"
+        )
+    return list(zip(*columns, strict=True))
+
+
+def read_chunks(*chunks: Any) -> Iterator[Part]:
+    """The people of a part, on a worker: arrays as they are, pandas through their own source."""
+    yield tuple(_array(chunk) for chunk in chunks)
+
+
+def _row_chunks(values: Any) -> tuple[int, ...] | None:
+    """Sizes of the chunks along the rows; None for a DataFrame, or where they are not known."""
+    return values.chunks[0] if known_rows(values) is not None else None
+
+
+def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
+    if not is_spread(values):
+        values = _from_memory(values, cut)
+    if hasattr(values, "chunks"):
+        known = cut is not None and known_rows(values) is not None
+        if known and known_rows(values) != sum(cut or ()):
+            raise ValueError(
+                f"what belongs to the same people must have the same number of rows, got {sum(cut or ())} and "
+                f"{known_rows(values)}"
+            )
+        columns = dict.fromkeys(range(1, values.ndim), -1)
+        values = values.rechunk({0: cut, **columns} if known else columns)
+    return list(np.ravel(values.to_delayed()))
+
+
+def _from_memory(values: Any, cut: tuple[int, ...] | None) -> Any:
+    """An array in memory, cut as the collection beside it."""
+    if cut is None:
+        raise ValueError(
+            "an array in memory cannot be cut as a Dask collection is whose sizes are not known: put it into the same "
+            "DataFrame, or make it a Dask array of the same chunks"
+        )
+    check_not_masked(values, "the array")
+    array = np.asarray(values)
+    return import_extra("dask.array", "dask").from_array(array, chunks=(cut, *array.shape[1:]))
+
+
+def _array(chunk: Any) -> Any:
+    """A chunk as the models take it."""
+    if not hasattr(chunk, "iloc"):
+        return chunk
+    is_vector = chunk.ndim == 1
+    frame = chunk.to_frame("values") if is_vector else chunk
+    source = scan(frame, batch_rows=max(1, len(frame)), progress=False)
+    selected = source["values"] if is_vector else source[list(frame.columns)]
+    for (array,) in source.read(selected):
+        return array
+    return np.empty(0 if is_vector else (0, frame.shape[1]))

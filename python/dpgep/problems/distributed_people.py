@@ -1,0 +1,141 @@
+"""People whose rows lie in parts on the workers of a Dask cluster: sums are made there, and merged in a tree."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._optional import import_extra
+from dpgep._threads import one_thread_per_task
+from dpgep.problems.people import Batch, People, S
+from dpgep.problems.row_products import StreamedProducts
+
+# Partial sums that one task merges: a tree of little depth, and little memory on a worker.
+_FAN_IN = 8
+
+# What a task hands on: the number of people and the pickled sums over them, or the error that their rows raised. Bytes,
+# since Dask uses a result again when a worker is lost: nothing can change them.
+Partial = tuple[int, bytes] | Exception
+
+
+class Distributed(People):
+    """Rows in parts that Dask computes.
+
+    ``read(*part)`` gives on a worker the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of
+    them; rows have ``n_features`` columns in all. ``n`` is the number of people where it is known. ``client`` is a
+    ``distributed.Client``; None: what ``dask.compute`` uses.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[tuple[Any, ...]],
+        read: Callable[..., Iterator[tuple[Any, ...]]],
+        to_batch: Callable[..., Batch],
+        n_features: int,
+        bound: float,
+        fewest: int,
+        n: int | None = None,
+        client: Any = None,
+    ) -> None:
+        self._parts = parts
+        self._read = read
+        self._to_batch = to_batch
+        self._n_features = n_features
+        self._fewest = fewest
+        self._n = n
+        self._client = client
+        self.bound = bound
+
+    @property
+    def n(self) -> int | None:
+        return self._n
+
+    def accumulate(self, make: Callable[[], S]) -> S:
+        """One pass. The tree depends on the number of parts alone, so that sums in floating point have the same bits
+        whichever worker is done first; the sums of a lost worker are computed again.
+
+        Raises RuntimeError if workers keep dying over one part, and what the rows raise.
+        """
+        self.passes += 1
+        result = self._compute(self._tree(make))
+        if isinstance(result, Exception):
+            raise result
+        n, sums = result
+        if n < self._fewest:
+            raise ValueError(f"the data must have at least {self._fewest} rows, they have {n}")
+        self._n = n
+        return pickle.loads(sums)  # type: ignore[no-any-return]
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> Distributed:
+        to_batch = partial(_restricted_batch, self._to_batch, features, bound)
+        return Distributed(self._parts, self._read, to_batch, len(features), bound, self._fewest, self._n, self._client)
+
+    def row_products(self, n_groups: int, *, with_sums: bool) -> StreamedProducts:
+        return StreamedProducts(self.accumulate, self._n_features, n_groups, with_sums)
+
+    def in_memory(self, purpose: str) -> Batch:
+        raise ValueError(
+            f"{purpose} needs all rows in memory, and these lie on the workers of a Dask cluster: bring them here with "
+            '.compute() first, or use method="release"'
+        )
+
+    def _tree(self, make: Callable[[], Any]) -> Any:
+        delayed = import_extra("dask", "dask").delayed
+        # one key of the graph, which workers hand to each other: a block of vectors travels once to each of them
+        task = delayed((self._read, self._to_batch, make), traverse=False)
+        summed, merged = delayed(_summed, pure=False), delayed(_merged, pure=False)
+        level = [summed(task, *part) for part in self._parts]
+        while len(level) > 1:
+            level = [merged(*level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
+        return level[0]
+
+    def _compute(self, result: Any) -> Partial:
+        try:
+            return import_extra("dask", "dask").compute(result, scheduler=self._client)[0]  # type: ignore[no-any-return]
+        except Exception as error:
+            distributed = sys.modules.get("distributed")
+            if distributed is None or not isinstance(error, distributed.KilledWorker):
+                raise
+            raise RuntimeError(
+                "workers of the Dask cluster died again and again while they summed one part of the rows, most often "
+                "for lack of memory: make partitions smaller, or give workers more memory (their logs say why they "
+                "died); nothing of this pass was released"
+            ) from error
+
+
+def _summed(task: tuple[Callable[..., Any], Callable[..., Batch], Callable[[], Any]], *part: Any) -> Partial:
+    """The sums over the people of one part, on a worker."""
+    read, to_batch, make = task
+    sums, n = make(), 0
+    try:
+        with one_thread_per_task():
+            for arrays in read(*part):
+                batch = to_batch(*arrays)
+                sums.add(batch)
+                n += batch.n
+    except (TypeError, ValueError) as error:
+        return error  # raised by the client: if raised here, Dask would write the rows to its logs
+    return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _merged(first: Partial, *others: Partial) -> Partial:
+    """The sums over the people of several parts, in their order; the first error, if there is one."""
+    partials = (first, *others)
+    for each in partials:
+        if isinstance(each, Exception):
+            return each
+    counts, (total, *rest) = zip(*partials, strict=True)
+    sums = pickle.loads(total)
+    for each in rest:
+        sums.merge(pickle.loads(each))
+    return sum(counts), pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _restricted_batch(to_batch: Callable[..., Batch], features: NDArray[np.intp], bound: float, *arrays: Any) -> Batch:
+    return to_batch(*arrays).restricted(features, bound)

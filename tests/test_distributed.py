@@ -1,0 +1,359 @@
+"""People on the workers of a Dask cluster: the same bits as in one process, also when a worker dies."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Matrix, nothing_spent, solve_seeded
+from numpy.typing import NDArray
+
+import dpgep
+from dpgep.problems import distributed_people, parquet_parts
+from dpgep.problems.distributed_people import Distributed
+from dpgep.problems.float_moments import FloatSums
+from dpgep.problems.integer_moments import IntegerSums
+from dpgep.problems.model import PublicFacts
+from dpgep.problems.people import Batch, InMemory
+from dpgep.problems.row_products import ProductSums
+from dpgep.problems.rows import NotFiniteError, Rows
+from dpgep.problems.screen_sums import ScreenSums
+
+pytest.importorskip("distributed")
+
+import dask
+import dask.array as da
+import dask.bag
+import dask.dataframe as dd
+import distributed
+import pandas as pd
+
+import dpgep.distributed
+from dpgep.distributed import moments
+
+NAMES = list("abcdef")
+
+
+@pytest.fixture
+def people(rng: np.random.Generator) -> tuple[Matrix, NDArray[np.intp]]:
+    """1000 rows inside and beyond the bound, and their labels."""
+    x = rng.standard_normal((1000, 6)) * rng.choice([0.1, 1.0], (1000, 1))
+    return x, rng.integers(0, 3, 1000)
+
+
+@pytest.fixture(autouse=True)
+def _without_a_cluster() -> Iterator[None]:
+    """Dask's threads, unless a test asks for workers."""
+    with dask.config.set(scheduler="threads", num_workers=2):
+        yield
+
+
+def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
+    whole = dpgep.Moments(model, **facts)
+    whole.update(*data)
+    return whole.to_bytes()
+
+
+def models(x: Matrix, labels: NDArray[np.intp]) -> list[tuple[Any, tuple[Any, ...]]]:
+    return [
+        (dpgep.PcaModel(6, center=True), (x,)),
+        (dpgep.CcaModel(6, 2, center=True), (x, x[:, :2] * 0.5)),
+        (dpgep.FdaModel(6, (0, 1, 2)), (x, labels)),
+        (dpgep.SirModel(6, (-0.5, 0.0, 0.5)), (x, x[:, 0])),
+    ]
+
+
+def spread(array: Any, rows: int) -> Any:
+    """A Dask array whose columns are cut, too, where there are several."""
+    return da.from_array(array, chunks=(rows, *(max(1, width // 2) for width in array.shape[1:])))
+
+
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("rows", [1, 90, 1000])
+def test_moments_of_arrays_are_those_of_one_process(index: int, rows: int, people: Any) -> None:
+    model, data = models(*people)[index]
+    data = tuple(each[:120] for each in data) if rows == 1 else data
+    chunks = [spread(each, rows + 30 * i) for i, each in enumerate(data)]
+    facts = {"bound": 1.5, "adjacency": "add-remove", "public_n": 900, "bits": 18}
+    assert moments(model, *chunks, **facts).to_bytes() == in_one_process(model, *data, **facts)
+
+
+def test_what_is_in_memory_is_cut_as_the_array_beside_it(people: Any) -> None:
+    x, labels = people
+    model = dpgep.FdaModel(6, (0, 1, 2))
+    assert moments(model, spread(x, 90), labels).to_bytes() == in_one_process(model, x, labels)
+
+
+def test_chunks_of_unknown_sizes(people: Any) -> None:
+    x, labels = people
+    frame = dd.from_pandas(pd.DataFrame(x), npartitions=7)
+    model = dpgep.FdaModel(6, (0, 1, 2))
+    rows, marks = frame.to_dask_array(), dd.from_pandas(pd.Series(labels), npartitions=7).to_dask_array()
+    assert math.isnan(rows.shape[0])
+    assert moments(model, rows, marks).to_bytes() == in_one_process(model, x, labels)
+    with pytest.raises(ValueError, match=r"an array in memory cannot be cut"):
+        moments(model, rows, labels)
+    with pytest.raises(ValueError, match=r"same partitions, got \[7, 2\]"):
+        moments(model, rows, spread(labels, 500))
+
+
+def table(people: Any) -> pd.DataFrame:
+    x, labels = people
+    frame = pd.DataFrame(x, columns=NAMES)
+    return frame.assign(label=np.array(["no", "yes", "perhaps"])[labels])
+
+
+def test_data_frames_by_name_and_by_selection(people: Any) -> None:
+    frame = table(people)
+    model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    expected = in_one_process(model, people[0], frame["label"].to_numpy())
+    lazy = dd.from_pandas(frame, npartitions=5)
+    assert moments(model, lazy, "label").to_bytes() == expected
+    assert moments(model, lazy, "label", columns=NAMES).to_bytes() == expected
+    assert moments(model, lazy[NAMES], lazy["label"]).to_bytes() == expected
+    cca = dpgep.CcaModel(4, 2, center=False)
+    assert moments(cca, lazy[NAMES], ["a", "f"]).to_bytes() == in_one_process(
+        cca, frame[list("bcde")].to_numpy(), frame[["a", "f"]].to_numpy()
+    )
+
+
+def test_a_partition_may_be_empty(people: Any) -> None:
+    lazy = dd.from_pandas(table(people), npartitions=5)
+    few = lazy[lazy["a"] > 1.0]
+    expected = few.compute()
+    assert 0 < len(expected) < 200
+    model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    none = lazy[(lazy["a"] > 1.0) & (lazy["b"] > 100)]
+    assert moments(model, few, "label").to_bytes() == in_one_process(
+        model, expected[NAMES].to_numpy(), expected["label"].to_numpy()
+    )
+    assert moments(model, none, "label").n == 0
+
+
+def test_parquet_by_file_and_by_row_group(people: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = table(people)
+    paths = [tmp_path / f"{i}.parquet" for i in range(4)]
+    for i, path in enumerate(paths):  # the last file has no rows
+        frame.iloc[400 * i : 400 * (i + 1)].to_parquet(path, row_group_size=50)
+    model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    expected = in_one_process(model, people[0], frame["label"].to_numpy())
+    assert len(parquet_parts.parquet_parts(paths)) == 4
+    assert moments(model, paths, "label").to_bytes() == expected
+    monkeypatch.setattr(parquet_parts, "_PART_BYTES", 6000)
+    assert len(parquet_parts.parquet_parts(paths)) > 8
+    assert moments(model, [str(path) for path in paths], "label", columns=NAMES).to_bytes() == expected
+    monkeypatch.setattr(parquet_parts, "_MANY_FILES", 3)
+    assert parquet_parts.parquet_parts(paths) == [(str(path), None) for path in paths]
+    assert moments(model, paths, "label").to_bytes() == expected
+
+
+def build(name: str, x: Any, labels: Any) -> Any:
+    return {
+        "pca": lambda: dpgep.pca(x),
+        "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:]),
+        "fda": lambda: dpgep.fda(x, labels, classes=[0, 1, 2]),
+        "sir": lambda: dpgep.sir(x, x[:, 0], slices=4, y_range=(-1, 1)),
+        "add-remove": lambda: dpgep.pca(x, adjacency="add-remove"),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", ["pca", "cca", "fda", "sir", "add-remove"])
+def test_a_release_from_arrays_is_that_of_one_process(name: str, people: Any) -> None:
+    x, labels = people
+    ours = solve_seeded(build(name, spread(x, 70), spread(labels, 70)), mu=1.0)
+    whole = solve_seeded(build(name, x, labels), mu=1.0)
+    np.testing.assert_array_equal(ours.components, whole.components)
+    assert ours.privacy.releases == whole.privacy.releases
+
+
+def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
+    layout = dpgep.PcaModel(6, center=True).layout(PublicFacts("add-remove", 1.0, None))
+    return {
+        "float": lambda: FloatSums(layout),
+        "integer": lambda: IntegerSums(layout, 20),
+        "products": lambda: ProductSums(block),
+        "screen": lambda: ScreenSums(layout, 0),
+    }
+
+
+def numbers(sums: Any) -> list[Any]:
+    """What a method reads of the sums."""
+    if isinstance(sums, IntegerSums):
+        return [np.triu(sums.limbs()[0])]
+    if isinstance(sums, ScreenSums):
+        return [sums.energy, sums.groups.counts, sums.groups.sums]
+    return [np.triu(sums.total)] if isinstance(sums, FloatSums) else [sums.product]
+
+
+@pytest.mark.parametrize("name", ["float", "integer", "products", "screen"])
+def test_every_sum_over_people_is_that_of_one_process(name: str, people: Any, rng: np.random.Generator) -> None:
+    """To rounding for floating point, whose bits the tree alone decides: twice the same."""
+    x, _ = people
+    make = accumulators(rng.standard_normal((2, 6)))[name]
+    spread_people, whole = build("pca", spread(x, 30), None).people, InMemory(Batch(Rows((x,), 1.0)))
+    assert isinstance(spread_people, Distributed)
+    first, second, expected = (numbers(p.accumulate(make)) for p in (spread_people, spread_people, whole))
+    for a, b, c in zip(first, second, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, c, rtol=1e-12, atol=1e-12)
+    assert spread_people.passes == 2
+
+
+def test_restricted_people_are_clipped_anew(people: Any) -> None:
+    x, _ = people
+    features = np.array([1, 4])
+    few = build("pca", spread(x, 90), None).restricted(features, 0.5).integer_moments(20)
+    whole = build("pca", x, None).restricted(features, 0.5).integer_moments(20)
+    np.testing.assert_array_equal(np.triu(few.second), np.triu(whole.second))
+
+
+def test_sums_are_pickled_by_their_value(people: Any) -> None:
+    sums = IntegerSums(dpgep.PcaModel(6, center=False).layout(PublicFacts("replace-one", 1.0, 5)), 20)
+    sums.add(Batch(Rows((people[0],), 1.0)))
+    again = pickle.loads(pickle.dumps(sums))
+    again.merge(sums)
+    np.testing.assert_array_equal(again.limbs()[0], 2 * sums.limbs()[0])
+    assert again.n == 2000
+
+
+def test_a_result_is_used_again_unchanged(people: Any) -> None:
+    """Merging must leave what it merges as it was: a worker may still need it."""
+    x, _ = people
+    make = accumulators(np.ones((1, 6)))["integer"]
+    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), make)
+    parts = [distributed_people._summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
+    assert distributed_people._merged(*parts) == distributed_people._merged(*parts)
+
+
+# --- What is refused -------------------------------------------------------------------------------
+
+
+def test_nothing_is_spent_on_rows_that_are_not_finite(people: Any) -> None:
+    x, _ = people
+    x[777, 2] = np.nan
+    budget = dpgep.Budget(mu=1.0)
+    with nothing_spent(budget), pytest.raises(NotFiniteError, match="impute or drop"):
+        dpgep.solve(dpgep.pca(spread(x, 100)), budget=budget)
+
+
+def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
+    """What a task raises, Dask writes to its logs together with the rows."""
+    rows = np.full((3, 6), np.inf)
+    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), accumulators(rows[:1])["integer"])
+    error = distributed_people._summed(task, rows)
+    assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
+    assert distributed_people._merged((3, b"never read"), error) is error
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda x, y: dpgep.pca(x.astype(complex)), TypeError, "X is complex"),
+        (lambda x, y: dpgep.pca(x[:, 0]), ValueError, "two-dimensional"),
+        (lambda x, y: dpgep.pca(x[:1]), ValueError, "at least 2 rows"),
+        (lambda x, y: dpgep.cca(x, y[:500, None]), ValueError, "same number of rows, got 1000 and 500"),
+        (lambda x, y: dpgep.fda(x, y), ValueError, "pass classes="),
+        (lambda x, y: dpgep.pca(dask.bag.from_sequence([1, 2])), TypeError, "Dask array or DataFrame, got Bag"),
+        (lambda x, y: moments(dpgep.PcaModel(6, center=True), x.compute()), TypeError, "need no cluster"),
+        (lambda x, y: moments(dpgep.PcaModel(6, center=True), x, y), TypeError, "pca needs X of every person"),
+        (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), x, "y"), TypeError, "no column names"),
+        (lambda x, y: moments(dpgep.PcaModel(5, center=True), x), ValueError, "X must have 5 columns"),
+        (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), ["a.parquet"], y), TypeError, "name of a column"),
+    ],
+)
+def test_bad_input_is_named(make: Any, error: type[Exception], message: str, people: Any) -> None:
+    x, labels = people
+    with pytest.raises(error, match=message):
+        make(spread(x, 200), spread(labels, 200))
+
+
+def test_too_few_people_are_found_when_they_are_counted(people: Any) -> None:
+    frame = dd.from_pandas(table(people), npartitions=2)
+    budget = dpgep.Budget(mu=1.0)
+    with nothing_spent(budget), pytest.raises(ValueError, match="at least 2 rows, they have 0"):
+        dpgep.solve(dpgep.pca(frame[frame["a"] > 1e9][NAMES]), budget=budget)
+
+
+def test_a_method_that_needs_rows_says_so(people: Any) -> None:
+    problem = dpgep.pca(spread(people[0], 100), center=False)
+    with pytest.raises(ValueError, match=r"lie on the workers of a Dask cluster.*\.compute\(\)"):
+        solve_seeded(problem, method="dp-spca", epsilon=1.0, delta=1e-5, n_components=1)
+
+
+# --- Real workers ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[distributed.Client]:
+    """Two worker processes of one thread each."""
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as connected,
+    ):
+        yield connected
+
+
+def test_worker_processes_give_the_bits_of_one_process(client: distributed.Client, people: Any) -> None:
+    x, labels = people
+    for model, data in models(x, labels):
+        chunks = [spread(each, 90) for each in data]
+        assert moments(model, *chunks, client=client).to_bytes() == in_one_process(model, *data)
+    with client.as_current():
+        ours = solve_seeded(build("fda", spread(x, 70), spread(labels, 70)), mu=1.0)
+    np.testing.assert_array_equal(ours.components, solve_seeded(build("fda", x, labels), mu=1.0).components)
+
+
+def test_a_task_of_a_worker_uses_one_thread(client: distributed.Client) -> None:
+    def threads() -> list[int]:
+        import threadpoolctl
+
+        from dpgep._threads import thread_count
+
+        return [thread_count(), *(each["num_threads"] for each in threadpoolctl.threadpool_info())]
+
+    assert set(client.submit(threads, pure=False).result()) == {1}
+
+
+def killed_once(block: Any, marker: str = "", block_info: Any = None) -> Any:
+    """The block; the first worker that is asked for the tenth kills itself instead."""
+    if block_info[0]["chunk-location"][0] == 10 and not Path(marker).exists():
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+def test_a_worker_that_is_killed_changes_no_bit(client: distributed.Client, people: Any, tmp_path: Path) -> None:
+    x, _ = people
+    marker = tmp_path / "killed"
+    rows = da.from_array(x, chunks=(50, 6)).map_blocks(killed_once, marker=str(marker), dtype=x.dtype)
+    model = dpgep.PcaModel(6, center=True)
+    before = set(client.scheduler_info()["workers"])
+    ours = moments(model, rows, client=client)
+    assert marker.exists()
+    assert set(client.scheduler_info()["workers"]) != before
+    assert ours.to_bytes() == in_one_process(model, x)
+
+
+def always_killed(block: Any, block_info: Any = None) -> Any:
+    if block_info[0] is not None and block_info[0]["chunk-location"][0] == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(people: Any) -> None:
+    x, _ = people
+    rows = da.from_array(x, chunks=(500, 6)).map_blocks(always_killed, dtype=x.dtype)
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as connected,
+        pytest.raises(RuntimeError, match="make partitions smaller, or give workers more memory"),
+    ):
+        moments(dpgep.PcaModel(6, center=True), rows, client=connected)

@@ -1,0 +1,263 @@
+"""Threads: as many as were asked for, never more, and the same bits for any number."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Matrix, solve_seeded
+
+import dpgep
+from dpgep import _threads
+from dpgep._threads import thread_count, use_threads
+from dpgep.problems import block_products
+from dpgep.problems.block_products import add_products, run
+
+threadpoolctl = pytest.importorskip("threadpoolctl")
+
+COUNTS = (1, 2, 3)
+
+
+@pytest.fixture(autouse=True)
+def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPGEP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(_threads, "_processors", lambda: 2)
+
+
+@pytest.fixture
+def wide_rows(rng: np.random.Generator) -> Matrix:
+    """Enough of them for threads to start."""
+    return np.asarray(rng.standard_normal((1200, 300)) / 12)
+
+
+def blas_threads() -> set[int]:
+    return {each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sparsity": 20, "n_components": 2},
+        {"method": "rayleigh-flow", "n_iterations": 5, "n_components": 2},
+        {"method": "dpsr", "n_components": 2},
+    ],
+    ids=str,
+)
+def test_a_seeded_solution_has_the_same_bits_for_any_number(options: dict[str, Any], wide_rows: Matrix) -> None:
+    labels = np.arange(len(wide_rows)) % 4
+    solutions = [
+        solve_seeded(dpgep.fda(wide_rows, labels), mu=1.0, n_threads=count, **options).components for count in COUNTS
+    ]
+    for other in solutions[1:]:
+        np.testing.assert_array_equal(solutions[0], other)
+
+
+def test_so_has_a_solution_without_noise(wide_rows: Matrix) -> None:
+    first, second, third = (
+        dpgep.solve(dpgep.pca(wide_rows), epsilon=math.inf, n_components=3, n_threads=n) for n in COUNTS
+    )
+    np.testing.assert_array_equal(first.components, second.components)
+    np.testing.assert_array_equal(first.components, third.components)
+
+
+def test_so_has_one_for_any_number_in_the_environment(wide_rows: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
+    solutions = []
+    for count in COUNTS:
+        monkeypatch.setenv("DPGEP_NUM_THREADS", str(count))
+        solutions.append(solve_seeded(dpgep.pca(wide_rows), mu=1.0, n_components=3).components)
+    for other in solutions[1:]:
+        np.testing.assert_array_equal(solutions[0], other)
+
+
+def test_moments_have_the_same_bytes_for_any_number(wide_rows: Matrix) -> None:
+    stored = set()
+    for count in COUNTS:
+        sums = dpgep.Moments(dpgep.PcaModel(300, center=True))
+        sums.update(wide_rows, n_threads=count)
+        stored.add(sums.to_bytes())
+    assert len(stored) == 1
+
+
+# --- Products of tiles -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("d", [1, 95, 257, 600])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_tiles_make_up_the_triangle(exact: bool, d: int, count: int, rng: np.random.Generator) -> None:
+    block = rng.integers(-9, 9, (400, d + 3)).astype(float)[:, :d]  # rows with a gap behind them
+    total = rng.integers(-9, 9, (d, d)).astype(float)
+    expected = total + np.triu(-(block.T @ block))
+    with use_threads(count), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_products, "_WORK_FOR_THREADS", 0)
+        add_products(block, total, -1.0, exact=exact)
+    np.testing.assert_array_equal(np.triu(total), np.triu(expected))
+
+
+def test_tiles_are_shared_by_as_many_threads_as_asked_for() -> None:
+    for count in COUNTS:
+        barrier, seen = threading.Barrier(count, timeout=10), set()
+
+        def task(barrier: threading.Barrier = barrier, seen: set[int] = seen) -> None:
+            barrier.wait()  # nobody passes before so many threads are here
+            seen.add(threading.get_ident())
+
+        run([task] * count, count)
+        assert len(seen) == count
+
+
+def test_an_error_of_a_tile_is_raised_after_all_threads_have_ended() -> None:
+    def fail() -> None:
+        raise OverflowError("a tile")
+
+    before = threading.active_count()
+    with pytest.raises(OverflowError, match="a tile"):
+        run([fail, lambda: None, fail, lambda: None], 3)
+    assert threading.active_count() == before
+
+
+def test_without_a_way_to_limit_blas_it_keeps_its_own_threads(
+    wide_rows: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = dpgep.pca(wide_rows).integer_moments(20).second
+    counts = []
+
+    def spy(tasks: Any, n_threads: int) -> None:
+        counts.append(n_threads)
+        run(tasks, n_threads)
+
+    monkeypatch.setattr(block_products, "run", spy)
+    monkeypatch.setattr(_threads, "threadpoolctl", None)
+    np.testing.assert_array_equal(np.triu(dpgep.pca(wide_rows).integer_moments(20).second), np.triu(expected))
+    assert set(counts) == {1}
+
+
+# --- How many --------------------------------------------------------------------------------------
+
+
+def test_who_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert thread_count() == 2
+    monkeypatch.setenv("DPGEP_NUM_THREADS", "6")
+    assert thread_count() == 6
+    with threadpoolctl.threadpool_limits(4):
+        assert thread_count() == 4
+        with use_threads(5):
+            assert thread_count() == 5
+    assert thread_count() == 6
+
+
+def test_limits_of_threadpoolctl_nest_and_end() -> None:
+    with threadpoolctl.threadpool_limits(1):
+        assert thread_count() == 1
+        with threadpoolctl.threadpool_limits(2):
+            assert thread_count() == 2
+        assert thread_count() == 1
+        with threadpoolctl.threadpool_limits({"dpgep": 2}):
+            assert thread_count() == 2
+    assert thread_count() == 2
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        assert thread_count() == 2
+    (ours,) = [each for each in threadpoolctl.threadpool_info() if each["user_api"] == "dpgep"]
+    assert (ours["num_threads"], ours["version"]) == (2, dpgep.__version__)
+
+
+def test_a_limit_that_has_ended_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with threadpoolctl.threadpool_limits(1):
+        pass
+    monkeypatch.setenv("DPGEP_NUM_THREADS", "3")
+    assert thread_count() == 3
+
+
+def test_threads_of_blas_are_set_and_set_back() -> None:
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        with use_threads(3):
+            assert (thread_count(), blas_threads()) == (3, {1})
+            with use_threads(2):
+                assert (thread_count(), blas_threads()) == (2, {1})
+            assert (thread_count(), blas_threads()) == (3, {1})
+            with use_threads(None):
+                assert thread_count() == 3
+        assert (thread_count(), blas_threads()) == (2, {2})
+
+
+def test_runs_at_the_same_time_set_blas_back_after_the_last() -> None:
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        first, second = use_threads(2), _threads.blas_on_one_thread(2)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == {2}
+
+
+def test_other_threads_keep_their_number() -> None:
+    seen = []
+    with use_threads(1):
+        other = threading.Thread(target=lambda: seen.append(thread_count()))
+        other.start()
+        other.join()
+    assert seen == [2]
+
+
+@pytest.mark.parametrize("n_threads", [0, -1, 1.5, True, "2"])
+def test_a_bad_number_is_named_before_anything_is_read(n_threads: Any, wide_rows: Matrix) -> None:
+    with pytest.raises(ValueError, match=f"n_threads must be a whole number of at least 1, got {n_threads!r}"):
+        dpgep.solve(dpgep.pca(wide_rows), mu=1.0, n_threads=n_threads)
+
+
+@pytest.mark.parametrize("value", ["0", "two", "-1", ""])
+def test_a_bad_environment_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPGEP_NUM_THREADS", value)
+    with pytest.raises(ValueError, match=f"DPGEP_NUM_THREADS must be a positive whole number, got '{value}'"):
+        thread_count()
+
+
+OVERSUBSCRIPTION = """
+    import time, warnings
+    import numpy as np, dpgep, threadpoolctl
+    from dpgep.problems import block_products
+
+    warnings.simplefilter("ignore")
+    x = np.random.default_rng(0).standard_normal((20000, 400)) / 20
+    inside = set()
+
+    def spy(rows, total, sign, gram=block_products.add_gram):
+        inside.update(each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas")
+        gram(rows, total, sign)
+
+    block_products.add_gram = spy
+    problem = dpgep.pca(x)
+    time.sleep(0.2)  # threads of BLAS that wait for work after the import
+    for count in (1, 2):
+        wall, cpu = time.perf_counter(), time.process_time()
+        dpgep.solve(problem, mu=1.0, n_components=3, n_threads=count)
+        print(count, (time.process_time() - cpu) / (time.perf_counter() - wall), sorted(inside))
+"""
+
+
+def test_kernels_and_blas_together_use_no_more_than_asked_for() -> None:
+    """Processor time over wall time: on a busy machine it is smaller, never larger, than the number of threads."""
+    environment = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
+    code = textwrap.dedent(OVERSUBSCRIPTION)
+    output = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "OPENBLAS_NUM_THREADS": "4"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = output.stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        count, busy, *inside = line.split()
+        assert float(busy) < int(count) + 0.15
+        assert inside == ["[1]"]
