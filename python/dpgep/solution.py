@@ -113,7 +113,8 @@ class Solution:
     mean : (d,) released mean of the rows, or None where the model has none.
     model : the public description of the problem.
     method : name of the method.
-    passes : number of passes over the rows; 0 for moments that were summed before, and for problems in matrix form.
+    passes : how often rows were read: from a source or on workers, all passes; in memory, those that are not products
+        with vectors. 0 for moments that were summed before, and for problems in matrix form.
     """
 
     components: Matrix

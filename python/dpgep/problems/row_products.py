@@ -76,9 +76,8 @@ class RowProducts:
         csr = self._views[0]
         if not core.clip_factors_csr(csr.data, csr.indptr, bound, self.factors):
             raise NotFiniteError
-        for group in range(self.sums.shape[1]):
-            weights = self.factors if groups is None else np.where(groups == group, self.factors, 0.0)
-            self.sums[:, group] = csr.T @ weights
+        if self.sums.size:
+            core.csr_group_sums(csr.data, csr.indices, csr.indptr, self.factors, groups, self.sums, thread_count())
 
     def _joint(self, block: slice) -> NDArray[Any]:
         views = [view[block] for view in self._views]

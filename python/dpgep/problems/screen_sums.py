@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from dpgep._dispatch import core
+from dpgep._threads import thread_count
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
 from dpgep.problems.row_products import GroupSums, RowProducts
 from dpgep.problems.rows import Rows
 
-# Entries of sparse rows that are squared at a time.
-_BLOCK_ENTRIES = 1 << 20
 # Products between two views are formed for at most this many pairs of features at a time.
 _BLOCK_PAIRS = 1 << 24
 
@@ -112,13 +112,9 @@ def _dense_energies(rows: Rows) -> Matrix:
 
 def _sparse_energies(products: RowProducts, rows: Rows) -> Matrix:
     data, indices, indptr, d = products.arrays()
-    total = np.zeros(d)
-    for start in range(0, len(data), max(d, _BLOCK_ENTRIES)):
-        entries = slice(start, min(start + max(d, _BLOCK_ENTRIES), len(data)))
-        people = np.searchsorted(indptr, np.arange(entries.start, entries.stop), side="right") - 1
-        values = products.factors[people] * data[entries] / rows.bound
-        total += np.bincount(indices[entries], weights=values * values, minlength=d)
-    return total
+    total = np.empty(d)
+    core.csr_squares(data, indices, indptr, products.factors, total, thread_count())
+    return np.asarray(total / rows.bound**2)
 
 
 def _sparse_clipped(rows: Rows) -> Any:
