@@ -32,7 +32,7 @@ def scan(
     n_rows : int, optional
         Number of rows in all, where it cannot be known without reading them (batches, streams). It is checked.
     batch_rows : int, optional
-        Most rows in a batch. Default: 8 MB of what is selected.
+        Most rows in a batch. Default: 16 MB of what is selected.
     progress : bool, optional
         Whether each pass shows a bar on stderr (extra ``progress``). Default: where stderr is a terminal, after one
         second. It shows the number of rows and is not private: turn it off where that number is secret and others
