@@ -14,6 +14,7 @@ from dpgep.sources.parts import Assembler, Columns, Part
 from dpgep.sources.recut import Pieces, rows_at_a_time
 from dpgep.sources.source import Key, Source, as_names, not_numeric
 
+
 def pyarrow(module: str = "") -> Any:
     return import_extra(f"pyarrow{module}", "arrow")
 
@@ -70,7 +71,8 @@ class Stream(ArrowSource):
         return None if shape is None else int(shape[0])
 
     def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
-        reader, self._next = self._next or self._open(), None
+        reader: Iterable[Any] = self._next or self._open()
+        self._next = None
         return reader
 
     def _open(self) -> Any:
@@ -99,7 +101,7 @@ class Dataset(ArrowSource):
         self.schema = values.schema
 
     @cached_property
-    def n_rows(self) -> int | None:  # type: ignore[override]
+    def n_rows(self) -> int | None:
         ds = pyarrow(".dataset")
         counted = isinstance(self._dataset, ds.FileSystemDataset) and self._dataset.format.default_extname == "parquet"
         return int(self._dataset.count_rows()) if counted else None
@@ -126,7 +128,7 @@ def vector(column: Any) -> NDArray[Any]:
     if not pa.types.is_dictionary(column.type):
         return _with_nan(column.to_pylist())
     words = _with_nan([*column.dictionary.to_pylist(), None])
-    return words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)]
+    return np.asarray(words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)])
 
 
 def column_array(values: Any) -> NDArray[Any]:

@@ -48,8 +48,8 @@ def open_batch(value: Any) -> Source:
     source = Array(value, "a batch") if isinstance(value, list) else _in_memory(value)
     if source is None:
         raise TypeError(
-            f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of pandas, "
-            "polars or pyarrow, or a tuple or mapping of arrays with the same rows"
+            f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of "
+            "pandas, polars or pyarrow, or a tuple or mapping of arrays with the same rows"
         )
     return source
 

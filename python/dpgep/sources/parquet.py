@@ -31,7 +31,7 @@ class ParquetFiles(ArrowSource):
         self.schema = self._dataset.schema
 
     @cached_property
-    def n_rows(self) -> int:  # type: ignore[override]
+    def n_rows(self) -> int:
         return int(self._dataset.count_rows())
 
     def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
