@@ -74,7 +74,7 @@ class Array(Source):
         return np.asarray(self._values[start:stop])
 
     def rows_at_a_time(self, batch_rows: int | None, copied: bool = False) -> int:
-        """Rows to read at a time: all of what is in memory, unless it is ``copied``; of a file in chunks, whole chunks."""
+        """Rows to read at a time: all that are in memory, unless ``copied``; of a file in chunks, whole chunks."""
         if self._in_memory and not copied:
             return max(1, self.n_rows)
         entries = self._values.nnz // max(1, self.n_rows) if scipy.sparse.issparse(self._values) else None
