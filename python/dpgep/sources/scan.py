@@ -61,11 +61,11 @@ def scan(
     Examples
     --------
     >>> import numpy as np, dpgep
-    >>> people = dpgep.scan({"x": np.eye(3), "label": np.array(["a", "b", "a"])}, batch_rows=2)
+    >>> people = dpgep.scan({"x": np.eye(4), "label": np.array(["a", "b", "a", "a"])}, batch_rows=2)
     >>> for x, label in people.read(people["x"], people["label"]):
     ...     print(x.shape, label)
-    (2, 3) ['a' 'b']
-    (1, 3) ['a']
+    (2, 4) ['a' 'b']
+    (2, 4) ['a' 'a']
     """
     for name, value in (("n_rows", n_rows), ("batch_rows", batch_rows)):
         _check_count(value, name)
