@@ -74,7 +74,7 @@ class Array(Source):
         return np.asarray(self._values[start:stop])
 
     def rows_at_a_time(self, batch_rows: int | None, copied: bool = False) -> int:
-        """Rows to read at a time: all that is in memory, unless it is to be copied; of a file in chunks, whole chunks."""
+        """Rows to read at a time: all that are in memory, unless ``copied``; of a file in chunks, whole chunks."""
         if self._in_memory and not copied:
             return max(1, self.n_rows)
         entries = self._values.nnz // max(1, self.n_rows) if scipy.sparse.issparse(self._values) else None
@@ -132,8 +132,8 @@ class SideBySide(Source):
 
     def _array(self, key: Key) -> Array:
         try:
-            return self._arrays[key]
-        except (KeyError, TypeError):  # a slice is hashable in recent versions of Python only
+            return self._arrays[key]  # type: ignore[index]
+        except (KeyError, TypeError):  # slices are hashable in recent versions of Python only
             raise missing(key, self._arrays, self._kind) from None
 
 
@@ -202,7 +202,6 @@ def _columns(block: Part, key: Key) -> Part:
         return block
     if isinstance(key, tuple):
         return block[:, list(key)]
-    column = block[:, key]
     if scipy.sparse.issparse(block) and not isinstance(key, slice):
-        return column.toarray().ravel()
-    return column
+        return block[:, [key]].toarray().ravel()
+    return block[:, key]

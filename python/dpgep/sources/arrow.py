@@ -1,10 +1,9 @@
-"""Arrow as a source: tables, record batches, streams, and Parquet files through pyarrow's data sets."""
+"""Arrow as a source: tables, record batches, streams, data sets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,6 @@ from dpgep._optional import import_extra
 from dpgep.sources.parts import Assembler, Columns, Part
 from dpgep.sources.recut import Pieces, rows_at_a_time
 from dpgep.sources.source import Key, Source, as_names, not_numeric
-
-# Memory per column while a Parquet file is read; without a buffer, a whole row group would lie in memory.
-_READ_BUFFER = 1 << 18
 
 
 def pyarrow(module: str = "") -> Any:
@@ -75,7 +71,8 @@ class Stream(ArrowSource):
         return None if shape is None else int(shape[0])
 
     def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
-        reader, self._next = self._next or self._open(), None
+        reader: Iterable[Any] = self._next or self._open()
+        self._next = None
         return reader
 
     def _open(self) -> Any:
@@ -97,39 +94,23 @@ class Reader(ArrowSource):
 
 
 class Dataset(ArrowSource):
-    """A pyarrow Dataset, as Parquet files and folders are: only the columns that are needed are read, in order."""
+    """A pyarrow Dataset, with its filter if it has one. pyarrow holds a few row groups of the needed columns."""
 
     def __init__(self, values: Any) -> None:
         self._dataset = values
         self.schema = values.schema
 
-    @classmethod
-    def of_files(cls, paths: Sequence[str | Path]) -> Dataset:
-        """Parquet files, or one folder of them (in the order of their paths, Hive partitions being columns)."""
-        places = [str(path) for path in paths]
-        source = places[0] if len(places) == 1 else places
-        return cls(pyarrow(".dataset").dataset(source, format="parquet", partitioning="hive"))
-
     @cached_property
-    def n_rows(self) -> int | None:  # type: ignore[override]
-        return int(self._dataset.count_rows()) if self._is_parquet else None
-
-    @property
-    def _is_parquet(self) -> bool:
+    def n_rows(self) -> int | None:
         ds = pyarrow(".dataset")
-        return isinstance(self._dataset, ds.FileSystemDataset) and isinstance(
-            self._dataset.format, ds.ParquetFileFormat
-        )
+        counted = isinstance(self._dataset, ds.FileSystemDataset) and self._dataset.format.default_extname == "parquet"
+        return int(self._dataset.count_rows()) if counted else None
 
     def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
-        # What is read ahead is decoded beside our own work, and bounds the memory: pyarrow's defaults are 16 batches
-        # and 4 files, and a whole row group in memory before the first row comes.
-        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
-        if self._is_parquet:
-            options["fragment_scan_options"] = pyarrow(".dataset").ParquetFragmentScanOptions(
-                use_buffered_stream=True, buffer_size=_READ_BUFFER, pre_buffer=False
-            )
-        return self._dataset.to_batches(columns=names, batch_size=rows, **options)  # type: ignore[no-any-return]
+        # pyarrow's default is to read 16 batches and 4 files ahead, which may be all of the data
+        return self._dataset.to_batches(  # type: ignore[no-any-return]
+            columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1
+        )
 
 
 def vector(column: Any) -> NDArray[Any]:
@@ -147,7 +128,7 @@ def vector(column: Any) -> NDArray[Any]:
     if not pa.types.is_dictionary(column.type):
         return _with_nan(column.to_pylist())
     words = _with_nan([*column.dictionary.to_pylist(), None])
-    return words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)]
+    return np.asarray(words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)])
 
 
 def column_array(values: Any) -> NDArray[Any]:

@@ -27,9 +27,10 @@ class Frame(Source):
 
     def width(self, key: Key) -> int | None:
         names = as_names(key, self._labels)
-        for name in names or (key,):
-            if self._labels.count(name) > 1:
-                raise ValueError(f"the data frame has several columns {name!r}: rename them")
+        columns = self._frame.columns
+        if not columns.is_unique:
+            twice = columns[columns.duplicated()][0]
+            raise ValueError(f"the data frame has several columns {twice!r}: rename them")
         if names is None:
             return None
         for name in names:
@@ -51,7 +52,7 @@ class Frame(Source):
 
 def vector(series: Any) -> NDArray[Any]:
     """A Series as a vector: numbers and dates as NumPy has them, text as str; what is missing, as NaN."""
-    if _is_numeric(series.dtype) and not (series.dtype == bool):
+    if _is_numeric(series.dtype) and series.dtype != bool:
         return _numbers(series)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "bmM":
         return np.asarray(series.to_numpy())

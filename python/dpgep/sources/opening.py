@@ -13,6 +13,7 @@ from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.arrow import Dataset, Reader, Stream
 from dpgep.sources.batches import Batches
 from dpgep.sources.frames import Frame
+from dpgep.sources.parquet import ParquetFiles
 from dpgep.sources.source import Source
 
 SUPPORTED = (
@@ -25,9 +26,9 @@ SUPPORTED = (
 def open_source(value: Any) -> Source:
     """The source that a value given to `dpgep.scan` stands for."""
     if kinds.is_path(value):
-        return Dataset.of_files([value])
+        return ParquetFiles([value])
     if isinstance(value, list) and value and all(map(kinds.is_path, value)):
-        return Dataset.of_files(value)
+        return ParquetFiles(value)
     if kinds.is_dataset(value):
         return Dataset(value)
     if kinds.is_reader(value):
@@ -47,8 +48,8 @@ def open_batch(value: Any) -> Source:
     source = Array(value, "a batch") if isinstance(value, list) else _in_memory(value)
     if source is None:
         raise TypeError(
-            f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of pandas, "
-            "polars or pyarrow, or a tuple or mapping of arrays with the same rows"
+            f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of "
+            "pandas, polars or pyarrow, or a tuple or mapping of arrays with the same rows"
         )
     return source
 

@@ -32,7 +32,7 @@ def scan(
     n_rows : int, optional
         Number of rows in all, where it cannot be known without reading them (batches, streams). It is checked.
     batch_rows : int, optional
-        Most rows in a batch. Default: 8 MB of what is selected.
+        Most rows in a batch. Default: 16 MB of what is selected.
     progress : bool, optional
         Whether each pass shows a bar on stderr (extra ``progress``). Default: where stderr is a terminal, after one
         second. It shows the number of rows and is not private: turn it off where that number is secret and others
@@ -61,15 +61,14 @@ def scan(
     Examples
     --------
     >>> import numpy as np, dpgep
-    >>> people = dpgep.scan({"x": np.eye(3), "label": np.array(["a", "b", "a"])}, batch_rows=2)
+    >>> people = dpgep.scan({"x": np.eye(4), "label": np.array(["a", "b", "a", "a"])}, batch_rows=2)
     >>> for x, label in people.read(people["x"], people["label"]):
     ...     print(x.shape, label)
-    (2, 3) ['a' 'b']
-    (1, 3) ['a']
+    (2, 4) ['a' 'b']
+    (2, 4) ['a' 'a']
     """
     for name, value in (("n_rows", n_rows), ("batch_rows", batch_rows)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
-            raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+        _check_count(value, name)
     if progress not in (None, True, False):
         raise ValueError(f"progress must be True, False or None, got {progress!r}")
     if isinstance(source, Selection):
@@ -147,8 +146,8 @@ class Scan:
 
         A matrix comes as a CSR matrix if it is sparse, else with contiguous rows in float32 or float64 (or uint8 if all
         of it is uint8 or boolean): float32 where that is exact, so for float16, float32 and integers of up to 16 bits,
-        else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is str. What is
-        null is NaN.
+        else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is
+        str. What is null is NaN.
 
         A matrix is valid until the next batch: its memory is used again.
 
@@ -160,14 +159,14 @@ class Scan:
             If a batch lacks a column or differs in width; at the end, if the number of rows is not ``n_rows``, or not
             that of the last pass.
         """
-        chosen = [Selection(each, None) if isinstance(each, Scan) else each for each in selections]
-        if not chosen or any(each.scan is not self for each in chosen):
+        if not selections or any((each if isinstance(each, Scan) else each.scan) is not self for each in selections):
             raise ValueError("read takes selections of this scan, at least one: scan.read(scan['x'], scan['y'])")
         if self._passes and not self.repeatable:
             raise RuntimeError(
                 "these data can be read only once, and one pass was begun already: pass a list of batches, or a "
                 "function that returns a fresh iterator, e.g. dpgep.scan(lambda: read_batches())"
             )
+        chosen = [as_selection(each) for each in selections]
         self._passes += 1
         return self._batches(chosen)
 
@@ -206,6 +205,11 @@ class Scan:
                 "from the beginning whenever it is called, and the data must not change"
             )
         self._rows_of_a_pass = rows
+
+
+def _check_count(value: Any, name: str) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+        raise ValueError(f"{name} must be a positive whole number, got {value!r}")
 
 
 def _width(part: Part) -> int | None:

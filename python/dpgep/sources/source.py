@@ -9,7 +9,7 @@ from typing import Any
 from dpgep.sources.recut import Pieces
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
-Key = Hashable | tuple[Hashable, ...] | slice | None
+Key = Hashable | slice | None
 
 _LISTED = 20
 
@@ -52,8 +52,9 @@ def as_names(key: Key, known: Sequence[Hashable]) -> tuple[Hashable, ...] | None
     if isinstance(key, slice):
         raise TypeError("columns of a table are selected by name, not by a slice: pass a name or a list of names")
     names = tuple(known) if key is None else key if isinstance(key, tuple) else None
+    existing = set(known)
     for name in (key,) if names is None else names:
-        if name not in known:
+        if name not in existing:
             raise missing(name, known)
     if names is not None:
         check_names(names)
