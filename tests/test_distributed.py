@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from conftest import Matrix, nothing_spent, solve_seeded
 from numpy.typing import NDArray
 
@@ -173,13 +174,45 @@ def test_a_release_from_arrays_is_that_of_one_process(name: str, people: Any) ->
     assert ours.privacy.releases == whole.privacy.releases
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "options"),
+    [
+        ("pca", "rayleigh-flow", {"noise": "fresh", "n_iterations": 5}),
+        ("fda", "rayleigh-flow", {"n_iterations": 20}),
+        ("cca", "truncated-rayleigh-flow", {"init": "screen", "sparsity": 4, "n_iterations": 20}),
+        ("sir", "dpsr", {}),
+        ("add-remove", "sr-dp", {}),
+    ],
+)
+def test_every_method_of_sums_runs_on_parts(name: str, method: str, options: Any, rng: np.random.Generator) -> None:
+    """The noise is the same and products are to rounding, so that components agree; the same parts give the same bits."""
+    x = rng.standard_normal((1500, 6)) * [3.0, 2.0, 1.0, 3.0, 2.0, 1.0] / 8
+    x[:, 3] += x[:, 0]
+    labels = np.argmax(x[:, :3], axis=1)
+    chunks = spread(x, 200), spread(labels, 200)
+    whole, *spread_out = (
+        solve_seeded(build(name, *data), mu=1e4, n_components=1, method=method, **options)
+        for data in ((x, labels), chunks, chunks)
+    )
+    assert abs(whole.components[0] @ spread_out[0].components[0]) > 1 - 1e-4
+    np.testing.assert_array_equal(spread_out[0].components, spread_out[1].components)
+    assert spread_out[0].passes >= (1 if method == "sr-dp" else 3)
+
+
+def test_chunks_may_be_sparse(people: Any) -> None:
+    x = np.where(np.abs(people[0]) < 0.3, 0.0, people[0])
+    chunks = da.from_array(x, chunks=(150, 6)).map_blocks(scipy.sparse.csr_matrix, dtype=float)
+    model = dpgep.PcaModel(6, center=True)
+    assert moments(model, chunks).to_bytes() == in_one_process(model, x)
+
+
 def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
     layout = dpgep.PcaModel(6, center=True).layout(PublicFacts("add-remove", 1.0, None))
     return {
         "float": lambda: FloatSums(layout),
         "integer": lambda: IntegerSums(layout, 20),
         "products": lambda: ProductSums(block),
-        "screen": lambda: ScreenSums(layout, 0),
+        "screen": lambda: ScreenSums(layout),
     }
 
 

@@ -190,7 +190,7 @@ def test_threads_of_blas_are_set_and_set_back() -> None:
 
 def test_runs_at_the_same_time_set_blas_back_after_the_last() -> None:
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        first, second = use_threads(2), _threads.blas_on_one_thread(2)
+        first, second = use_threads(2), _threads.blas_on_one_thread()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from threading import Lock
@@ -58,14 +58,9 @@ def can_limit_blas() -> bool:
     return threadpoolctl is not None
 
 
-@contextmanager
-def blas_on_one_thread(n_threads: int) -> Iterator[None]:
-    """Keep BLAS to one thread while ``n_threads`` > 1 threads call it."""
-    if n_threads == 1:
-        yield
-    else:
-        with _blas.on_one_thread():
-            yield
+def blas_on_one_thread() -> AbstractContextManager[None]:
+    """Keep BLAS to one thread for a block in which our own threads call it."""
+    return _blas.on_one_thread()
 
 
 @contextmanager

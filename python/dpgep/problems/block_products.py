@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from threading import Thread
@@ -29,9 +30,10 @@ def add_products(block: Matrix, total: Matrix, sign: float = 1.0, *, exact: bool
     number of threads. Where nothing can keep BLAS to one thread, the threads are BLAS's own.
     """
     d = block.shape[1]
-    n_threads = thread_count() if can_limit_blas() and block.size * d >= _WORK_FOR_THREADS else 1
+    ours = can_limit_blas() and block.size * d >= _WORK_FOR_THREADS
+    n_threads = thread_count() if ours else 1
     tasks = _tiles(block, total, sign, _edges(d, _exact_grid(d, n_threads) if exact else -(-d // _FIXED_TILE)))
-    with blas_on_one_thread(n_threads):
+    with blas_on_one_thread() if ours else nullcontext():
         run(tasks, n_threads)
 
 
