@@ -1,4 +1,4 @@
-"""Sparse rows that are never filled in: their moment matrix against SciPy and BLAS, and how time grows with their size."""
+"""Sparse rows that are never filled in: moments against SciPy and BLAS, and how time grows with their size."""
 
 from __future__ import annotations
 

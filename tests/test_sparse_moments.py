@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_each_row_is_that_of_its_entries_alone(lengths, dtype, index_type, bound
     size = rng.choice([0.0, 1e-3, 1.0, 1e3, 1e30, float(np.sqrt(np.finfo(dtype).max))], int(indptr[-1]))
     data = (rng.standard_normal(int(indptr[-1])) * size).astype(dtype)
     out = to_grid(data, indptr, bound, bits)
-    for begin, end in zip(indptr, indptr[1:], strict=False):
+    for begin, end in itertools.pairwise(indptr):
         row, q = data[begin:end], out[begin:end]
         dense = np.empty((1, len(row)))
         assert core.fixed_point_rows(row[None, :], bound, bits, dense)

@@ -103,6 +103,25 @@ def test_a_run_is_reproducible_and_says_how_it_went():
     assert not first.privacy.exact
 
 
+def test_steps_that_are_infinite_in_the_units_of_the_data_are_refused():
+    problem = dpgep.pca(rows(), center=False, bound=1e-10)
+    budget = dpgep.Budget(epsilon=4.0, delta=DELTA)
+    with pytest.raises(ValueError, match="step_sizes must be finite in units of 1/bound"):
+        dpgep.solve(problem, budget=budget, method="dp-spca", step_sizes=(1e300, 1.0))
+    assert budget.spent_mu == 0.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_too_large_leave_an_answer_and_a_caution(method):
+    """What has been paid for is returned: here rows of one direction, and steps that leave no second one."""
+    problem = dpgep.pca(rows(200, 4) * np.eye(1, 4), center=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        solution = dpgep.solve(problem, method=method, n_components=2, epsilon=np.inf, step_sizes=(1e16, 1e16))
+    assert any("steps were too large to be taken" in str(warning.message) for warning in caught)
+    np.testing.assert_allclose(solution.components @ solution.components.T, np.eye(2), atol=1e-12)
+
+
 # --- what they cost ---
 
 

@@ -6,6 +6,10 @@ most 1e-6 (see statistics_helpers), and each has a negative control.
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy import sparse, stats
@@ -312,3 +316,66 @@ def test_other_rows_are_refused():
         products(np.eye(5), np.ones(5), (5.0, 0.5, -1.0, 1, 1.0, 1, True))
     with pytest.raises(ValueError, match="shape of V"):
         products(np.eye(5), np.ones(5)).ascend_reduced(np.eye(2, 5), np.eye(3, 5), np.eye(2, 5), np.ones(1))
+
+
+# --- steps that cannot be taken ---
+
+
+@pytest.mark.parametrize("step", [1e14, 1e300, np.finfo(float).max])
+def test_a_step_too_large_is_not_taken_and_loses_no_answer(step):
+    """Rows of one direction: a step that long leaves one of two directions, or no finite number."""
+    rows, factors = np.zeros((50, 4)), np.ones(50)
+    rows[:, 0] = 1e8  # not clipped here
+    block = orthonormal(np.random.default_rng(0).normal(size=(2, 4)))
+    design = (50.0, 1.0, 0.0, 0, 0.0, 3, False)
+    source, plain = products(rows, factors, design), Reference(rows, factors, design)
+    steps = np.array([0.0, step, 0.0])
+    vectors, quotients = source.ascend(block, steps)
+    assert source.n_steps_held == 1
+    assert_agree((vectors, quotients), (block, block @ (block @ rows.T @ rows / 50).T))
+    assert_agree((vectors, quotients), reference.sampled_ascent(plain.sampled, block, steps))
+    # control: the same with a step that can be taken
+    source = products(rows, factors, design)
+    moved, _ = source.ascend(block, np.array([0.0, 1e-17, 0.0]))
+    assert source.n_steps_held == 0
+    assert np.abs(moved - block).max() > 1e-3
+
+
+# --- contract of the arguments ---
+
+REFUSED = """
+import numpy as np
+from dpgep._dispatch import core
+rows, factors, design = np.ones((5, 3)), np.ones(5), (5.0, 0.5, 1.0, 1, 1.0, 1, True)
+csr = np.ones(5), np.arange(5, dtype=np.int32) % 3, np.arange(6, dtype=np.int32), 3, factors
+for stream in ("text", None, object()):
+    for call in (
+        lambda: core.SampledProducts.of_dense(rows, factors, *design, stream),
+        lambda: core.SampledProducts.of_csr(*csr, *design, stream),
+        lambda: core.SampledProducts.of_dense(rows, stream, *design, core.NoiseStream(bytes(32))),
+        lambda: core.SampledProducts.of_dense(stream),
+        lambda: core.SampledProducts.of_csr(stream),
+    ):
+        try:
+            call()
+        except TypeError:
+            continue
+        raise SystemExit(f"not refused: {stream}")
+print("refused")
+"""
+
+
+def test_arguments_of_another_type_are_refused():
+    """In a process of its own: what keeps the stream alive must not run on a refused call, which has no result."""
+    run = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, "refused"), run.stderr
+
+
+def test_the_stream_lives_as_long_as_the_products():
+    rows, factors, block = case(30, 4, 2)
+    expected = products(rows, factors).full(block)
+    kept = products(rows, factors)
+    gc.collect()
+    others = [core.NoiseStream(bytes([i]) * 32) for i in range(100)]
+    np.testing.assert_array_equal(kept.full(block), expected)
+    assert len(others) == 100

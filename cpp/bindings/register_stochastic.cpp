@@ -26,12 +26,12 @@ struct Answers {
 class SampledProducts {
  public:
   SampledProducts(std::unique_ptr<ExactProducts> everybody, SampledRows sampled_rows, Noise of_all,
-                  Noise of_samples, std::vector<py::array> seen)
+                  Noise of_samples, std::vector<py::object> owners)
       : everybody_(std::move(everybody)),
         sampled_rows_(sampled_rows),
         full_(*everybody_, std::move(of_all)),
         sampled_(sampled_rows_, std::move(of_samples)),
-        arrays_(std::move(seen)) {}
+        owners_(std::move(owners)) {}
 
   Index n_features() const { return sampled_rows_.n_features(); }
 
@@ -40,18 +40,28 @@ class SampledProducts {
     return std::move(full_.times(V)[0]);
   }
 
+  // ask(products of samples) is an ascent.
   template <class Ask>
-  auto with_samples(const Ask& ask) {
+  Ascent ascend(const Ask& ask) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return ask(sampled_);
+    Ascent ascent = ask(sampled_);
+    n_held_ += ascent.n_held;
+    return ascent;
+  }
+
+  Index n_held() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return n_held_;
   }
 
  private:
   std::mutex mutex_;
+  Index n_held_ = 0;
   std::unique_ptr<ExactProducts> everybody_;
   SampledRows sampled_rows_;
   NoisyProducts full_, sampled_;
-  std::vector<py::array> arrays_;
+  // Not py::keep_alive for the stream: see held_oracle.hpp.
+  std::vector<py::object> owners_;
 };
 
 struct Design {
@@ -69,13 +79,14 @@ std::unique_ptr<SampledProducts> assemble(std::unique_ptr<ExactProducts> everybo
                                           const AnyRows& rows, Index n_features,
                                           const ConstVectorView<double>& factors,
                                           const Design& design, bool noisy, NoiseStream& stream,
-                                          std::vector<py::array> seen) {
+                                          std::vector<py::object> owners) {
   const double of_all = 1.0 / design.n_people;
   const double of_samples = 1.0 / (design.rate * design.n_people);
   SampledRows sampled(rows, n_features, factors, of_samples, design.rate, stream, design.n_threads);
+  owners.push_back(py::cast(&stream, py::return_value_policy::reference));
   return std::make_unique<SampledProducts>(
       std::move(everybody), std::move(sampled), noise_of(noisy, design.full, of_all, stream),
-      noise_of(noisy, design.sampled, of_samples, stream), std::move(seen));
+      noise_of(noisy, design.sampled, of_samples, stream), std::move(owners));
 }
 
 std::unique_ptr<SampledProducts> of_dense(const py::array& rows, const py::array& factors,
@@ -127,7 +138,7 @@ py::tuple ascend(SampledProducts& products, const py::array& V, const py::array&
   const auto steps = const_vector<double>(step_sizes, "step_sizes");
   Ascent ascent = [&] {
     const py::gil_scoped_release no_gil;
-    return products.with_samples(
+    return products.ascend(
         [&](NoisyProducts& sampled) { return sampled_ascent(sampled, block, steps); });
   }();
   return result_of(std::move(ascent));
@@ -141,7 +152,7 @@ py::tuple ascend_reduced(SampledProducts& products, const py::array& V, const py
   const auto steps = const_vector<double>(step_sizes, "step_sizes");
   Ascent ascent = [&] {
     const py::gil_scoped_release no_gil;
-    return products.with_samples(
+    return products.ascend(
         [&](NoisyProducts& sampled) { return reduced_ascent(sampled, block, from, known, steps); });
   }();
   return result_of(std::move(ascent));
@@ -195,11 +206,10 @@ Sources: Shang et al. 2021, Algorithms 1 and 2; docs/mathematics, sections 2 and
                                 n_threads};
             return of_dense(rows, factors, design, noisy, stream);
           },
-          py::keep_alive<0, 10>(), py::arg("rows").noconvert(), py::arg("factors").noconvert(),
-          py::arg("n_people"), py::arg("rate"), py::arg("deviation_full"),
-          py::arg("n_full").noconvert(), py::arg("deviation_sampled"),
-          py::arg("n_sampled").noconvert(), py::arg("noisy"), py::arg("stream"),
-          py::arg("n_threads").noconvert() = 1, R"(
+          py::arg("rows").noconvert(), py::arg("factors").noconvert(), py::arg("n_people"),
+          py::arg("rate"), py::arg("deviation_full"), py::arg("n_full").noconvert(),
+          py::arg("deviation_sampled"), py::arg("n_sampled").noconvert(), py::arg("noisy"),
+          py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
 rows: (n, d) float32 or float64, row-contiguous; factors: (n,) float64. Nothing is copied, and nothing may
 change while this object is used. n_full and n_sampled answers are paid for. Without noise (noisy=False)
 deviations and payments are not looked at.
@@ -220,7 +230,7 @@ Raises ValueError for other shapes or strides, deviations negative or not finite
                                 n_threads};
             return of_csr(data, indices, indptr, n_features, factors, design, noisy, stream);
           },
-          py::keep_alive<0, 13>(), py::arg("data").noconvert(), py::arg("indices").noconvert(),
+          py::arg("data").noconvert(), py::arg("indices").noconvert(),
           py::arg("indptr").noconvert(), py::arg("n_features").noconvert(),
           py::arg("factors").noconvert(), py::arg("n_people"), py::arg("rate"),
           py::arg("deviation_full"), py::arg("n_full").noconvert(), py::arg("deviation_sampled"),
@@ -228,6 +238,13 @@ Raises ValueError for other shapes or strides, deviations negative or not finite
           py::arg("n_threads").noconvert() = 1,
           "The same for compressed sparse rows, as CsrRows takes them.")
       .def_property_readonly("n_features", &SampledProducts::n_features)
+      .def_property_readonly(
+          "n_steps_held",
+          [](SampledProducts& products) {
+            const py::gil_scoped_release no_gil;
+            return products.n_held();
+          },
+          "Steps of all ascents so far that were too large to be taken.")
       .def("full", &full, py::arg("V").noconvert(), R"(
 The product of all people with the rows of V, (K, d) float64. Calls from several threads take turns.
 
@@ -237,10 +254,10 @@ Raises RuntimeError beyond the answers that were paid; ValueError for V of other
 DP-SPCA: for each step size eta, G = the sampled product with V, V <- orth(V + eta G).
 
 V: (K, d) float64, 1 <= K <= d; step_sizes: (T,) float64, at least one. orth is Gram-Schmidt. Takes T
-sampled answers. Returns V and the mean of V G^T (K, K) over the steps.
+sampled answers. Returns V and the mean of V G^T (K, K) over the steps. A step after which fewer than K
+directions, or infinite numbers, would be left is not taken: V stays.
 
-Raises RuntimeError beyond the answers that were paid, and where a step leaves fewer than K directions;
-ValueError for other shapes, and for step sizes that are negative or not finite.
+Raises RuntimeError beyond the answers that were paid; ValueError for other shapes, and for step sizes that are negative or not finite.
 )")
       .def("ascend_reduced", &ascend_reduced, py::arg("V").noconvert(),
            py::arg("anchor").noconvert(), py::arg("gradient").noconvert(),

@@ -1,15 +1,13 @@
 #include "dpgep/normal.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
+#include "box_muller.hpp"
 #include "dpgep/wipe.hpp"
 
 namespace dpgep {
 namespace {
 
-constexpr double two_pi = 6.283185307179586476925286766559;
 constexpr Index chunk_pairs = 128;
 
 struct Pair {
@@ -25,12 +23,8 @@ std::uint64_t from_little_endian(std::uint64_t word) {
 #endif
 }
 
-double radius(std::uint64_t word) {
-  return std::sqrt(-2.0 * std::log((static_cast<double>(word) + 1.0) * 0x1p-64));
-}
-
-double angle(std::uint64_t word) {
-  return two_pi * (static_cast<double>(word >> 11) * 0x1p-53);
+NormalPair normal_pair_of(const Pair& words) {
+  return normal_pair(from_little_endian(words.radius_word), from_little_endian(words.angle_word));
 }
 
 }  // namespace
@@ -43,12 +37,14 @@ void fill_normal(NoiseStream::Lease& stream, double* out, Index n) {
     most_pairs = std::max(most_pairs, n_pairs);
     stream.read(reinterpret_cast<std::uint8_t*>(pairs.data()),
                 static_cast<std::size_t>(n_pairs) * sizeof(Pair));
-    for (Index i = 0; i < n_pairs; ++i) {
-      const Pair& pair = pairs[static_cast<std::size_t>(i)];
-      const double r = radius(from_little_endian(pair.radius_word));
-      const double t = angle(from_little_endian(pair.angle_word));
-      out[2 * i] = r * std::cos(t);
-      if (2 * i + 1 < n) out[2 * i + 1] = r * std::sin(t);
+    const Index n_whole = std::min(n_pairs, n / 2);
+    for (Index i = 0; i < n_whole; ++i) {
+      const NormalPair normals = normal_pair_of(pairs[static_cast<std::size_t>(i)]);
+      out[2 * i] = normals.first;
+      out[2 * i + 1] = normals.second;
+    }
+    if (n_whole < n_pairs) {
+      out[2 * n_whole] = normal_pair_of(pairs[static_cast<std::size_t>(n_whole)]).first;
     }
     out += 2 * n_pairs;
     n -= 2 * n_pairs;
@@ -58,6 +54,18 @@ void fill_normal(NoiseStream::Lease& stream, double* out, Index n) {
 
 NormalSequence::~NormalSequence() {
   wipe(buffer_.data(), static_cast<std::size_t>(n_used_) * sizeof(double));
+}
+
+void NormalSequence::add_to(double* out, Index n, double scale) {
+  while (n > 0) {
+    if (position_ == n_ready_) refill();
+    const Index n_taken = std::min(n, n_ready_ - position_);
+    const double* const deviates = buffer_.data() + position_;
+    for (Index j = 0; j < n_taken; ++j) out[j] += scale * deviates[j];
+    position_ += n_taken;
+    out += n_taken;
+    n -= n_taken;
+  }
 }
 
 void NormalSequence::refill() {

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "dpgep/orthonormal.hpp"
 
@@ -27,12 +28,14 @@ void require_shape_of(const ConstBlock& V, const ConstBlock& other, const char* 
                               std::to_string(V.rows()) + ", " + std::to_string(V.cols()) + ")");
 }
 
-Block orthonormal(const Block& V) {
-  Block directions = expand(view(V), view(Block(0, V.cols()))).directions;
-  if (directions.rows() < V.rows()) {
-    throw std::runtime_error("a step left fewer than K directions: the step sizes are too large");
-  }
-  return directions;
+// V <- orth(V + move), if that is finite and has as many directions.
+bool step(Block& V, const Block& move) {
+  const Block moved = V + move;
+  if (!moved.allFinite()) return false;
+  Block directions = expand(view(moved), view(Block(0, V.cols()))).directions;
+  if (directions.rows() < V.rows()) return false;
+  V = std::move(directions);
+  return true;
 }
 
 template <class Gradient>
@@ -40,12 +43,12 @@ Ascent ascend(const ConstBlock& start, const ConstVectorView<double>& step_sizes
               const Gradient& gradient) {
   require_block(start);
   require_steps(step_sizes);
-  Ascent ascent{start, Block::Zero(start.rows(), start.rows())};
+  Ascent ascent{start, Block::Zero(start.rows(), start.rows()), 0};
   Block& V = ascent.vectors;
   for (const double step_size : step_sizes) {
     const Block G = gradient(V);
     ascent.quotients += inner_products(view(V), view(G));
-    V = orthonormal(V + step_size * G);
+    if (!step(V, step_size * G)) ++ascent.n_held;
   }
   ascent.quotients /= static_cast<double>(step_sizes.size());
   return ascent;

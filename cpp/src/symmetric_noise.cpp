@@ -17,7 +17,7 @@ constexpr Index tile = 16;
 void add_noise_to_upper_row(double* diagonal, Index n_right, double scale, double off_scale,
                             NormalSequence& normals) {
   diagonal[0] += scale * normals.next();
-  for (Index j = 1; j <= n_right; ++j) diagonal[j] += off_scale * normals.next();
+  normals.add_to(diagonal + 1, n_right, off_scale);
 }
 
 // Copies rows [first, last) of the upper triangle to the columns below the diagonal, a tile at a
@@ -99,7 +99,7 @@ void add_noise(Rows<double> array, double scale, NoiseStream& stream) {
   if (scale == 0.0) return;
   NormalSequence normals(stream, array.size());
   for (Index i = 0; i < array.rows(); ++i) {
-    for (Index j = 0; j < array.cols(); ++j) array(i, j) += scale * normals.next();
+    normals.add_to(array.data() + i * array.outerStride(), array.cols(), scale);
   }
 }
 

@@ -133,7 +133,8 @@ def normal(key_stream: bytes, n: int) -> Vector:
         u = (double(w1) + 1) / 2**64,   r = sqrt(-2 log u),   t = 2 pi floor(w2 / 2**11) / 2**53,
 
     the deviates are r cos t and r sin t, in this order; an odd ``n`` drops the last sine. u is never 0, so
-    that |deviate| <= sqrt(128 log 2) < 9.42.
+    that |deviate| <= sqrt(128 log 2) < 9.42. t is counted from the nearest quarter turn, which loses no digit where
+    cosine or sine is small.
 
     Source: Box and Muller 1958; section 5.
     """
@@ -143,8 +144,12 @@ def normal(key_stream: bytes, n: int) -> Vector:
     words = np.frombuffer(key_stream, dtype="<u8", count=2 * n_pairs).reshape(n_pairs, 2)
     uniform = (words[:, 0].astype(np.float64) + 1.0) * 2.0**-64
     radius = np.sqrt(-2.0 * np.log(uniform))
-    angle = 2.0 * math.pi * ((words[:, 1] >> np.uint64(11)).astype(np.float64) * 2.0**-53)
-    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    turns = (words[:, 1] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    quarter = np.rint(4.0 * turns)
+    angle = 2.0 * math.pi * (turns - 0.25 * quarter)
+    # e^{it} = i^quarter e^{i angle}
+    points = np.array([1, 1j, -1, -1j])[quarter.astype(np.intp) % 4] * (np.cos(angle) + 1j * np.sin(angle))
+    pairs = radius[:, None] * np.stack([points.real, points.imag], axis=1)
     return np.asarray(pairs.ravel()[:n])
 
 
@@ -819,7 +824,8 @@ def sampled_ascent(product: Product, block: Matrix, step_sizes: Vector) -> tuple
     """V <- orth(V + eta G) with G = V (M + Z) from ``product``, for each eta of ``step_sizes``, from V = ``block``.
 
     Returns V (K, d) and the mean of V G' (K, K) over the steps. orth is that of Gram and Schmidt: the Q of a QR
-    factorization whose R has a positive diagonal.
+    factorization whose R has a positive diagonal. A step after which fewer than K directions, or infinite numbers,
+    would be left is not taken: V stays.
 
     Source: Shang et al. 2021, Algorithm 1, with batches.
     """
@@ -848,6 +854,12 @@ def _ascent(block: Matrix, step_sizes: Vector, gradient: Product) -> tuple[Matri
     for step_size in step_sizes:
         g = gradient(block)
         quotients += block @ g.T
-        q, r = np.linalg.qr((block + step_size * g).T)
-        block = np.asarray((q * np.sign(np.diagonal(r))).T)
+        with np.errstate(over="ignore"):
+            moved = block + step_size * g
+        if not np.isfinite(moved).all():
+            continue
+        q, r = np.linalg.qr(moved.T)
+        left = np.diagonal(r)
+        if np.all(np.abs(left) > 1e-10 * np.linalg.norm(moved, axis=1)):
+            block = np.asarray((q * np.sign(left)).T)
     return block, quotients / len(step_sizes)

@@ -9,12 +9,14 @@ namespace dpgep {
 struct Ascent {
   Block vectors;    // (K, d), orthonormal
   Block quotients;  // (K, K), mean of V G^T over the steps; its diagonal estimates eigenvalues
+  Index n_held;     // steps that would have left the finite numbers, or fewer than K directions
 };
 
 // A step for each of step_sizes:   G = V (M + Z),   V <- orth(V + eta G),
-// M + Z new for each step, orth by Gram-Schmidt. Throws std::invalid_argument without steps, for
-// step sizes that are negative or not finite, and unless 1 <= K <= d; std::runtime_error where a
-// step leaves fewer than K directions, or the products that are paid for are used up.
+// M + Z new for each step, orth by Gram-Schmidt. A step too large to have an orth is not taken:
+// what has been paid for is not lost. Throws std::invalid_argument without steps, for step sizes
+// that are negative or not finite, and unless 1 <= K <= d; std::runtime_error where the products
+// that are paid for are used up.
 Ascent sampled_ascent(NoisyProducts& sampled, const ConstBlock& V,
                       const ConstVectorView<double>& step_sizes);
 

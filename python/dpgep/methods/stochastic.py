@@ -87,6 +87,12 @@ class StochasticOptions:
             raise ValueError(f"batch_size must be at most n = {public.facts.n}, got {self.batch_size}")
         if not isinstance(self.init, str):
             given_vectors(self.init, k, public.model.n_features)
+        assert public.facts.bound is not None  # a second moment of rows has one
+        if self.step_sizes is not None and not math.isfinite(max(self.step_sizes) / public.facts.bound**2):
+            raise ValueError(
+                f"step_sizes must be finite in units of 1/bound^2, got {self.step_sizes!r} for bound = "
+                f"{public.facts.bound:.3g}"
+            )
 
     def rate(self, n: int, mu: float) -> float:
         """q, the probability with which a person is in a sample."""
@@ -180,7 +186,7 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
         vectors, _ = answers.products.ascend(vectors, steps[:-tail])
     vectors, quotients = answers.products.ascend(vectors, steps[-tail:])
     level = answers.noise_level / math.sqrt(n_steps)
-    return _result(vectors, quotients, _diagnostics(answers.mechanism, n, (first, last), level))
+    return _result(vectors, quotients, _diagnostics(answers.mechanism, n, (first, last), level), answers)
 
 
 def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> MethodResult:
@@ -202,7 +208,7 @@ def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> Me
         vectors, quotients = answers.products.ascend_reduced(vectors, anchor, gradient, epoch)
     deviation = answers.mechanism.noise_full * _squared_bound(curator) / n
     level = deviation * math.sqrt(2 * curator.model.n_features / math.ceil(m / 2))
-    return _result(vectors, quotients, _diagnostics(answers.mechanism, n, (first, last), level))
+    return _result(vectors, quotients, _diagnostics(answers.mechanism, n, (first, last), level), answers)
 
 
 def _public_n(curator: Curator) -> int:
@@ -232,10 +238,17 @@ def _start(curator: Curator, k: int, options: StochasticOptions) -> Matrix:
     return np.ascontiguousarray(np.linalg.qr(block.T)[0].T)
 
 
-def _result(vectors: Matrix, quotients: Matrix, diagnostics: StochasticDiagnostics) -> MethodResult:
+def _result(
+    vectors: Matrix, quotients: Matrix, diagnostics: StochasticDiagnostics, answers: NoisySamples
+) -> MethodResult:
     """Eigenvectors on the span of the final block, by the mean of its noisy quotients."""
     values, rotation = scipy.linalg.eigh((quotients + quotients.T) / 2)
     cautions = []
+    if answers.products.n_steps_held:
+        cautions.append(
+            f"{answers.products.n_steps_held} of {diagnostics.n_steps} steps were too large to be taken, and the block "
+            f"stayed where it was: use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
+        )
     if values[0] < diagnostics.noise_level:
         cautions.append(
             f"eigenvalue {len(values)}, {values[0]:.3g}, is below the noise level {diagnostics.noise_level:.3g}: use "
