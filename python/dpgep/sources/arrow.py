@@ -30,6 +30,8 @@ class ArrowSource(Source):
             return _list_size(self.schema.field(key).type, key)
         for name in names:
             kind = self.schema.field(name).type
+            if _list_size(kind, name) is not None:
+                raise ValueError(f"column {name!r} is a matrix: select it alone, source[{name!r}]")
             if not _is_numeric(kind):
                 raise not_numeric(name, kind)
         return len(names)
