@@ -18,7 +18,7 @@ import dpgep
 TARGET = 0.6
 COLUMNS = 100
 ROWS = 20_000 if support.QUICK else 400_000
-ROUNDS = 3 if support.QUICK else 11
+ROUNDS = 3 if support.QUICK else 7
 
 
 def write(path: Path, dtype: type) -> float:

@@ -204,6 +204,33 @@ def test_hive_partitions_missing_columns_and_other_types(tmp_path: Path) -> None
     np.testing.assert_array_equal(year, [2023, 2023, 2024])
 
 
+def test_lists_of_a_fixed_size_in_a_file(tmp_path: Path) -> None:
+    flat = np.arange(6000, dtype=np.float32)
+    table = pa.table({"e": pa.FixedSizeListArray.from_arrays(pa.array(flat), 6), "e.x": np.arange(1000)})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=130)
+    scan = dpgep.scan(tmp_path / "x.parquet", batch_rows=70)
+    e, x = rows_of(scan, scan["e"], scan["e.x"])
+    np.testing.assert_array_equal(e, flat.reshape(-1, 6))
+    np.testing.assert_array_equal(x, np.arange(1000))
+    assert e.dtype == np.float32
+
+
+def test_a_dataset_with_a_filter() -> None:
+    table = pa.table({"a": np.arange(100.0)})
+    scan = dpgep.scan(pyarrow.dataset.dataset(table).filter(pyarrow.dataset.field("a") >= 90))
+    assert len(rows_of(scan, scan)[0]) == 10
+
+
+def test_a_pass_can_be_left(tmp_path: Path) -> None:
+    """Nothing waits for the thread that reads ahead, and the next pass begins at the first row."""
+    pq.write_table(pa.table({"a": np.arange(1000.0)}), tmp_path / "x.parquet")
+    scan = dpgep.scan(tmp_path / "x.parquet", batch_rows=10)
+    reading = scan.read(scan["a"])
+    assert next(reading)[0][0] == 0.0
+    reading.close()  # type: ignore[attr-defined]
+    assert next(scan.read(scan["a"]))[0][0] == 0.0
+
+
 # --- any split, any dtype ---
 
 DTYPES = ["f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "?"]
@@ -490,6 +517,12 @@ def test_memory_is_bounded(tmp_path: Path, rows_in_a_group: int) -> None:
         (pd.DataFrame({"a": [1]}), ["b"], ValueError, "no column 'b'; there are 'a'"),
         (pl.DataFrame({"a": ["x"]}), None, TypeError, "column 'a' is not numeric"),
         (pa.table({"a": [[1.0], [2.0, 3.0]]}), "a", TypeError, "lists of one fixed size"),
+        (
+            pa.table({"a": pa.array([[1.0]], pa.list_(pa.float64(), 1))}),
+            ["a"],
+            ValueError,
+            "'a' is a matrix: select",
+        ),
         (pa.table({"a": [1.0]}), [], ValueError, "no columns are selected"),
         (pa.table({"a": [1.0]}), ["a", "a"], ValueError, "'a' is selected twice"),
         (pa.table({"a": [1.0]}), slice(1), TypeError, "by name, not by a slice"),
@@ -518,6 +551,7 @@ def test_a_bad_selection_is_refused_at_once(source: Any, key: Any, error: type[E
         (None, {}, TypeError, "cannot scan of type builtins.NoneType"),
         (pl.LazyFrame({"a": [1]}), {}, TypeError, "cannot scan of type polars"),
         ([], {}, ValueError, "the iterable is empty"),
+        (lambda: 3, {}, TypeError, "must return an iterable of batches, it returned int"),
         ((), {}, ValueError, "the collection is empty"),
         (["x", 1], {}, TypeError, "a batch is of type builtins.str"),
         (np.ma.masked_array(np.ones((2, 2))), {}, TypeError, "masked array: fill or drop"),
@@ -533,6 +567,16 @@ def test_a_bad_selection_is_refused_at_once(source: Any, key: Any, error: type[E
 def test_a_bad_source_is_refused_at_once(source: Any, options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         dpgep.scan(source, **options)
+
+
+def test_paths_without_parquet_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there are no Parquet files in"):
+        dpgep.scan(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"nothing\.parquet"):
+        dpgep.scan(tmp_path / "nothing.parquet")
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    with pytest.raises(pa.ArrowInvalid, match=r"x\.csv'. Is this a 'parquet' file"):
+        dpgep.scan(tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from dpgep.sources.recut import Pieces
@@ -45,7 +45,10 @@ class Batches(Source):
 
     def _begin(self) -> tuple[Source, Iterator[Any]]:
         """The first batch, and an iterator over the others."""
-        iterator = iter(self._values() if callable(self._values) else self._values)
+        batches = self._values() if callable(self._values) else self._values
+        if not isinstance(batches, Iterable):
+            raise TypeError(f"the function must return an iterable of batches, it returned {type(batches).__name__}")
+        iterator = iter(batches)
         try:
             first = next(iterator)
         except StopIteration:

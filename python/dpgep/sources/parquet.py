@@ -28,6 +28,8 @@ class ParquetFiles(ArrowSource):
         self._dataset = pyarrow(".dataset").dataset(
             places[0] if len(places) == 1 else places, format="parquet", partitioning="hive"
         )
+        if not self._dataset.files:
+            raise ValueError(f"there are no Parquet files in {', '.join(places)}")
         self.schema = self._dataset.schema
 
     @cached_property
