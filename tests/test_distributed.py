@@ -185,7 +185,7 @@ def test_a_release_from_arrays_is_that_of_one_process(name: str, people: Any) ->
     ],
 )
 def test_every_method_of_sums_runs_on_parts(name: str, method: str, options: Any, rng: np.random.Generator) -> None:
-    """The noise is the same and products are to rounding, so that components agree; the same parts give the same bits."""
+    """The noise is the same and products are to rounding, so that components agree; the same parts, the same bits."""
     x = rng.standard_normal((1500, 6)) * [3.0, 2.0, 1.0, 3.0, 2.0, 1.0] / 8
     x[:, 3] += x[:, 0]
     labels = np.argmax(x[:, :3], axis=1)

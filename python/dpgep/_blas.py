@@ -8,25 +8,23 @@ from typing import Any
 import numpy as np
 import scipy.linalg.cython_blas
 from numpy.typing import NDArray
-from scipy import LowLevelCallable
 
 Matrix = NDArray[np.float64]
 
-
+_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 
 
 def _routine(name: str) -> Any:
-    """A routine as SciPy gives it to C. All its arguments are pointers."""
-    routine = LowLevelCallable.from_cython(scipy.linalg.cython_blas, name)
-    signature = routine.signature
-    if " int *" not in signature:
-        raise ImportError(f"SciPy's {name} takes other integers than this version of dpgep knows: {signature}")
-    address = _capsule_pointer(routine.function, signature.encode())
-    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (signature.count(",") + 1))
-    return prototype(address)
+    """A routine as SciPy gives it to Cython: in a capsule named by its signature. All its arguments are pointers."""
+    capsule = scipy.linalg.cython_blas.__pyx_capi__[name]
+    signature = _capsule_name(capsule)
+    if b" int *" not in signature:
+        raise ImportError(f"SciPy's {name} takes other integers than this version of dpgep knows: {signature.decode()}")
+    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (signature.count(b",") + 1))
+    return prototype(_capsule_pointer(capsule, signature))
 
 
 _dsyrk, _dgemm = _routine("dsyrk"), _routine("dgemm")
