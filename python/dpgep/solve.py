@@ -57,14 +57,16 @@ def solve(
     method : str
         "release": one noisy moment matrix, everything else computed from it; held in memory, or known by its products
         (docs/scale.md). "rayleigh-flow" and "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says
-        when to use which). "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False) and (epsilon, delta) alone.
+        when to use which). "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False)
+        and (epsilon, delta) alone.
     seed : int, optional
         Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
         report.
     **options
         Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
-        `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``, ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
+        `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
+        ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
 
     Returns
     -------

@@ -121,7 +121,7 @@ def leading_solutions(
     fallback: float,
     most_directions: float,
 ) -> Leading:
-    """The K leading solutions of A v = lambda (B_+ + xi I) v, B compressed to the directions asked, from rows ``start``.
+    """The K leading solutions of A v = lambda (B_+ + xi I) v, A and B compressed to what is asked from ``start`` on.
 
     Rows are asked part by part where the model has several views. ``most_directions`` bounds how many are asked.
     """
@@ -163,7 +163,7 @@ def _folded(rows: Matrix, n_views: int) -> Matrix:
     total = parts[0].copy()
     for part in parts[1:]:
         total[: len(part)] += part
-    return total
+    return np.asarray(total)
 
 
 def _solve(subspace: AskedSubspace, products: NoisyProducts, regularization: float, fallback: float) -> Eigensystem:

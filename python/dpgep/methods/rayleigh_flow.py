@@ -296,7 +296,7 @@ def _largest_eigenvalue(products: NoisyProducts, ridge: float, d: int, generator
             raise _Enough
         answer = products.times(v.reshape(1, -1))[1][0]
         longest = max(longest, float(np.linalg.norm(answer) / np.linalg.norm(v)))
-        return answer
+        return np.asarray(answer)
 
     operator = LinearOperator((d, d), matvec=times, dtype=np.float64)
     start = generator.standard_normal(d)
