@@ -96,7 +96,7 @@ def solve(
     True
     """
     require_problem(problem)
-    chosen, settings = _method(method, options)
+    chosen, settings = method_of(method, options)
     k = component_count(problem.model, n_components)
     account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)
@@ -122,7 +122,7 @@ def require_problem(problem: Any) -> None:
         )
 
 
-def _method(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
+def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     """The method and its checked options."""
     if name not in METHODS:
         raise ValueError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")

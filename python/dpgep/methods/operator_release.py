@@ -33,7 +33,7 @@ class OperatorDiagnostics:
     regularization : the multiple of the identity added to B (0 where B is the identity).
     n_directions : directions that the noisy matrix was asked for.
     movement : sine of the largest angle by which the last step turned the span of the dense components.
-    converged : whether everything came to rest: the dense components, and a flow from them.
+    converged : whether the components came to rest; sparse ones: the flow, wherever it began.
     flow : of sparse components, which come from a truncated flow that begins at the dense ones.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     storage : "operator".
@@ -115,7 +115,7 @@ def _sparse(curator: Curator, products: NoisyProducts, leading: Leading, k: int,
         regularization=flow.regularization,
         n_directions=products.oracle.n_directions or leading.n_directions,
         movement=leading.movement,
-        converged=leading.converged and flow.converged,
+        converged=flow.converged,
         flow=flow,
         support=flow.support,
     )
