@@ -60,11 +60,20 @@ def child(name: str, folder: Path) -> None:
     import dpgep  # noqa: F401
 
     x, labels = np.load(folder / "x.npy"), np.load(folder / "labels.npy")
-    resettable = _reset_peak()
-    before = _status("VmRSS") if resettable else _maximum()
+    peak = PeakMemory()
     components = FITS[name](x, labels)
-    peak = _status("VmHWM") if resettable else _maximum()
-    print(json.dumps({"above": peak - before, "x": x.nbytes, "components": components.tolist()}))
+    print(json.dumps({"above": peak.above(), "x": x.nbytes, "components": components.tolist()}))
+
+
+class PeakMemory:
+    """The most resident memory of this process since the object was made, above what there was then."""
+
+    def __init__(self) -> None:
+        self._resettable = _reset_peak()
+        self._before = _status("VmRSS") if self._resettable else _maximum()
+
+    def above(self) -> float:
+        return (_status("VmHWM") if self._resettable else _maximum()) - self._before
 
 
 def _reset_peak() -> bool:

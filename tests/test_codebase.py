@@ -85,7 +85,15 @@ def method_runs() -> list[Any]:
 
     flow = {"n_iterations": 4}
     options = {
-        "release": [{}, {"sparsity": 2}, {"sparsity": "auto"}],
+        "release": [
+            {},
+            {"sparsity": 2},
+            {"sparsity": "auto"},
+            {"storage": "operator"},
+            {"storage": "operator", "sparsity": 2},
+            {"screen": 3},
+            {"screen": 4, "sparsity": 2, "screen_share": 0.5},
+        ],
         "local-gaussian": [{}],
         "rayleigh-flow": [flow, {**flow, "noise": "fresh"}, {**flow, "init": "screen"}, {**flow, "init": "convex"}],
         "truncated-rayleigh-flow": [{**flow, "sparsity": 2}, {**flow, "sparsity": 2, "init": "screen"}],

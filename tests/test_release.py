@@ -255,7 +255,8 @@ def test_repr_reads_well(correlated_rows: Matrix) -> None:
     assert "Solution of pca by release: 2 components in 6 features" in text
     assert "epsilon = 1, delta = 1e-05" in text
     assert "row norms <= 1 enforced" in text
-    assert len(text.splitlines()) == 6
+    assert "storage      matrix" in text
+    assert len(text.splitlines()) == 7
 
 
 def test_transform_checks_its_input(correlated_rows: Matrix) -> None:

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from dpgep._dispatch import core
+from dpgep.errors import AccuracyWarning
 from dpgep.methods.options import require_non_negative
 from dpgep.methods.storage import MEMORY_LIMIT, require_memory_limit, require_room
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, Problem
+from dpgep.privacy.curator import Curator, Problem, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.privacy.streams import noise_stream
-from dpgep.solution import PrivacyReport
-from dpgep.solve import budget_of, privacy_report, require_problem, warn_large_delta
+from dpgep.solution import PrivacyReport, Solution
+from dpgep.solve import (
+    budget_of,
+    component_count,
+    method_of,
+    privacy_report,
+    require_problem,
+    solution_of,
+    warn_large_delta,
+)
 
 Matrix = NDArray[np.float64]
+
+# Methods that ask for nothing but products of one noisy pair, with the options that say so.
+_METHODS: dict[str, dict[str, Any]] = {
+    "release": {"storage": "operator"},
+    "rayleigh-flow": {},
+    "truncated-rayleigh-flow": {},
+}
 
 
 class PrivateOperator:
@@ -43,8 +62,10 @@ class PrivateOperator:
     """
 
     def __init__(
-        self, products: NoisyProducts, privacy: PrivacyReport, regularization: float, memory_limit: int
+        self, curator: AnsweringCurator, privacy: PrivacyReport, regularization: float, memory_limit: int
     ) -> None:
+        products = curator.paid
+        self._curator = curator
         self._products = products
         self.privacy = privacy
         self.noise_level = products.noise_level
@@ -73,6 +94,40 @@ class PrivateOperator:
         of_a, of_b = self._answers(columns)
         return of_a, of_b + self.regularization * columns
 
+    def solve(self, n_components: int | None = None, *, method: str = "release", **options: Any) -> Solution:
+        """Leading solutions by a method that asks for products alone, at no further cost.
+
+        Parameters
+        ----------
+        n_components : int, optional
+            K; default: all the model has.
+        method : {"release", "rayleigh-flow", "truncated-rayleigh-flow"}
+            As in `dpgep.solve`: "release" with ``storage="operator"``, flows with lazy noise.
+        **options
+            Of the method. ``regularization`` is its own: that of the operator is not used.
+
+        Returns
+        -------
+        Solution
+            Its report is that of the operator.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is out of range, or asks for more than products: a screen, fresh noise, a convex start.
+        """
+        if method not in _METHODS:
+            known = ", ".join(map(repr, sorted(_METHODS)))
+            raise ValueError(f"method must be one that asks for products alone, {known}, got {method!r}")
+        chosen, settings = method_of(method, {**_METHODS[method], **options})
+        k = component_count(self._curator.model, n_components)
+        settings.check(self._curator.public, k)
+        result = chosen.run(self._curator, k, settings)
+        solution = solution_of(result, self.privacy, self._curator.model, method, passes=self._products.oracle.n_passes)
+        for caution in result.cautions:
+            warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
+        return solution
+
     def _a_times(self, columns: Matrix) -> Matrix:
         return self._answers(columns)[0]
 
@@ -91,13 +146,9 @@ class PrivateOperator:
         return of_a.T, of_b.T
 
     def _operator(self, times: Callable[[Matrix], Matrix]) -> LinearOperator:
-        d = self.n_features
-
-        def matvec(v: Matrix) -> Matrix:
-            return times(v.reshape(d, 1)).reshape(v.shape)
-
+        d, vector = self.n_features, partial(_one_column, times)
         return LinearOperator(
-            (d, d), matvec=matvec, rmatvec=matvec, matmat=times, rmatmat=times, dtype=np.dtype(np.float64)
+            (d, d), matvec=vector, rmatvec=vector, matmat=times, rmatmat=times, dtype=np.dtype(np.float64)
         )
 
     def __getstate__(self) -> NoReturn:
@@ -112,6 +163,35 @@ class PrivateOperator:
             f"PrivateOperator(d={self.n_features}, noise level {self.noise_level:.3g}{regularization}, "
             f"{self.n_directions} directions asked; {self.privacy})"
         )
+
+
+def _one_column(times: Callable[[Matrix], Matrix], v: Matrix) -> Matrix:
+    return times(v.reshape(-1, 1)).reshape(v.shape)
+
+
+class AnsweringCurator(Curator):
+    """A curator that has released one pair, known by its products, and answers nothing else any more."""
+
+    def __init__(self, public: PublicSide, paid: NoisyProducts, stream: core.NoiseStream) -> None:
+        self.public = public
+        self.paid = paid
+        self._stream = stream
+
+    def products(self, noise: ProductNoise, share: float | None = None, purpose: str = "") -> NoisyProducts:
+        """The products that are paid for."""
+        if noise.kind != "lazy":
+            self._refuse("fresh noise")
+        return self.paid
+
+    def release(self, share: float | None = None, purpose: str = "") -> NoReturn:
+        """Refused: the matrix is known by its products alone."""
+        self._refuse("a released matrix")
+
+    def _affordable(self, share: float | None) -> NoReturn:
+        self._refuse("a further release")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ValueError(f"a private operator answers products of one noisy pair alone, not {what}: use dpgep.solve")
 
 
 def private_operator(
@@ -183,4 +263,5 @@ def private_operator(
         products = curator.products(ProductNoise("lazy", "goe", 0, memory_limit))
         report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
     ridge = products.noise_level if regularization is None else float(regularization)
-    return PrivateOperator(products, report, 0.0 if products.identity_b else ridge, memory_limit)
+    answering = AnsweringCurator(curator.public, products, stream)
+    return PrivateOperator(answering, report, 0.0 if products.identity_b else ridge, memory_limit)

@@ -59,7 +59,8 @@ def solve(
     method : str
         "release": one noisy moment matrix, everything else computed from it; held in memory, or known by its products
         (docs/scale.md). "rayleigh-flow" and "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says
-        when to use which). "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False) and (epsilon, delta) alone.
+        when to use which). "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False)
+        and (epsilon, delta) alone.
     seed : int, optional
         Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
         report.
@@ -70,7 +71,8 @@ def solve(
     **options
         Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
-        `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``, ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
+        `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
+        ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
 
     Returns
     -------
@@ -100,7 +102,7 @@ def solve(
     True
     """
     require_problem(problem)
-    chosen, settings = _method(method, options)
+    chosen, settings = method_of(method, options)
     k = component_count(problem.model, n_components)
     account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)
@@ -127,7 +129,7 @@ def require_problem(problem: Any) -> None:
         )
 
 
-def _method(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
+def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     """The method and its checked options."""
     if name not in METHODS:
         raise ValueError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")

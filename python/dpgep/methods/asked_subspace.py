@@ -1,8 +1,9 @@
 """The leading solutions of a released pair that is known by its products: Rayleigh-Ritz on all that was asked.
 
 With the orthonormal directions V asked so far (rows), the pair is compressed to V A V^T and V B V^T and solved as the
-whole pair would be; the residuals of the K leading solutions are asked next. For B = I this is the block Lanczos method
-without restarts. As lazy noise remembers its answers anyway, nothing is gained by forgetting any.
+whole pair would be; the residuals of the K leading solutions are asked next, and, while the subspace grows by less than
+an eighth, what the pencil makes of the last directions. For B = I this is the block Lanczos method without restarts. As
+lazy noise remembers its answers anyway, nothing is gained by forgetting any.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
 from dpgep.methods.result import Matrix
 from dpgep.privacy.products import NoisyProducts
 
-# The span has come to rest where a step turns none of its directions by more than this sine, far below the noise.
+# The span has come to rest where a step turns none of its directions by more than this sine, far below the noise. A
+# noisy B is cut at zero: a function with a kink, which subspaces approach slowly.
 TOLERANCE = 1e-6
+_TOLERANCE_CUT = 3e-3
+# The compressed pair is solved again when the subspace has grown by one part in so many.
+_GROWTH = 8
 # A unit row has nothing new to ask where less than this is left of it beyond the directions asked.
 _LEAST_REMAINDER = 1e-8
 # Most directions asked, whatever the memory: the small eigenproblems grow with their cube.
@@ -59,15 +64,15 @@ class AskedSubspace:
     def __len__(self) -> int:
         return len(self.a)
 
-    def ask(self, rows: Matrix, most: int) -> int:
-        """Ask what the rows (m, d) have beyond the directions asked, at most so many; the number of new directions."""
+    def ask(self, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
+        """Ask for V what the rows (m, d) have beyond the directions asked, at most so many: (V, A V, B V)."""
         new = self._orthonormal(rows)[: max(most, 0)]
         if not len(new):
-            return 0
+            return new, new, new
         self._blocks.append(new)
         of_a, of_b = self._products.times(new)
         self.a, self.b = self._bordered(self.a, of_a), self._bordered(self.b, of_b)
-        return len(new)
+        return new, of_a, of_b
 
     def combine(self, coordinates: Matrix) -> Matrix:
         """Rows (m, d) with these coordinates (m, j) in the directions asked."""
@@ -116,26 +121,49 @@ def leading_solutions(
     fallback: float,
     most_directions: float,
 ) -> Leading:
-    """The K leading solutions of A v = lambda (B_+ + xi I) v, B compressed to the directions asked, from rows ``start``.
+    """The K leading solutions of A v = lambda (B_+ + xi I) v, A and B compressed to what is asked from ``start`` on.
 
     Rows are asked part by part where the model has several views. ``most_directions`` bounds how many are asked.
     """
     subspace = AskedSubspace(products)
     most = int(min(most_directions, _MOST_DIRECTIONS))
+    tolerance = TOLERANCE if products.identity_b or products.noise_level == 0 else _TOLERANCE_CUT
     wanted, coordinates = start, np.empty((0, 0))
     while True:
-        added = subspace.ask(_per_view(model, wanted), most - len(subspace))
+        exhausted = not _grow(subspace, model, wanted, most)
         system = _solve(subspace, products, regularization, fallback)
         k = min(n_components, len(system.values))
         movement = _movement(coordinates, system.vectors[:, :k].T)
         coordinates = system.vectors[:, :k].T
         vectors = subspace.combine(coordinates)
-        converged = added == 0 or movement <= TOLERANCE
+        converged = exhausted or movement <= tolerance
         if converged or len(subspace) >= most:
             break
         wanted = _residuals(products, vectors, system, k)
     largest_b = 1.0 if products.identity_b else float(np.linalg.eigvalsh(subspace.b)[-1])
     return Leading(vectors, system, largest_b, len(subspace), movement, bool(converged))
+
+
+def _grow(subspace: AskedSubspace, model: Any, wanted: Matrix, most: int) -> bool:
+    """Ask for the wanted rows, and on from there until the subspace has grown; whether there was anything new."""
+    before = len(subspace)
+    while True:
+        new, of_a, of_b = subspace.ask(_per_view(model, wanted), most - len(subspace))
+        grown = len(subspace) - before
+        if not len(new) or len(subspace) >= most or _GROWTH * (grown + len(new)) > before:
+            return grown > 0
+        # the pencil at the mean of its diagonal quotients: any shift serves that is not an eigenvalue of (A, B)
+        shift = np.einsum("ij,ij->", new, of_a) / max(np.einsum("ij,ij->", new, of_b), float(np.finfo(float).tiny))
+        wanted = _folded(of_a - shift * of_b, len(model.split(new)))
+
+
+def _folded(rows: Matrix, n_views: int) -> Matrix:
+    """As many rows as one view asked for: each a sum over the views."""
+    parts = np.array_split(rows, n_views)
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total[: len(part)] += part
+    return np.asarray(total)
 
 
 def _solve(subspace: AskedSubspace, products: NoisyProducts, regularization: float, fallback: float) -> Eigensystem:

@@ -33,7 +33,7 @@ class OperatorDiagnostics:
     regularization : the multiple of the identity added to B (0 where B is the identity).
     n_directions : directions that the noisy matrix was asked for.
     movement : sine of the largest angle by which the last step turned the span of the dense components.
-    converged : whether everything came to rest: the dense components, and a flow from them.
+    converged : whether the components came to rest; sparse ones: the flow, wherever it began.
     flow : of sparse components, which come from a truncated flow that begins at the dense ones.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     storage : "operator".
@@ -115,7 +115,7 @@ def _sparse(curator: Curator, products: NoisyProducts, leading: Leading, k: int,
         regularization=flow.regularization,
         n_directions=products.oracle.n_directions or leading.n_directions,
         movement=leading.movement,
-        converged=leading.converged and flow.converged,
+        converged=flow.converged,
         flow=flow,
         support=flow.support,
     )
@@ -124,11 +124,13 @@ def _sparse(curator: Curator, products: NoisyProducts, leading: Leading, k: int,
 
 def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
     """Where to begin: the range of A where released vectors span it (class and slice means), else at random."""
-    if products.groups is not None:
-        form = curator.model.form(products.groups)
-        if not form.second_a and not form.split:
-            return np.asarray(form.factors[form.weights_a != 0])
-    return curator.public_generator().standard_normal((k, curator.model.n_features))
+    random = curator.public_generator().standard_normal((k, curator.model.n_features))
+    model: Any = curator.model  # one of rows, where there are groups
+    form = None if products.groups is None else model.form(products.groups)
+    if form is None or form.second_a or form.split:
+        return random
+    means = form.factors[(form.weights_a != 0) & form.factors.any(axis=1)]
+    return np.concatenate([means, random[: max(k - len(means), 0)]])
 
 
 def _step_size(products: NoisyProducts, leading: Leading, options: Any) -> float | None:

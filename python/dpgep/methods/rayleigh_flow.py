@@ -283,7 +283,7 @@ class _Enough(Exception):
 def _largest_eigenvalue(products: NoisyProducts, ridge: float, d: int, generator: np.random.Generator) -> float:
     """Largest eigenvalue of the noisy B + ridge I, by products that cost nothing; within a twentieth, from above.
 
-    A third of the room for directions may be used up: then the largest stretch of a vector seen serves, from below.
+    A third of the room for directions may be used up: then twice the largest stretch of a vector seen serves.
     """
     if d <= 20 and products.room >= d:
         b = products.times(np.eye(d))[1]
@@ -296,14 +296,16 @@ def _largest_eigenvalue(products: NoisyProducts, ridge: float, d: int, generator
             raise _Enough
         answer = products.times(v.reshape(1, -1))[1][0]
         longest = max(longest, float(np.linalg.norm(answer) / np.linalg.norm(v)))
-        return answer
+        return np.asarray(answer)
 
     operator = LinearOperator((d, d), matvec=times, dtype=np.float64)
     start = generator.standard_normal(d)
     try:
         largest = float(eigsh(operator, k=1, which="LA", tol=0.02, v0=start, return_eigenvectors=False, maxiter=50)[0])
-    except (ArpackNoConvergence, _Enough) as stopped:
-        largest = float(max(getattr(stopped, "eigenvalues", ()), default=longest))
+    except ArpackNoConvergence as stopped:
+        largest = float(max(stopped.eigenvalues, default=longest))
+    except _Enough:
+        largest = 2 * longest
     return max(1.05 * largest + ridge, np.finfo(float).tiny)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpgep.methods.result import Matrix
 from dpgep.privacy.curator import Curator
 
-# The rows restricted to the features kept are clipped at this multiple of their released mean square: a public constant.
+# Rows restricted to the features kept are clipped at this multiple of their released mean square: a public constant.
 _RECLIP = 2.0
 
 

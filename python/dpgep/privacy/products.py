@@ -85,12 +85,12 @@ class NoisyProducts:
         return self.most_directions - self.oracle.n_directions
 
     def times(self, block: Matrix) -> tuple[Matrix, Matrix]:
-        """(A V, B V) plus noise for the rows of ``block`` (K, d). Raises MemoryError where there is no room for more."""
+        """(A V, B V) plus noise for the rows of ``block`` (K, d). Raises MemoryError where they have no room."""
         return self.oracle.times(np.ascontiguousarray(block, dtype=np.float64))
 
 
 def direction_bytes(d: int, n_matrices: int) -> int:
-    """Memory for one direction asked of lazy noise: itself, an answer of each matrix, and one of them copied to grow."""
+    """Memory for a direction asked of lazy noise: itself, each matrix's answer, and one of them copied to grow."""
     return 8 * d * (n_matrices + 2)
 
 
