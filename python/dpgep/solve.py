@@ -110,6 +110,7 @@ def solve(
     stream = noise_stream(seed, stacklevel=2)
     with use_threads(threads), account.reserve(share) as ledger:
         before = problem.passes
+        _check_passes(problem, method, chosen.in_one_pass(settings, problem.model.n_features))
         curator = Curator(problem, ledger, stream)
         settings.check(curator.public, k)
         result = chosen.run(curator, k, settings)

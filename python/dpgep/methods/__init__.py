@@ -23,18 +23,22 @@ from dpgep.privacy.curator import Curator
 
 @dataclass(frozen=True)
 class Method:
-    """What `solve` runs: ``run(curator, n_components, options)``, its options checked by their class."""
+    """What `solve` runs: ``run(curator, n_components, options)``, its options checked by their class.
+
+    ``in_one_pass(options, n_features)`` says whether it reads the rows only once.
+    """
 
     options: type[Any]
     run: Callable[[Curator, int, Any], MethodResult]
+    in_one_pass: Callable[[Any, int], bool] = lambda options, n_features: False
 
 
 METHODS: dict[str, Method] = {
-    "release": Method(ReleaseOptions, release),
-    "local-gaussian": Method(LocalGaussianOptions, local_gaussian),
+    "release": Method(ReleaseOptions, release, ReleaseOptions.in_one_pass),
+    "local-gaussian": Method(LocalGaussianOptions, local_gaussian, lambda *_: True),
     "rayleigh-flow": Method(FlowOptions, rayleigh_flow),
     "truncated-rayleigh-flow": Method(TruncatedFlowOptions, rayleigh_flow),
-    "sr-dp": Method(SimultaneousReductionOptions, sr_dp),
+    "sr-dp": Method(SimultaneousReductionOptions, sr_dp, lambda *_: True),
     "dpsr": Method(DpsrOptions, dpsr),
     "dpsrs": Method(DpsrsOptions, dpsr),
     "dp-spca": Method(StochasticOptions, dp_spca),

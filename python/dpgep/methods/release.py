@@ -132,6 +132,10 @@ class ReleaseOptions(PairOptions):
                 )
             require_room(public, k, self.memory_limit, copies=1)
 
+    def in_one_pass(self, n_features: int) -> bool:
+        """Whether one pass over the rows is enough."""
+        return self.screen is None and self.storage_for(n_features) == "matrix"
+
     def storage_for(self, d: int) -> str:
         """Where a release of d features is kept: a function of public numbers."""
         return choose_storage(self.storage, d, self.memory_limit)

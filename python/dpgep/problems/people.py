@@ -17,6 +17,11 @@ from dpgep.problems.row_products import RowProducts, StreamedProducts
 from dpgep.problems.rows import Rows
 from dpgep.sources import Selection
 
+ANOTHER_PASS = (
+    "several passes over the rows, and this source can be read only once: scan a list of batches, files, or a function "
+    'that returns a fresh iterator, or use method="release" without a screen, which needs one pass'
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -54,10 +59,12 @@ class People(ABC):
     ----------
     bound : enforced bound on row norms.
     passes : number of passes over the rows begun so far.
+    read_once : whether there can be only one.
     """
 
     bound: float
     passes: int = 0
+    read_once: bool = False
 
     @property
     @abstractmethod
@@ -130,6 +137,7 @@ class Streamed(People):
         self._fewest = fewest
         self._counted: int | None = None
         self.bound = bound
+        self.read_once = not selections[0].scan.repeatable
 
     @property
     def n(self) -> int | None:
@@ -160,6 +168,8 @@ class Streamed(People):
         return Streamed(self._selections, to_batch, len(features), bound, self._fewest)
 
     def row_products(self, n_groups: int, *, with_sums: bool) -> StreamedProducts:
+        if self.read_once:
+            raise ValueError(f"products with vectors need {ANOTHER_PASS}")
         return StreamedProducts(self.accumulate, self._n_features, n_groups, with_sums)
 
     def in_memory(self, purpose: str) -> Batch:
