@@ -106,7 +106,7 @@ def test_moments_against_scipy_and_dsyrk(benchmark: Any, d: int, cores: int) -> 
 
 @pytest.mark.skipif(CORES < 2, reason="one core")
 def test_moments_on_two_threads(benchmark: Any) -> None:
-    rows = SparseRows.random(2000 if support.QUICK else 20_000, 5000, 100)
+    rows = SparseRows.random(2000 if support.QUICK else 20_000, 5000, 200)
     values = rows.on_grid()
     one, two = np.zeros((2, 5000, 5000), dtype=np.int64)
     times = support.alternate(

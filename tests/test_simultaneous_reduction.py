@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -356,3 +357,18 @@ def test_a_solution_prints_both_phases() -> None:
     assert "reducing B   30 products, whitening error" in text
     assert "reducing A" in text
     assert "reducing B" not in str(solve_seeded(problems()["pca"], mu=5.0, method="dpsr"))
+
+
+@pytest.mark.parametrize("noise", ["lazy", "fresh"])
+@pytest.mark.parametrize("options", [{"method": "dpsr"}, {"method": "dpsrs", "sparsity": 3}])
+def test_no_step_is_so_long_that_what_was_paid_is_lost(options: dict[str, Any], noise: str) -> None:
+    rng = np.random.default_rng(0)
+    problem = dpgep.fda(rng.standard_normal((500, 6)) / 4, rng.integers(0, 3, 500), classes=[0, 1, 2], bound=1.0)
+    found = [
+        solve_seeded(
+            problem, epsilon=1.0, delta=1e-5, n_components=2, noise=noise, step_size_a=step, step_size_b=step, **options
+        ).components
+        for step in (1e16, sys.float_info.max)
+    ]
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)

@@ -21,6 +21,8 @@
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/rows_product.hpp"
+#include "dpgep/sampled_rows.hpp"
+#include "dpgep/stochastic.hpp"
 #include "dpgep/truncate.hpp"
 
 using namespace dpgep;
@@ -206,8 +208,12 @@ void fuzz_csr(Bytes bytes) {
       }
     }
     const Block V = Block::Constant(K, d, 3.0);  // small integers: no rounding
-    require(exact.times(dpgep::view(V))[0] == V * dense.transpose() * dense,
-            "M V of the dense rows");
+    const Block product = V * dense.transpose() * dense;
+    require(exact.times(dpgep::view(V))[0] == product, "M V of the dense rows");
+    NoiseStream stream(chacha20::Key{}, 0);
+    const SampledRows sampled(rows, d, {factors.data(), static_cast<Index>(n)}, 4.0, 1.0, stream,
+                              1);
+    require(sampled.times(dpgep::view(V))[0] == product, "the same where all are in the sample");
   } catch (const std::invalid_argument&) {
     require(!is_valid, "valid rows are served");
   }
@@ -270,6 +276,33 @@ void fuzz_csr_moments(Bytes bytes) {
     }
   }
   require(total == expected, "the sum of the dense rows, or nothing");
+}
+
+// Whatever the rows and steps: the vectors stay finite and orthonormal.
+void fuzz_ascent(Bytes bytes) {
+  const Index d = bytes.take_between(1, 6);
+  const Index K = bytes.take_between(1, static_cast<int>(d));
+  const double rate = bytes.take_between(1, 255) / 255.0;
+  std::vector<double> steps(static_cast<std::size_t>(bytes.take_between(0, 4)));
+  for (double& step : steps) step = bytes.take<double>();
+  std::vector<double> rows = bytes.take_rest<double>(60);
+  const Index n = static_cast<Index>(rows.size()) / d;
+  const std::vector<double> factors(static_cast<std::size_t>(n), 0.5);
+  bool are_steps = !steps.empty();
+  for (const double step : steps) are_steps = are_steps && std::isfinite(step) && step >= 0.0;
+  NoiseStream stream(chacha20::Key{}, 0);
+  const SampledRows sampled(const_view(rows, n, d), d, {factors.data(), n}, 1.0, rate, stream, 1);
+  NoisyProducts products(sampled, {NoiseMode::fresh, {1.0}, NoiseShape::goe, 4, &stream});
+  try {
+    const Ascent ascent = sampled_ascent(products, dpgep::view(Block(Block::Identity(K, d))),
+                                         {steps.data(), static_cast<Index>(steps.size())});
+    require(are_steps, "steps that are none are refused");
+    require(ascent.n_held <= static_cast<Index>(steps.size()), "no more than there are");
+    const Block& V = ascent.vectors;
+    require((V * V.transpose() - Block::Identity(K, K)).norm() < 1e-9, "orthonormal vectors");
+  } catch (const std::invalid_argument&) {
+    require(!are_steps, "steps are taken or held");
+  }
 }
 
 void fuzz_truncate(Bytes bytes) {
@@ -344,7 +377,7 @@ void fuzz_sums(Bytes bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  switch (bytes.take_between(0, 13)) {
+  switch (bytes.take_between(0, 14)) {
     case 0:
       fuzz_fixed_point<double>(bytes);
       break;
@@ -383,6 +416,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 12:
       fuzz_csr_moments<std::int64_t>(bytes);
+      break;
+    case 13:
+      fuzz_ascent(bytes);
       break;
     default:
       fuzz_sums(bytes);

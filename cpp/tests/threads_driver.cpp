@@ -14,6 +14,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dpgep/csr_moments.hpp"
@@ -24,6 +25,8 @@
 #include "dpgep/pair_oracle.hpp"
 #include "dpgep/parallel.hpp"
 #include "dpgep/rows_product.hpp"
+#include "dpgep/sampled_rows.hpp"
+#include "dpgep/stochastic.hpp"
 #include "dpgep/symmetric_product.hpp"
 
 using namespace dpgep;
@@ -183,6 +186,29 @@ RowMajorMatrix<double> sparse_sums(int threads) {
   return out;
 }
 
+// Steps with noisy products of samples, which the stream draws too.
+std::vector<Block> ascent(const AnyRows& rows, Index d, ConstVectorView<double> factors,
+                          int threads) {
+  NoiseStream stream(key_of(5), 0);
+  const SampledRows sampled(rows, d, factors, 1e-3, 0.7, stream, threads);
+  NoisyProducts products(sampled, {NoiseMode::fresh, {0.01}, NoiseShape::goe, 4, &stream});
+  const Vector<double> step_sizes = Vector<double>::Constant(4, 0.5);
+  Ascent result = sampled_ascent(products, view(Block(Block::Identity(3, d))),
+                                 {step_sizes.data(), step_sizes.size()});
+  return {std::move(result.vectors), std::move(result.quotients)};
+}
+
+std::vector<Block> dense_ascent(int threads) {
+  const Block rows = waves(6001, 90, 0.3);
+  const Vector<double> factors = waves(1, 6001, 0.1).row(0);
+  return ascent(view(rows), 90, {factors.data(), factors.size()}, threads);
+}
+
+std::vector<Block> sparse_ascent(int threads) {
+  const SparseRows sparse(60000, 12, 20);
+  return ascent(sparse.rows(sparse.data), 240, sparse.factor(), threads);
+}
+
 template <class Exception, class Call>
 void require_throws(const Call& call, const char* what) {
   try {
@@ -204,6 +230,8 @@ void check_results() {
   require(dense_products(1) == dense_products(n_threads), "DenseRows");
   require(sparse_products(20, 1) == sparse_products(20, n_threads), "CsrRows");
   require(sparse_products(20000, 1) == sparse_products(20000, n_threads), "CsrRows in two passes");
+  require(dense_ascent(1) == dense_ascent(n_threads), "SampledRows, dense");
+  require(sparse_ascent(1) == sparse_ascent(n_threads), "SampledRows, sparse");
   require(sparse_moments(1) == sparse_moments(n_threads), "add_csr_moments");
   require(sparse_diagonal(1) == sparse_diagonal(n_threads), "csr_squares");
   require(sparse_sums(1) == sparse_sums(n_threads), "csr_group_sums");

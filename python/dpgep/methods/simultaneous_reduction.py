@@ -317,7 +317,13 @@ def _reduce_b(
             reduction = _measured(v, v @ vb.T, xi, step, n_products)
             if n_products == most or reduction.whitening_error <= TOLERANCE:
                 return reduction
-        v, _ = _orthonormal(v + 2 * step * vb)
+        stay, move = _weights(step)
+        v, _ = _orthonormal(stay * v + move * vb)
+
+
+def _weights(step: float) -> tuple[float, float]:
+    """1 and 2 eta up to a factor, which orth does not see: neither overflows, so that no step loses what was paid."""
+    return (1.0, 2 * step) if step <= 1 else (0.5 / step, 1.0)
 
 
 def _default_step(image: Matrix, noise_level: float | None) -> float:
@@ -358,11 +364,12 @@ def _reduce_a(
         if options.step_size_a is None:
             # the largest so far: a negative eigenvalue that outgrows the others shows in it, and is then held at bay
             step = min(step, _reciprocal(float(np.linalg.norm(gradient, 2))))
-        moved, _ = _orthonormal(u + 2 * step * gradient)
+        stay, move = _weights(step)
+        moved, _ = _orthonormal(stay * u + move * gradient)
         truncating = truncating or (sparse and 2 * n_products >= most)
         if truncating:
             support = _largest_features(reduction.expand(moved), options.sparsity)
-            moved, x = _restricted(reduction, x, support, 2 * step * xa)
+            moved, x = _restricted(reduction, stay * x, support, move * xa)
         else:
             x = reduction.expand(moved)
         movement = float(np.linalg.norm(moved - (moved @ u.T) @ u))
