@@ -91,7 +91,7 @@ def test_any_method_on_files_finds_what_it_finds_in_memory(
     ours = solve_seeded(streamed, mu=1e4, n_components=1, method=method, **options)
     theirs = solve_seeded(stored, mu=1e4, n_components=1, method=method, **options)
     assert abs(ours.components[0] @ theirs.components[0]) > 1 - 1e-4
-    assert ours.passes >= (1 if method in ("release", "sr-dp") else 3)
+    assert ours.passes >= (1 if method in ("release", "sr-dp") else 2)  # one for sums, one for all five directions
 
 
 def test_one_pass_serves_iterators_of_unknown_length(rows: Matrix) -> None:
