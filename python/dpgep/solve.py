@@ -142,6 +142,11 @@ def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     return method, method.options(**options)
 
 
+def _check_passes(problem: Problem, method: str, in_one_pass: bool) -> None:
+    if isinstance(problem, MomentProblem) and problem.people.read_once and not in_one_pass:
+        raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
+
+
 def component_count(model: Model, n_components: Any) -> int:
     """K: all that the model has by default."""
     largest = model.max_components
