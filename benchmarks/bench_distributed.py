@@ -37,8 +37,9 @@ def rows_on(n_workers: int, n: int) -> Iterator[tuple[distributed.Client, Any]]:
             client.submit(part, i, height, workers=workers[i % n_workers], allow_other_workers=False)
             for i in range(N_PARTS)
         ]
-        distributed.wait(futures)
-        blocks = [dask.array.from_delayed(future, (height, N_FEATURES), dtype=float) for future in futures]
+        with client.as_current():
+            distributed.wait(futures)
+            blocks = [dask.array.from_delayed(future, (height, N_FEATURES), dtype=float) for future in futures]
         yield client, dask.array.concatenate(blocks)
 
 
