@@ -21,6 +21,7 @@ from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.model import Model, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.people import ANOTHER_PASS
 from dpgep.solution import PrivacyReport, Solution
 
 
