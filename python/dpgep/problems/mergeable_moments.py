@@ -26,7 +26,8 @@ class Moments:
 
     S = sum over people of z z^T, z = [q(x/bound); e(group)], with q(u) = trunc(2^bits u)/2^bits of the row x shrunk to
     the bound. Sums are integers, so that any split of the people into batches, any order and any merging gives the same
-    bits, here and in what is released.
+    bits, here and in what is released. (A row beyond the bound may be scaled otherwise in its last bit as a sparse row
+    than as a dense one: its norm is summed over the entries that are stored.)
 
     Everything in this object is private, its bytes included: they hold exact sums over people. Keep them where the rows
     are kept. ``n`` is private under add-remove.
