@@ -173,7 +173,7 @@ def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.
 def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = summed("pca", people(rng), [slice(None)])
 
-    def interrupted(*_: Any, **__: Any) -> Matrix:
+    def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(integer_moments, "add_products", interrupted)

@@ -167,6 +167,17 @@ def test_products_stop_where_the_memory_ends() -> None:
     assert sparse.diagnostics.n_directions * 24 * D <= limit
 
 
+def test_components_of_noise_alone_are_named() -> None:
+    rng = np.random.default_rng(0)
+    one_spike = unit_rows(rng.standard_normal((4000, D)) * np.r_[12.0, np.full(D - 1, 0.1)])
+    given = dpgep.pca(one_spike, center=False)
+    with (
+        pytest.warns(dpgep.AccuracyWarning, match=r"components \[2\] have eigenvalues that noise alone would show"),
+        pytest.warns(dpgep.PrivacyWarning),
+    ):
+        dpgep.solve(given, mu=0.3, n_components=2, storage="operator", seed=0)
+
+
 def test_lazy_flows_stop_where_the_memory_ends() -> None:
     given, _ = problem("pca")
     options = {"mu": 0.5, "n_components": 1, "method": "truncated-rayleigh-flow", "sparsity": 6}

@@ -11,7 +11,7 @@ import numpy as np
 from dpgep.methods.asked_subspace import Leading, leading_solutions
 from dpgep.methods.generalized_eigen import RIDGE
 from dpgep.methods.initial_vectors import InitialVectors
-from dpgep.methods.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on, noise_caution
+from dpgep.methods.rayleigh_flow import ABOVE_NOISE, STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.storage import directions_in
 from dpgep.privacy.curator import Curator
@@ -148,4 +148,10 @@ def _cautions(leading: Leading, k: int, products: NoisyProducts, eigenvalues: Ma
             f"the components were still moving after {leading.n_directions} directions (last step: a sine of "
             f"{leading.movement:.2g}): raise memory_limit, ask for fewer components, or screen features"
         )
-    yield from noise_caution(products, float(eigenvalues[0]), products.oracle.n_features, sparsity=0)
+    alone = ABOVE_NOISE * products.noise_level if products.identity_b else 0.0
+    drowned = [row + 1 for row, value in enumerate(eigenvalues) if value < alone]
+    if drowned:
+        yield (
+            f"components {drowned} have eigenvalues that noise alone would show ({products.noise_level:.3g}): no "
+            "finding; use more rows, fewer features (screen=), or a larger budget"
+        )

@@ -37,6 +37,8 @@ from dpgep.privacy.products import NoisyProducts, ProductNoise
 STEP = 0.9
 # A flow has converged where a step moves no component by more than this.
 TOLERANCE = 1e-9
+# An eigenvalue of PCA below so many times what noise alone would show is warned of.
+ABOVE_NOISE = 1.1
 _ITERATIONS = {"fresh": 15, "lazy": 300}
 _LAZY_STARTS = 5
 
@@ -386,18 +388,12 @@ def _cautions(
             f"the flow moved still after {flow.n_iterations} iterations: raise n_iterations (under lazy noise they "
             'cost no privacy) or memory_limit, or use method="release"'
         )
-    yield from noise_caution(products, float(flow.eigenvalues[0]), d, options.sparsity)
-
-
-def noise_caution(products: NoisyProducts, eigenvalue: float, d: int, sparsity: int) -> Iterator[str]:
-    """A warning where the leading eigenvalue of PCA is what noise alone would show; ``sparsity`` 0: dense."""
-    if not products.identity_b or products.noise_level == 0:
-        return
-    deviation, k = products.noise_level / math.sqrt(2 * d), sparsity or d
-    # largest quotient of k-sparse unit vectors with noise alone, up to constants of order 1
-    alone = min(products.noise_level, deviation * (math.sqrt(2 * k) + math.sqrt(2 * k * math.log(math.e * d / k))))
-    if eigenvalue < 1.1 * alone:
-        yield (
-            f"the leading eigenvalue {eigenvalue:.3g} is what noise alone would show ({alone:.3g}): use more rows, "
-            "fewer features, or a larger budget"
-        )
+    if products.identity_b and products.noise_level > 0:
+        deviation, k = products.noise_level / math.sqrt(2 * d), options.sparsity or d
+        # largest quotient of k-sparse unit vectors with noise alone, up to constants of order 1
+        alone = min(products.noise_level, deviation * (math.sqrt(2 * k) + math.sqrt(2 * k * math.log(math.e * d / k))))
+        if flow.eigenvalues[0] < ABOVE_NOISE * alone:
+            yield (
+                f"the leading eigenvalue {flow.eigenvalues[0]:.3g} is what noise alone would show ({alone:.3g}): use "
+                "more rows, fewer features, or a larger budget"
+            )
