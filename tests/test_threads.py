@@ -17,7 +17,7 @@ from conftest import Matrix, solve_seeded
 import dpgep
 from dpgep import _threads
 from dpgep._threads import thread_count, use_threads
-from dpgep.problems import block_products
+from dpgep.problems import block_products, integer_moments
 from dpgep.problems.block_products import add_products, run
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
@@ -84,6 +84,25 @@ def test_moments_have_the_same_bytes_for_any_number(wide_rows: Matrix) -> None:
         sums.update(wide_rows, n_threads=count)
         stored.add(sums.to_bytes())
     assert len(stored) == 1
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_threads_with_sums_of_their_own_add_all_people_or_none(
+    count: int, wide_rows: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = np.arange(len(wide_rows)) % 4
+    model = dpgep.FdaModel(300, (0, 1, 2, 3))
+    whole, shared = dpgep.Moments(model), dpgep.Moments(model)
+    whole.update(wide_rows, labels, n_threads=1)
+    monkeypatch.setattr(integer_moments, "_WORK_OF_A_SHARE", 0)
+    monkeypatch.setattr(integer_moments, "_SHARES_BYTES", 1 << 40)
+    shared.update(wide_rows, labels, n_threads=count)
+    assert shared.to_bytes() == whole.to_bytes()
+    spoiled = wide_rows.copy()
+    spoiled[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        shared.update(spoiled, labels, n_threads=count)
+    assert shared.to_bytes() == whole.to_bytes()
 
 
 # --- Products of tiles -----------------------------------------------------------------------------

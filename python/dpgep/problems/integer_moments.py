@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import thread_count
-from dpgep.problems.block_products import add_products
+from dpgep._threads import can_limit_blas, thread_count, use_threads
+from dpgep.problems.block_products import add_products, run
 from dpgep.problems.float_moments import mark_groups
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
@@ -23,6 +25,11 @@ from dpgep.problems.sparse_rows import GridRows, SparseRows
 _LIMB_BITS = 62
 # Bits of the low limb where there are two, as in core.carry_triangle.
 _LOW_BITS = 40
+
+# Additions that are worth a thread with sums of its own, and the memory for such sums on all threads: where they are
+# larger, threads share tiles of one.
+_WORK_OF_A_SHARE = 1e9
+_SHARES_BYTES = 1 << 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +83,10 @@ class IntegerSums:
         self._require_whole()
         if batch.rows.is_sparse:
             self._add_sparse(SparseRows(batch.rows), batch.groups)
+            return
+        n_shares = self._n_shares(batch.n)
+        if n_shares > 1:
+            self._add_shares(batch, n_shares)
             return
         self._is_whole = False
         added = 0
@@ -145,6 +156,23 @@ class IntegerSums:
     def copy(self) -> IntegerSums:
         low, high = self.limbs()
         return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
+
+    def _n_shares(self, n: int) -> int:
+        """Number of threads that are to sum some of n people each: one where there is too little work or memory."""
+        pairs, n_threads = self.layout.dimension**2, thread_count() if can_limit_blas() else 1
+        worthwhile = n * pairs >= n_threads * _WORK_OF_A_SHARE and n_threads * pairs * 16 <= _SHARES_BYTES
+        return n_threads if worthwhile else 1
+
+    def _add_shares(self, batch: Batch, n_shares: int) -> None:
+        """Sum shares of the people on threads that wait for nothing, and add the sums; all of them, or none."""
+        shares = [IntegerSums(self.layout, self.bits) for _ in range(n_shares)]
+        edges = [batch.n * i // n_shares for i in range(n_shares + 1)]
+        people = [batch.part(slice(*pair)) for pair in pairwise(edges)]
+        run([partial(_add_alone, *pair) for pair in zip(shares, people, strict=True)], n_shares)
+        first, *others = shares
+        for share in others:
+            first.merge(share)
+        self.merge(first)
 
     def _add_sparse(self, rows: SparseRows, groups: NDArray[np.intp] | None) -> None:
         rows.require_finite()
@@ -222,6 +250,11 @@ class IntegerSums:
                 "an update of these moments was interrupted, so that they hold an unknown part of a batch: go back to "
                 "the last checkpoint, or begin anew"
             )
+
+
+def _add_alone(sums: IntegerSums, batch: Batch) -> None:
+    with use_threads(1):
+        sums.add(batch)
 
 
 def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:

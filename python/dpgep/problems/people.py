@@ -34,6 +34,10 @@ class Batch:
     def n(self) -> int:
         return self.rows.n
 
+    def part(self, people: slice) -> Batch:
+        """Some of the people."""
+        return Batch(self.rows.part(people), None if self.groups is None else self.groups[people])
+
     def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
         """The same people with some of the features, rows clipped to a bound of their own."""
         return Batch(self.rows.restricted(features, bound), self.groups)

@@ -81,6 +81,10 @@ class Rows:
                 raise NotFiniteError
             yield rows, block
 
+    def part(self, people: slice) -> Rows:
+        """The rows of some of the people, not copied."""
+        return Rows(tuple(view[people] for view in self.views), self.bound)
+
     def restricted(self, features: NDArray[np.intp], bound: float) -> Rows:
         """A copy of some of the features (ascending indices over all views), to be clipped to a bound of its own."""
         views, first = [], 0
