@@ -15,7 +15,7 @@ import dpgep
 import dpgep.distributed
 
 TARGET = 1.6
-ROUNDS = 2 if support.QUICK else 7
+ROUNDS = 2 if support.QUICK else 5
 N_PARTS = 12
 N_FEATURES = 784
 
@@ -44,7 +44,7 @@ def rows_on(n_workers: int, n: int) -> Iterator[tuple[distributed.Client, Any]]:
 
 
 def test_two_workers_against_one(benchmark: Any) -> None:
-    n = 6000 if support.QUICK else 60000
+    n = 6000 if support.QUICK else 120_000
     model = dpgep.PcaModel(N_FEATURES, center=True)
     whole = dpgep.Moments(model)
     for i in range(N_PARTS):

@@ -17,7 +17,7 @@ from dpgep.problems.people import Batch, People, S
 from dpgep.problems.row_products import StreamedProducts
 
 # Partial sums that one task merges: a tree of little depth, and little memory on a worker.
-_FAN_IN = 8
+_FAN_IN = 4
 
 # What a task hands on: the number of people and the pickled sums over them, or the error that their rows raised. Bytes,
 # since Dask uses a result again when a worker is lost: nothing can change them.
