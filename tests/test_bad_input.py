@@ -458,3 +458,13 @@ def test_a_long_fit_answers_ctrl_c() -> None:
         output = child.stdout.read()
     assert output == "interrupted 1.0\n"
     assert time.monotonic() - sent < 10
+
+
+@pytest.mark.parametrize("method", ["release", "rayleigh-flow"])
+def test_sparse_rows_changed_behind_scipys_back_are_clipped_all_the_same(method: str) -> None:
+    """SciPy remembers that columns were sorted and distinct: here they no longer are."""
+    x = scipy.sparse.csr_array((np.full(6, 0.9), np.array([0, 1, 0, 1, 0, 1], np.int32), np.arange(4) * 2))
+    assert x.has_canonical_format
+    x.indices[:] = 0
+    solution = dpgep.solve(dpgep.pca(x, center=False), epsilon=np.inf, n_components=1, method=method)
+    assert solution.eigenvalues[0] == pytest.approx(1.0)

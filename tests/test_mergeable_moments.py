@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgep
-from dpgep.problems import integer_moments
+from dpgep.problems import integer_moments, sparse_rows
+from dpgep.problems.rows import Rows
 
 D = 5
 MODELS = {
@@ -184,6 +186,30 @@ def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: p
             use()
 
 
+def test_threads_take_turns(rng: np.random.Generator) -> None:
+    x = people(rng, 4000)[0]
+    one, two = dpgep.Moments(MODELS["pca"]), dpgep.Moments(MODELS["pca"])
+
+    def add(part: Matrix) -> None:
+        for batch in np.array_split(part, 50):
+            one.update(batch)
+            two.update(batch)
+
+    def merge() -> None:
+        dpgep.Moments(MODELS["pca"]).merge(one)
+        one.merge(dpgep.Moments(MODELS["pca"]))
+        two.to_bytes()
+
+    with ThreadPoolExecutor(6) as pool:
+        tasks = [pool.submit(add, part) for part in np.split(x, 4)] + [pool.submit(merge) for _ in range(40)]
+        for task in tasks:
+            task.result()
+    whole = summed("pca", (x, None, None), [slice(None)]).to_bytes()
+    assert one.to_bytes() == two.to_bytes() == whole
+    with pytest.raises(ValueError, match="with themselves"):
+        one.merge(one)
+
+
 def test_only_alike_moments_are_merged(rng: np.random.Generator) -> None:
     moments = dpgep.Moments(MODELS["pca"])
     for other, message in [
@@ -261,3 +287,27 @@ def test_a_killed_run_is_resumed_from_its_checkpoint(tmp_path: Path) -> None:
     for name in ("one", "two"):
         subprocess.run([*command, str(tmp_path / name)], check=True, stdout=subprocess.DEVNULL)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("bits", [20, 16])
+@pytest.mark.parametrize("name", ["pca", "fda"])
+def test_rows_almost_without_entries_fill_no_limb(
+    name: str, bits: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Marks of groups add 4^bits a row, however few entries there are: with 64 rows a limb, more come in one batch."""
+    monkeypatch.setattr(integer_moments, "_LIMB_BITS", 2 * bits + 6)
+    n = 5000
+    x = scipy.sparse.csr_array(([0.5], ([7], [1])), shape=(n, D))
+    model = {"pca": dpgep.PcaModel(D, center=True), "fda": MODELS["fda"]}[name]
+    data = (x,) if name == "pca" else (x, np.array(["a"] * (n - 1) + ["b"]))
+    sparse = dpgep.Moments(model, adjacency="add-remove", bits=bits)
+    sparse.update(*data)
+    low, high = sparse._sums.limbs()
+    assert high is not None
+    counts = np.diagonal(low)[D:].astype(object) + np.diagonal(high)[D:].astype(object) * 2**40
+    assert (counts == np.array([n] if name == "pca" else [n - 1, 1, 0], dtype=object) * 4**bits).all()
+    dense = dpgep.Moments(model, adjacency="add-remove", bits=bits)
+    dense.update(x.toarray(), *data[1:])
+    assert sparse.to_bytes() == dense.to_bytes()
+    for part in sparse_rows.SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):
+        assert part.n <= 64

@@ -1,6 +1,7 @@
 """`dpgep.release`: the release that `solve` makes, kept; and releases of disjoint populations, added."""
 
 import math
+import pickle
 import warnings
 from typing import Any
 
@@ -122,13 +123,15 @@ def test_bytes_keep_everything(name: str, rng: np.random.Generator) -> None:
 
 def test_what_cannot_be_added_is_refused(rng: np.random.Generator) -> None:
     x = rows(rng)
-    moments = released(problem("pca", x), mu=1.0)
+    given = problem("pca", x)
+    moments = released(given, mu=1.0)
     for other, message in [
         (released(problem("second moment", x), mu=1.0), "differ in model"),
         (released(problem("pca", x, bound=2.0), mu=1.0), "differ in bound"),
         (released(problem("pca", x, adjacency="add-remove"), mu=1.0), "differ in adjacency"),
-        (moments, "the same release is in both sums"),
-        (dpgep.PrivateMoments.from_bytes(moments.to_bytes()), "the same release is in both sums"),
+        (moments, "releases of the same people"),
+        (dpgep.PrivateMoments.from_bytes(moments.to_bytes()), "releases of the same people"),
+        (released(given, mu=0.5), "releases of the same people"),
     ]:
         with pytest.raises(ValueError, match=message):
             moments + other
@@ -147,3 +150,12 @@ def test_a_budget_pays_once(rng: np.random.Generator) -> None:
         dpgep.release(problem("pca", rows(rng)), budget=budget, share=0.8)
     with pytest.raises(TypeError, match="only problems of rows"):
         dpgep.release(dpgep.gep(np.eye(3), n=10, sensitivity_a=1.0), mu=1.0)  # type: ignore[arg-type]
+
+
+def test_releases_of_the_same_sums_are_not_added(rng: np.random.Generator) -> None:
+    sums = dpgep.Moments(dpgep.PcaModel(D, center=True))
+    sums.update(rows(rng))
+    one = released(sums, mu=1.0)
+    for same in (sums, sums.copy(), pickle.loads(pickle.dumps(sums))):
+        with pytest.raises(ValueError, match="releases of the same people"):
+            one + released(same, mu=1.0)

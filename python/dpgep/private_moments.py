@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import uuid
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,7 +35,9 @@ class PrivateMoments:
 
     ``a + b`` are the moments of both populations together, which must be disjoint: nobody's rows are in both. Each
     person is then protected by the release of the own population, so the sum costs everybody the larger of the two
-    privacy parameters, not their sum. With the populations' sizes n_a, n_b (or released counts)
+    privacy parameters, not their sum. Which population a person belongs to counts as public, and under replace-one so
+    do their sizes. Two releases of the same problem are refused; that two problems hold the same people is not seen.
+    With the populations' sizes n_a, n_b (or released counts)
 
         M = (n_a M_a + n_b M_b)/(n_a + n_b),   noise deviations sqrt((n_a s_a)^2 + (n_b s_b)^2)/(n_a + n_b):
 
@@ -90,8 +91,8 @@ class PrivateMoments:
             raise ValueError(f"the releases differ in {', '.join(differing)}: they cannot be added")
         if self._sources & other._sources:
             raise ValueError(
-                "the same release is in both sums: added twice, its people would count twice. Only releases of "
-                "disjoint populations are added"
+                "releases of the same people are in both sums: they would count twice, and have paid for both. Only "
+                "releases of disjoint populations are added"
             )
         noisy = _pooled(self._noisy, other._noisy)
         report = _parallel(self.privacy, other.privacy, noisy, self._layout_blocks(other))
@@ -200,7 +201,7 @@ def release(
         noisy = Curator(problem, ledger, stream).release()
         report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
     assert isinstance(noisy, NoisyMoments)
-    moments = PrivateMoments(problem.model, report, noisy, frozenset([uuid.uuid4().hex]))
+    moments = PrivateMoments(problem.model, report, noisy, frozenset([problem.identity]))
     warn_large_delta(account, n_counted(problem), moments, stacklevel=3)
     return moments
 

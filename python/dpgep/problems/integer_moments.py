@@ -128,9 +128,11 @@ class IntegerSums:
         if self.n > self._limb_rows:
             self._carry()
         elif self._high is not None:
+            self._is_whole = False
             self._total += self._high << _LOW_BITS
             self._high = None
             self._in_total = self.n
+            self._is_whole = True
         return self._total, self._high
 
     @classmethod
@@ -177,7 +179,7 @@ class IntegerSums:
     def _add_sparse(self, rows: SparseRows, groups: NDArray[np.intp] | None) -> None:
         rows.require_finite()
         self._is_whole = False
-        for part in rows.on_grid(self.bits):
+        for part in rows.on_grid(self.bits, self._limb_rows):
             its_groups = None if groups is None else groups[part.rows]
             if part.is_dense:
                 for within, block in part.blocks(self.layout.n_groups, self._exact_rows):
@@ -189,8 +191,9 @@ class IntegerSums:
         self._is_whole = True
 
     def _add_products_of_entries(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
+        assert part.n <= self._limb_rows  # the kernel does not look at overflows
         self._fold()
-        if self._in_total + part.n + self._exact_rows > self._limb_rows:
+        if self._in_total + part.n > self._limb_rows:
             self._carry()
         core.add_csr_moments(
             part.values, part.indices, part.indptr, part.d, groups, 1 << self.bits, self._total, thread_count()

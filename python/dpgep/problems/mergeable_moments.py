@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+import uuid
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from dpgep._threads import checked_threads, use_threads
@@ -30,7 +32,7 @@ class Moments:
     than as a dense one: its norm is summed over the entries that are stored.)
 
     Everything in this object is private, its bytes included: they hold exact sums over people. Keep them where the rows
-    are kept. ``n`` is private under add-remove.
+    are kept. ``n`` is private under add-remove. Threads may share it: they take turns.
 
     Parameters
     ----------
@@ -74,6 +76,8 @@ class Moments:
         self._public_n = check_adjacency(adjacency, None, public_n)
         layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))
         self._sums = IntegerSums(layout, int(bits))
+        self._lock = RLock()
+        self.identity = uuid.uuid4().hex
 
     passes = 0  # over rows that are here
 
@@ -110,11 +114,15 @@ class Moments:
         something else, e.g. Ctrl-C: such sums hold an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
         with use_threads(checked_threads(n_threads)):
-            self._sums.add(self.model.batch(self._bound, *self.model.data(X, other)))
+            batch = self.model.batch(self._bound, *self.model.data(X, other))
+            with self._lock:
+                self._sums.add(batch)
 
     def update_people(self, people: People) -> None:
         """Add people wherever they are, of this model and clipped to this bound; all or none."""
-        self._sums.merge(people.accumulate(partial(IntegerSums, self.layout, self.grid_bits)))
+        sums = people.accumulate(partial(IntegerSums, self.layout, self.grid_bits))
+        with self._lock:
+            self._sums.merge(sums)
 
     def merge(self, other: Moments) -> None:
         """Add the sums over other people; ``other`` stays as it is.
@@ -129,25 +137,32 @@ class Moments:
                 f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]
             )
             raise ValueError(f"moments differ in {differing}: their sums cannot be added")
-        self._sums.merge(other._sums)
+        if other is self:
+            raise ValueError("moments cannot be merged with themselves: their people would count twice")
+        one, two = sorted((self, other), key=id)  # in one order, so that two threads never wait for each other
+        with one._lock, two._lock:
+            self._sums.merge(other._sums)
 
     def copy(self) -> Moments:
         """Moments of the same people that can be updated on their own."""
-        return self._of_sums(self._sums.copy(), self._description())
+        copy = self._of_sums(self._summed(), self._description())
+        copy.identity = self.identity
+        return copy
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """A copy of the sums in the blocks of a release."""
         assert bits == self.grid_bits
         if self.n < 2 and self._adjacency == "replace-one":
             raise ValueError(f"these moments are of {self.n} people: update them with at least 2 before a release")
-        return self._sums.copy().moments()
+        return self._summed().moments()
 
     def to_bytes(self) -> bytes:
         """The sums in a versioned format with a checksum (docs/scale.md): the same bytes for the same people.
 
         Private, like the rows. Raises TypeError if classes are neither text, numbers nor truth values.
         """
-        return moment_bytes.pack(self._description(), self._sums)
+        with self._lock:
+            return moment_bytes.pack(self._description(), self._sums)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Moments:
@@ -173,6 +188,11 @@ class Moments:
         """Moments from a file that `save` wrote."""
         return cls.from_bytes(Path(path).read_bytes())
 
+    def _summed(self) -> IntegerSums:
+        """A copy of the sums."""
+        with self._lock:
+            return self._sums.copy()
+
     def _description(self) -> dict[str, Any]:
         """What must agree for sums to be added."""
         return {
@@ -190,12 +210,14 @@ class Moments:
         return moments
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"description": self._description(), "n": self.n, "limbs": self._sums.limbs()}
+        sums = self._summed()
+        return {"description": self._description(), "n": sums.n, "limbs": sums.limbs(), "identity": self.identity}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         description = dict(state["description"])
         self.__init__(description.pop("model"), **description)  # type: ignore[misc]
         self._sums = IntegerSums.of_limbs(self.layout, self.grid_bits, state["n"], *state["limbs"])
+        self.identity = state["identity"]
 
     def __repr__(self) -> str:
         size = f"n={self.n}, " if self._adjacency == "replace-one" else ""

@@ -45,6 +45,11 @@ class MomentProblem:
         return self.people.in_memory("this").groups
 
     @property
+    def identity(self) -> str:
+        """A random name of the people."""
+        return self.people.identity
+
+    @property
     def passes(self) -> int:
         """Number of passes over the rows so far."""
         return self.people.passes

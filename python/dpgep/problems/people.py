@@ -5,9 +5,11 @@ Whatever the library asks of data is a sum over people. `People.accumulate` make
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -69,6 +71,11 @@ class People(ABC):
     bound: float
     passes: int = 0
     read_once: bool = False
+
+    @cached_property
+    def identity(self) -> str:
+        """A random name of these people: what tells that two releases are of the same."""
+        return uuid.uuid4().hex
 
     @property
     @abstractmethod

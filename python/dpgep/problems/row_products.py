@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.problems.model import Matrix
-from dpgep.problems.rows import NotFiniteError, Rows, block_height, kernel_reads
+from dpgep.problems.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
 
 
 class RowProducts:
@@ -159,10 +159,7 @@ def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
     joint = views[0] if len(views) == 1 else sparse.hstack([sparse.csr_array(view) for view in views], format="csr")
     if joint.dtype not in (np.float32, np.float64):
         joint = joint.astype(np.float64)
-    if not joint.has_canonical_format:
-        joint = joint.copy()
-        joint.sum_duplicates()
-    return (joint,)
+    return (canonical_csr(joint),)
 
 
 def _converted(view: NDArray[Any]) -> Matrix:

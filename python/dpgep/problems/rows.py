@@ -17,6 +17,8 @@ from dpgep._threads import thread_count
 
 # A block as large as this keeps a symmetric rank-k update near its full rate; it bounds the memory beside the data.
 _BLOCK_BYTES = 1 << 23
+# Entries of sparse rows that are looked at together.
+_BLOCK_ENTRIES = 1 << 20
 
 
 class NotFiniteError(ValueError):
@@ -119,11 +121,33 @@ def _write(block: Any, out: NDArray[np.float64]) -> None:
     if isinstance(block, np.ndarray):
         np.copyto(out, block, casting="unsafe")
         return
-    if not block.has_canonical_format:
-        block = block.copy()
-        block.sum_duplicates()
+    block = canonical_csr(block if block.dtype.kind == "f" else block.astype(np.float64))
     out[:] = 0.0
     out[np.repeat(np.arange(len(out)), np.diff(block.indptr)), block.indices] = block.data
+
+
+def canonical_csr(matrix: Any) -> Any:
+    """A CSR matrix whose rows have ascending columns, each once: the matrix itself, or a sorted and summed copy.
+
+    Looked at, since SciPy remembers an answer from before its arrays were changed.
+    """
+    if _columns_ascend(matrix):
+        return matrix
+    copy = type(matrix)((matrix.data.copy(), matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape)
+    copy.sum_duplicates()
+    return copy
+
+
+def _columns_ascend(matrix: Any) -> bool:
+    indices, starts = matrix.indices, np.unique(matrix.indptr)
+    for first in range(0, len(indices) - 1, _BLOCK_ENTRIES):
+        part = indices[first : first + _BLOCK_ENTRIES + 1]
+        ascends = part[1:] > part[:-1]
+        inside = starts[np.searchsorted(starts, first + 1) : np.searchsorted(starts, first + len(part))]
+        ascends[inside - first - 1] = True  # a new row begins
+        if not ascends.all():
+            return False
+    return True
 
 
 def kernel_reads(block: Any, fixed_point: bool) -> bool:

@@ -67,24 +67,27 @@ class SparseRows:
 
     def require_finite(self) -> None:
         """Raises NotFiniteError if a row holds a NaN or an infinity."""
-        for part in self._parts():
+        for part in self._parts(self.n):
             matrix = self._matrix(part)
             factors = np.empty(matrix.shape[0])
             if not core.clip_factors_csr(matrix.data, matrix.indptr, self._rows.bound, factors):
                 raise NotFiniteError
 
-    def on_grid(self, bits: int) -> Iterator[GridRows]:
-        """The rows scaled to the unit ball, times 2^bits, rounded toward zero; norms at most 2^bits."""
-        for part in self._parts():
+    def on_grid(self, bits: int, most_rows: int) -> Iterator[GridRows]:
+        """The rows scaled to the unit ball, times 2^bits, rounded toward zero; norms at most 2^bits.
+
+        Parts have at most ``most_rows`` rows, also where there are hardly any entries.
+        """
+        for part in self._parts(most_rows):
             matrix = self._matrix(part)
             values = np.empty(matrix.nnz, dtype=np.int32)
             finite = core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count())
             assert finite  # looked at before
             yield GridRows(part, values, matrix.indices, matrix.indptr, self._rows.d)
 
-    def _parts(self) -> Iterator[slice]:
+    def _parts(self, most_rows: int) -> Iterator[slice]:
         entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in self._rows.views)
-        height = max(1, int(self.n * _ENTRIES_PER_PART / max(entries, 1)))
+        height = max(1, min(int(self.n * _ENTRIES_PER_PART / max(entries, 1)), most_rows))
         for start in range(0, self.n, height):
             yield slice(start, min(start + height, self.n))
 
