@@ -57,7 +57,10 @@ def subspace_error(rows: Matrix, reference: Matrix) -> float:
 # --- the same pair, the same answer ---
 
 
-@pytest.mark.parametrize(("name", "mu"), [("pca", 2.0), ("fda", 8.0), ("sir", 8.0), ("cca", 200.0), ("gep", 60.0)])
+@pytest.mark.parametrize(
+    ("name", "mu"),
+    [("pca", 2.0), ("fda", 8.0), ("fda", 0.2), ("sir", 8.0), ("cca", 200.0), ("cca", 1.0), ("gep", 60.0)],
+)
 def test_products_give_the_components_of_the_whole_matrix(name: str, mu: float) -> None:
     """The subspace asked, against all eigenvectors of the very matrix whose products it saw."""
     given, k = problem(name)

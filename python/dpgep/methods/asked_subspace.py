@@ -8,6 +8,7 @@ lazy noise remembers its answers anyway, nothing is gained by forgetting any.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ _TOLERANCE_CUT = 3e-3
 _GROWTH = 8
 # A unit row has nothing new to ask where less than this is left of it beyond the directions asked.
 _LEAST_REMAINDER = 1e-8
+# Rows to an array, of the directions kept: products with many rows at a time are faster.
+_CHUNK = 16
 # Most directions asked, whatever the memory: the small eigenproblems grow with their cube.
 _MOST_DIRECTIONS = 500
 
@@ -52,12 +55,31 @@ class Leading:
     converged: bool
 
 
+class _GrowingRows:
+    """Rows in arrays of _CHUNK: room that is not used yet is not touched, and nothing is copied to grow."""
+
+    def __init__(self) -> None:
+        self._arrays: list[Matrix] = []
+        self._n = 0
+
+    def append(self, rows: Matrix) -> None:
+        for row in rows:
+            if self._n == _CHUNK * len(self._arrays):
+                self._arrays.append(np.empty((_CHUNK, len(row))))
+            self._arrays[-1][self._n % _CHUNK] = row
+            self._n += 1
+
+    def chunks(self) -> Iterator[Matrix]:
+        for index, array in enumerate(self._arrays):
+            yield array[: self._n - _CHUNK * index]
+
+
 class AskedSubspace:
     """Directions asked and the pair compressed to them."""
 
     def __init__(self, products: NoisyProducts) -> None:
         self._products = products
-        self._blocks: list[Matrix] = []
+        self._directions = _GrowingRows()
         self.a = np.empty((0, 0))
         self.b = np.empty((0, 0))
 
@@ -69,23 +91,22 @@ class AskedSubspace:
         new = self._orthonormal(rows)[: max(most, 0)]
         if not len(new):
             return new, new, new
-        self._blocks.append(new)
+        self._directions.append(new)
         of_a, of_b = self._products.times(new)
         self.a, self.b = self._bordered(self.a, of_a), self._bordered(self.b, of_b)
         return new, of_a, of_b
 
     def combine(self, coordinates: Matrix) -> Matrix:
         """Rows (m, d) with these coordinates (m, j) in the directions asked."""
-        total = np.zeros((len(coordinates), self._blocks[0].shape[1]))
-        column = 0
-        for block in self._blocks:
-            total += coordinates[:, column : column + len(block)] @ block
-            column += len(block)
+        total, column = np.zeros((len(coordinates), self._products.oracle.n_features)), 0
+        for chunk in self._directions.chunks():
+            total += coordinates[:, column : column + len(chunk)] @ chunk
+            column += len(chunk)
         return total
 
     def _inner(self, rows: Matrix) -> Matrix:
         """Coordinates (m, j) of the rows' parts in the subspace."""
-        return np.concatenate([rows @ block.T for block in self._blocks], axis=1)
+        return np.concatenate([rows @ chunk.T for chunk in self._directions.chunks()], axis=1)
 
     def _bordered(self, compressed: Matrix, answers: Matrix) -> Matrix:
         """The compressed matrix with the last directions' rows and columns."""
@@ -101,7 +122,7 @@ class AskedSubspace:
         """Orthonormal rows that span what the rows have beyond the directions asked."""
         for _ in range(2):  # the second time for what rounding left of a small remainder
             rows = _unit_rows(rows)
-            if self._blocks:
+            if len(self):
                 rows = rows - self.combine(self._inner(rows))
                 rows = rows[np.linalg.norm(rows, axis=1) > _LEAST_REMAINDER]
         if not len(rows):
@@ -152,9 +173,9 @@ def _grow(subspace: AskedSubspace, model: Any, wanted: Matrix, most: int) -> boo
         grown = len(subspace) - before
         if not len(new) or len(subspace) >= most or _GROWTH * (grown + len(new)) > before:
             return grown > 0
-        # the pencil at the mean of its diagonal quotients: any shift serves that is not an eigenvalue of (A, B)
-        shift = np.einsum("ij,ij->", new, of_a) / max(np.einsum("ij,ij->", new, of_b), float(np.finfo(float).tiny))
-        wanted = _folded(of_a - shift * of_b, len(model.split(new)))
+        # the pencil at the mean of its diagonal quotients: no division, as noise may make that of B zero or negative
+        of_pencil = np.einsum("ij,ij->", new, of_b) * of_a - np.einsum("ij,ij->", new, of_a) * of_b
+        wanted = _folded(of_pencil, len(model.split(new)))
 
 
 def _folded(rows: Matrix, n_views: int) -> Matrix:
