@@ -39,13 +39,15 @@ def add_products(block: Matrix, total: Matrix, sign: float = 1.0, *, exact: bool
 
 def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
     """Do all tasks, each once, by the caller and at most n_threads - 1 others, which end with the call: a fork between
-    calls finds none. An error of a task is raised at the end.
+    calls finds none. After an error of a task, or Ctrl-C, no more are begun, and it is raised.
     """
     waiting, errors = iter(tasks), []
 
     def work() -> None:
         try:
             for task in waiting:  # one iterator for all: each task is taken once
+                if errors:
+                    return
                 task()
         except BaseException as error:
             errors.append(error)

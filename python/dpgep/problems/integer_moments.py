@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,10 @@ _LIMB_BITS = 62
 # Bits of the low limb where there are two, as in core.carry_triangle.
 _LOW_BITS = 40
 
-# Additions that are worth a thread with sums of its own, and the memory for such sums on all threads: where they are
-# larger, threads share tiles of one.
+# Additions that are worth a thread with sums of its own; those between two looks at whether to stop (some 0.2 s); and
+# the memory for such sums on all threads: where they are larger, threads share tiles of one.
 _WORK_OF_A_SHARE = 1e9
+_WORK_OF_A_PART = 4e9
 _SHARES_BYTES = 1 << 25
 
 
@@ -165,13 +166,19 @@ class IntegerSums:
         worthwhile = n * pairs >= n_threads * _WORK_OF_A_SHARE and n_threads * pairs * 16 <= _SHARES_BYTES
         return n_threads if worthwhile else 1
 
-    def _add_shares(self, batch: Batch, n_shares: int) -> None:
-        """Sum shares of the people on threads that wait for nothing, and add the sums; all of them, or none."""
-        shares = [IntegerSums(self.layout, self.bits) for _ in range(n_shares)]
-        edges = [batch.n * i // n_shares for i in range(n_shares + 1)]
-        people = [batch.part(slice(*pair)) for pair in pairwise(edges)]
-        run([partial(_add_alone, *pair) for pair in zip(shares, people, strict=True)], n_shares)
-        first, *others = shares
+    def _add_shares(self, batch: Batch, n_threads: int) -> None:
+        """Sum parts of the people, each thread in sums of its own, and add these up; all of the batch, or none."""
+        shares: dict[int, IntegerSums] = {}
+        height = int(_WORK_OF_A_PART // self.layout.dimension**2) + 1
+        parts = [slice(start, min(start + height, batch.n)) for start in range(0, batch.n, height)]
+
+        def add(part: slice) -> None:
+            sums = shares.get(get_ident()) or shares.setdefault(get_ident(), IntegerSums(self.layout, self.bits))
+            with use_threads(1):
+                sums.add(batch.part(part))
+
+        run([partial(add, part) for part in parts], n_threads)
+        first, *others = shares.values()
         for share in others:
             first.merge(share)
         self.merge(first)
@@ -253,11 +260,6 @@ class IntegerSums:
                 "an update of these moments was interrupted, so that they hold an unknown part of a batch: go back to "
                 "the last checkpoint, or begin anew"
             )
-
-
-def _add_alone(sums: IntegerSums, batch: Batch) -> None:
-    with use_threads(1):
-        sums.add(batch)
 
 
 def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:
