@@ -247,3 +247,27 @@ def test_refuses_before_anything_is_spent(options: dict[str, Any], message: str)
     budget = dpgep.Budget(mu=1.0)
     with nothing_spent(budget), pytest.raises(ValueError, match=message):
         dpgep.solve(problem("pca")[0], budget=budget, **options)
+
+
+@pytest.mark.parametrize("mu", [0.3, 30.0])
+@pytest.mark.parametrize(("d_x", "d_y", "k"), [(50, 60, 3), (60, 40, 2)])
+def test_two_views_fit_into_the_least_memory(d_x: int, d_y: int, k: int, mu: float) -> None:
+    """What rounding leaves of a direction in the other view is no new direction, and a paid answer is never lost."""
+    rng = np.random.default_rng(0)
+    hidden, d = rng.standard_normal((2000, 3)), d_x + d_y
+    x = (hidden @ rng.standard_normal((3, d_x)) + rng.standard_normal((2000, d_x))) / 100
+    y = (hidden @ rng.standard_normal((3, d_y)) + rng.standard_normal((2000, d_y))) / 100
+    for steps in (8, 10):
+        limit = 32 * d * (steps * k * 2 + 1)
+        solution = solve_seeded(dpgep.cca(x, y), mu=mu, n_components=k, storage="operator", memory_limit=limit)
+        assert solution.components.shape == (k, d)
+        assert 8 * k <= solution.diagnostics.n_directions <= steps * k * 2 + 1
+
+
+def test_a_full_operator_says_so(rng: np.random.Generator) -> None:
+    operator = dpgep.private_operator(dpgep.pca(rng.standard_normal((500, 50)) / 10), mu=1.0, memory_limit=24 * 50 * 12)
+    for _ in range(12):
+        operator.a @ rng.standard_normal(50)
+    for method, options in [("release", {}), ("rayleigh-flow", {}), ("truncated-rayleigh-flow", {"sparsity": 5})]:
+        with pytest.raises(MemoryError, match=r"all that fit into memory_limit"):
+            operator.solve(1, method=method, **options)

@@ -115,6 +115,8 @@ class PrivateOperator:
         ------
         ValueError, TypeError
             If a parameter is out of range, or asks for more than products: a screen, fresh noise, a convex start.
+        MemoryError
+            If nothing new can be asked within ``memory_limit``.
         """
         if method not in _METHODS:
             known = ", ".join(map(repr, sorted(_METHODS)))
@@ -122,7 +124,10 @@ class PrivateOperator:
         chosen, settings = method_of(method, {**_METHODS[method], **options})
         k = component_count(self._curator.model, n_components)
         settings.check(self._curator.public, k)
-        result = chosen.run(self._curator, k, settings)
+        try:
+            result = chosen.run(self._curator, k, settings)
+        except MemoryError as error:
+            raise self._full() from error
         solution = solution_of(result, self.privacy, self._curator.model, method, passes=self._products.oracle.n_passes)
         for caution in result.cautions:
             warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
@@ -138,12 +143,15 @@ class PrivateOperator:
         try:
             of_a, of_b = self._products.times(columns.T)
         except MemoryError as error:
-            raise MemoryError(
-                f"the answers to {self.n_directions} directions of {self.n_features} features are all that fit into "
-                f"memory_limit = {self.memory_limit}: ask fewer new directions (a smaller block, fewer iterations), or "
-                "make the operator with a larger memory_limit"
-            ) from error
+            raise self._full() from error
         return of_a.T, of_b.T
+
+    def _full(self) -> MemoryError:
+        return MemoryError(
+            f"the answers to {self.n_directions} directions of {self.n_features} features are all that fit into "
+            f"memory_limit = {self.memory_limit}: ask fewer new directions (a smaller block, fewer iterations), or "
+            "make the operator with a larger memory_limit"
+        )
 
     def _operator(self, times: Callable[[Matrix], Matrix]) -> LinearOperator:
         d, vector = self.n_features, partial(_one_column, times)

@@ -75,10 +75,15 @@ class _GrowingRows:
 
 
 class AskedSubspace:
-    """Directions asked and the pair compressed to them."""
+    """Directions asked and the pair compressed to them.
 
-    def __init__(self, products: NoisyProducts) -> None:
+    Each lies in one of the ``views`` of the model, exactly: what rounding left in another would be a new direction to
+    the noise, which is drawn for each view.
+    """
+
+    def __init__(self, products: NoisyProducts, views: list[slice]) -> None:
         self._products = products
+        self._views = views
         self._directions = _GrowingRows()
         self.a = np.empty((0, 0))
         self.b = np.empty((0, 0))
@@ -87,12 +92,18 @@ class AskedSubspace:
         return len(self.a)
 
     def ask(self, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
-        """Ask for V what the rows (m, d) have beyond the directions asked, at most so many: (V, A V, B V)."""
-        new = self._orthonormal(rows)[: max(most, 0)]
+        """Ask for V what the rows (m, d) have in each view beyond the directions asked, at most so many: (V, A V, B V).
+
+        V is empty where there is nothing new, or no memory for more answers.
+        """
+        new = np.concatenate([self._orthonormal(rows, view) for view in self._views])[: max(most, 0)]
         if not len(new):
             return new, new, new
+        try:
+            of_a, of_b = self._products.times(new)
+        except MemoryError:
+            return new[:0], new[:0], new[:0]
         self._directions.append(new)
-        of_a, of_b = self._products.times(new)
         self.a, self.b = self._bordered(self.a, of_a), self._bordered(self.b, of_b)
         return new, of_a, of_b
 
@@ -118,8 +129,9 @@ class AskedSubspace:
         grown[j:, j:] = (border[:, j:] + border[:, j:].T) / 2
         return grown
 
-    def _orthonormal(self, rows: Matrix) -> Matrix:
-        """Orthonormal rows that span what the rows have beyond the directions asked."""
+    def _orthonormal(self, rows: Matrix, view: slice) -> Matrix:
+        """Orthonormal rows that span what the rows have in a view beyond the directions asked."""
+        rows = _only(rows[:, view], view, rows.shape[1])
         for _ in range(2):  # the second time for what rounding left of a small remainder
             rows = _unit_rows(rows)
             if len(self):
@@ -127,9 +139,9 @@ class AskedSubspace:
                 rows = rows[np.linalg.norm(rows, axis=1) > _LEAST_REMAINDER]
         if not len(rows):
             return rows
-        q, r, _ = scipy.linalg.qr(rows.T, mode="economic", pivoting=True, check_finite=False)
+        q, r, _ = scipy.linalg.qr(rows[:, view].T, mode="economic", pivoting=True, check_finite=False)
         size = np.abs(np.diagonal(r))
-        return np.ascontiguousarray(q[:, size > _LEAST_REMAINDER * size[0]].T)
+        return _only(q[:, size > _LEAST_REMAINDER * size[0]].T, view, rows.shape[1])
 
 
 def leading_solutions(
@@ -144,14 +156,16 @@ def leading_solutions(
 ) -> Leading:
     """The K leading solutions of A v = lambda (B_+ + xi I) v, A and B compressed to what is asked from ``start`` on.
 
-    Rows are asked part by part where the model has several views. ``most_directions`` bounds how many are asked.
+    ``most_directions`` bounds how many are asked. Raises MemoryError where there is no room for any.
     """
-    subspace = AskedSubspace(products)
+    subspace = AskedSubspace(products, _views(model))
     most = int(min(most_directions, _MOST_DIRECTIONS))
     tolerance = TOLERANCE if products.identity_b or products.noise_level == 0 else _TOLERANCE_CUT
     wanted, coordinates = start, np.empty((0, 0))
     while True:
         exhausted = not _grow(subspace, model, wanted, most)
+        if not len(subspace):
+            raise MemoryError("no memory is left for answers in new directions: make the operator with more")
         system = _solve(subspace, products, regularization, fallback)
         k = min(n_components, len(system.values))
         movement = _movement(coordinates, system.vectors[:, :k].T)
@@ -169,7 +183,7 @@ def _grow(subspace: AskedSubspace, model: Any, wanted: Matrix, most: int) -> boo
     """Ask for the wanted rows, and on from there until the subspace has grown; whether there was anything new."""
     before = len(subspace)
     while True:
-        new, of_a, of_b = subspace.ask(_per_view(model, wanted), most - len(subspace))
+        new, of_a, of_b = subspace.ask(wanted, most - len(subspace))
         grown = len(subspace) - before
         if not len(new) or len(subspace) >= most or _GROWTH * (grown + len(new)) > before:
             return grown > 0
@@ -211,16 +225,22 @@ def _movement(before: Matrix, after: Matrix) -> float:
     return min(float(np.linalg.norm(new, 2)), 1.0)
 
 
-def _per_view(model: Any, rows: Matrix) -> Matrix:
-    """Each row's part in each view as a row of its own."""
-    parts = model.split(rows)
-    if len(parts) == 1:
-        return rows
-    spread, column = np.zeros((len(parts) * len(rows), rows.shape[1])), 0
-    for view, part in enumerate(parts):
-        spread[view * len(rows) : (view + 1) * len(rows), column : column + part.shape[1]] = part
-        column += part.shape[1]
-    return spread
+def _views(model: Any) -> list[slice]:
+    """The features of each view."""
+    views, first = [], 0
+    for part in model.split(np.empty((1, model.n_features))):
+        views.append(slice(first, first + part.shape[1]))
+        first += part.shape[1]
+    return views
+
+
+def _only(rows: Matrix, view: slice, d: int) -> Matrix:
+    """Rows of a view as rows of d features, zero elsewhere."""
+    if view == slice(0, d):
+        return np.ascontiguousarray(rows)
+    full = np.zeros((len(rows), d))
+    full[:, view] = rows
+    return full
 
 
 def _unit_rows(rows: Matrix) -> Matrix:

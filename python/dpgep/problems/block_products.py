@@ -41,7 +41,8 @@ def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
     """Do all tasks, each once, by the caller and at most n_threads - 1 others, which end with the call: a fork between
     calls finds none. After an error of a task, or Ctrl-C, no more are begun, and it is raised.
     """
-    waiting, errors = iter(tasks), []
+    waiting = iter(tasks)
+    errors: list[BaseException] = []
 
     def work() -> None:
         try:
