@@ -16,7 +16,7 @@ import dpgep.distributed
 
 TARGET = 1.6
 ROUNDS = 2 if support.QUICK else 5
-N_PARTS = 12
+N_PARTS = 16
 N_FEATURES = 784
 
 
@@ -44,7 +44,7 @@ def rows_on(n_workers: int, n: int) -> Iterator[tuple[distributed.Client, Any]]:
 
 
 def test_two_workers_against_one(benchmark: Any) -> None:
-    n = 6000 if support.QUICK else 120_000
+    n = 6400 if support.QUICK else 240_000
     model = dpgep.PcaModel(N_FEATURES, center=True)
     whole = dpgep.Moments(model)
     for i in range(N_PARTS):
