@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import zarr
+from conftest import solve_seeded
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -262,6 +263,141 @@ def test_any_split_and_dtype(lengths: list[int], dtypes: list[str], batch_rows: 
         assert {batch[0].dtype for batch in got} <= {np.dtype(each) for each in ("u1", "f4", "f8")}
 
 
+# --- batches whose memory is used again ---
+
+
+def refilled_arrays(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    buffer = np.empty((max(sizes), x.shape[1]))
+    for rows in rows_of_sizes(sizes):
+        buffer[: rows.stop - rows.start] = x[rows]
+        yield buffer[: rows.stop - rows.start]
+
+
+def refilled_pairs(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    """Rows that are new each time, with labels that are not."""
+    buffer = np.empty(max(sizes))
+    for rows in rows_of_sizes(sizes):
+        buffer[: rows.stop - rows.start] = x[rows, 0]
+        yield x[rows].copy(), buffer[: rows.stop - rows.start]
+
+
+def refilled_mappings(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    return ({"a": batch[:, 0], "b": batch[:, 1], "c": batch[:, 2]} for batch in refilled_arrays(x, sizes))
+
+
+def refilled_csr(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    data, indices = np.empty(3 * max(sizes)), np.empty(3 * max(sizes), np.int32)
+    indptr = np.empty(max(sizes) + 1, np.int32)
+    for rows in rows_of_sizes(sizes):
+        fresh, count = sp.csr_array(x[rows]), rows.stop - rows.start
+        data[: fresh.nnz], indices[: fresh.nnz], indptr[: count + 1] = fresh.data, fresh.indices, fresh.indptr
+        views = data[: fresh.nnz], indices[: fresh.nnz], indptr[: count + 1]
+        yield sp.csr_array(views, shape=(count, 3))
+
+
+def refilled_frames(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    """The same frame, whose memory changes under it."""
+    for size, batches in itertools.groupby(rows_of_sizes(sizes), key=lambda rows: rows.stop - rows.start):
+        memory = np.empty((3, size)).T
+        frame = pd.DataFrame(memory, columns=["a", "b", "c"], copy=False)
+        for rows in batches:
+            memory[...] = x[rows]
+            yield frame
+
+
+def refilled_tables(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    """Arrow takes NumPy's vectors as they lie."""
+    columns = np.empty((3, max(sizes)))
+    for rows in rows_of_sizes(sizes):
+        columns[:, : rows.stop - rows.start] = x[rows].T
+        yield pa.record_batch([pa.array(each[: rows.stop - rows.start]) for each in columns], names=["a", "b", "c"])
+
+
+def read_batches(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    """Those of another scan, of columns, whose rows are made in memory that its next batch uses again."""
+    tables = [pa.table(list(x[rows].T), names=["a", "b", "c"]) for rows in rows_of_sizes(sizes)]
+    other = dpgep.scan(tables, batch_rows=3)
+    return (batch for (batch,) in other.read(other))
+
+
+REFILLED: dict[str, Callable[[NDArray[Any], list[int]], Iterator[Any]]] = {
+    "rows": refilled_arrays,
+    "labels": refilled_pairs,
+    "columns": refilled_mappings,
+    "CSR": refilled_csr,
+    "pandas": refilled_frames,
+    "Arrow": refilled_tables,
+    "a scan": read_batches,
+}
+
+
+def rows_of_sizes(sizes: list[int]) -> list[slice]:
+    return [slice(a, b) for a, b in itertools.pairwise(itertools.accumulate(sizes, initial=0))]
+
+
+def read_refilled(scan: Scan, kind: str) -> list[NDArray[Any]]:
+    selected = {"labels": lambda: (scan[0], scan[1]), "columns": lambda: (scan[["a", "b", "c"]],)}
+    return rows_of(scan, *selected.get(kind, lambda: (scan,))())
+
+
+@pytest.mark.parametrize("kind", REFILLED)
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8), batch_rows=st.sampled_from([None, 1, 2, 5, 8, 100]))
+def test_memory_that_the_next_batch_uses_again_is_read_before(kind: str, sizes: list[int], batch_rows: Any) -> None:
+    """Else a batch would be counted as often as batches are collected, and a person have any influence."""
+    x = np.arange(3.0 * sum(sizes)).reshape(-1, 3)
+    got = read_refilled(dpgep.scan(lambda: REFILLED[kind](x, sizes), batch_rows=batch_rows), kind)
+    np.testing.assert_array_equal(got[0], x)
+    if kind == "labels":
+        np.testing.assert_array_equal(got[1], x[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["rows", "pairs", "mapping", "list", "CSR", "pandas", "Arrow", "Arrow's table"])
+def test_memory_that_two_scans_share(kind: str) -> None:
+    """The first batch is taken when a scan is made, and may have to outlast all batches of another."""
+    x, shared = np.arange(1.0, 13.0).reshape(4, 3), np.empty((3, 2)).T
+    csr = sp.csr_array(np.ones((2, 3)))
+    batch = pa.record_batch([pa.array(column) for column in shared.T], names=["a", "b", "c"])
+    makes = {
+        "rows": shared,
+        "pairs": (shared, shared[:, 0]),
+        "mapping": {"x": shared},
+        "list": list(shared),
+        "CSR": csr,
+        "pandas": pd.DataFrame(shared, copy=False),
+        "Arrow": batch,
+        "Arrow's table": pa.Table.from_batches([batch]),
+    }
+
+    def generate() -> Iterator[Any]:
+        for start in (0, 2):
+            shared[...] = x[start : start + 2]
+            csr.data[...] = shared.ravel()
+            yield makes[kind]
+
+    scans = [dpgep.scan(generate), dpgep.scan(generate()), dpgep.scan(generate)]
+    for scan in scans:
+        np.testing.assert_array_equal(rows_of(scan, scan[0] if kind == "pairs" else scan)[0], x)
+
+
+def test_a_release_of_refilled_memory_is_that_of_the_rows() -> None:
+    x = np.random.default_rng(5).standard_normal((200, 3)) / 4
+    ours, theirs = (solve_seeded(dpgep.pca(rows), mu=1.0) for rows in (refilled_arrays(x, [10] * 20), x))
+    np.testing.assert_array_equal(ours.components, theirs.components)
+    np.testing.assert_array_equal(ours.eigenvalues, theirs.eigenvalues)
+
+
+def test_batches_that_are_large_enough_are_not_copied() -> None:
+    batches = [np.zeros((6, 2)), np.zeros((10, 2)), np.zeros((25, 2))]
+    scan = dpgep.scan(iter([np.zeros((6, 2)), *batches]), batch_rows=10)
+    got = [batch for (batch,) in scan.read(scan)][1:]
+    assert [len(batch) for batch in got] == [6, 10, 8, 8, 9]
+    for batch, given_batch in zip(got, [batches[0], batches[1], *[batches[2]] * 3], strict=True):
+        assert np.shares_memory(batch, given_batch)
+
+
+# --- dtypes and memory ---
+
+
 @pytest.mark.parametrize(
     ("dtypes", "expected"),
     [
@@ -287,7 +423,7 @@ def test_arrays_that_can_be_read_as_they_lie_are_not_copied() -> None:
         assert all(np.shares_memory(x, batch) for (batch,) in scan.read(scan[1:3]))
     flat = np.arange(1000, dtype=np.float32)
     table = pa.table({"e": pa.FixedSizeListArray.from_arrays(pa.array(flat), 4)})
-    scan = dpgep.scan(table)
+    scan = dpgep.scan(table, batch_rows=250)
     assert scan["e"].n_columns == 4
     ((batch,),) = scan.read(scan["e"])
     assert batch.__array_interface__["data"][0] == table["e"].chunk(0).values.buffers()[1].address

@@ -75,8 +75,8 @@ class Stream(ArrowSource):
         shape = getattr(self._values, "shape", None)
         return None if shape is None else int(shape[0])
 
-    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
-        reader: Iterable[Any] = self._next or self._open()
+    def record_batches(self, names: list[str], rows: int) -> Any:
+        reader = self._next or self._open()
         self._next = None
         return reader
 
@@ -116,6 +116,17 @@ class Dataset(ArrowSource):
         return self._dataset.to_batches(  # type: ignore[no-any-return]
             columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1
         )
+
+
+def copied(values: Any) -> Any:
+    """A table in memory of its own: Arrow takes vectors of NumPy as they lie, and whoever made them may fill them."""
+    pa = pyarrow()
+    reader = Stream(values).record_batches([], 0)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 def vector(column: Any) -> NDArray[Any]:

@@ -149,7 +149,8 @@ class Scan:
         else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is
         str. What is null is NaN.
 
-        A matrix is valid until the next batch: its memory is used again.
+        Arrays are valid until the next batch: the memory of a matrix is used again, and so may be that of batches which
+        an iterable yields. What is collected for a batch from several of them is copied before the next is asked for.
 
         Raises
         ------
