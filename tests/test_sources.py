@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.sources import Scan, as_selection, is_source, recut
+from dpgep.sources import Scan, UnreadableError, as_selection, is_source, recut
 from dpgep.sources.parts import Assembler, Columns
 
 N = 1000
@@ -736,6 +736,113 @@ def test_a_batch_that_lacks_a_column_ends_the_pass() -> None:
     scan = dpgep.scan([pa.table({"a": [1.0]}), pa.table({"b": [1.0]})])
     with pytest.raises(ValueError, match="no column 'a'; there are 'b'"):
         rows_of(scan, scan["a"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (pa.array([1, 2]), pa.array(["secret77", "3"]), "column 'x' is int64 in the first file and string in another"),
+        (pa.array(["a"]), pa.array([37.25]), "column 'x' is string in the first file and double in another"),
+        (pa.array([1]), pa.array([37], pa.timestamp("s")), r"'x' is int64 .* and timestamp\[ms\] in another"),
+        (pa.array(["a"]), pa.array([b"secret77"]), "'x' is string .* and binary in another"),
+        (pa.array([[1.0]], pa.list_(pa.float64(), 1)), pa.array([37.25]), "fixed_size_list.* and double in another"),
+    ],
+)
+def test_files_with_other_kinds_of_values_are_refused_by_type(
+    first: pa.Array, second: pa.Array, message: str, tmp_path: Path
+) -> None:
+    for name, values in (("a", first), ("b", second), ("c", second.slice(0, 0))):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
+    for files in (["a", "b"], ["a", "c"]):  # without rows as well: types alone decide
+        scan = dpgep.scan([tmp_path / f"{name}.parquet" for name in files])
+        with pytest.raises(TypeError, match=message) as raised:
+            rows_of(scan, scan["x"])
+        assert not any(part in str(raised.value) for part in ("37", "secret"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.array([1, 2]), pa.array([37.25, None])),
+        (pa.array([1.5]), pa.array([2**53 + 2])),
+        (pa.array([1], pa.int8()), pa.array([1000, -1])),
+        (pa.array([1, 2]), pa.array([decimal.Decimal("37.25")])),
+        (pa.array([1, 2]), pa.array([True, None])),
+        (pa.array([1.0]), pa.array([None], pa.null())),
+        (pa.array(["a", "b"]), pa.array(["c", None]).dictionary_encode()),
+        (pa.array(["a", "b"]), pa.array(["c", None], pa.large_string())),
+        (pa.array([0], pa.timestamp("s")), pa.array([1], pa.timestamp("us"))),
+    ],
+)
+def test_files_with_the_same_kind_of_values_are_read_whatever_the_values(
+    first: pa.Array, second: pa.Array, tmp_path: Path
+) -> None:
+    for name, values in (("a", first), ("b", second)):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
+    scan = dpgep.scan(tmp_path)
+    expected = pd.Series([*first.to_pylist(), *second.to_pylist()], dtype=object).to_list()
+    (got,) = rows_of(scan, scan["x"])
+    if isinstance(expected[0], int | float):
+        np.testing.assert_array_equal(got, np.array([np.nan if v is None else float(v) for v in expected]))
+        np.testing.assert_array_equal(rows_of(scan, scan[["x"]])[0][:, 0], got)
+    else:
+        theirs = [None if pd.isna(value) else pd.Timestamp(value) if got.dtype.kind == "M" else value for value in got]
+        assert theirs == expected
+
+
+def text_that_is_none() -> pa.Array:
+    """A column of text whose second value is not UTF-8."""
+    return pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 9], np.int32)), pa.py_buffer(b"asecret7\xff")]
+    )
+
+
+def failing(error: Exception) -> Iterator[Any]:
+    yield pa.table({"x": ["a", "b"]})
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pa.table({"x": text_that_is_none()}), "column 'x' of type string cannot be read: UnicodeDecodeError"),
+        (
+            lambda: failing(pa.ArrowInvalid("secret7")),
+            "the source cannot be read: ArrowInvalid, whose message is withh",
+        ),
+        (lambda: failing(pd.errors.OutOfBoundsDatetime("secret7")), "the source cannot be read: OutOfBoundsDatetime"),
+        (lambda: failing(pl.exceptions.InvalidOperationError("secret7")), "the source cannot .*: InvalidOperationErr"),
+        (lambda: {"x": text_that_is_none()}, "a column of type string cannot be read: UnicodeDecodeError"),
+    ],
+)
+def test_errors_of_other_packages_do_not_show_values(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        rows_of(scan := dpgep.scan(make()), scan["x"])
+    assert raised.value.__suppress_context__
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("error", [ValueError("secret7"), MemoryError("secret7")])
+@pytest.mark.parametrize("values", [[1.5, 2.5], pd.array([1, None]), ["a", "b"]])
+def test_errors_of_pandas_columns_do_not_show_values(
+    error: Exception, values: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    scan = dpgep.scan(pd.DataFrame({"x": values}))
+    selected = [scan["x"]] if values == ["a", "b"] else [scan["x"], scan[["x"]]]
+    monkeypatch.setattr(pd.Series, "to_numpy", fail)
+    for selection in selected:
+        with pytest.raises((UnreadableError, MemoryError), match="column 'x' of type") as raised:
+            rows_of(scan, selection)
+        assert "secret" not in str(raised.value)
+        assert isinstance(raised.value, MemoryError) == isinstance(error, MemoryError)
+
+
+def test_a_lack_of_memory_stays_one() -> None:
+    with pytest.raises(MemoryError, match="not enough memory to read the source"):
+        rows_of(scan := dpgep.scan(failing(pa.ArrowMemoryError("malloc of size 737 failed"))), scan["x"])
 
 
 def test_selections_of_another_scan_are_refused() -> None:

@@ -12,6 +12,7 @@ from dpgep.sources.parts import Assembler, Part
 from dpgep.sources.progress import progress_bar
 from dpgep.sources.recut import Pieces, recut
 from dpgep.sources.source import Key
+from dpgep.sources.withheld import packages_messages_withheld
 
 
 def scan(
@@ -157,8 +158,11 @@ class Scan:
         RuntimeError
             At a second pass over what can be read once.
         ValueError
-            If a batch lacks a column or differs in width; at the end, if the number of rows is not ``n_rows``, or not
-            that of the last pass.
+            If a batch lacks a column or differs in width; if data cannot be read or converted, of which the message
+            says the column and its type but no value; at the end, if the number of rows is not ``n_rows``, or not that
+            of the last pass.
+        TypeError
+            If a column holds another kind of values than in the first file or batch.
         """
         if not selections or any((each if isinstance(each, Scan) else each.scan) is not self for each in selections):
             raise ValueError("read takes selections of this scan, at least one: scan.read(scan['x'], scan['y'])")
@@ -174,7 +178,8 @@ class Scan:
     def _batches(self, selections: list[Selection]) -> Iterator[tuple[Any, ...]]:
         pieces = self._checked(self.source.pieces([each.key for each in selections], self._batch_rows), selections)
         assemblers = [Assembler() for _ in selections]
-        with progress_bar(self._progress, self.n_rows, self._passes) as bar:
+        bar_of_pass = progress_bar(self._progress, self.n_rows, self._passes)
+        with packages_messages_withheld("the source"), bar_of_pass as bar:
             for batch in recut(pieces, self._batch_rows):
                 arrays = tuple(assemble([piece[i] for piece in batch]) for i, assemble in enumerate(assemblers))
                 yield arrays
