@@ -566,9 +566,50 @@ def test_n_rows_is_checked_before_a_pass_ends() -> None:
         assert scan.n_rows == wrong
         with pytest.raises(ValueError, match=f"does not have n_rows = {wrong} rows"):
             rows_of(scan, scan)
-        with pytest.raises(ValueError, match=f"n_rows = {wrong}, but"):
+        with pytest.raises(ValueError, match=f"n_rows = {wrong} is not the number of rows"):
             dpgep.scan(x, n_rows=wrong)
     assert len(rows_of(s := dpgep.scan([x], n_rows=10), s)[0]) == 10
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: dpgep.scan(x, n_rows=5),
+        lambda x: dpgep.scan((x, x[:-1])),
+        lambda x: rows_of(scan := dpgep.scan([(x[:2], x[:2, 0]), (x, x[:-1, 0])]), scan[0], scan[1]),
+        lambda x: dpgep.scan(np.zeros((len(x), 2, 2))),
+        lambda x: rows_of(scan := dpgep.scan(Uneven(x)), scan),
+    ],
+)
+def test_errors_do_not_show_the_number_of_rows(read: Callable[[NDArray[Any]], Any]) -> None:
+    """Under add-remove it is secret."""
+    with pytest.raises(ValueError, match="row") as raised:
+        read(np.ones((737, 2)))
+    assert not any(number in str(raised.value) for number in ("737", "736"))
+
+
+class Uneven:
+    """An array whose slices are shorter than its shape says."""
+
+    def __init__(self, x: NDArray[Any]) -> None:
+        self.shape, self.dtype, self._x = (737, 2), x.dtype, x[:-1]
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        return self._x[rows]
+
+
+def test_no_rows_are_data_and_no_batches_are_none() -> None:
+    for source in (
+        np.empty((0, 3)),
+        [np.empty((0, 3))],
+        iter([np.empty((0, 3))]),
+        pa.table([pa.array([], "f8")] * 3, names=NAMES),
+    ):
+        solution = solve_seeded(dpgep.pca(dpgep.scan(source), adjacency="add-remove"), mu=1.0, n_components=2)
+        assert solution.components.shape == (2, 3)
+    for empty in ([], iter([]), list):
+        with pytest.raises(ValueError, match=r"no batches.*how many columns.*yield one without rows, np\.empty"):
+            dpgep.scan(empty)
 
 
 def test_a_pass_that_differs_from_the_one_before_is_refused() -> None:
@@ -686,7 +727,7 @@ def test_a_bad_selection_is_refused_at_once(source: Any, key: Any, error: type[E
         (3, {}, TypeError, "cannot scan of type builtins.int: pass a Parquet file"),
         (None, {}, TypeError, "cannot scan of type builtins.NoneType"),
         (pl.LazyFrame({"a": [1]}), {}, TypeError, "cannot scan of type polars"),
-        ([], {}, ValueError, "the iterable is empty"),
+        ([], {}, ValueError, "there are no batches"),
         (lambda: 3, {}, TypeError, "must return an iterable of batches, it returned int"),
         ((), {}, ValueError, "the collection is empty"),
         (["x", 1], {}, TypeError, "a batch is of type builtins.str"),

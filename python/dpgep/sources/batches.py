@@ -57,7 +57,10 @@ class Batches(Source):
         try:
             first = next(iterator)
         except StopIteration:
-            raise ValueError("there are no batches to read: the iterable is empty") from None
+            raise ValueError(
+                "there are no batches, so that nobody can say how many columns there are: if there are no people, "
+                "yield one without rows, np.empty((0, columns))"
+            ) from None
         # lists hold their batches anyway; an iterable may make them in memory that another pass over it uses again
         return self._open_batch(first if isinstance(batches, Sequence) else _lasting(first)), iterator
 

@@ -50,7 +50,8 @@ def scan(
     TypeError
         If the source is of another kind, or an array in it is masked.
     ValueError
-        If ``n_rows`` is not the number of rows, or arrays side by side differ in it.
+        If ``n_rows`` is not the number of rows, or arrays side by side differ in it; messages do not say it. If there
+        are no batches at all, so that nobody knows how many columns there are: data of no rows are one batch of none.
     ImportError
         If a package is missing: ``pip install 'dpgep[arrow]'``.
 
@@ -117,7 +118,7 @@ class Scan:
         self.source = open_source(source)
         known = self.source.n_rows if n_rows is not None else None
         if known is not None and known != n_rows:
-            raise ValueError(f"n_rows = {n_rows}, but the source has {known} rows")
+            raise ValueError(f"n_rows = {n_rows} is not the number of rows of the source: give the right one, or none")
         self._n_rows = n_rows
         self._batch_rows = batch_rows
         self._progress = progress
@@ -196,15 +197,17 @@ class Scan:
                     "must have the same columns"
                 )
             if len({part.shape[0] for part in piece}) > 1:
-                raise ValueError(f"selections differ in rows: {[part.shape for part in piece]}")
+                raise ValueError("the selections differ in their numbers of rows: all must hold the same people")
             rows += piece[0].shape[0]
             yield piece
         self._check_rows(rows)
 
     def _check_rows(self, rows: int) -> None:
-        # the number that came is not in the messages: it may be secret
-        if self.n_rows is not None and rows != self.n_rows:
-            raise ValueError(f"the source does not have n_rows = {self.n_rows} rows: give the right number, or none")
+        # no number of rows is in the messages but the caller's own: it may be secret
+        if self._n_rows is not None and rows != self._n_rows:
+            raise ValueError(f"the source does not have n_rows = {self._n_rows} rows: give the right number, or none")
+        if self._n_rows is None and self.source.n_rows not in (None, rows):
+            raise ValueError("the source gave another number of rows than it says to have: its data must not change")
         if self._rows_of_a_pass not in (None, rows):
             raise ValueError(
                 "this pass gave another number of rows than the one before: the function that is scanned must start "
