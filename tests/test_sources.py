@@ -26,13 +26,14 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import zarr
+from conftest import solve_seeded
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.sources import Scan, as_selection, is_source, recut
+from dpgep.sources import Scan, UnreadableError, as_selection, is_source, recut
 from dpgep.sources.parts import Assembler, Columns
 
 N = 1000
@@ -262,6 +263,141 @@ def test_any_split_and_dtype(lengths: list[int], dtypes: list[str], batch_rows: 
         assert {batch[0].dtype for batch in got} <= {np.dtype(each) for each in ("u1", "f4", "f8")}
 
 
+# --- batches whose memory is used again ---
+
+
+def refilled_arrays(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    buffer = np.empty((max(sizes), x.shape[1]))
+    for rows in rows_of_sizes(sizes):
+        buffer[: rows.stop - rows.start] = x[rows]
+        yield buffer[: rows.stop - rows.start]
+
+
+def refilled_pairs(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    """Rows that are new each time, with labels that are not."""
+    buffer = np.empty(max(sizes))
+    for rows in rows_of_sizes(sizes):
+        buffer[: rows.stop - rows.start] = x[rows, 0]
+        yield x[rows].copy(), buffer[: rows.stop - rows.start]
+
+
+def refilled_mappings(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    return ({"a": batch[:, 0], "b": batch[:, 1], "c": batch[:, 2]} for batch in refilled_arrays(x, sizes))
+
+
+def refilled_csr(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    data, indices = np.empty(3 * max(sizes)), np.empty(3 * max(sizes), np.int32)
+    indptr = np.empty(max(sizes) + 1, np.int32)
+    for rows in rows_of_sizes(sizes):
+        fresh, count = sp.csr_array(x[rows]), rows.stop - rows.start
+        data[: fresh.nnz], indices[: fresh.nnz], indptr[: count + 1] = fresh.data, fresh.indices, fresh.indptr
+        views = data[: fresh.nnz], indices[: fresh.nnz], indptr[: count + 1]
+        yield sp.csr_array(views, shape=(count, 3))
+
+
+def refilled_frames(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    """The same frame, whose memory changes under it."""
+    for size, batches in itertools.groupby(rows_of_sizes(sizes), key=lambda rows: rows.stop - rows.start):
+        memory = np.empty((3, size)).T
+        frame = pd.DataFrame(memory, columns=["a", "b", "c"], copy=False)
+        for rows in batches:
+            memory[...] = x[rows]
+            yield frame
+
+
+def refilled_tables(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    """Arrow takes NumPy's vectors as they lie."""
+    columns = np.empty((3, max(sizes)))
+    for rows in rows_of_sizes(sizes):
+        columns[:, : rows.stop - rows.start] = x[rows].T
+        yield pa.record_batch([pa.array(each[: rows.stop - rows.start]) for each in columns], names=["a", "b", "c"])
+
+
+def read_batches(x: NDArray[Any], sizes: list[int]) -> Iterator[Any]:
+    """Those of another scan, of columns, whose rows are made in memory that its next batch uses again."""
+    tables = [pa.table(list(x[rows].T), names=["a", "b", "c"]) for rows in rows_of_sizes(sizes)]
+    other = dpgep.scan(tables, batch_rows=3)
+    return (batch for (batch,) in other.read(other))
+
+
+REFILLED: dict[str, Callable[[NDArray[Any], list[int]], Iterator[Any]]] = {
+    "rows": refilled_arrays,
+    "labels": refilled_pairs,
+    "columns": refilled_mappings,
+    "CSR": refilled_csr,
+    "pandas": refilled_frames,
+    "Arrow": refilled_tables,
+    "a scan": read_batches,
+}
+
+
+def rows_of_sizes(sizes: list[int]) -> list[slice]:
+    return [slice(a, b) for a, b in itertools.pairwise(itertools.accumulate(sizes, initial=0))]
+
+
+def read_refilled(scan: Scan, kind: str) -> list[NDArray[Any]]:
+    selected = {"labels": lambda: (scan[0], scan[1]), "columns": lambda: (scan[["a", "b", "c"]],)}
+    return rows_of(scan, *selected.get(kind, lambda: (scan,))())
+
+
+@pytest.mark.parametrize("kind", REFILLED)
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8), batch_rows=st.sampled_from([None, 1, 2, 5, 8, 100]))
+def test_memory_that_the_next_batch_uses_again_is_read_before(kind: str, sizes: list[int], batch_rows: Any) -> None:
+    """Else a batch would be counted as often as batches are collected, and a person have any influence."""
+    x = np.arange(3.0 * sum(sizes)).reshape(-1, 3)
+    got = read_refilled(dpgep.scan(lambda: REFILLED[kind](x, sizes), batch_rows=batch_rows), kind)
+    np.testing.assert_array_equal(got[0], x)
+    if kind == "labels":
+        np.testing.assert_array_equal(got[1], x[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["rows", "pairs", "mapping", "list", "CSR", "pandas", "Arrow", "Arrow's table"])
+def test_memory_that_two_scans_share(kind: str) -> None:
+    """The first batch is taken when a scan is made, and may have to outlast all batches of another."""
+    x, shared = np.arange(1.0, 13.0).reshape(4, 3), np.empty((3, 2)).T
+    csr = sp.csr_array(np.ones((2, 3)))
+    batch = pa.record_batch([pa.array(column) for column in shared.T], names=["a", "b", "c"])
+    makes = {
+        "rows": shared,
+        "pairs": (shared, shared[:, 0]),
+        "mapping": {"x": shared},
+        "list": list(shared),
+        "CSR": csr,
+        "pandas": pd.DataFrame(shared, copy=False),
+        "Arrow": batch,
+        "Arrow's table": pa.Table.from_batches([batch]),
+    }
+
+    def generate() -> Iterator[Any]:
+        for start in (0, 2):
+            shared[...] = x[start : start + 2]
+            csr.data[...] = shared.ravel()
+            yield makes[kind]
+
+    scans = [dpgep.scan(generate), dpgep.scan(generate()), dpgep.scan(generate)]
+    for scan in scans:
+        np.testing.assert_array_equal(rows_of(scan, scan[0] if kind == "pairs" else scan)[0], x)
+
+
+def test_a_release_of_refilled_memory_is_that_of_the_rows() -> None:
+    x = np.random.default_rng(5).standard_normal((200, 3)) / 4
+    ours, theirs = (solve_seeded(dpgep.pca(rows), mu=1.0) for rows in (refilled_arrays(x, [10] * 20), x))
+    np.testing.assert_array_equal(ours.components, theirs.components)
+    np.testing.assert_array_equal(ours.eigenvalues, theirs.eigenvalues)
+
+
+def test_batches_that_are_large_enough_are_not_copied() -> None:
+    batches = [np.zeros((6, 2)), np.zeros((10, 2)), np.zeros((25, 2))]
+    scan = dpgep.scan(iter([np.zeros((6, 2)), *batches]), batch_rows=10)
+    got = [batch for (batch,) in scan.read(scan)][1:]
+    assert [len(batch) for batch in got] == [6, 10, 8, 8, 9]
+    for batch, given_batch in zip(got, [batches[0], batches[1], *[batches[2]] * 3], strict=True):
+        assert np.shares_memory(batch, given_batch)
+
+
+# --- dtypes and memory ---
+
+
 @pytest.mark.parametrize(
     ("dtypes", "expected"),
     [
@@ -287,7 +423,7 @@ def test_arrays_that_can_be_read_as_they_lie_are_not_copied() -> None:
         assert all(np.shares_memory(x, batch) for (batch,) in scan.read(scan[1:3]))
     flat = np.arange(1000, dtype=np.float32)
     table = pa.table({"e": pa.FixedSizeListArray.from_arrays(pa.array(flat), 4)})
-    scan = dpgep.scan(table)
+    scan = dpgep.scan(table, batch_rows=250)
     assert scan["e"].n_columns == 4
     ((batch,),) = scan.read(scan["e"])
     assert batch.__array_interface__["data"][0] == table["e"].chunk(0).values.buffers()[1].address
@@ -430,9 +566,50 @@ def test_n_rows_is_checked_before_a_pass_ends() -> None:
         assert scan.n_rows == wrong
         with pytest.raises(ValueError, match=f"does not have n_rows = {wrong} rows"):
             rows_of(scan, scan)
-        with pytest.raises(ValueError, match=f"n_rows = {wrong}, but"):
+        with pytest.raises(ValueError, match=f"n_rows = {wrong} is not the number of rows"):
             dpgep.scan(x, n_rows=wrong)
     assert len(rows_of(s := dpgep.scan([x], n_rows=10), s)[0]) == 10
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: dpgep.scan(x, n_rows=5),
+        lambda x: dpgep.scan((x, x[:-1])),
+        lambda x: rows_of(scan := dpgep.scan([(x[:2], x[:2, 0]), (x, x[:-1, 0])]), scan[0], scan[1]),
+        lambda x: dpgep.scan(np.zeros((len(x), 2, 2))),
+        lambda x: rows_of(scan := dpgep.scan(Uneven(x)), scan),
+    ],
+)
+def test_errors_do_not_show_the_number_of_rows(read: Callable[[NDArray[Any]], Any]) -> None:
+    """Under add-remove it is secret."""
+    with pytest.raises(ValueError, match="row") as raised:
+        read(np.ones((737, 2)))
+    assert not any(number in str(raised.value) for number in ("737", "736"))
+
+
+class Uneven:
+    """An array whose slices are shorter than its shape says."""
+
+    def __init__(self, x: NDArray[Any]) -> None:
+        self.shape, self.dtype, self._x = (737, 2), x.dtype, x[:-1]
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        return self._x[rows]
+
+
+def test_no_rows_are_data_and_no_batches_are_none() -> None:
+    for source in (
+        np.empty((0, 3)),
+        [np.empty((0, 3))],
+        iter([np.empty((0, 3))]),
+        pa.table([pa.array([], "f8")] * 3, names=NAMES),
+    ):
+        solution = solve_seeded(dpgep.pca(dpgep.scan(source), adjacency="add-remove"), mu=1.0, n_components=2)
+        assert solution.components.shape == (2, 3)
+    for empty in ([], iter([]), list):
+        with pytest.raises(ValueError, match=r"no batches.*how many columns.*yield one without rows, np\.empty"):
+            dpgep.scan(empty)
 
 
 def test_a_pass_that_differs_from_the_one_before_is_refused() -> None:
@@ -550,7 +727,7 @@ def test_a_bad_selection_is_refused_at_once(source: Any, key: Any, error: type[E
         (3, {}, TypeError, "cannot scan of type builtins.int: pass a Parquet file"),
         (None, {}, TypeError, "cannot scan of type builtins.NoneType"),
         (pl.LazyFrame({"a": [1]}), {}, TypeError, "cannot scan of type polars"),
-        ([], {}, ValueError, "the iterable is empty"),
+        ([], {}, ValueError, "there are no batches"),
         (lambda: 3, {}, TypeError, "must return an iterable of batches, it returned int"),
         ((), {}, ValueError, "the collection is empty"),
         (["x", 1], {}, TypeError, "a batch is of type builtins.str"),
@@ -600,6 +777,113 @@ def test_a_batch_that_lacks_a_column_ends_the_pass() -> None:
     scan = dpgep.scan([pa.table({"a": [1.0]}), pa.table({"b": [1.0]})])
     with pytest.raises(ValueError, match="no column 'a'; there are 'b'"):
         rows_of(scan, scan["a"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (pa.array([1, 2]), pa.array(["secret77", "3"]), "column 'x' is int64 in the first file and string in another"),
+        (pa.array(["a"]), pa.array([37.25]), "column 'x' is string in the first file and double in another"),
+        (pa.array([1]), pa.array([37], pa.timestamp("s")), r"'x' is int64 .* and timestamp\[ms\] in another"),
+        (pa.array(["a"]), pa.array([b"secret77"]), "'x' is string .* and binary in another"),
+        (pa.array([[1.0]], pa.list_(pa.float64(), 1)), pa.array([37.25]), "fixed_size_list.* and double in another"),
+    ],
+)
+def test_files_with_other_kinds_of_values_are_refused_by_type(
+    first: pa.Array, second: pa.Array, message: str, tmp_path: Path
+) -> None:
+    for name, values in (("a", first), ("b", second), ("c", second.slice(0, 0))):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
+    for files in (["a", "b"], ["a", "c"]):  # without rows as well: types alone decide
+        scan = dpgep.scan([tmp_path / f"{name}.parquet" for name in files])
+        with pytest.raises(TypeError, match=message) as raised:
+            rows_of(scan, scan["x"])
+        assert not any(part in str(raised.value) for part in ("37", "secret"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.array([1, 2]), pa.array([37.25, None])),
+        (pa.array([1.5]), pa.array([2**53 + 2])),
+        (pa.array([1], pa.int8()), pa.array([1000, -1])),
+        (pa.array([1, 2]), pa.array([decimal.Decimal("37.25")])),
+        (pa.array([1, 2]), pa.array([True, None])),
+        (pa.array([1.0]), pa.array([None], pa.null())),
+        (pa.array(["a", "b"]), pa.array(["c", None]).dictionary_encode()),
+        (pa.array(["a", "b"]), pa.array(["c", None], pa.large_string())),
+        (pa.array([0], pa.timestamp("s")), pa.array([1], pa.timestamp("us"))),
+    ],
+)
+def test_files_with_the_same_kind_of_values_are_read_whatever_the_values(
+    first: pa.Array, second: pa.Array, tmp_path: Path
+) -> None:
+    for name, values in (("a", first), ("b", second)):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
+    scan = dpgep.scan(tmp_path)
+    expected = pd.Series([*first.to_pylist(), *second.to_pylist()], dtype=object).to_list()
+    (got,) = rows_of(scan, scan["x"])
+    if isinstance(expected[0], int | float):
+        np.testing.assert_array_equal(got, np.array([np.nan if v is None else float(v) for v in expected]))
+        np.testing.assert_array_equal(rows_of(scan, scan[["x"]])[0][:, 0], got)
+    else:
+        theirs = [None if pd.isna(value) else pd.Timestamp(value) if got.dtype.kind == "M" else value for value in got]
+        assert theirs == expected
+
+
+def text_that_is_none() -> pa.Array:
+    """A column of text whose second value is not UTF-8."""
+    return pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 9], np.int32)), pa.py_buffer(b"asecret7\xff")]
+    )
+
+
+def failing(error: Exception) -> Iterator[Any]:
+    yield pa.table({"x": ["a", "b"]})
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pa.table({"x": text_that_is_none()}), "column 'x' of type string cannot be read: UnicodeDecodeError"),
+        (
+            lambda: failing(pa.ArrowInvalid("secret7")),
+            "the source cannot be read: ArrowInvalid, whose message is withh",
+        ),
+        (lambda: failing(pd.errors.OutOfBoundsDatetime("secret7")), "the source cannot be read: OutOfBoundsDatetime"),
+        (lambda: failing(pl.exceptions.InvalidOperationError("secret7")), "the source cannot .*: InvalidOperationErr"),
+        (lambda: {"x": text_that_is_none()}, "a column of type string cannot be read: UnicodeDecodeError"),
+    ],
+)
+def test_errors_of_other_packages_do_not_show_values(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        rows_of(scan := dpgep.scan(make()), scan["x"])
+    assert raised.value.__suppress_context__
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("error", [ValueError("secret7"), MemoryError("secret7")])
+@pytest.mark.parametrize("values", [[1.5, 2.5], pd.array([1, None]), ["a", "b"]])
+def test_errors_of_pandas_columns_do_not_show_values(
+    error: Exception, values: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    scan = dpgep.scan(pd.DataFrame({"x": values}))
+    selected = [scan["x"]] if values == ["a", "b"] else [scan["x"], scan[["x"]]]
+    monkeypatch.setattr(pd.Series, "to_numpy", fail)
+    for selection in selected:
+        with pytest.raises((UnreadableError, MemoryError), match="column 'x' of type") as raised:
+            rows_of(scan, selection)
+        assert "secret" not in str(raised.value)
+        assert isinstance(raised.value, MemoryError) == isinstance(error, MemoryError)
+
+
+def test_a_lack_of_memory_stays_one() -> None:
+    with pytest.raises(MemoryError, match="not enough memory to read the source"):
+        rows_of(scan := dpgep.scan(failing(pa.ArrowMemoryError("malloc of size 737 failed"))), scan["x"])
 
 
 def test_selections_of_another_scan_are_refused() -> None:

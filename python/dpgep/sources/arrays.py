@@ -95,9 +95,10 @@ class SideBySide(Source):
         self._arrays = {key: Array(values, f"{kind} {key!r}") for key, values in arrays.items()}
         if not self._arrays:
             raise ValueError("there are no arrays to read: the collection is empty")
-        lengths = {key: array.n_rows for key, array in self._arrays.items()}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"arrays side by side must have the same number of rows, got {lengths}")
+        if len({array.n_rows for array in self._arrays.values()}) > 1:
+            raise ValueError(
+                f"arrays side by side must have the same number of rows: {kind}s {list(self._arrays)} differ"
+            )
 
     @property
     def n_rows(self) -> int:
@@ -146,7 +147,7 @@ def _checked(values: Any, name: str) -> Any:
     if shape is None:
         raise TypeError(f"{name} is of type {type(values).__name__}: it must be an array with one row per person")
     if len(shape) not in (1, 2):
-        raise ValueError(f"{name} must have one row per person, shape (n, d) or (n,); got shape {tuple(shape)}")
+        raise ValueError(f"{name} must have one row per person, shape (n, d) or (n,); it has {len(shape)} dimensions")
     return values
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from dpgep._optional import import_extra
 from dpgep.sources.parts import Assembler, Columns, Part
 from dpgep.sources.recut import BATCH_BYTES, Pieces
 from dpgep.sources.source import Key, Source, as_names, not_numeric
+from dpgep.sources.withheld import messages_withheld, packages_messages_withheld
 
 # Decoded at a time, whatever the size of batches: with half of it Parquet takes a fifth longer, with more not less.
 _READ_BYTES = 2 * BATCH_BYTES
@@ -35,7 +36,7 @@ class ArrowSource(Source):
             kind = self.schema.field(name).type
             if _list_size(kind, name) is not None:
                 raise ValueError(f"column {name!r} is a matrix: select it alone, source[{name!r}]")
-            if not _is_numeric(kind):
+            if not is_numeric(kind):
                 raise not_numeric(name, kind)
         return len(names)
 
@@ -49,7 +50,7 @@ class ArrowSource(Source):
         row_bytes = sum(_value_bytes(self.schema.field(name).type) for name in needed)
         for batch in self.record_batches(list(needed), max(1, _READ_BYTES // row_bytes)):
             yield tuple(
-                _vector_or_matrix(batch.column(key)) if names is None else _matrix(batch, names)
+                _converted(batch, key, _vector_or_matrix) if names is None else _matrix(batch, names)
                 for key, names in zip(keys, selected, strict=True)
             )
 
@@ -75,8 +76,8 @@ class Stream(ArrowSource):
         shape = getattr(self._values, "shape", None)
         return None if shape is None else int(shape[0])
 
-    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
-        reader: Iterable[Any] = self._next or self._open()
+    def record_batches(self, names: list[str], rows: int) -> Any:
+        reader = self._next or self._open()
         self._next = None
         return reader
 
@@ -118,13 +119,24 @@ class Dataset(ArrowSource):
         )
 
 
+def copied(values: Any) -> Any:
+    """A table in memory of its own: Arrow takes vectors of NumPy as they lie, and whoever made them may fill them."""
+    pa = pyarrow()
+    reader = Stream(values).record_batches([], 0)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
 def vector(column: Any) -> NDArray[Any]:
     """An Arrow array as a vector: numbers, dates and booleans as NumPy has them, text as str; what is null, as NaN."""
     pa = pyarrow()
     kind = column.type
     if pa.types.is_boolean(kind) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    if _is_numeric(kind):
+    if is_numeric(kind):
         return _numbers(column)
     if pa.types.is_temporal(kind):
         return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -139,9 +151,12 @@ def vector(column: Any) -> NDArray[Any]:
 def column_array(values: Any) -> NDArray[Any]:
     """A whole Array, ChunkedArray or polars Series as a vector, or as a matrix if it holds lists of a fixed size."""
     pa = pyarrow()
-    column = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(values)
+    with packages_messages_withheld("a column"):
+        column = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(values)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return np.asarray(Assembler()([_vector_or_matrix(chunk) for chunk in chunks or [pa.array([], column.type)]]))
+    _list_size(column.type, "")  # refuses what is no vector and no matrix
+    with messages_withheld(f"a column of type {column.type}"):
+        return np.asarray(Assembler()([_vector_or_matrix(chunk) for chunk in chunks or [pa.array([], column.type)]]))
 
 
 def _vector_or_matrix(column: Any) -> Part:
@@ -160,7 +175,13 @@ def _vector_or_matrix(column: Any) -> Part:
 
 
 def _matrix(batch: Any, names: tuple[Any, ...]) -> Columns:
-    return Columns([_numbers(batch.column(name)) for name in names], batch.num_rows)
+    return Columns([_converted(batch, name, _numbers) for name in names], batch.num_rows)
+
+
+def _converted(batch: Any, name: object, convert: Callable[[Any], Part]) -> Part:
+    column = batch.column(name)
+    with messages_withheld(f"column {name!r} of type {column.type}"):
+        return convert(column)
 
 
 def _numbers(column: Any) -> NDArray[Any]:
@@ -173,7 +194,7 @@ def _numbers(column: Any) -> NDArray[Any]:
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _is_numeric(kind: Any) -> bool:
+def is_numeric(kind: Any) -> bool:
     types = pyarrow().types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
@@ -192,7 +213,7 @@ def _list_size(kind: Any, name: object) -> int | None:
     pa = pyarrow()
     kind = getattr(kind, "storage_type", kind)
     if pa.types.is_fixed_size_list(kind):
-        if not _is_numeric(kind.value_type):
+        if not is_numeric(kind.value_type):
             raise not_numeric(name, kind)
         return int(kind.list_size)
     if pa.types.is_nested(kind):

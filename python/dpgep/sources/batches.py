@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import scipy.sparse
+
+from dpgep.sources import arrow, kinds
 from dpgep.sources.recut import Pieces
 from dpgep.sources.source import Key, Source
 
@@ -32,6 +36,7 @@ class Batches(Source):
         return self._begun[0].width(key)
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        """As of any source; a piece may be overwritten when the next is asked for, as an iterable may reuse memory."""
         (batch, rest), self._begun = self._begun or self._begin(), None
         while True:
             for key in keys:
@@ -52,5 +57,26 @@ class Batches(Source):
         try:
             first = next(iterator)
         except StopIteration:
-            raise ValueError("there are no batches to read: the iterable is empty") from None
-        return self._open_batch(first), iterator
+            raise ValueError(
+                "there are no batches, so that nobody can say how many columns there are: if there are no people, "
+                "yield one without rows, np.empty((0, columns))"
+            ) from None
+        # lists hold their batches anyway; an iterable may make them in memory that another pass over it uses again
+        return self._open_batch(first if isinstance(batches, Sequence) else _lasting(first)), iterator
+
+
+def _lasting(batch: Any) -> Any:
+    """The batch, copied where it lies in memory that its maker may fill again; what lies in files stays there."""
+    if kinds.is_record_batch(batch) or kinds.is_arrow_table(batch):
+        return arrow.copied(batch)
+    if isinstance(batch, np.memmap):
+        return batch
+    if isinstance(batch, np.ndarray) or scipy.sparse.issparse(batch) or kinds.is_frame(batch) or kinds.is_series(batch):
+        return batch.copy()
+    if isinstance(batch, tuple):
+        return tuple(map(_lasting, batch))
+    if isinstance(batch, list):
+        return list(map(_lasting, batch))
+    if isinstance(batch, Mapping):
+        return {name: _lasting(values) for name, values in batch.items()}
+    return batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dpgep._optional import import_extra
 from dpgep.sources.parts import Columns
 from dpgep.sources.recut import Pieces, rows_at_a_time
 from dpgep.sources.source import Key, Source, as_names, not_numeric
+from dpgep.sources.withheld import messages_withheld
 
 
 class Frame(Source):
@@ -52,6 +54,11 @@ class Frame(Source):
 
 def vector(series: Any) -> NDArray[Any]:
     """A Series as a vector: numbers and dates as NumPy has them, text as str; what is missing, as NaN."""
+    with _messages_withheld(series):
+        return _vector(series)
+
+
+def _vector(series: Any) -> NDArray[Any]:
     if _is_numeric(series.dtype) and series.dtype != bool:
         return _numbers(series)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "bmM":
@@ -64,11 +71,16 @@ def vector(series: Any) -> NDArray[Any]:
 
 def _numbers(series: Any) -> NDArray[Any]:
     """Numeric values, without a copy if NumPy holds them; missing ones become NaN."""
-    if isinstance(series.dtype, np.dtype):
-        return np.asarray(series.to_numpy())
-    if series.hasnans:
-        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.asarray(series.to_numpy(dtype=series.dtype.numpy_dtype))
+    with _messages_withheld(series):
+        if isinstance(series.dtype, np.dtype):
+            return np.asarray(series.to_numpy())
+        if series.hasnans:
+            return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.asarray(series.to_numpy(dtype=series.dtype.numpy_dtype))
+
+
+def _messages_withheld(series: Any) -> AbstractContextManager[None]:
+    return messages_withheld(f"column {series.name!r} of type {series.dtype}")
 
 
 def _is_numeric(kind: Any) -> bool:

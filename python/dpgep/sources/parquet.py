@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpgep.sources.arrow import ArrowSource, pyarrow
+from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
 
 T = TypeVar("T")
 
@@ -19,7 +19,8 @@ _READ_BUFFER = 1 << 18
 class ParquetFiles(ArrowSource):
     """Parquet files, or folders of them in the order of their paths; Hive partitions (year=2024) are columns.
 
-    The schema is that of the first file: of another, columns are converted to it, and one that is not there is null.
+    The schema is that of the first file. In another, a column that is not there is null; one of another type is read if
+    it holds the same kind of values (numbers, text, ...), and is an error if not, whatever its values are.
     pyarrow's own scan of a data set holds whole row groups, often the whole of a file; a file read in batches does not.
     """
 
@@ -46,22 +47,51 @@ class ParquetFiles(ArrowSource):
                 fragment.path, filesystem=fragment.filesystem, buffer_size=_READ_BUFFER, pre_buffer=False
             ) as file:
                 stored = [name for name in names if name in file.schema_arrow.names]
+                for name in stored:
+                    _check_kind(name, self.schema.field(name).type, file.schema_arrow.field(name).type)
                 for batch in file.iter_batches(batch_size=rows, columns=stored):
                     yield self._completed(batch, names, keys)
 
     def _completed(self, batch: Any, names: list[str], keys: dict[str, Any]) -> Any:
-        """The batch with the types of the schema, and the columns that the file does not hold."""
+        """The batch with the columns that the file does not hold, or without a type because nothing is in them.
+
+        The others keep the file's types: a cast may fail, and whether it does depends on values.
+        """
         pa = pyarrow()
-        wanted = pa.schema([self.schema.field(name) for name in names])
-        if batch.schema.equals(wanted):
+        held = [field.name for field in batch.schema if not pa.types.is_null(field.type)]
+        if held == names:
             return batch
         columns = [
-            batch.column(field.name).cast(field.type)
-            if field.name in batch.schema.names
-            else pa.repeat(pa.scalar(keys.get(field.name), field.type), batch.num_rows)
-            for field in wanted
+            batch.column(name)
+            if name in held
+            else pa.repeat(pa.scalar(keys.get(name), self.schema.field(name).type), batch.num_rows)
+            for name in names
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=wanted)
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _check_kind(name: str, expected: Any, found: Any) -> None:
+    """Raise TypeError where values of type ``found`` cannot stand beside those of type ``expected``."""
+    if found != expected and _kind(found) not in (_kind(expected), "nothing"):
+        raise TypeError(
+            f"column {name!r} is {expected} in the first file and {found} in another: write it with one type in all"
+        )
+
+
+def _kind(found: Any) -> str:
+    """What values of a type are, however they are stored."""
+    types = pyarrow().types
+    if types.is_dictionary(found):
+        return _kind(found.value_type)
+    if types.is_null(found):
+        return "nothing"
+    if is_numeric(found):
+        return "numbers"
+    if types.is_string(found) or types.is_large_string(found):
+        return "text"
+    if types.is_timestamp(found):
+        return "times with a zone" if found.tz else "times"
+    return f"numbers, {found.list_size} in a list" if types.is_fixed_size_list(found) else str(found)
 
 
 def _read_ahead(items: Iterator[T]) -> Iterator[T]:

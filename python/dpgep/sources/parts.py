@@ -1,6 +1,7 @@
 """Parts: what one selection takes from a piece of a source, and how the parts of a batch become one array.
 
-A part is a dense matrix, a vector, a CSR matrix, or the `Columns` of a table; `Assembler` makes arrays of them.
+A part is a dense matrix, a vector, a CSR matrix, or the `Columns` of a table; `Assembler` makes arrays of them. It may
+lie in memory of the user's that changes when the next piece is asked for: what is needed longer must be copied.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-Part = Any  # NDArray | Columns | SciPy CSR; all have shape, and rows by slicing
+Part = Any  # NDArray | Columns | SciPy CSR; all have shape, copy(), and rows by slicing
 
 # Rows that are turned from columns at a time: few enough for their cache lines to stay in the second-level cache while
 # neighbouring columns fill them, enough to hide the cost of a call.
@@ -35,6 +36,10 @@ class Columns:
 
     def __getitem__(self, rows: slice) -> Columns:
         return Columns([column[rows] for column in self._columns], len(range(self.shape[0])[rows]))
+
+    def copy(self) -> Columns:
+        """The same matrix in memory of its own."""
+        return Columns([column.copy() for column in self._columns], self.shape[0])
 
     def write(self, out: NDArray[Any]) -> None:
         """Copy the matrix into `out`, of the same shape and row-contiguous."""

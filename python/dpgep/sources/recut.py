@@ -19,6 +19,9 @@ def recut(pieces: Iterable[Pieces], batch_rows: int | None) -> Iterator[list[Pie
     A batch has at most ``batch_rows`` rows, or about BATCH_BYTES bytes. Batches are not filled to the brim: that would
     copy every row of a source whose pieces are a little larger or smaller. There are at most three times as many as
     need be.
+
+    A piece that is kept while the next is asked for is copied: iterables may fill the same memory again, and people
+    would then count more than once. One that fills more than half of a batch is a batch, and not copied.
     """
     pending: list[Pieces] = []
     filled = 0.0
@@ -30,8 +33,8 @@ def recut(pieces: Iterable[Pieces], batch_rows: int | None) -> Iterator[list[Pie
         if pending and filled + size > 1.0:
             yield pending
             pending, filled = [], 0.0
-        if size <= 1.0:
-            pending.append(piece)
+        if size <= 0.5 or (pending and size <= 1.0):
+            pending.append(tuple(part.copy() for part in piece))
             filled += size
             continue
         count = min(rows, math.ceil(size))

@@ -12,6 +12,7 @@ from dpgep.sources.parts import Assembler, Part
 from dpgep.sources.progress import progress_bar
 from dpgep.sources.recut import Pieces, recut
 from dpgep.sources.source import Key
+from dpgep.sources.withheld import packages_messages_withheld
 
 
 def scan(
@@ -49,7 +50,8 @@ def scan(
     TypeError
         If the source is of another kind, or an array in it is masked.
     ValueError
-        If ``n_rows`` is not the number of rows, or arrays side by side differ in it.
+        If ``n_rows`` is not the number of rows, or arrays side by side differ in it; messages do not say it. If there
+        are no batches at all, so that nobody knows how many columns there are: data of no rows are one batch of none.
     ImportError
         If a package is missing: ``pip install 'dpgep[arrow]'``.
 
@@ -116,7 +118,7 @@ class Scan:
         self.source = open_source(source)
         known = self.source.n_rows if n_rows is not None else None
         if known is not None and known != n_rows:
-            raise ValueError(f"n_rows = {n_rows}, but the source has {known} rows")
+            raise ValueError(f"n_rows = {n_rows} is not the number of rows of the source: give the right one, or none")
         self._n_rows = n_rows
         self._batch_rows = batch_rows
         self._progress = progress
@@ -149,15 +151,19 @@ class Scan:
         else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is
         str. What is null is NaN.
 
-        A matrix is valid until the next batch: its memory is used again.
+        Arrays are valid until the next batch: the memory of a matrix is used again, and so may be that of batches which
+        an iterable yields. What is collected for a batch from several of them is copied before the next is asked for.
 
         Raises
         ------
         RuntimeError
             At a second pass over what can be read once.
         ValueError
-            If a batch lacks a column or differs in width; at the end, if the number of rows is not ``n_rows``, or not
-            that of the last pass.
+            If a batch lacks a column or differs in width; if data cannot be read or converted, of which the message
+            says the column and its type but no value; at the end, if the number of rows is not ``n_rows``, or not that
+            of the last pass.
+        TypeError
+            If a column holds another kind of values than in the first file or batch.
         """
         if not selections or any((each if isinstance(each, Scan) else each.scan) is not self for each in selections):
             raise ValueError("read takes selections of this scan, at least one: scan.read(scan['x'], scan['y'])")
@@ -173,7 +179,8 @@ class Scan:
     def _batches(self, selections: list[Selection]) -> Iterator[tuple[Any, ...]]:
         pieces = self._checked(self.source.pieces([each.key for each in selections], self._batch_rows), selections)
         assemblers = [Assembler() for _ in selections]
-        with progress_bar(self._progress, self.n_rows, self._passes) as bar:
+        bar_of_pass = progress_bar(self._progress, self.n_rows, self._passes)
+        with packages_messages_withheld("the source"), bar_of_pass as bar:
             for batch in recut(pieces, self._batch_rows):
                 arrays = tuple(assemble([piece[i] for piece in batch]) for i, assemble in enumerate(assemblers))
                 yield arrays
@@ -190,15 +197,17 @@ class Scan:
                     "must have the same columns"
                 )
             if len({part.shape[0] for part in piece}) > 1:
-                raise ValueError(f"selections differ in rows: {[part.shape for part in piece]}")
+                raise ValueError("the selections differ in their numbers of rows: all must hold the same people")
             rows += piece[0].shape[0]
             yield piece
         self._check_rows(rows)
 
     def _check_rows(self, rows: int) -> None:
-        # the number that came is not in the messages: it may be secret
-        if self.n_rows is not None and rows != self.n_rows:
-            raise ValueError(f"the source does not have n_rows = {self.n_rows} rows: give the right number, or none")
+        # no number of rows is in the messages but the caller's own: it may be secret
+        if self._n_rows is not None and rows != self._n_rows:
+            raise ValueError(f"the source does not have n_rows = {self._n_rows} rows: give the right number, or none")
+        if self._n_rows is None and self.source.n_rows not in (None, rows):
+            raise ValueError("the source gave another number of rows than it says to have: its data must not change")
         if self._rows_of_a_pass not in (None, rows):
             raise ValueError(
                 "this pass gave another number of rows than the one before: the function that is scanned must start "
