@@ -35,6 +35,7 @@ import dask.bag
 import dask.dataframe as dd
 import distributed
 import pandas as pd
+import pyarrow as pa
 
 import dpgep.distributed
 from dpgep.distributed import moments
@@ -283,6 +284,62 @@ def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
     error = distributed_people._summed(task, rows)
     assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
     assert distributed_people._merged((3, b"never read"), error) is error
+
+
+class UnpicklableError(Exception):
+    """Holds what no process can send to another."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.open = lambda: message
+
+
+class UnloadableError(Exception):
+    """Can be pickled, but not made again."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+@pytest.mark.parametrize(
+    ("error", "carried"),
+    [
+        (KeyError("secret7"), KeyError),
+        (OverflowError("secret7"), OverflowError),
+        (MemoryError("secret7"), MemoryError),
+        (pa.ArrowInvalid("secret7"), pa.ArrowInvalid),
+        (UnpicklableError("secret7"), RuntimeError),
+        (UnloadableError("secret", "7"), RuntimeError),
+    ],
+)
+@pytest.mark.parametrize("where", ["read", "to_batch", "make"])
+def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Exception], where: str) -> None:
+    def fail(*arrays: Any) -> Any:
+        raise error
+
+    good = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), accumulators(np.ones((1, 6)))["integer"])
+    task = tuple(fail if name == where else each for name, each in zip(("read", "to_batch", "make"), good, strict=True))
+    found = distributed_people._summed(task, np.ones((3, 6)))
+    assert type(found) is carried
+    assert type(pickle.loads(pickle.dumps(found))) is carried
+    if carried is RuntimeError:
+        assert type(error).__name__ in str(found)
+        assert "secret" not in str(found)
+
+
+def test_no_error_of_merging_reaches_dask() -> None:
+    found = distributed_people._merged((3, pickle.dumps(1)), (3, pickle.dumps(2)))
+    assert isinstance(found, AttributeError)
+    assert isinstance(distributed_people._merged((3, b"no pickle"), (3, b"")), pickle.UnpicklingError)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
+    def stop(*arrays: Any) -> Any:
+        raise error
+
+    with pytest.raises(error):
+        distributed_people._summed((stop, stop, list), np.ones((3, 6)))
 
 
 @pytest.mark.parametrize(

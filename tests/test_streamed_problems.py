@@ -177,6 +177,21 @@ def test_a_large_delta_warns_also_where_rows_were_counted_on_the_way(rows: Matri
         dpgep.solve(dpgep.pca(iter([rows])), epsilon=1.0, delta=0.01)
 
 
+def test_too_few_rows_that_are_known_are_refused_at_once(tmp_path: Path) -> None:
+    for n in (0, 1):
+        x = np.ones((n, 3))
+        pyarrow.parquet.write_table(pa.table(dict(zip("abc", x.T, strict=True))), tmp_path / "x.parquet")
+        for source in (x, (x, x[:, 0]), tmp_path / "x.parquet"):
+            scan = dpgep.scan(source)
+            rows = scan[0] if isinstance(source, tuple) else scan
+            with pytest.raises(ValueError, match="X must have at least 2 rows"):
+                dpgep.pca(rows)
+            assert scan.passes == 0
+            solve_seeded(dpgep.pca(rows, adjacency="add-remove"), epsilon=1.0, delta=1e-6)
+        with pytest.raises(ValueError, match="Y must have at least 2 rows"):
+            dpgep.cca(np.ones((5, 2)), dpgep.scan(x))
+
+
 def test_a_path_is_all_columns(rows: Matrix, tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pa.table(dict(zip(NAMES, rows.T, strict=True))), tmp_path / "rows.parquet")
     theirs = dpgep.solve(dpgep.pca(rows), epsilon=math.inf)

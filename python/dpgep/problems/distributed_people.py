@@ -112,16 +112,16 @@ class Distributed(People):
 def _summed(task: tuple[Callable[..., Any], Callable[..., Batch], Callable[[], Any]], *part: Any) -> Partial:
     """The sums over the people of one part, on a worker."""
     read, to_batch, make = task
-    sums, n = make(), 0
     try:
+        sums, n = make(), 0
         with one_thread_per_task():
             for arrays in read(*part):
                 batch = to_batch(*arrays)
                 sums.add(batch)
                 n += batch.n
-    except (TypeError, ValueError) as error:
-        return error  # raised by the client: if raised here, Dask would write the rows to its logs
-    return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+        return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        return _carried(error)
 
 
 def _merged(first: Partial, *others: Partial) -> Partial:
@@ -131,10 +131,28 @@ def _merged(first: Partial, *others: Partial) -> Partial:
         if isinstance(each, Exception):
             return each
     counts, (total, *rest) = zip(*partials, strict=True)
-    sums = pickle.loads(total)
-    for each in rest:
-        sums.merge(pickle.loads(each))
-    return sum(counts), pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+    try:
+        sums = pickle.loads(total)
+        for each in rest:
+            sums.merge(pickle.loads(each))
+        return sum(counts), pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        return _carried(error)
+
+
+def _carried(error: Exception) -> Exception:
+    """The error as the result of a task, to be raised by the client: raised on a worker, Dask would write the rows or
+    sums that the task was given to its logs. One that cannot be sent is replaced, and its message withheld.
+    """
+    try:
+        if type(pickle.loads(pickle.dumps(error))) is type(error):
+            return error
+    except Exception:  # whatever it is, the error cannot be sent
+        pass
+    return RuntimeError(
+        f"a worker raised {type(error).__name__} while it summed its part of the rows, an error that cannot be sent to "
+        "the client; nothing of this pass was released"
+    )
 
 
 def _restricted_batch(to_batch: Callable[..., Batch], features: NDArray[np.intp], bound: float, *arrays: Any) -> Batch:

@@ -16,12 +16,17 @@ def opened(values: Any, name: str, adjacency: Any) -> Any:
 
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
     """
+    fewest = fewest_rows(adjacency)
     if isinstance(values, (Selection, Scan, str, PathLike, Iterator)):
-        return as_selection(values)
+        selection = as_selection(values)
+        known = selection.scan.n_rows
+        if known is not None and known < fewest:
+            raise ValueError(f"{name} must have at least {fewest} rows, and its source has fewer")
+        return selection
     matrix = spread_matrix(values, name) if is_spread(values) else as_matrix(values, name)
     rows = n_rows(matrix)
-    if rows is not None and rows < fewest_rows(adjacency):
-        raise ValueError(f"{name} must have at least {fewest_rows(adjacency)} rows, got shape {matrix.shape}")
+    if rows is not None and rows < fewest:
+        raise ValueError(f"{name} must have at least {fewest} rows, got shape {matrix.shape}")
     return matrix
 
 
