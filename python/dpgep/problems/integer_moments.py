@@ -28,9 +28,11 @@ _LOW_BITS = 40
 
 # Additions that are worth a thread with sums of its own; those between two looks at whether to stop (some 0.2 s); and
 # the memory for such sums on all threads: where they are larger, threads share tiles of one.
-_WORK_OF_A_SHARE = 1e9
+_WORK_OF_A_SHARE = 1e8
 _WORK_OF_A_PART = 4e9
 _SHARES_BYTES = 1 << 25
+# From here on a triangle is folded faster by several threads than by one.
+_LARGE_DIMENSION = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +171,7 @@ class IntegerSums:
     def _add_shares(self, batch: Batch, n_threads: int) -> None:
         """Sum parts of the people, each thread in sums of its own, and add these up; all of the batch, or none."""
         shares: dict[int, IntegerSums] = {}
-        height = int(_WORK_OF_A_PART // self.layout.dimension**2) + 1
+        height = min(int(_WORK_OF_A_PART // self.layout.dimension**2) + 1, -(-batch.n // n_threads))
         parts = [slice(start, min(start + height, batch.n)) for start in range(0, batch.n, height)]
 
         def add(part: slice) -> None:
@@ -243,7 +245,8 @@ class IntegerSums:
     def _fold(self) -> None:
         if self._in_partial:
             assert self._partial is not None
-            core.fold_triangle(self._partial, self._total, thread_count())
+            n_threads = thread_count() if self.layout.dimension >= _LARGE_DIMENSION else 1
+            core.fold_triangle(self._partial, self._total, n_threads)
             self._in_total, self._in_partial = self._in_total + self._in_partial, 0
 
     def _carry(self) -> None:
