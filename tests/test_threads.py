@@ -16,9 +16,9 @@ from conftest import Matrix, solve_seeded
 
 import dpgep
 from dpgep import _threads
-from dpgep._threads import _blas_libraries, thread_count, use_threads
+from dpgep._threads import _blas_libraries, run, thread_count, use_threads
 from dpgep.problems import block_products, integer_moments
-from dpgep.problems.block_products import add_products, run
+from dpgep.problems.block_products import add_products
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 

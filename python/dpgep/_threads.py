@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 from dpgep._dispatch import core
@@ -51,6 +51,32 @@ def use_threads(n_threads: int | None) -> Iterator[None]:
             yield
     finally:
         _chosen.reset(token)
+
+
+def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
+    """Do all tasks, each once, by the caller and at most n_threads - 1 others, which end with the call: a fork between
+    calls finds none. After an error of a task, or Ctrl-C, no more are begun, and it is raised.
+    """
+    waiting = iter(tasks)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for task in waiting:  # one iterator for all: each task is taken once
+                if errors:
+                    return
+                task()
+        except BaseException as error:
+            errors.append(error)
+
+    helpers = [Thread(target=work) for _ in range(min(n_threads, len(tasks)) - 1)]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
 
 
 def can_limit_blas() -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
-from threading import Thread
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._blas import add_gram, add_product
-from dpgep._threads import blas_on_one_thread, can_limit_blas, thread_count
+from dpgep._threads import blas_on_one_thread, can_limit_blas, run, thread_count
 
 Matrix = NDArray[np.float64]
 
@@ -35,32 +34,6 @@ def add_products(block: Matrix, total: Matrix, sign: float = 1.0, *, exact: bool
     tasks = _tiles(block, total, sign, _edges(d, _exact_grid(d, n_threads) if exact else -(-d // _FIXED_TILE)))
     with blas_on_one_thread() if ours else nullcontext():
         run(tasks, n_threads)
-
-
-def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
-    """Do all tasks, each once, by the caller and at most n_threads - 1 others, which end with the call: a fork between
-    calls finds none. After an error of a task, or Ctrl-C, no more are begun, and it is raised.
-    """
-    waiting = iter(tasks)
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            for task in waiting:  # one iterator for all: each task is taken once
-                if errors:
-                    return
-                task()
-        except BaseException as error:
-            errors.append(error)
-
-    helpers = [Thread(target=work) for _ in range(min(n_threads, len(tasks)) - 1)]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
-    if errors:
-        raise errors[0]
 
 
 def _exact_grid(d: int, n_threads: int) -> int:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import can_limit_blas, thread_count, use_threads
-from dpgep.problems.block_products import add_products, run
+from dpgep._threads import can_limit_blas, run, thread_count, use_threads
+from dpgep.problems.block_products import add_products
 from dpgep.problems.float_moments import mark_groups
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout

@@ -7,17 +7,22 @@ lie in memory of the user's that changes when the next piece is asked for: what 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from dpgep._threads import run, thread_count
+
 Part = Any  # NDArray | Columns | SciPy CSR; all have shape, copy(), and rows by slicing
 
 # Rows that are turned from columns at a time: few enough for their cache lines to stay in the second-level cache while
 # neighbouring columns fill them, enough to hide the cost of a call.
 _STRIP = 4096
+# Entries from which on starting a thread is worth its while.
+_LARGE = 1 << 19
 _CACHE_LINE = 64
 # Strides that are multiples of this send all rows of a column to few sets of the cache: three times slower at 4096.
 _BAD_STRIDE = 512
@@ -43,8 +48,13 @@ class Columns:
 
     def write(self, out: NDArray[Any]) -> None:
         """Copy the matrix into `out`, of the same shape and row-contiguous."""
-        for start in range(0, self.shape[0], _STRIP):
-            strip = slice(start, start + _STRIP)
+        strips = [slice(start, start + _STRIP) for start in range(0, self.shape[0], _STRIP)]
+        n_threads = thread_count() if out.size >= _LARGE else 1
+        run([partial(self._write_strip, out, strip) for strip in strips], n_threads)
+
+    def _write_strip(self, out: NDArray[Any], strip: slice) -> None:
+        # a long double beyond float64 becomes an infinity, which is refused later
+        with np.errstate(over="ignore"):
             for target, column in zip(out[strip].T, self._columns, strict=True):
                 target[...] = column[strip]
 
@@ -92,11 +102,10 @@ class Assembler:
         start = 0
         for part in parts:
             target = out[start : start + part.shape[0]]
-            # a long double beyond float64 becomes an infinity, which is refused later
-            with np.errstate(over="ignore"):
-                if isinstance(part, Columns):
-                    part.write(target)
-                else:
+            if isinstance(part, Columns):
+                part.write(target)
+            else:
+                with np.errstate(over="ignore"):  # as in Columns
                     np.copyto(target, part, casting="unsafe")
             start += part.shape[0]
         return out
