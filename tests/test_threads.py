@@ -16,7 +16,7 @@ from conftest import Matrix, solve_seeded
 
 import dpgep
 from dpgep import _threads
-from dpgep._threads import _blas_libraries, run, thread_count, use_threads
+from dpgep._threads import run, thread_count, use_threads
 from dpgep.problems import block_products, integer_moments
 from dpgep.problems.block_products import add_products
 
@@ -35,11 +35,6 @@ def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 def wide_rows(rng: np.random.Generator) -> Matrix:
     """Enough of them for threads to start."""
     return np.asarray(rng.standard_normal((1200, 300)) / 12)
-
-
-def blas_threads() -> set[int]:
-    """Those of NumPy's and SciPy's BLAS: other packages of the tests bring more."""
-    return {library.num_threads for library in _blas_libraries()}
 
 
 @pytest.mark.parametrize(
@@ -196,27 +191,49 @@ def test_a_limit_that_has_ended_leaves_nothing_behind(monkeypatch: pytest.Monkey
     assert thread_count() == 3
 
 
+def in_a_process_of_its_own(steps: str) -> None:
+    """Other packages of the tests bring a BLAS of their own, or leave threads behind."""
+    prelude = """
+        import threadpoolctl
+        from dpgep import _threads
+        from dpgep._threads import thread_count, use_threads
+
+        _threads._processors = lambda: 2
+
+        def blas_threads():
+            return {library.num_threads for library in _threads._blas_libraries()}
+    """
+    script = textwrap.dedent(prelude) + textwrap.dedent(steps)
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
 def test_threads_of_blas_are_set_and_set_back() -> None:
-    with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        with use_threads(3):
-            assert (thread_count(), blas_threads()) == (3, {1})
-            with use_threads(2):
-                assert (thread_count(), blas_threads()) == (2, {1})
-            assert (thread_count(), blas_threads()) == (3, {1})
-            with use_threads(None):
-                assert thread_count() == 3
-        assert (thread_count(), blas_threads()) == (2, {2})
+    in_a_process_of_its_own("""
+        with threadpoolctl.threadpool_limits(2, user_api="blas"):
+            with use_threads(3):
+                assert (thread_count(), blas_threads()) == (3, {1})
+                with use_threads(2):
+                    assert (thread_count(), blas_threads()) == (2, {1})
+                assert (thread_count(), blas_threads()) == (3, {1})
+                with use_threads(None):
+                    assert thread_count() == 3
+            assert (thread_count(), blas_threads()) == (2, {2})
+    """)
 
 
 def test_runs_at_the_same_time_set_blas_back_after_the_last() -> None:
-    with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        first, second = use_threads(2), _threads.blas_on_one_thread()
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert blas_threads() == {1}
-        second.__exit__(None, None, None)
-        assert blas_threads() == {2}
+    in_a_process_of_its_own("""
+        with threadpoolctl.threadpool_limits(2, user_api="blas"):
+            first, second = use_threads(2), _threads.blas_on_one_thread()
+            first.__enter__()
+            second.__enter__()
+            first.__exit__(None, None, None)
+            assert blas_threads() == {1}
+            second.__exit__(None, None, None)
+            assert blas_threads() == {2}
+    """)
 
 
 def test_other_threads_keep_their_number() -> None:
