@@ -15,9 +15,6 @@ import pytest
 import dpgep
 from dpgep import cli, demo, plot
 
-pytest.importorskip("sklearn")
-pytest.importorskip("matplotlib")
-
 
 @pytest.fixture(scope="module")
 def digits() -> demo.Digits:

@@ -10,13 +10,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
+import dask.array as da
+import dask.bag
+import dask.dataframe as dd
+import distributed
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse
 from conftest import Matrix, nothing_spent, solve_seeded
 from numpy.typing import NDArray
 
 import dpgep
+import dpgep.distributed
+from dpgep.distributed import moments
 from dpgep.problems import distributed_people, parquet_parts
 from dpgep.problems.distributed_people import Distributed
 from dpgep.problems.float_moments import FloatSums
@@ -26,19 +35,6 @@ from dpgep.problems.people import Batch, InMemory
 from dpgep.problems.row_products import ProductSums
 from dpgep.problems.rows import NotFiniteError, Rows
 from dpgep.problems.screen_sums import ScreenSums
-
-pytest.importorskip("distributed")
-
-import dask
-import dask.array as da
-import dask.bag
-import dask.dataframe as dd
-import distributed
-import pandas as pd
-import pyarrow as pa
-
-import dpgep.distributed
-from dpgep.distributed import moments
 
 NAMES = list("abcdef")
 

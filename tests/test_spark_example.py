@@ -10,11 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpgep
-
-pa = pytest.importorskip("pyarrow")
 
 SCRIPT = Path(__file__).resolve().parent.parent / "examples" / "spark_moments.py"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import threadpoolctl
 from conftest import Matrix, solve_seeded
 
 import dpgep
@@ -19,8 +20,6 @@ from dpgep import _threads
 from dpgep._threads import run, thread_count, use_threads
 from dpgep.problems import block_products, integer_moments
 from dpgep.problems.block_products import add_products
-
-threadpoolctl = pytest.importorskip("threadpoolctl")
 
 COUNTS = (1, 2, 3)
 
@@ -186,7 +185,7 @@ def test_limits_of_threadpoolctl_nest_and_end() -> None:
 
 def test_a_limit_that_has_ended_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with threadpoolctl.threadpool_limits(1):
-        pass
+        assert thread_count() == 1
     monkeypatch.setenv("DPGEP_NUM_THREADS", "3")
     assert thread_count() == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -54,9 +55,9 @@ class ArrowSource(Source):
                 for key, names in zip(keys, selected, strict=True)
             )
 
+    @abstractmethod
     def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
         """One pass over the named columns, at most ``rows`` rows at a time if they need to be read first."""
-        raise NotImplementedError
 
 
 class Stream(ArrowSource):
