@@ -95,8 +95,7 @@ class PrivateMoments:
                 "releases of disjoint populations are added"
             )
         noisy = _pooled(self._noisy, other._noisy)
-        report = _parallel(self.privacy, other.privacy, noisy, self._layout_blocks(other))
-        return PrivateMoments(self.model, report, noisy, self._sources | other._sources)
+        return PrivateMoments(self.model, _parallel(self.privacy, other.privacy), noisy, self._sources | other._sources)
 
     def to_bytes(self) -> bytes:
         """The release in a versioned format with a checksum, to be sent to whoever adds releases up."""
@@ -134,10 +133,6 @@ class PrivateMoments:
     def _kind(self) -> dict[str, Any]:
         """What must agree for releases to be added."""
         return {"model": self.model, "adjacency": self.privacy.adjacency, "bound": self.privacy.bound}
-
-    def _layout_blocks(self, other: PrivateMoments) -> tuple[tuple[NoiseBlock, NoiseBlock], ...]:
-        ours, theirs = self.privacy.releases[0].noise, other.privacy.releases[0].noise
-        return tuple(zip(ours, theirs, strict=False))
 
     def __repr__(self) -> str:
         sites = f" of {len(self._sources)} populations" if len(self._sources) > 1 else ""
@@ -224,15 +219,15 @@ def _deviations(noisy: NoisyMoments) -> tuple[float, float, float]:
     return noisy.noise.second, noisy.noise.sums, noisy.noise.counts
 
 
-def _parallel(
-    a: PrivacyReport, b: PrivacyReport, noisy: NoisyMoments, blocks: tuple[tuple[NoiseBlock, NoiseBlock], ...]
-) -> PrivacyReport:
+def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
     """The report of releases of disjoint populations: everybody is in one of them, so the larger cost covers all."""
     assert a.mu is not None
     assert b.mu is not None
     mu = max(a.mu, b.mu)
     deltas = [report.delta for report in (a, b)]
     delta = None if None in deltas else max(delta for delta in deltas if delta is not None)
+    # none where a release has no noise, and so no blocks
+    blocks = zip(a.releases[0].noise, b.releases[0].noise, strict=False)
     noise = tuple(NoiseBlock(x.name, x.shape, math.hypot(x.deviation, y.deviation)) for x, y in blocks)
     bits = [report.releases[0].grid_bits for report in (a, b)]
     merged = Release("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
