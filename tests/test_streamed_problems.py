@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 import scipy.sparse
@@ -195,5 +196,6 @@ def test_too_few_rows_that_are_known_are_refused_at_once(tmp_path: Path) -> None
 def test_a_path_is_all_columns(rows: Matrix, tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pa.table(dict(zip(NAMES, rows.T, strict=True))), tmp_path / "rows.parquet")
     theirs = dpgep.solve(dpgep.pca(rows), epsilon=math.inf)
-    for path in (tmp_path / "rows.parquet", str(tmp_path / "rows.parquet")):
+    dataset = pyarrow.dataset.dataset(tmp_path / "rows.parquet")
+    for path in (tmp_path / "rows.parquet", str(tmp_path / "rows.parquet"), dataset, dataset.scanner().to_reader()):
         np.testing.assert_allclose(dpgep.solve(dpgep.pca(path), epsilon=math.inf).eigenvalues, theirs.eigenvalues)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from os import PathLike
 from typing import Any
 
 from dpgep.problems.dask_parts import is_spread, known_rows, spread_matrix
 from dpgep.problems.rows import as_matrix
-from dpgep.sources import Scan, Selection, as_selection
+from dpgep.sources import Selection, as_selection, is_source
 
 
 def opened(values: Any, name: str, adjacency: Any) -> Any:
@@ -17,7 +15,7 @@ def opened(values: Any, name: str, adjacency: Any) -> Any:
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
     """
     fewest = fewest_rows(adjacency)
-    if isinstance(values, (Selection, Scan, str, PathLike, Iterator)):
+    if is_source(values) and not hasattr(values, "__array__"):  # tables are arrays, too, unless they are scanned
         selection = as_selection(values)
         known = selection.scan.n_rows
         if known is not None and known < fewest:
