@@ -519,6 +519,7 @@ def test_scale_zero_draws_nothing():
     assert stream.bytes(64) == core.NoiseStream(KEY).bytes(64)
 
 
+@pytest.mark.entropy
 def test_a_forked_child_draws_noise_of_its_own():
     stream = core.NoiseStream()
     out = np.empty(2 * CHUNK, dtype=np.int64)

@@ -42,6 +42,7 @@ def test_without_noise_it_is_the_second_moment(rng: np.random.Generator) -> None
     np.testing.assert_allclose(np.abs(np.sum(solution.components * vectors[:, :-3:-1].T, axis=1)), 1.0, rtol=1e-12)
 
 
+@pytest.mark.entropy
 @pytest.mark.parametrize("kind", [{}, {"dtype": "float32"}, {"exact": True}], ids=["float64", "float32", "int64"])
 def test_every_way_in_leads_to_the_same_sum(kind: dict[str, Any], rng: np.random.Generator) -> None:
     rows = rows_of(rng, 60)
@@ -97,6 +98,7 @@ def test_merging_refuses_another_mechanism(rng: np.random.Generator) -> None:
     assert server.to_bytes() == before
 
 
+@pytest.mark.entropy
 @pytest.mark.parametrize("exact", [False, True])
 def test_solution_tells_what_it_is(exact: bool, rng: np.random.Generator) -> None:
     server = aggregate(rows_of(rng, 40_000), epsilon=4.0, exact=exact)

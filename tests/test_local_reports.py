@@ -40,6 +40,7 @@ def resealed(message: bytes, **changed: Any) -> bytes:
     return packed + struct.pack("<I", zlib.crc32(payload, zlib.crc32(packed))) + payload
 
 
+@pytest.mark.entropy
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_survive_bytes(kind: str) -> None:
     batch = batch_of(kind)
@@ -66,6 +67,7 @@ def test_a_report_is_a_batch_of_one(kind: str) -> None:
         Report.from_bytes(batch.to_bytes())
 
 
+@pytest.mark.entropy
 def test_a_report_tells_of_its_seed() -> None:
     with pytest.warns(UserWarning, match="seeded run is not private"):
         randomizer = GaussianRandomizer(**TERMS, seed=1)

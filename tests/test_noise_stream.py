@@ -27,6 +27,8 @@ from statistics_helpers import FALSE_ALARM, rejects_normality, seeded_key, two_s
 from dpgep import reference
 from dpgep._dispatch import core
 
+pytestmark = pytest.mark.entropy
+
 KEY = seeded_key(1)
 # The largest deviate of the transform: u = 2**-64.
 LARGEST = np.sqrt(128.0 * np.log(2.0))

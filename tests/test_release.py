@@ -310,3 +310,13 @@ def test_solutions_can_be_compared_and_hashed(correlated_rows: Matrix) -> None:
     assert first == first
     assert first != second
     assert len({first, second}) == 2
+
+
+@pytest.mark.parametrize("seed", [150, 333, 611, 1306])
+def test_no_error_is_hidden_where_noise_leaves_b_without_variance(seed: int) -> None:
+    # Seeds that leave the noisy B positive in no more directions than there are components. The ridge has all of the
+    # others, and an error counted by what they hold of B would be zero.
+    rng = np.random.default_rng(1)
+    labels, x = rng.integers(0, 3, 500), rng.normal(size=(500, 5)) / 5
+    solution = solve_seeded(dpgep.fda(x, labels), seed, epsilon=0.01, delta=1e-6)
+    assert solution.diagnostics.expected_subspace_error > 1

@@ -6,6 +6,7 @@ their block is released.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -309,8 +310,10 @@ def _diagnose(
     with np.errstate(divide="ignore", invalid="ignore"):
         tangents = np.where(variances > 0, variances / gaps**2, 0.0)
     if xi > 0:
-        # v_j has unit norm in B + xi I; the part that xi contributes is variance of nobody
-        tangents *= np.clip(1 - xi * np.einsum("ij,ij->j", system.vectors, system.vectors), 0.0, 1.0)
+        # v_j has unit norm in B + xi I; the part that xi contributes is variance of nobody, but for what noise may hide
+        squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
+        deviation = noise_level / math.sqrt(2 * len(system.vectors))
+        tangents *= np.clip(np.maximum(1 - xi * squares, deviation * squares), 0.0, 1.0)
     return ReleaseDiagnostics(
         noise_level=noise_level,
         regularization=xi,
