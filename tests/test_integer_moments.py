@@ -54,7 +54,7 @@ def test_block_size_threads_and_row_order_leave_the_bits_alone(
     for bytes_per_block, threads, order in itertools.product(BLOCK_BYTES, ("1", "2"), orders):
         if bytes_per_block == 1 and order is not orders[0]:
             continue  # a block a row is slow in Python: one order is enough
-        monkeypatch.setattr(rows_module, "_BLOCK_BYTES", bytes_per_block)
+        monkeypatch.setattr(rows_module, "_MOST_BYTES", bytes_per_block)
         monkeypatch.setenv("DPGEP_NUM_THREADS", threads)
         digests.add(digest(build(name, x, order).integer_moments(20)))
     assert len(digests) == 1

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 import dpgep
 from dpgep._optional import MissingExtraError
 from dpgep.sources import Scan, UnreadableError, as_selection, is_source, recut
-from dpgep.sources.parts import Assembler, Columns
+from dpgep.sources.columns import Columns
+from dpgep.sources.parts import Assembler
 
 N = 1000
 NAMES = ["age", "weight", "height"]

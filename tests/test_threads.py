@@ -235,6 +235,42 @@ def test_runs_at_the_same_time_set_blas_back_after_the_last() -> None:
     """)
 
 
+def test_blas_obeys_whichever_thread_asks() -> None:
+    # threadpoolctl obeys the thread that was first to set a number, while it lives, and no other
+    in_a_process_of_its_own("""
+        import threading
+
+        with threadpoolctl.threadpool_limits(2, user_api="blas"):
+            def ask():
+                with _threads.blas_on_one_thread():
+                    seen.append(blas_threads())
+
+            seen = []
+            threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers[0].set_num_threads(2)
+            other = threading.Thread(target=ask)
+            other.start()
+            other.join()
+            assert (seen, blas_threads()) == ([{1}], {2})
+
+            # entered by one thread, left last by another
+            begun, ended = threading.Event(), threading.Event()
+
+            def stay():
+                with _threads.blas_on_one_thread():
+                    begun.set()
+                    ended.wait()
+
+            other = threading.Thread(target=stay)
+            with _threads.blas_on_one_thread():
+                other.start()
+                begun.wait()
+            assert blas_threads() == {1}
+            ended.set()
+            other.join()
+            assert blas_threads() == {2}
+    """)
+
+
 def test_other_threads_keep_their_number() -> None:
     seen = []
     with use_threads(1):

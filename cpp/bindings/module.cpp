@@ -12,6 +12,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_clip(module);
   register_truncate(module);
   register_fixed_point(module);
+  register_gather(module);
   register_integer_moments(module);
   register_csr_moments(module);
   register_csr_sums(module);

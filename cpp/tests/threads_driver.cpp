@@ -21,6 +21,7 @@
 #include "dpgep/csr_sums.hpp"
 #include "dpgep/exact_noise.hpp"
 #include "dpgep/fixed_point.hpp"
+#include "dpgep/gather.hpp"
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/pair_oracle.hpp"
 #include "dpgep/parallel.hpp"
@@ -70,6 +71,18 @@ RowMajorMatrix<double> on_grid(int threads) {
   require(fixed_point_rows<double>({rows.data(), 3000, 100, Eigen::OuterStride<>(100)}, 1.0, 20,
                                    view, threads),
           "finite rows are served");
+  return rows;
+}
+
+RowMajorMatrix<double> gathered(int threads) {
+  constexpr Index n = 5000;
+  constexpr Index d = 100;
+  std::vector<float> entries(static_cast<std::size_t>(n * d));
+  for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = static_cast<float>(i);
+  std::vector<const float*> columns;
+  for (Index j = 0; j < d; ++j) columns.push_back(entries.data() + j * n);
+  RowMajorMatrix<double> rows(n, d);
+  gather_rows<float, double>(columns, {rows.data(), n, d, Eigen::OuterStride<>(d)}, threads);
   return rows;
 }
 
@@ -225,6 +238,7 @@ void check_results() {
   require(deviates(one, 1) == deviates(several, n_threads), "exact_normal");
   require(symmetric(one, 1) == symmetric(several, n_threads), "add_exact_symmetric_noise");
   require(on_grid(1) == on_grid(n_threads), "fixed_point_rows");
+  require(gathered(1) == gathered(n_threads), "gather_rows");
   require(folded(1) == folded(n_threads), "fold_triangle");
   require(symmetric_products(1) == symmetric_products(n_threads), "SymmetricMatrices");
   require(dense_products(1) == dense_products(n_threads), "DenseRows");

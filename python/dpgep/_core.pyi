@@ -42,6 +42,9 @@ def fixed_point_rows(
     out: NDArray[np.float64],
     n_threads: int = 1,
 ) -> bool: ...
+def gather_rows(
+    columns: list[NDArray[Any]], first: int, out: NDArray[np.float32] | NDArray[np.float64], n_threads: int = 1
+) -> None: ...
 def fixed_point_csr(
     data: _FloatingArray, indptr: _IndexArray, bound: float, bits: int, out: NDArray[np.int32], n_threads: int = 1
 ) -> bool: ...

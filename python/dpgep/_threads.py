@@ -163,7 +163,7 @@ class _BlasLimit:
             if self._holders == 0:
                 self._found = [(library, library.num_threads) for library in _blas_libraries()]
                 for library, _ in self._found:
-                    library.set_num_threads(1)
+                    _set_blas_threads(library, 1)
             self._holders += 1
         try:
             yield
@@ -172,7 +172,19 @@ class _BlasLimit:
                 self._holders -= 1
                 if self._holders == 0:
                     for library, found in self._found:
-                        library.set_num_threads(found)
+                        _set_blas_threads(library, found)
+
+
+def _set_blas_threads(library: Any, n_threads: int) -> None:
+    """Set what all threads of the process share; the callers take turns.
+
+    From version 3.7 on, threadpoolctl obeys the thread that set OpenBLAS's number first and no other, and does not say
+    so: it is made to forget which it was.
+    """
+    forget = getattr(library, "clear_controlling_thread", lambda force: None)
+    forget(force=True)
+    library.set_num_threads(n_threads)
+    forget(force=True)
 
 
 _blas = _BlasLimit()

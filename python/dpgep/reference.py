@@ -29,6 +29,7 @@ __all__ = [
     "exact_normal",
     "fixed_point_rows",
     "fresh_product",
+    "gather_rows",
     "group_sums",
     "marked_moments",
     "noise_times_block",
@@ -600,6 +601,11 @@ def fixed_point_rows(rows: NDArray[Any], bound: float, bits: int) -> Matrix:
             scale *= 1.0 - 2.0**-20
             q[:] = np.trunc(x * scale)
     return out
+
+
+def gather_rows(columns: Sequence[NDArray[Any]], first: int, n_rows: int) -> NDArray[Any]:
+    """The matrix whose columns are the vectors ``columns``, its rows first, ..., first + n_rows - 1."""
+    return np.stack([column[first : first + n_rows] for column in columns], axis=1)
 
 
 def marked_moments(rows: NDArray[Any], groups: NDArray[Any], n_groups: int, mark: int) -> NDArray[np.int64]:

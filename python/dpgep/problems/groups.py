@@ -129,11 +129,12 @@ def _lookup_sorted(values: NDArray[Any], classes: tuple[Hashable, ...]) -> Codes
     if known.ndim != 1 or known.dtype.kind != values.dtype.kind or known.dtype.kind not in "iufU":
         return None
     order = np.argsort(known)
-    places = np.minimum(np.searchsorted(known, values, sorter=order), len(known) - 1)
-    codes = order[places]
-    if not (known[codes] == values).all():
+    ascending = known[order]
+    places = np.searchsorted(ascending, values)
+    np.minimum(places, len(known) - 1, out=places)
+    if not (ascending[places] == values).all():
         raise _unknown_label(classes)
-    return codes.astype(np.intp)
+    return order[places]
 
 
 def _unknown_label(classes: tuple[Hashable, ...]) -> ValueError:

@@ -158,7 +158,7 @@ class Streamed(People):
         """One pass over the source. Raises ValueError at its end if there are too few rows."""
         self.passes += 1
         n = 0
-        for arrays in self._selections[0].scan.read(*self._selections):
+        for arrays in self._selections[0].scan.read_apart(*self._selections):
             batch = self._to_batch(*arrays)
             n += batch.n
             yield batch

@@ -17,6 +17,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.problems.model import Matrix
 from dpgep.problems.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
+from dpgep.sources.columns import Columns
 
 
 class RowProducts:
@@ -152,6 +153,7 @@ def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDAr
 
 def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
     """The views as the kernels read them, or, where one is sparse, all in one CSR matrix in canonical format."""
+    views = tuple(view.gathered() if isinstance(view, Columns) else view for view in views)
     if all(isinstance(view, np.ndarray) for view in views):
         return tuple(view if kernel_reads(view, fixed_point=False) else _converted(view) for view in views)
     from scipy import sparse

@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse
 
 from dpgep.sources import arrow, frames, kinds
-from dpgep.sources.parts import Assembler, Columns, Part, check_real
+from dpgep.sources.columns import Columns
+from dpgep.sources.parts import Assembler, Part, check_real
 from dpgep.sources.recut import Pieces, rows_at_a_time
 from dpgep.sources.source import Key, Source, check_names, missing
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
-from dpgep.sources.parts import Assembler, Columns, Part
+from dpgep.sources.columns import Columns
+from dpgep.sources.parts import Assembler, Part
 from dpgep.sources.recut import BATCH_BYTES, Pieces
 from dpgep.sources.source import Key, Source, as_names, not_numeric
 from dpgep.sources.withheld import messages_withheld, packages_messages_withheld

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
-from dpgep.sources.parts import Columns
+from dpgep.sources.columns import Columns
 from dpgep.sources.recut import Pieces, rows_at_a_time
 from dpgep.sources.source import Key, Source, as_names, not_numeric
 from dpgep.sources.withheld import messages_withheld

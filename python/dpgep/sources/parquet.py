@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
+from dpgep.sources.recut import Pieces
+from dpgep.sources.source import Key
 
 T = TypeVar("T")
 
@@ -37,10 +39,10 @@ class ParquetFiles(ArrowSource):
     def n_rows(self) -> int:
         return int(self._dataset.count_rows())
 
-    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
-        return _read_ahead(self._decoded(names, rows))
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        return _read_ahead(super().pieces(keys, batch_rows))
 
-    def _decoded(self, names: list[str], rows: int) -> Iterator[Any]:
+    def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
         for fragment in self._dataset.get_fragments():
             keys = pyarrow(".dataset").get_partition_keys(fragment.partition_expression)
             with pyarrow(".parquet").ParquetFile(

@@ -165,6 +165,13 @@ class Scan:
         TypeError
             If a column holds another kind of values than in the first file or batch.
         """
+        return self._read(selections, apart=False)
+
+    def read_apart(self, *selections: Selection | Scan) -> Iterator[tuple[Any, ...]]:
+        """As `read`, but a matrix comes as `Columns` where a batch is one piece of a table: nothing is copied."""
+        return self._read(selections, apart=True)
+
+    def _read(self, selections: tuple[Selection | Scan, ...], *, apart: bool) -> Iterator[tuple[Any, ...]]:
         if not selections or any((each if isinstance(each, Scan) else each.scan) is not self for each in selections):
             raise ValueError("read takes selections of this scan, at least one: scan.read(scan['x'], scan['y'])")
         if self._passes and not self.repeatable:
@@ -174,11 +181,11 @@ class Scan:
             )
         chosen = [as_selection(each) for each in selections]
         self._passes += 1
-        return self._batches(chosen)
+        return self._batches(chosen, apart)
 
-    def _batches(self, selections: list[Selection]) -> Iterator[tuple[Any, ...]]:
+    def _batches(self, selections: list[Selection], apart: bool) -> Iterator[tuple[Any, ...]]:
         pieces = self._checked(self.source.pieces([each.key for each in selections], self._batch_rows), selections)
-        assemblers = [Assembler() for _ in selections]
+        assemblers = [Assembler(apart) for _ in selections]
         bar_of_pass = progress_bar(self._progress, self.n_rows, self._passes)
         with packages_messages_withheld("the source"), bar_of_pass as bar:
             for batch in recut(pieces, self._batch_rows):

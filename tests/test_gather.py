@@ -1,0 +1,93 @@
+"""Rows of columns that lie apart, by the kernel and as a view that is turned into rows block by block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpgep import reference
+from dpgep._dispatch import core
+from dpgep.problems.rows import Rows
+from dpgep.sources.columns import Columns
+
+
+def columns_of(dtype: str, n: int, d: int) -> list[np.ndarray[Any, Any]]:
+    return [np.random.default_rng([n, j]).standard_normal(n).astype(dtype) for j in range(d)]
+
+
+@pytest.mark.parametrize(("dtype", "out_dtype"), [("f4", "f4"), ("f4", "f8"), ("f8", "f8")])
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 1), (7, 8), (50, 17), (3000, 100), (20, 9000)])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_kernel_agrees_with_the_reference(dtype: str, out_dtype: str, n: int, d: int, n_threads: int) -> None:
+    columns = columns_of(dtype, n + 5, d)
+    memory = np.full((n, d + 2), 7.0, out_dtype)
+    core.gather_rows(columns, 3, memory[:, 1 : d + 1], n_threads)
+    np.testing.assert_array_equal(memory[:, 1 : d + 1], reference.gather_rows(columns, 3, n))
+    assert (memory[:, [0, -1]] == 7.0).all()
+
+
+@pytest.mark.parametrize(
+    ("columns", "first", "out", "error", "message"),
+    [
+        ([np.zeros(4)] * 2, 1, np.zeros((4, 2)), ValueError, "a column has 4 entries, asked for 4 from 1"),
+        ([np.zeros(4)] * 2, 9, np.zeros((0, 2)), ValueError, "a column has 4 entries, asked for 0 from 9"),
+        ([np.zeros(4)] * 2, -1, np.zeros((2, 2)), ValueError, "first must be >= 0, not -1"),
+        ([np.zeros(4)] * 2, 0, np.zeros((4, 3)), ValueError, "out must have 2 columns, not 3"),
+        ([np.zeros(8)[::2]] * 2, 0, np.zeros((4, 2)), ValueError, "a column must have a contiguous last axis"),
+        ([np.zeros((4, 1))] * 2, 0, np.zeros((4, 2)), ValueError, "a column must have ndim == 1"),
+        ([np.zeros(4), np.zeros(4, "f4")], 0, np.zeros((4, 2)), TypeError, "a column must have dtype float64"),
+        ([np.zeros(4, "i4")] * 2, 0, np.zeros((4, 2)), TypeError, "a column must have dtype float64, not int32"),
+        ([np.zeros(4)] * 2, 0, np.zeros((4, 2), "f4"), TypeError, "out must have dtype float64 for columns"),
+        ([np.zeros(4)] * 2, 0, np.zeros((4, 2), "i4"), TypeError, "out must have dtype float32 or float64"),
+    ],
+)
+def test_what_does_not_fit_is_refused(columns: Any, first: int, out: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        core.gather_rows(columns, first, out)
+    with pytest.raises(ValueError, match="n_threads must satisfy n_threads >= 1"):
+        core.gather_rows([np.zeros(4)], 0, np.zeros((4, 1)), 0)
+
+
+def test_columns_must_not_overlap_what_is_written() -> None:
+    memory = np.zeros((4, 4))
+    with pytest.raises(ValueError, match="a column and out must not overlap"):
+        core.gather_rows([memory[0], memory[3]], 0, memory[:, :2])
+
+
+DTYPES = st.sampled_from(["f4", "f8", "i2", "?", "u1", ">f4", "i8", "g"])
+
+
+@given(st.lists(DTYPES, min_size=1, max_size=12), st.integers(0, 40), st.integers(0, 40), st.booleans())
+def test_a_part_is_the_matrix_of_its_rows_and_columns(kinds: list[str], start: int, stop: int, strided: bool) -> None:
+    columns = [np.arange(80)[:: 1 + strided][:40].astype(kind) for kind in kinds]
+    whole = np.stack([column.astype("f8") for column in columns], axis=1)
+    part = Columns(columns, 40)[start:stop]
+    chosen = np.arange(0, len(kinds), 2)
+    np.testing.assert_array_equal(part.gathered(), whole[start:stop])
+    np.testing.assert_array_equal(part[1:, chosen].gathered(), whole[start:stop][1:, chosen])
+    np.testing.assert_array_equal(part[1:][1:].copy().gathered(), whole[start:stop][2:])
+    assert part.shape == whole[start:stop].shape
+    assert part.gathered().dtype == part.dtype
+
+
+@pytest.mark.parametrize("bits", [None, 20])
+@pytest.mark.parametrize(("dtype", "out"), [("f4", "f4"), ("f8", "f8"), ("u1", "u1"), ("i2", "f4"), ("i8", "f8")])
+def test_clipped_blocks_of_columns_are_those_of_the_matrix(bits: int | None, dtype: str, out: str) -> None:
+    columns = [(np.abs(column) * 9).astype(dtype) for column in columns_of("f8", 3000, 30)]
+    matrix = np.stack(columns, axis=1)
+    assert Columns(columns, 3000).dtype == out
+    views: list[tuple[Any, ...]] = [
+        (matrix,),
+        (Columns(columns, 3000),),
+        (matrix[:, :7], Columns(columns[7:], 3000)),
+        (np.asfortranarray(matrix),),
+    ]
+    blocks = [
+        np.vstack([block.copy() for _, block in Rows(each, 40.0).clipped_blocks(0, bits, 1000)]) for each in views
+    ]
+    for other in blocks[1:]:
+        np.testing.assert_array_equal(blocks[0], other)
