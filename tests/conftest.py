@@ -23,7 +23,7 @@ Matrix = NDArray[np.float64]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Streams without a seed get one from the test's name: no test fails by chance, and a failure repeats.
+    """Streams without a seed get one from the test's name: the noise of a test is the same in every run.
 
     Tests of the streams themselves are marked `entropy` and get the operating system's.
     """

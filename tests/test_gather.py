@@ -33,14 +33,16 @@ def test_kernel_agrees_with_the_reference(dtype: str, out_dtype: str, n: int, d:
 @pytest.mark.parametrize(
     ("columns", "first", "out", "error", "message"),
     [
-        ([np.zeros(4)] * 2, 1, np.zeros((4, 2)), ValueError, "a column has 4 entries, asked for 4 from 1"),
-        ([np.zeros(4)] * 2, 9, np.zeros((0, 2)), ValueError, "a column has 4 entries, asked for 0 from 9"),
+        ([np.zeros(4)] * 2, 1, np.zeros((4, 2)), ValueError, "a column has fewer entries than first and"),
+        ([np.zeros(4)] * 2, 9, np.zeros((0, 2)), ValueError, "a column has fewer entries than first and"),
         ([np.zeros(4)] * 2, -1, np.zeros((2, 2)), ValueError, "first must be >= 0, not -1"),
         ([np.zeros(4)] * 2, 0, np.zeros((4, 3)), ValueError, "out must have 2 columns, not 3"),
         ([np.zeros(8)[::2]] * 2, 0, np.zeros((4, 2)), ValueError, "a column must have a contiguous last axis"),
         ([np.zeros((4, 1))] * 2, 0, np.zeros((4, 2)), ValueError, "a column must have ndim == 1"),
         ([np.zeros(4), np.zeros(4, "f4")], 0, np.zeros((4, 2)), TypeError, "a column must have dtype float64"),
         ([np.zeros(4, "i4")] * 2, 0, np.zeros((4, 2)), TypeError, "a column must have dtype float64, not int32"),
+        ([[0.0] * 4] * 2, 0, np.zeros((4, 2)), TypeError, "columns must be NumPy arrays"),
+        ([], 0, np.zeros((4, 2), "f4"), ValueError, "out must have 0 columns, not 2"),
         ([np.zeros(4)] * 2, 0, np.zeros((4, 2), "f4"), TypeError, "out must have dtype float64 for columns"),
         ([np.zeros(4)] * 2, 0, np.zeros((4, 2), "i4"), TypeError, "out must have dtype float32 or float64"),
     ],
@@ -63,15 +65,30 @@ DTYPES = st.sampled_from(["f4", "f8", "i2", "?", "u1", ">f4", "i8", "g"])
 
 @given(st.lists(DTYPES, min_size=1, max_size=12), st.integers(0, 40), st.integers(0, 40), st.booleans())
 def test_a_part_is_the_matrix_of_its_rows_and_columns(kinds: list[str], start: int, stop: int, strided: bool) -> None:
-    columns = [np.arange(80)[:: 1 + strided][:40].astype(kind) for kind in kinds]
+    columns = [np.arange(80).astype(kind)[:: 1 + strided][:40] for kind in kinds]
     whole = np.stack([column.astype("f8") for column in columns], axis=1)
     part = Columns(columns, 40)[start:stop]
     chosen = np.arange(0, len(kinds), 2)
-    np.testing.assert_array_equal(part.gathered(), whole[start:stop])
-    np.testing.assert_array_equal(part[1:, chosen].gathered(), whole[start:stop][1:, chosen])
-    np.testing.assert_array_equal(part[1:][1:].copy().gathered(), whole[start:stop][2:])
+    np.testing.assert_array_equal(np.asarray(part), whole[start:stop])
+    np.testing.assert_array_equal(np.asarray(part[1:, chosen]), whole[start:stop][1:, chosen])
+    np.testing.assert_array_equal(np.asarray(part[1:][1:].copy()), whole[start:stop][2:])
     assert part.shape == whole[start:stop].shape
-    assert part.gathered().dtype == part.dtype
+    assert np.asarray(part, dtype="f8").dtype == "f8"
+
+
+def test_large_parts_are_gathered_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPGEP_NUM_THREADS", "3")
+    for dtype in ("f4", "i2"):  # by the kernel, by NumPy
+        columns = [(9 * column).astype(dtype) for column in columns_of("f8", 60_000, 11)]
+        np.testing.assert_array_equal(np.asarray(Columns(columns, 60_000)[1:]), np.stack(columns, axis=1)[1:])
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(49), np.zeros((50, 1)), np.zeros(1), [0.0] * 50])
+def test_columns_are_vectors_of_one_length(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"^the columns of a table must be vectors of one length$"):
+        Columns([np.zeros(50), wrong], 50)
+    with pytest.raises(IndexError, match="without a step"):
+        Columns([np.zeros(50)], 50)[::2]
 
 
 @pytest.mark.parametrize("bits", [None, 20])

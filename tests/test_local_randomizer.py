@@ -184,6 +184,7 @@ def test_bad_parameters_are_refused(changed: dict[str, Any], error: type[Excepti
         GaussianRandomizer(**{**TERMS, **changed})
 
 
+@pytest.mark.entropy
 def test_noise_is_fresh_for_every_report_client_and_row() -> None:
     randomizers = [GaussianRandomizer(**TERMS) for _ in range(2)]
     values = np.vstack([r.randomize_rows(np.zeros((2, 4))).values for r in randomizers for _ in range(2)])

@@ -92,6 +92,7 @@ def test_the_deviation_test_rejects_two_percent(rng: np.random.Generator) -> Non
         assert_deviation(samples, 1.0)
 
 
+@pytest.mark.entropy
 def test_two_unseeded_runs_differ(correlated_rows: Matrix) -> None:
     problem = dpgep.pca(correlated_rows + 0.1)
     first, second = (dpgep.solve(problem, mu=20.0, n_components=1).components for _ in range(2))

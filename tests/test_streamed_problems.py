@@ -199,3 +199,25 @@ def test_a_path_is_all_columns(rows: Matrix, tmp_path: Path) -> None:
     dataset = pyarrow.dataset.dataset(tmp_path / "rows.parquet")
     for path in (tmp_path / "rows.parquet", str(tmp_path / "rows.parquet"), dataset, dataset.scanner().to_reader()):
         np.testing.assert_allclose(dpgep.solve(dpgep.pca(path), epsilon=math.inf).eigenvalues, theirs.eigenvalues)
+
+
+def test_groups_may_be_selected_as_a_matrix_of_one_column(rows: Matrix) -> None:
+    n = len(rows)
+    table = pa.table({**dict(zip(NAMES, rows.T, strict=True)), "label": np.arange(n) % 3, "y": np.sin(np.arange(n))})
+    scan = dpgep.scan(table)
+    x = scan[list(NAMES)]
+    classes: dict[str, Any] = {"classes": [0, 1, 2]}
+    slices: dict[str, Any] = {"slices": 4, "y_range": (-1, 1)}
+    for one, many in (
+        (dpgep.fda(x, scan[["label"]], **classes), dpgep.fda(x, scan["label"], **classes)),
+        (dpgep.sir(x, scan[["y"]], **slices), dpgep.sir(x, scan["y"], **slices)),
+    ):
+        np.testing.assert_array_equal(
+            dpgep.solve(one, epsilon=math.inf).components, dpgep.solve(many, epsilon=math.inf).components
+        )
+    for problem, message in (
+        (dpgep.fda(x, scan[["label", "y"]], **classes), "one label per row of X; got 2 dimensions, 2 columns$"),
+        (dpgep.sir(x, scan[["label", "y"]], **slices), "one value per row of X; got 2 dimensions, 2 columns$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dpgep.solve(problem, epsilon=math.inf)

@@ -12,20 +12,21 @@ using namespace dpgep::bindings;
 
 namespace {
 
-void fill(py::array& out, std::int64_t scale, NoiseStream& stream, int n_threads) {
+void fill_exact(py::array& out, std::int64_t scale, NoiseStream& stream, int n_threads) {
   const auto view = mutable_vector<std::int64_t>(out, "out");
   const py::gil_scoped_release no_gil;
   exact_normal(view, scale, stream, n_threads);
 }
 
-void add_independent(py::array& array, std::int64_t scale, NoiseStream& stream, int n_threads) {
+void add_exact_independent(py::array& array, std::int64_t scale, NoiseStream& stream,
+                           int n_threads) {
   const auto view = mutable_rows_of_one_or_two_axes<std::int64_t>(array, "array");
   const py::gil_scoped_release no_gil;
   add_exact_noise(view, scale, stream, n_threads);
 }
 
-void add_symmetric(py::array& matrix, std::int64_t diagonal_scale, std::int64_t off_diagonal_scale,
-                   NoiseStream& stream, int n_threads) {
+void add_exact_symmetric(py::array& matrix, std::int64_t diagonal_scale,
+                         std::int64_t off_diagonal_scale, NoiseStream& stream, int n_threads) {
   require_square(matrix, "matrix");
   const auto view = mutable_rows<std::int64_t>(matrix, "matrix");
   const py::gil_scoped_release no_gil;
@@ -48,7 +49,7 @@ py::tuple scripted(const py::array& digits, std::int64_t scale, Index n) {
 }  // namespace
 
 void register_exact_noise(py::module_& module) {
-  module.def("exact_normal", &fill, py::arg("out").noconvert(), py::arg("scale").noconvert(),
+  module.def("exact_normal", &fill_exact, py::arg("out").noconvert(), py::arg("scale").noconvert(),
              py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
 Fill out, 1-D contiguous int64, with independent round(scale * N), N ~ N(0, 1), without approximation.
 
@@ -66,7 +67,7 @@ that key and nonce c: the same for every n_threads. With scale == 0 nothing is d
 
 Raises ValueError unless 0 <= scale <= 2**56 and n_threads >= 1.
 )");
-  module.def("add_exact_noise", &add_independent, py::arg("array").noconvert(),
+  module.def("add_exact_noise", &add_exact_independent, py::arg("array").noconvert(),
              py::arg("scale").noconvert(), py::arg("stream"), py::arg("n_threads").noconvert() = 1,
              R"(
 Add independent round(scale * N) to every entry, in row-major order: the deviates of exact_normal.
@@ -74,7 +75,7 @@ Add independent round(scale * N) to every entry, in row-major order: the deviate
 array: 1-D or 2-D int64, row-contiguous. Raises ValueError as exact_normal, and if a sum would leave int64
 (array is then unspecified).
 )");
-  module.def("add_exact_symmetric_noise", &add_symmetric, py::arg("matrix").noconvert(),
+  module.def("add_exact_symmetric_noise", &add_exact_symmetric, py::arg("matrix").noconvert(),
              py::arg("diagonal_scale").noconvert(), py::arg("off_diagonal_scale").noconvert(),
              py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
 Add round(diagonal_scale * N) on the diagonal and round(off_diagonal_scale * N) above it.

@@ -10,17 +10,26 @@ using namespace dpgep::bindings;
 
 namespace {
 
-// Where each column begins, at its entry `first`.
+std::vector<py::array> arrays_of(const py::list& columns) {
+  std::vector<py::array> arrays;
+  arrays.reserve(columns.size());
+  for (const py::handle& each : columns) {
+    if (!py::isinstance<py::array>(each)) throw py::type_error("columns must be NumPy arrays");
+    arrays.push_back(py::reinterpret_borrow<py::array>(each));
+  }
+  return arrays;
+}
+
+// Where each column begins, at its entry `first`. The message has no lengths: they may be secret.
 template <class Scalar>
-std::vector<const Scalar*> beginnings(const py::list& columns, Index first, Index n_rows) {
+std::vector<const Scalar*> beginnings(const std::vector<py::array>& columns, Index first,
+                                      Index n_rows) {
   std::vector<const Scalar*> found;
   found.reserve(columns.size());
-  for (const py::handle& each : columns) {
-    const auto column = const_vector<Scalar>(py::cast<py::array>(each), "a column");
+  for (const py::array& each : columns) {
+    const auto column = const_vector<Scalar>(each, "a column");
     if (first > column.size() || n_rows > column.size() - first) {
-      throw py::value_error("a column has " + std::to_string(column.size()) +
-                            " entries, asked for " + std::to_string(n_rows) + " from " +
-                            std::to_string(first));
+      throw py::value_error("a column has fewer entries than first and the rows of out");
     }
     found.push_back(column.data() + first);
   }
@@ -28,20 +37,20 @@ std::vector<const Scalar*> beginnings(const py::list& columns, Index first, Inde
 }
 
 template <class Scalar, class Out>
-void gather(const py::list& columns, Index first, Rows<Out> out, int n_threads) {
+void gather(const std::vector<py::array>& columns, Index first, Rows<Out> out, int n_threads) {
   const std::vector<const Scalar*> sources = beginnings<Scalar>(columns, first, out.rows());
   for (const Scalar* const source : sources) {
     require_disjoint(ConstVectorView<Scalar>(source, out.rows()), "a column", out, "out");
   }
-  // Safe: only raw memory is touched, and the caller's references keep all arrays alive.
+  // Safe: only raw memory is touched; `columns` holds the columns, and the caller out.
   const py::gil_scoped_release no_gil;
   gather_rows<Scalar, Out>(sources, out, n_threads);
 }
 
-void gather_into(const py::list& columns, Index first, py::array& out, int n_threads) {
+void gather_into(const py::list& list, Index first, py::array& out, int n_threads) {
   if (first < 0) throw py::value_error("first must be >= 0, not " + std::to_string(first));
-  const bool is_single =
-      !columns.empty() && py::isinstance<py::array_t<float>>(py::handle(columns[0]));
+  const std::vector<py::array> columns = arrays_of(list);
+  const bool is_single = columns.empty() || py::isinstance<py::array_t<float>>(columns[0]);
   visit_floating(out, "out", [&](auto scalar) {
     using Out = decltype(scalar);
     const Rows<Out> target = mutable_rows<Out>(out, "out");
@@ -57,8 +66,9 @@ void gather_into(const py::list& columns, Index first, py::array& out, int n_thr
 }  // namespace
 
 void register_gather(py::module_& module) {
-  module.def("gather_rows", &gather_into, py::arg("columns"), py::arg("first").noconvert(),
-             py::arg("out").noconvert(), py::arg("n_threads").noconvert() = 1, R"(
+  module.def("gather_rows", &gather_into, py::arg("columns").noconvert(),
+             py::arg("first").noconvert(), py::arg("out").noconvert(),
+             py::arg("n_threads").noconvert() = 1, R"(
 Write out[i, j] = columns[j][first + i].
 
 columns: a list of contiguous vectors, all float32 or all float64, of at least first + n entries. out: (n, d)

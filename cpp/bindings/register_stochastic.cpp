@@ -70,7 +70,7 @@ struct Design {
   int n_threads;
 };
 
-Noise noise_of(bool noisy, const Answers& answers, double scale, NoiseStream& stream) {
+Noise noise_of_answers(bool noisy, const Answers& answers, double scale, NoiseStream& stream) {
   const auto mode = noisy ? NoiseMode::fresh : NoiseMode::none;
   return {mode, {answers.deviation * scale}, NoiseShape::goe, answers.n_paid, &stream};
 }
@@ -85,8 +85,9 @@ std::unique_ptr<SampledProducts> assemble(std::unique_ptr<ExactProducts> everybo
   SampledRows sampled(rows, n_features, factors, of_samples, design.rate, stream, design.n_threads);
   owners.push_back(py::cast(&stream, py::return_value_policy::reference));
   return std::make_unique<SampledProducts>(
-      std::move(everybody), std::move(sampled), noise_of(noisy, design.full, of_all, stream),
-      noise_of(noisy, design.sampled, of_samples, stream), std::move(owners));
+      std::move(everybody), std::move(sampled),
+      noise_of_answers(noisy, design.full, of_all, stream),
+      noise_of_answers(noisy, design.sampled, of_samples, stream), std::move(owners));
 }
 
 std::unique_ptr<SampledProducts> of_dense(const py::array& rows, const py::array& factors,

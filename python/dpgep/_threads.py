@@ -24,6 +24,7 @@ except ModuleNotFoundError:  # optional: without it nothing sets limits, and BLA
     threadpoolctl = None
 
 _VARIABLE = "DPGEP_NUM_THREADS"
+_TURNS = 10
 _chosen: ContextVar[int | None] = ContextVar("n_threads", default=None)
 
 
@@ -176,15 +177,18 @@ class _BlasLimit:
 
 
 def _set_blas_threads(library: Any, n_threads: int) -> None:
-    """Set what all threads of the process share; the callers take turns.
+    """Set the number of a BLAS that all threads of the process share; our callers take turns.
 
     From version 3.7 on, threadpoolctl obeys the thread that set OpenBLAS's number first and no other, and does not say
-    so: it is made to forget which it was.
+    so: it is made to forget which it was. Others that use it at this moment may come in between, hence several turns.
     """
     forget = getattr(library, "clear_controlling_thread", lambda force: None)
-    forget(force=True)
-    library.set_num_threads(n_threads)
-    forget(force=True)
+    for _ in range(_TURNS):
+        forget(force=True)
+        library.set_num_threads(n_threads)
+        forget(force=True)
+        if library.num_threads == n_threads:
+            return
 
 
 _blas = _BlasLimit()

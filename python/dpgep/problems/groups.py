@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.problems.dask_parts import is_spread
-from dpgep.problems.rows import as_vector, check_not_masked
+from dpgep.problems.rows import as_vector, check_not_masked, check_vector
 
 Codes = NDArray[np.intp]
 
@@ -69,8 +69,7 @@ def _label_array(labels: Any, n: int) -> NDArray[Any]:
     values = labels if isinstance(labels, np.ndarray) else _one_per_row(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim != 1 or len(values) != n:
-        raise ValueError(f"labels must hold one label per row of X, shape ({n},); got shape {values.shape}")
+    check_vector(values, n, "labels must hold one label per row of X")
     if _has_missing(values):
         raise ValueError("labels contain NaN: drop those rows, or give the missing class a name of its own")
     return values

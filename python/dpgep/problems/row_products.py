@@ -153,7 +153,7 @@ def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDAr
 
 def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
     """The views as the kernels read them, or, where one is sparse, all in one CSR matrix in canonical format."""
-    views = tuple(view.gathered() if isinstance(view, Columns) else view for view in views)
+    views = tuple(np.asarray(view) if isinstance(view, Columns) else view for view in views)
     if all(isinstance(view, np.ndarray) for view in views):
         return tuple(view if kernel_reads(view, fixed_point=False) else _converted(view) for view in views)
     from scipy import sparse

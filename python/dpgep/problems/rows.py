@@ -1,6 +1,7 @@
 """Rows of people: accepted array forms, and blocks of rows clipped to the unit ball, in float64 or in fixed point.
 
-A matrix is never copied as a whole: a block of rows at a time is converted, clipped and handed on in one reused buffer.
+A matrix is never copied as a whole: a block of rows at a time is converted, clipped and handed on in buffers that are
+used again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dpgep.sources.columns import Columns, row_dtype
 
 # A block that stays in the second-level cache until it is multiplied saves a fifth of the time where rows are short
 # (measured at 100 columns). Long rows need some hundred of them, as many as the sums that they are added to are read
-# for; more bytes than the last are never taken.
+# for; more bytes than the last are taken by a single row alone.
 _CACHED_BYTES, _FEWEST_ROWS, _MOST_BYTES = 1 << 20, 512, 1 << 23
 # Entries of sparse rows that are looked at together.
 _BLOCK_ENTRIES = 1 << 20
@@ -218,13 +219,24 @@ def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim != 1 or array.shape[0] != n:
-        raise ValueError(f"{name} must be a vector with one value per row of X, shape ({n},); got shape {array.shape}")
+    check_vector(array, n, f"{name} must be a vector with one value per row of X")
     _check_real(array, name)
     vector = array.astype(np.float64)
     if not np.isfinite(vector).all():
         raise ValueError(f"{name} contains NaN or infinite values: impute or drop them first")
     return vector
+
+
+def check_vector(array: NDArray[Any], n: int, demand: str) -> None:
+    """Raise ValueError unless an array is a vector of n entries.
+
+    What a source reads has the right number of rows, which may be secret: no message that it can lead to tells it.
+    """
+    if array.ndim != 1:
+        columns = f", {array.shape[1]} columns" if array.ndim == 2 else ""
+        raise ValueError(f"{demand}; got {array.ndim} dimensions{columns}")
+    if len(array) != n:
+        raise ValueError(f"{demand}, shape ({n},); got shape {array.shape}")
 
 
 def check_not_masked(values: Any, name: str) -> None:

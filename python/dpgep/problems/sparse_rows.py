@@ -81,8 +81,8 @@ class SparseRows:
         for part in self._parts(most_rows):
             matrix = self._matrix(part)
             values = np.empty(matrix.nnz, dtype=np.int32)
-            finite = core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count())
-            assert finite  # looked at before
+            if not core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count()):
+                raise NotFiniteError  # only if the rows were changed since `require_finite`
             yield GridRows(part, values, matrix.indices, matrix.indptr, self._rows.d)
 
     def _parts(self, most_rows: int) -> Iterator[slice]:

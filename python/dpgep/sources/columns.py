@@ -16,8 +16,6 @@ from dpgep._threads import run, thread_count
 # Rows that NumPy turns from columns at a time: few enough for their cache lines to stay in the second-level cache while
 # neighbouring columns fill them, enough to hide the cost of a call.
 _STRIP = 4096
-
-
 # Entries from which on starting a thread is worth its while.
 _LARGE = 1 << 19
 
@@ -25,14 +23,20 @@ _LARGE = 1 << 19
 class Columns:
     """A matrix whose columns lie apart in memory: (rows, number of columns), one dtype when read.
 
-    The columns may have any real dtypes; all must be as long as the first. Selecting rows or columns looks at no entry.
+    The columns may have any real dtypes. Selecting rows or columns looks at no entry. Raises ValueError unless all
+    columns are vectors of ``n_rows`` entries; that message has no number of rows, which may be secret.
     """
 
     ndim = 2
 
     def __init__(self, columns: Sequence[NDArray[Any]], n_rows: int) -> None:
-        self._columns = list(columns)
+        if any(getattr(column, "shape", None) != (n_rows,) for column in columns):
+            raise ValueError("the columns of a table must be vectors of one length")
         self._first = 0
+        self._keep(columns, n_rows)
+
+    def _keep(self, columns: Sequence[NDArray[Any]], n_rows: int) -> None:
+        self._columns = list(columns)
         self._kernel_writes = _kernel_writes(self._columns)
         self.shape = (n_rows, len(self._columns))
         self.dtype = row_dtype(*{column.dtype for column in self._columns})
@@ -44,17 +48,21 @@ class Columns:
     def __getitem__(self, key: slice | tuple[slice, NDArray[np.intp]]) -> Columns:
         """Some rows that follow each other, and of these all columns or those of the given numbers."""
         rows, chosen = key if isinstance(key, tuple) else (key, None)
-        start, stop, _ = rows.indices(self.shape[0])
-        part = copy(self) if chosen is None else Columns([self._columns[j] for j in chosen], self.shape[0])
+        start, stop, step = rows.indices(self.shape[0])
+        if step != 1:
+            raise IndexError("rows of columns are selected without a step")
+        part = copy(self)
+        if chosen is not None:
+            part._keep([self._columns[j] for j in chosen], self.shape[0])
         part._first = self._first + start
         part.shape = (max(0, stop - start), part.shape[1])
         return part
 
-    def gathered(self) -> NDArray[Any]:
-        """The matrix in one piece, a copy."""
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        """The matrix in one piece, always a copy."""
         out = np.empty(self.shape, self.dtype)
         self.write(out)
-        return out
+        return out if dtype is None else out.astype(dtype)
 
     def copy(self) -> Columns:
         """The same matrix in memory of its own."""
@@ -82,6 +90,8 @@ class Columns:
 
 def _kernel_writes(columns: Sequence[NDArray[Any]]) -> tuple[type, ...]:
     """Dtypes that the kernel makes of the columns without rounding; none where it cannot read them as they lie."""
+    if not columns:
+        return ()
     dtype = columns[0].dtype
     if not all(each.dtype == dtype and each.flags.c_contiguous and each.flags.aligned for each in columns):
         return ()

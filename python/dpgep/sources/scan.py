@@ -168,7 +168,10 @@ class Scan:
         return self._read(selections, apart=False)
 
     def read_apart(self, *selections: Selection | Scan) -> Iterator[tuple[Any, ...]]:
-        """As `read`, but a matrix comes as `Columns` where a batch is one piece of a table: nothing is copied."""
+        """As `read`, but a matrix comes as `Columns` where a batch is one large piece of a table, which is not copied.
+
+        They are read whenever they are used: their memory must not change until the next batch.
+        """
         return self._read(selections, apart=True)
 
     def _read(self, selections: tuple[Selection | Scan, ...], *, apart: bool) -> Iterator[tuple[Any, ...]]:
