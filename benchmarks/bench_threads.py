@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 import support
 
 import dpgep
-from dpgep._threads import use_threads
+from dpgep._threads import run, use_threads
 
 TARGET = 1.7
 ROUNDS = 3 if support.QUICK else 11
@@ -23,11 +26,11 @@ def rows() -> support.Matrix:
 
 
 def on(n_threads: int, work: Callable[[], Any]) -> Callable[[], Any]:
-    def run() -> Any:
+    def limited() -> Any:
         with use_threads(n_threads):
             return work()
 
-    return run
+    return limited
 
 
 def compare(benchmark: Any, what: str, work: Callable[[], Any]) -> None:
@@ -45,10 +48,25 @@ def test_moments(benchmark: Any, rows: support.Matrix) -> None:
     compare(benchmark, "exact moments", lambda: np.triu(problem.integer_moments(20).second))
 
 
+def seconds_of_reading(rows: support.Matrix) -> tuple[float, float]:
+    """Medians for one thread and for two, alternating: what memory leaves a second thread to gain."""
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(ROUNDS):
+        for count, found in seconds.items():
+            parts = [partial(np.sum, part) for part in np.array_split(rows.reshape(-1), count)]
+            start = time.perf_counter()
+            run(parts, count)
+            found.append(time.perf_counter() - start)
+    return statistics.median(seconds[1]), statistics.median(seconds[2])
+
+
 @pytest.mark.parametrize("n_vectors", [1, 10])
 def test_one_pass_products(benchmark: Any, rows: support.Matrix, n_vectors: int) -> None:
     block = np.random.default_rng(4).standard_normal((n_vectors, rows.shape[1]))
     products = dpgep.pca(rows, center=False).row_products()
+    one, two = seconds_of_reading(rows)
+    gain = one / two
+    support.say(f"reading the rows alone: {rows.nbytes / one / 1e9:.1f} GB/s, two threads {gain:.2f} times as fast")
     compare(
         benchmark, f"products with {n_vectors} vectors in one pass", lambda: products.second_moment(1.0).times(block)
     )
