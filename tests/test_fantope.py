@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import cvxpy as cp
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from dpgep.methods import fantope
 from dpgep.methods.fantope import _Projection, fantope_relaxation, leading_vectors
 
 
@@ -229,3 +231,19 @@ def test_degenerate_sizes(spectral_set: Any):
     assert every.objective == pytest.approx(-4.5, rel=1e-6)
     zero = fantope_relaxation(np.zeros((3, 3)), None, 1, 0.5, spectral_set=spectral_set)
     assert zero.objective == pytest.approx(0.5 if spectral_set == "fantope" else 0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("threaded_dimension", "entered"), [(7, 1), (6, 0)])
+def test_small_problems_keep_blas_to_one_thread(
+    threaded_dimension: int, entered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = []
+
+    def blas_on_one_thread() -> Any:
+        held.append(True)
+        return nullcontext()
+
+    monkeypatch.setattr(fantope, "THREADED_DIMENSION", threaded_dimension)
+    monkeypatch.setattr(fantope, "blas_on_one_thread", blas_on_one_thread)
+    assert fantope.fantope_relaxation(np.diag(np.arange(6.0)), None, 2, 0.1).converged
+    assert len(held) == entered
