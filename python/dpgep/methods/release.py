@@ -313,7 +313,7 @@ def _diagnose(
         # v_j has unit norm in B + xi I; the part that xi contributes is variance of nobody, but for what noise may hide
         squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
         deviation = noise_level / math.sqrt(2 * len(system.vectors))
-        tangents *= np.clip(np.maximum(1 - xi * squares, deviation * squares), 0.0, 1.0)
+        tangents *= np.minimum(np.maximum(1 - xi * squares, deviation * squares), 1.0)
     return ReleaseDiagnostics(
         noise_level=noise_level,
         regularization=xi,
