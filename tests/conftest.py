@@ -88,3 +88,9 @@ def data_set(name: str) -> Any:
     if not folder:
         pytest.skip("DPGEP_DATA is not set: no real data sets beside scikit-learn's own")
     return np.load(Path(folder) / f"{name}.npz", allow_pickle=False)
+
+
+@pytest.fixture(params=["any dimension is narrow", "none is"])
+def dense_sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dense rows are summed by the kernel for narrow matrices, and by BLAS."""
+    monkeypatch.setattr(core, "narrow_dimension", 1 << 30 if "any" in request.param else 0)

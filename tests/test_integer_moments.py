@@ -15,6 +15,7 @@ from conftest import Matrix, solve_seeded
 from numpy.typing import NDArray
 
 import dpgep
+from dpgep._dispatch import core
 from dpgep.privacy.calibration import MOST_BITS, calibrate_moments, moment_mu, on_grid
 from dpgep.problems import integer_moments as moments_module
 from dpgep.problems import rows as rows_module
@@ -51,12 +52,18 @@ def test_block_size_threads_and_row_order_leave_the_bits_alone(
     x = big_rows(rng)
     orders = [np.arange(len(x)), np.arange(len(x))[::-1], rng.permutation(len(x))]
     digests = set()
+    monkeypatch.setattr(core, "narrow_dimension", 0)
     for bytes_per_block, threads, order in itertools.product(BLOCK_BYTES, ("1", "2"), orders):
         if bytes_per_block == 1 and order is not orders[0]:
             continue  # a block a row is slow in Python: one order is enough
         monkeypatch.setattr(rows_module, "_MOST_BYTES", bytes_per_block)
         monkeypatch.setenv("DPGEP_NUM_THREADS", threads)
         digests.add(digest(build(name, x, order).integer_moments(20)))
+    monkeypatch.setattr(core, "narrow_dimension", 1 << 30)
+    for threads, order in itertools.product(("1", "2", "3"), orders):
+        monkeypatch.setenv("DPGEP_NUM_THREADS", threads)
+        digests.add(digest(build(name, x, order).integer_moments(20)))
+        digests.add(digest(build(name, np.asfortranarray(x), order).integer_moments(20)))
     assert len(digests) == 1
 
 
@@ -87,6 +94,7 @@ def test_every_variant_gives_the_same_bits_and_the_same_seeded_solution() -> Non
     assert len(set(seen.values())) == 1
 
 
+@pytest.mark.usefixtures("dense_sums")
 def test_it_is_the_integer_sum_over_rows(rng: np.random.Generator) -> None:
     x = big_rows(rng, 60)
     moments = dpgep.fda(x, np.arange(60) % 3).integer_moments(20)
@@ -105,6 +113,7 @@ def test_it_is_the_integer_sum_over_rows(rng: np.random.Generator) -> None:
     assert np.abs(moments.sums - sums).max() <= 60 * 2**20
 
 
+@pytest.mark.usefixtures("dense_sums")
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int16, np.float16])
 def test_dtypes_that_hold_the_same_values_give_the_same_bits(dtype: Any, rng: np.random.Generator) -> None:
     x = rng.integers(0, 100, (500, 6)).astype(dtype)
@@ -113,6 +122,7 @@ def test_dtypes_that_hold_the_same_values_give_the_same_bits(dtype: Any, rng: np
     assert digest(dpgep.pca(np.asfortranarray(x), bound=150.0).integer_moments(20)) == plain
 
 
+@pytest.mark.usefixtures("dense_sums")
 def test_two_limbs_add_up(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few rows a limb, the high limb is used; the sum and its float value are those of one limb."""
     x = big_rows(rng, 3000)

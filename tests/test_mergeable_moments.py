@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgep
+from dpgep._dispatch import core
 from dpgep.problems import integer_moments, sparse_rows
 from dpgep.problems.rows import Rows
 
@@ -153,6 +154,7 @@ def test_every_altered_byte_is_noticed(data: Any) -> None:
 
 
 @names
+@pytest.mark.usefixtures("dense_sums")
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
 def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.random.Generator) -> None:
     rows = people(rng, 20_000)
@@ -178,12 +180,37 @@ def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: p
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(core, "narrow_dimension", 0)
     monkeypatch.setattr(integer_moments, "add_products", interrupted)
     with pytest.raises(KeyboardInterrupt):
         moments.update(np.zeros((3, D)))
     for use in (moments.to_bytes, lambda: moments.update(np.zeros((3, D))), lambda: dpgep.solve(moments, mu=1.0)):
         with pytest.raises(RuntimeError, match="go back to the last checkpoint"):
             use()
+
+
+def test_interrupted_sums_of_narrow_rows_are_as_before(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = people(rng)[0]
+    moments, whole = summed("pca", (x, None, None), [slice(200)]), summed("pca", (x, None, None), [slice(None)])
+    before = moments.to_bytes()
+    monkeypatch.setattr(core, "narrow_dimension", D + 1)
+    monkeypatch.setattr(integer_moments, "_WORK_OF_A_PART", 50 * (D + 1) ** 2)  # 51 people a part
+    kernel, calls = core.add_dense_moments, itertools.count()
+
+    def interrupted(*arguments: Any) -> bool:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return kernel(*arguments)
+
+    monkeypatch.setattr(core, "add_dense_moments", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        moments.update(x[200:])
+    assert moments.to_bytes() == before
+    moments.update(x[200:])
+    assert moments.to_bytes() == whole.to_bytes()
+    assert next(calls) == 10  # 4 until the interruption, and 6 for all of the 300 people
 
 
 def test_threads_take_turns(rng: np.random.Generator) -> None:

@@ -12,8 +12,9 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_clip(module);
   register_truncate(module);
   register_fixed_point(module);
-  register_gather(module);
+  register_columns(module);
   register_integer_moments(module);
+  register_dense_moments(module);
   register_csr_moments(module);
   register_csr_sums(module);
   register_exact_noise(module);

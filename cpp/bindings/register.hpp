@@ -5,12 +5,13 @@
 
 void register_build_info(pybind11::module_& module);
 void register_clip(pybind11::module_& module);
+void register_columns(pybind11::module_& module);
 void register_csr_moments(pybind11::module_& module);
 void register_csr_sums(pybind11::module_& module);
+void register_dense_moments(pybind11::module_& module);
 void register_exact_noise(pybind11::module_& module);
 void register_exact_products(pybind11::module_& module);
 void register_fixed_point(pybind11::module_& module);
-void register_gather(pybind11::module_& module);
 void register_integer_moments(pybind11::module_& module);
 void register_noise_product(pybind11::module_& module);
 void register_noise_stream(pybind11::module_& module);

@@ -20,18 +20,6 @@ constexpr Index n_partial = 8;
 // Entries below which a thread costs more than it saves.
 constexpr Index entries_per_task = Index{1} << 16;
 
-void require_grid(double bound, int bits) {
-  if (!(bound > 0.0 && std::isfinite(bound) && std::isfinite(1.0 / bound))) {
-    throw std::invalid_argument("bound must satisfy 0 < bound < inf with a finite 1/bound, not " +
-                                std::to_string(bound));
-  }
-  if (bits < min_grid_bits || bits > max_grid_bits) {
-    throw std::invalid_argument("bits must satisfy " + std::to_string(min_grid_bits) +
-                                " <= bits <= " + std::to_string(max_grid_bits) + ", not " +
-                                std::to_string(bits));
-  }
-}
-
 template <class Scalar>
 FactoredNorm norm_of(const Scalar* row, Index d) {
   if constexpr (std::is_integral_v<Scalar>) {
@@ -128,6 +116,18 @@ bool row_to_grid(const Scalar* row, const Scalar* next_row, Index d, double boun
 }
 
 }  // namespace
+
+void require_grid(double bound, int bits) {
+  if (!(bound > 0.0 && std::isfinite(bound) && std::isfinite(1.0 / bound))) {
+    throw std::invalid_argument("bound must satisfy 0 < bound < inf with a finite 1/bound, not " +
+                                std::to_string(bound));
+  }
+  if (bits < min_grid_bits || bits > max_grid_bits) {
+    throw std::invalid_argument("bits must satisfy " + std::to_string(min_grid_bits) +
+                                " <= bits <= " + std::to_string(max_grid_bits) + ", not " +
+                                std::to_string(bits));
+  }
+}
 
 template <class Scalar>
 bool fixed_point_rows(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out,

@@ -10,6 +10,7 @@ namespace dpgep {
 namespace {
 
 constexpr Index rows_per_task = 16;
+constexpr const char* beyond_int64 = "total leaves int64: carry before";
 constexpr std::int64_t limb = std::int64_t{1} << limb_bits;
 
 bool adds_within_range(std::int64_t a, std::int64_t b) {
@@ -33,7 +34,7 @@ void fold(double* block, std::int64_t* total, Index n) {
   if (!all_integers) {
     throw std::invalid_argument("block must hold integers with |block_ij| < 2**53");
   }
-  if (!all_in_range) throw std::overflow_error("total leaves int64: carry before");
+  if (!all_in_range) throw std::overflow_error(beyond_int64);
 }
 
 }  // namespace
@@ -45,6 +46,15 @@ void fold_triangle(Rows<double> block, Rows<std::int64_t> total, int n_threads) 
     const Index last = std::min(d, (task + 1) * rows_per_task);
     for (Index i = task * rows_per_task; i < last; ++i) fold(&block(i, i), &total(i, i), d - i);
   });
+}
+
+void add_triangle(Rows<std::int64_t> addend, Rows<std::int64_t> total) {
+  for (Index i = 0; i < total.rows(); ++i) {
+    for (Index j = i; j < total.cols(); ++j) {
+      if (!adds_within_range(total(i, j), addend(i, j))) throw std::overflow_error(beyond_int64);
+      total(i, j) += addend(i, j);
+    }
+  }
 }
 
 void carry_triangle(Rows<std::int64_t> total, Rows<std::int64_t> high) {

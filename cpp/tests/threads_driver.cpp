@@ -19,8 +19,10 @@
 
 #include "dpgep/csr_moments.hpp"
 #include "dpgep/csr_sums.hpp"
+#include "dpgep/dense_moments.hpp"
 #include "dpgep/exact_noise.hpp"
 #include "dpgep/fixed_point.hpp"
+#include "dpgep/fixed_point_columns.hpp"
 #include "dpgep/gather.hpp"
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/pair_oracle.hpp"
@@ -74,16 +76,49 @@ RowMajorMatrix<double> on_grid(int threads) {
   return rows;
 }
 
+constexpr Index n_in_columns = 5000;
+constexpr Index n_columns = 100;
+
+std::vector<float> column_entries() {
+  std::vector<float> entries(static_cast<std::size_t>(n_in_columns * n_columns));
+  for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = static_cast<float>(i % 1000);
+  return entries;
+}
+
+template <class Pointer>
+std::vector<Pointer> columns_in(const std::vector<float>& entries) {
+  std::vector<Pointer> columns;
+  for (Index j = 0; j < n_columns; ++j) columns.push_back(entries.data() + j * n_in_columns);
+  return columns;
+}
+
 RowMajorMatrix<double> gathered(int threads) {
-  constexpr Index n = 5000;
-  constexpr Index d = 100;
-  std::vector<float> entries(static_cast<std::size_t>(n * d));
-  for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = static_cast<float>(i);
-  std::vector<const float*> columns;
-  for (Index j = 0; j < d; ++j) columns.push_back(entries.data() + j * n);
-  RowMajorMatrix<double> rows(n, d);
-  gather_rows<float, double>(columns, {rows.data(), n, d, Eigen::OuterStride<>(d)}, threads);
+  const std::vector<float> entries = column_entries();
+  RowMajorMatrix<double> rows(n_in_columns, n_columns);
+  gather_rows<float, double>(
+      columns_in<const float*>(entries),
+      {rows.data(), n_in_columns, n_columns, Eigen::OuterStride<>(n_columns)}, threads);
   return rows;
+}
+
+RowMajorMatrix<double> columns_on_grid(int threads) {
+  const std::vector<float> entries = column_entries();
+  RowMajorMatrix<double> out(n_columns, n_in_columns);
+  require(fixed_point_columns(
+              columns_in<Column>(entries), 5000.0, 20,
+              {out.data(), n_columns, n_in_columns, Eigen::OuterStride<>(n_in_columns)}, threads),
+          "finite columns are served");
+  return out;
+}
+
+RowMajorMatrix<std::int64_t> dense_moments(int threads) {
+  const std::vector<float> entries = column_entries();
+  RowMajorMatrix<std::int64_t> total = RowMajorMatrix<std::int64_t>::Zero(n_columns, n_columns);
+  require(add_dense_moments(columns_in<Column>(entries), n_in_columns, {nullptr, 0}, 0, 5000.0, 20,
+                            {total.data(), n_columns, n_columns, Eigen::OuterStride<>(n_columns)},
+                            threads),
+          "finite people are served");
+  return total;
 }
 
 RowMajorMatrix<std::int64_t> folded(int threads) {
@@ -239,6 +274,8 @@ void check_results() {
   require(symmetric(one, 1) == symmetric(several, n_threads), "add_exact_symmetric_noise");
   require(on_grid(1) == on_grid(n_threads), "fixed_point_rows");
   require(gathered(1) == gathered(n_threads), "gather_rows");
+  require(columns_on_grid(1) == columns_on_grid(n_threads), "fixed_point_columns");
+  require(dense_moments(1) == dense_moments(n_threads), "add_dense_moments");
   require(folded(1) == folded(n_threads), "fold_triangle");
   require(symmetric_products(1) == symmetric_products(n_threads), "SymmetricMatrices");
   require(dense_products(1) == dense_products(n_threads), "DenseRows");

@@ -31,27 +31,34 @@ _dsyrk, _dgemm = _routine("dsyrk"), _routine("dgemm")
 
 
 def add_gram(rows: Matrix, total: Matrix, sign: float) -> None:
-    """Add sign rows^T rows to total, for j >= i alone; contiguous rows in both."""
+    """Add sign rows^T rows to total, for j >= i alone. Total has contiguous rows; rows have them, or columns."""
+    n, k, order = _int(rows.shape[1]), _int(rows.shape[0]), _Order(rows)
     # row-major is column-major transposed: lower for upper
-    n, k = _int(rows.shape[1]), _int(rows.shape[0])
     _dsyrk(
-        b"L", b"N", _at(n), _at(k), _at(_double(sign)), rows.ctypes.data, _at(_stride(rows)), _at(_double(1.0)),
-        total.ctypes.data, _at(_stride(total)),
+        b"L", order.as_it_lies, _at(n), _at(k), _at(_double(sign)), rows.ctypes.data, order.stride,
+        _at(_double(1.0)), total.ctypes.data, _Order(total).stride,
     )  # fmt: skip
 
 
 def add_product(left: Matrix, right: Matrix, total: Matrix, sign: float) -> None:
-    """Add sign left^T right to total; contiguous rows in all three."""
+    """Add sign left^T right to total, which has contiguous rows; each of the others has them, or columns."""
     m, n, k = _int(right.shape[1]), _int(left.shape[1]), _int(left.shape[0])
+    of_left, of_right = _Order(left), _Order(right)
     _dgemm(
-        b"N", b"T", _at(m), _at(n), _at(k), _at(_double(sign)), right.ctypes.data, _at(_stride(right)),
-        left.ctypes.data, _at(_stride(left)), _at(_double(1.0)), total.ctypes.data, _at(_stride(total)),
+        of_right.as_it_lies, of_left.transposed, _at(m), _at(n), _at(k), _at(_double(sign)), right.ctypes.data,
+        of_right.stride, left.ctypes.data, of_left.stride, _at(_double(1.0)), total.ctypes.data, _Order(total).stride,
     )  # fmt: skip
 
 
+class _Order:
+    """How BLAS, which is column-major, is to read a matrix of rows: transposed already, or not."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        by_rows = matrix.strides[1] == 8 and matrix.strides[0] >= 8 * matrix.shape[1]
+        stride, contiguous = matrix.strides if by_rows else matrix.strides[::-1]
+        assert contiguous == 8
+        self.as_it_lies, self.transposed = (b"N", b"T") if by_rows else (b"T", b"N")
+        self.stride = _at(_int(stride // 8))
+
+
 _int, _double, _at = ctypes.c_int, ctypes.c_double, ctypes.byref
-
-
-def _stride(matrix: Matrix) -> ctypes.c_int:
-    assert matrix.strides[1] == 8
-    return _int(matrix.strides[0] // 8)

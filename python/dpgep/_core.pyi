@@ -45,8 +45,25 @@ def fixed_point_rows(
 def gather_rows(
     columns: list[NDArray[Any]], first: int, out: NDArray[np.float32] | NDArray[np.float64], n_threads: int = 1
 ) -> None: ...
+def fixed_point_columns(
+    columns: list[NDArray[Any]], first: int, bound: float, bits: int, out: NDArray[np.float64], n_threads: int = 1
+) -> bool: ...
 def fixed_point_csr(
     data: _FloatingArray, indptr: _IndexArray, bound: float, bits: int, out: NDArray[np.int32], n_threads: int = 1
+) -> bool: ...
+
+narrow_dimension: int
+
+def add_dense_moments(
+    people: NDArray[Any] | list[NDArray[Any]],
+    first: int,
+    n: int,
+    groups: NDArray[np.int64] | None,
+    n_groups: int,
+    bound: float,
+    bits: int,
+    total: NDArray[np.int64],
+    n_threads: int = 1,
 ) -> bool: ...
 def add_csr_moments(
     values: NDArray[np.int32],

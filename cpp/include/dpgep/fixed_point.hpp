@@ -10,6 +10,10 @@ namespace dpgep {
 inline constexpr int min_grid_bits = 4;
 inline constexpr int max_grid_bits = 20;
 
+// Throws std::invalid_argument unless 4 <= bits <= 20, bound > 0, and both bound and 1 / bound are
+// finite.
+void require_grid(double bound, int bits);
+
 // out_i = trunc(2^bits rows_i / bound), the row being shrunk onto the ball of radius bound where
 // its norm exceeds that: integers, held in doubles, toward zero, zeros positive. Whatever the
 // rounding, sum_j out_ij^2 <= 4^bits holds exactly: the sum is an integer below 2^53, hence exact

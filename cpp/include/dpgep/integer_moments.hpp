@@ -17,6 +17,10 @@ inline constexpr int limb_bits = 40;
 // int64. Both arrays are then unspecified.
 void fold_triangle(Rows<double> block, Rows<std::int64_t> total, int n_threads);
 
+// total_ij += addend_ij for j >= i. Throws std::overflow_error if a sum leaves int64, total being
+// unspecified then.
+void add_triangle(Rows<std::int64_t> addend, Rows<std::int64_t> total);
+
 // high_ij += floor(total_ij / 2^40), total_ij mod 2^40 stays, for j >= i. The value
 // high 2^40 + total is unchanged. Throws std::overflow_error if high leaves int64.
 void carry_triangle(Rows<std::int64_t> total, Rows<std::int64_t> high);

@@ -20,6 +20,7 @@ from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
 from dpgep.problems.rows import NotFiniteError
 from dpgep.problems.sparse_rows import GridRows, SparseRows
+from dpgep.sources.columns import Columns
 
 # Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
 _LIMB_BITS = 62
@@ -86,6 +87,10 @@ class IntegerSums:
         self._require_whole()
         if batch.rows.is_sparse:
             self._add_sparse(SparseRows(batch.rows), batch.groups)
+            return
+        narrow = self.layout.dimension <= core.narrow_dimension
+        if narrow and (people := batch.rows.in_one_piece(fixed_point=True)) is not None:
+            self._add_narrow(people, batch)
             return
         n_shares = self._n_shares(batch.n)
         if n_shares > 1:
@@ -167,6 +172,28 @@ class IntegerSums:
         pairs, n_threads = self.layout.dimension**2, thread_count() if can_limit_blas() else 1
         worthwhile = n * pairs >= n_threads * _WORK_OF_A_SHARE and n_threads * pairs * 16 <= _SHARES_BYTES
         return n_threads if worthwhile else 1
+
+    def _add_narrow(self, people: NDArray[Any] | Columns, batch: Batch) -> None:
+        """Sum parts of the people by the kernel that needs no BLAS, and add these up; all of the batch, or none."""
+        sums = IntegerSums(self.layout, self.bits)
+        height = min(int(_WORK_OF_A_PART // self.layout.dimension**2) + 1, self._limb_rows)
+        for start in range(0, batch.n, height):
+            sums._add_part(people, batch, slice(start, min(start + height, batch.n)))
+        self.merge(sums)
+
+    def _add_part(self, people: NDArray[Any] | Columns, batch: Batch, part: slice) -> None:
+        n = part.stop - part.start
+        if self._in_total + n > self._limb_rows:
+            self._carry()
+        matrix, first = people[part].as_they_lie() if isinstance(people, Columns) else (people, part.start)
+        groups = None if batch.groups is None else batch.groups[part]
+        if not core.add_dense_moments(
+            matrix, first, n, groups, self.layout.n_groups, batch.rows.bound, self.bits, self._total,
+            thread_count(),
+        ):  # fmt: skip
+            raise NotFiniteError
+        self._in_total += n
+        self.n += n
 
     def _add_shares(self, batch: Batch, n_threads: int) -> None:
         """Sum parts of the people, each thread in sums of its own, and add these up; all of the batch, or none."""

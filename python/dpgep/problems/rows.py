@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.sources.columns import Columns, row_dtype
+from dpgep.sources.columns import Columns, row_dtype, side_by_side
 
 # A block that stays in the second-level cache until it is multiplied saves a fifth of the time where rows are short
 # (measured at 100 columns). Long rows need some hundred of them, as many as the sums that they are added to are read
@@ -72,19 +72,21 @@ class Rows:
         """Yield (rows, block): block[:, :d] holds the clipped rows, `extra_columns` more are the caller's to fill.
 
         With ``bits`` = b the rows are integers of norm at most 2^b: scaled by 2^b and rounded toward zero, the norm
-        checked in integer arithmetic. The buffer behind the blocks, of at most ``most_rows`` rows, is reused. Raises
-        NotFiniteError at the first block that holds a NaN or an infinity.
+        checked in integer arithmetic. The buffer behind the blocks, of at most ``most_rows`` rows, is reused; what is
+        contiguous in it are rows or, of tables in fixed point, columns. Raises NotFiniteError at the first block that
+        holds a NaN or an infinity.
         """
         width = self.d + extra_columns
         height = block_height(self.n, width)
         height = min(height, most_rows or height)
-        buffer = np.zeros((height, width))
-        joint = self._joint_buffer(height, bits)
+        whole = self.in_one_piece(fixed_point=bits is not None)
+        buffer = np.zeros((height, width), order="F" if isinstance(whole, Columns) else "C")
+        joint = self._joint_buffer(height, bits) if whole is None else buffer
         threads = thread_count()
         for start in range(0, self.n, height):
             rows = slice(start, min(start + height, self.n))
             block = buffer[: rows.stop - start]
-            source = self.views[0][rows] if joint is None else self._joined(rows, joint[: len(block)])
+            source = self._joined(rows, joint[: len(block)]) if whole is None else whole[rows]
             if not self._clip(source, block[:, : self.d], bits, threads):
                 raise NotFiniteError
             yield rows, block
@@ -102,10 +104,19 @@ class Rows:
             first += width
         return Rows(tuple(views), bound)
 
-    def _joint_buffer(self, height: int, bits: int | None) -> NDArray[Any] | None:
-        """Memory for blocks of all views in one matrix that the kernels read; None if they read the one view itself."""
-        if len(self.views) == 1 and kernel_reads(self.views[0], bits is not None):
-            return None
+    def in_one_piece(self, fixed_point: bool) -> NDArray[Any] | Columns | None:
+        """All views in one matrix that the kernels read as it lies; None if they have to be put together first.
+
+        In fixed point that may be a table of columns, too, or a matrix that holds its columns one by one.
+        """
+        if len(self.views) == 1 and kernel_reads(self.views[0], fixed_point):
+            return self.views[0]  # type: ignore[no-any-return]
+        tables = [_as_table(view) for view in self.views] if fixed_point else [None]
+        found = [table for table in tables if table is not None]
+        return side_by_side(found) if len(found) == len(tables) else None
+
+    def _joint_buffer(self, height: int, bits: int | None) -> NDArray[Any]:
+        """Memory for blocks of all views in one matrix that the kernels read."""
         dtype = np.dtype(np.float64) if self.is_sparse else row_dtype(*(view.dtype for view in self.views))
         if bits is None and dtype == np.uint8:
             dtype = np.dtype(np.float32)
@@ -120,10 +131,19 @@ class Rows:
             column += width
         return out
 
-    def _clip(self, source: NDArray[Any], out: NDArray[np.float64], bits: int | None, threads: int) -> bool:
+    def _clip(self, source: Any, out: NDArray[np.float64], bits: int | None, threads: int) -> bool:
         if bits is None:
             return core.clip_rows(source, self.bound, out)
+        if isinstance(source, Columns):
+            return core.fixed_point_columns(*source.as_they_lie(), self.bound, bits, out.T, threads)
         return core.fixed_point_rows(source, self.bound, bits, out, threads)
+
+
+def _as_table(view: Any) -> Columns | None:
+    """A view as columns that the kernels read as they lie, None if that cannot be."""
+    if isinstance(view, np.ndarray) and view.flags.f_contiguous:
+        view = Columns(list(view.T), view.shape[0])
+    return view if isinstance(view, Columns) and view.are_plain else None
 
 
 def block_height(n: int, width: int) -> int:

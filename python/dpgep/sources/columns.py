@@ -36,8 +36,10 @@ class Columns:
         self._keep(columns, n_rows)
 
     def _keep(self, columns: Sequence[NDArray[Any]], n_rows: int) -> None:
-        self._columns = list(columns)
+        self._columns = [column.view(np.uint8) if column.dtype == np.bool_ else column for column in columns]
         self._kernel_writes = _kernel_writes(self._columns)
+        #: whether kernels of fixed-point rows read the columns as they lie
+        self.are_plain = all(map(_is_plain, self._columns))
         self.shape = (n_rows, len(self._columns))
         self.dtype = row_dtype(*{column.dtype for column in self._columns})
 
@@ -77,6 +79,10 @@ class Columns:
         strips = [slice(start, start + _STRIP) for start in range(0, self.shape[0], _STRIP)]
         run([partial(self._write_strip, out, strip) for strip in strips], n_threads)
 
+    def as_they_lie(self) -> tuple[list[NDArray[Any]], int]:
+        """The columns, and at which of their entries the rows begin."""
+        return self._columns, self._first
+
     @property
     def _rows(self) -> slice:
         return slice(self._first, self._first + self.shape[0])
@@ -86,6 +92,18 @@ class Columns:
         with np.errstate(over="ignore"):
             for target, column in zip(out[strip].T, self._columns, strict=True):
                 target[...] = column[self._rows][strip]
+
+
+def side_by_side(tables: Sequence[Columns]) -> Columns:
+    """The columns of all of the tables, which have the same rows."""
+    return Columns([column[table._rows] for table in tables for column in table._columns], tables[0].shape[0])
+
+
+def _is_plain(column: NDArray[Any]) -> bool:
+    """Whether kernels read a column as it lies: numbers of the processor, one after the other."""
+    kind = column.dtype
+    known = kind.kind in "iu" or (kind.kind == "f" and kind.itemsize in (4, 8))
+    return known and kind.isnative and column.flags.c_contiguous and column.flags.aligned
 
 
 def _kernel_writes(columns: Sequence[NDArray[Any]]) -> tuple[type, ...]:

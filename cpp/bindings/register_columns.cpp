@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "arrays.hpp"
+#include "columns.hpp"
 #include "dpgep/gather.hpp"
 #include "register.hpp"
 
@@ -10,37 +10,12 @@ using namespace dpgep::bindings;
 
 namespace {
 
-std::vector<py::array> arrays_of(const py::list& columns) {
-  std::vector<py::array> arrays;
-  arrays.reserve(columns.size());
-  for (const py::handle& each : columns) {
-    if (!py::isinstance<py::array>(each)) throw py::type_error("columns must be NumPy arrays");
-    arrays.push_back(py::reinterpret_borrow<py::array>(each));
-  }
-  return arrays;
-}
-
-// Where each column begins, at its entry `first`. The message has no lengths: they may be secret.
-template <class Scalar>
-std::vector<const Scalar*> beginnings(const std::vector<py::array>& columns, Index first,
-                                      Index n_rows) {
-  std::vector<const Scalar*> found;
-  found.reserve(columns.size());
-  for (const py::array& each : columns) {
-    const auto column = const_vector<Scalar>(each, "a column");
-    if (first > column.size() || n_rows > column.size() - first) {
-      throw py::value_error("a column has fewer entries than first and the rows of out");
-    }
-    found.push_back(column.data() + first);
-  }
-  return found;
-}
-
 template <class Scalar, class Out>
 void gather(const std::vector<py::array>& columns, Index first, Rows<Out> out, int n_threads) {
-  const std::vector<const Scalar*> sources = beginnings<Scalar>(columns, first, out.rows());
-  for (const Scalar* const source : sources) {
-    require_disjoint(ConstVectorView<Scalar>(source, out.rows()), "a column", out, "out");
+  std::vector<const Scalar*> sources;
+  sources.reserve(columns.size());
+  for (const py::array& each : columns) {
+    sources.push_back(beginning<Scalar>(each, first, out.rows(), out));
   }
   // Safe: only raw memory is touched; `columns` holds the columns, and the caller out.
   const py::gil_scoped_release no_gil;
@@ -48,7 +23,7 @@ void gather(const std::vector<py::array>& columns, Index first, Rows<Out> out, i
 }
 
 void gather_into(const py::list& list, Index first, py::array& out, int n_threads) {
-  if (first < 0) throw py::value_error("first must be >= 0, not " + std::to_string(first));
+  require_first(first);
   const std::vector<py::array> columns = arrays_of(list);
   const bool is_single = columns.empty() || py::isinstance<py::array_t<float>>(columns[0]);
   visit_floating(out, "out", [&](auto scalar) {
@@ -63,9 +38,20 @@ void gather_into(const py::list& list, Index first, py::array& out, int n_thread
   });
 }
 
+bool columns_to_fixed_point(const py::list& list, Index first, double bound, int bits,
+                            py::array& out, int n_threads) {
+  require_first(first);
+  const std::vector<py::array> arrays = arrays_of(list);
+  const auto target = mutable_rows<double>(out, "out");
+  const std::vector<Column> columns = columns_of(arrays, first, target.cols(), target);
+  // Safe: as above.
+  const py::gil_scoped_release no_gil;
+  return fixed_point_columns(columns, bound, bits, target, n_threads);
+}
+
 }  // namespace
 
-void register_gather(py::module_& module) {
+void register_columns(py::module_& module) {
   module.def("gather_rows", &gather_into, py::arg("columns").noconvert(),
              py::arg("first").noconvert(), py::arg("out").noconvert(),
              py::arg("n_threads").noconvert() = 1, R"(
@@ -77,5 +63,17 @@ every n_threads.
 
 Raises ValueError for lengths, strides or overlaps that do not fit, first < 0 or n_threads < 1; TypeError for
 another dtype.
+)");
+  module.def("fixed_point_columns", &columns_to_fixed_point, py::arg("columns").noconvert(),
+             py::arg("first").noconvert(), py::arg("bound"), py::arg("bits").noconvert(),
+             py::arg("out").noconvert(), py::arg("n_threads").noconvert() = 1, R"(
+fixed_point_rows for the rows (columns[0][first + i], columns[1][first + i], ...), row i into out[:, i].
+
+columns: a list of contiguous vectors of at least first + n entries, each float32, float64, or integers of any
+size; integers beyond 2**53 are rounded. out: (d, n) float64, row-contiguous; no memory in common with the
+columns. The same bits for every n_threads.
+
+Returns False if an entry is NaN or infinite; out is then unspecified. Raises as fixed_point_rows, and for
+lengths that do not fit or first < 0.
 )");
 }

@@ -1,0 +1,123 @@
+"""Moment matrices of narrow dense rows, from data to integers in one kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dpgep import reference
+from dpgep._dispatch import core
+
+Integers = NDArray[np.int64]
+
+
+def forms(rows: NDArray[Any]) -> list[Any]:
+    """The same people as a matrix, as a part of one, and as columns."""
+    n, d = rows.shape
+    wide = np.zeros((n, d + 3), rows.dtype)
+    wide[:, 2 : d + 2] = rows
+    return [rows, wide[:, 2 : d + 2], [np.ascontiguousarray(column) for column in rows.T]]
+
+
+def expected(rows: NDArray[Any], groups: Integers | None, n_groups: int, bound: float, bits: int) -> Integers:
+    on_grid = np.empty(rows.shape)
+    assert core.fixed_point_rows(np.ascontiguousarray(rows), bound, bits, on_grid)
+    if n_groups == 0:
+        return np.triu(on_grid.T @ on_grid).astype(np.int64)
+    marked = np.zeros(len(rows), np.int64) if groups is None else groups
+    return reference.marked_moments(on_grid, marked, n_groups, 1 << bits)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+@pytest.mark.parametrize(("n", "d", "n_groups"), [(1, 1, 0), (383, 5, 1), (385, 12, 4), (3000, 40, 3), (900, 161, 2)])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_kernel_agrees_with_the_reference(dtype: str, n: int, d: int, n_groups: int, n_threads: int) -> None:
+    rng = np.random.default_rng([n, d])
+    rows = (60.0 * np.abs(rng.standard_normal((n, d)))).astype(dtype)
+    groups = rng.integers(0, n_groups, n) if n_groups > 1 else None
+    for people in forms(rows):
+        total = np.arange((d + n_groups) ** 2).reshape(d + n_groups, -1)
+        before = total.copy()
+        assert core.add_dense_moments(people, 0, n, groups, n_groups, 300.0, 20, total, n_threads)
+        np.testing.assert_array_equal(
+            total - before, np.triu(expected(rows, groups, n_groups, 300.0, 20)), err_msg="the lower triangle stays"
+        )
+
+
+@given(st.integers(0, 60), st.integers(1, 9), st.integers(0, 3), st.integers(4, 20), st.integers(0, 70), st.randoms())
+@settings(deadline=None, max_examples=200)
+def test_some_of_the_people(n: int, d: int, n_groups: int, bits: int, first: int, random: Any) -> None:
+    rng = np.random.default_rng(random.getrandbits(32))
+    rows = rng.standard_normal((n + 70, d)) * rng.choice([1e-9, 1.0, 1e9], (n + 70, 1))
+    groups = rng.integers(0, n_groups, n) if n_groups > 0 else None
+    for people in forms(rows):
+        total = np.zeros((d + n_groups,) * 2, np.int64)
+        assert core.add_dense_moments(people, first, n, groups, n_groups, 2.0, bits, total)
+        np.testing.assert_array_equal(total, np.triu(expected(rows[first : first + n], groups, n_groups, 2.0, bits)))
+
+
+def test_more_rows_than_a_double_holds_exactly() -> None:
+    # 2^53 is passed within 8192 rows of 4^20: by one thread, since the sums must be its own
+    n = 40_000
+    rows = np.ones((n, 1))
+    for people in forms(rows):
+        total = np.zeros((2, 2), np.int64)
+        assert core.add_dense_moments(people, 0, n, None, 1, 1.0, 20, total)
+        assert total.tolist() == [[n << 40, n << 40], [0, n << 40]]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_all_people_or_none(bad: float, n_threads: int) -> None:
+    rows = np.ones((5000, 30))
+    rows[4321, 7] = bad
+    for people in forms(rows):
+        total = np.full((30, 30), 5)
+        assert not core.add_dense_moments(people, 0, 5000, None, 0, 1.0, 20, total, n_threads)
+        assert (total == 5).all()
+        assert core.add_dense_moments(people, 0, 4321, None, 0, 1.0, 20, total, n_threads)
+
+
+def test_a_sum_beyond_int64_is_noticed() -> None:
+    total = np.full((1, 1), 2**63 - 2)
+    with pytest.raises(OverflowError, match="total leaves int64: carry before"):
+        core.add_dense_moments(np.ones((3, 1)), 0, 3, None, 0, 1.0, 20, total)
+
+
+X, T = np.zeros((4, 2)), np.zeros((3, 3), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((X, 1, 4, None, 1, 1.0, 20, T), ValueError, "people has fewer rows than first and n"),
+        (([X[:, 0].copy()] * 2, 1, 4, None, 1, 1.0, 20, T), ValueError, "a column has fewer entries than first and"),
+        ((X, -1, 4, None, 1, 1.0, 20, T), ValueError, "first must be >= 0, not -1"),
+        ((X, 0, -1, None, 1, 1.0, 20, T), ValueError, "n must be >= 0, not -1"),
+        ((X, 0, 4, None, -1, 1.0, 20, T), ValueError, "n_groups must be >= 0"),
+        ((X, 0, 4, None, 2, 1.0, 20, T), ValueError, "groups must be a group below n_groups for each row, or none"),
+        ((X, 0, 4, np.array([0, 0, 1, 0]), 1, 1.0, 20, T), ValueError, "groups must be a group below n_groups"),
+        ((X, 0, 4, np.array([0, 0, -1, 0]), 1, 1.0, 20, T), ValueError, "groups must be a group below n_groups"),
+        ((X, 0, 4, np.zeros(3, int), 1, 1.0, 20, T), ValueError, "groups must be a group below n_groups for each row"),
+        ((X, 0, 4, np.zeros(4), 1, 1.0, 20, T), TypeError, "groups must have dtype int64, not float64"),
+        ((X, 0, 4, None, 0, 1.0, 20, T), ValueError, "total must have 2 rows and columns"),
+        ((X, 0, 4, None, 1, 1.0, 20, T[:2]), ValueError, "total must be square"),
+        ((X, 0, 4, None, 1, 1.0, 20, T.astype(float)), TypeError, "total must have dtype int64"),
+        ((X, 0, 4, None, 1, 0.0, 20, T), ValueError, "bound must satisfy"),
+        ((X, 0, 4, None, 1, 1.0, 21, T), ValueError, "bits must satisfy 4 <= bits <= 20, not 21"),
+        ((X, 0, 4, None, 1, 1.0, 20, T, 0), ValueError, "n_threads must satisfy n_threads >= 1"),
+        ((X.astype("i8"), 0, 4, None, 1, 1.0, 20, T), TypeError, "people must have dtype float32 or float64"),
+        ((np.asfortranarray(X), 0, 4, None, 1, 1.0, 20, T), ValueError, "people must have a contiguous last axis"),
+        ((X.tolist(), 0, 4, None, 1, 1.0, 20, T), TypeError, "columns must be NumPy arrays"),
+        ((tuple(X.T), 0, 4, None, 1, 1.0, 20, T), TypeError, "people must be a matrix, or a list of columns"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        core.add_dense_moments(*arguments)
+    assert not T.any()
