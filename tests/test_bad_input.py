@@ -16,6 +16,7 @@ import scipy.sparse
 from conftest import Matrix, nothing_spent, solve_seeded
 
 import dpgep
+from dpgep._dispatch import core
 
 N, D = 60, 4
 
@@ -189,9 +190,17 @@ class Untouchable(np.ndarray):
         raise AssertionError("data was touched")
 
 
-def test_an_exhausted_budget_raises_before_data_is_touched(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("narrow_dimension", [0, 9])
+def test_an_exhausted_budget_raises_before_data_is_touched(
+    narrow_dimension: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touch(*_: Any) -> bool:
+        raise AssertionError("data was touched")
+
     budget = dpgep.Budget(mu=0.5)
     solve_seeded(dpgep.pca(rows(rng)), budget=budget)
+    monkeypatch.setattr(core, "narrow_dimension", narrow_dimension)  # above it, rows are selected in Python
+    monkeypatch.setattr(core, "add_dense_moments", touch)
     problem = dpgep.pca(rows(rng))
     object.__setattr__(problem.rows, "views", (rows(rng).view(Untouchable),))
     with pytest.raises(AssertionError, match="data was touched"):

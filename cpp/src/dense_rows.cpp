@@ -31,14 +31,9 @@ void for_each_view(const std::vector<FloatingRows>& views, const Body& body) {
   }
 }
 
-// f_i^2 (z_i . v) for the R rows from i on.
+// f_i^2 (z_i . v) for R rows.
 template <std::size_t R>
-Coefficients<R> coefficients(const std::vector<FloatingRows>& views, const double* factors, Index i,
-                             const double* v) {
-  LaneSums<R> sums;
-  for_each_view(views, [&](const auto& rows, Index first) {
-    add_dots<R>(row_group<R>(rows, i), v + first, rows.cols(), sums);
-  });
+Coefficients<R> coefficients(const LaneSums<R>& sums, const double* factors) {
   Coefficients<R> c;
   for (std::size_t r = 0; r < R; ++r) {
     // a row with the factor 0 may be so long that its product overflows
@@ -47,12 +42,66 @@ Coefficients<R> coefficients(const std::vector<FloatingRows>& views, const doubl
   return c;
 }
 
+// The same for the rows from i on.
+template <std::size_t R>
+Coefficients<R> coefficients(const std::vector<FloatingRows>& views, const double* factors, Index i,
+                             const double* v) {
+  LaneSums<R> sums;
+  for_each_view(views, [&](const auto& rows, Index first) {
+    add_dots<R>(row_group<R>(rows, i), v + first, rows.cols(), sums);
+  });
+  return coefficients(sums, factors + i);
+}
+
 template <bool fetch_next, std::size_t R>
 void add_rows(const std::vector<FloatingRows>& views, const Coefficients<R>& c, Index i, Index next,
               double* out) {
   for_each_view(views, [&](const auto& rows, Index first) {
     add_combination<fetch_next>(c, row_group<R>(rows, i), rows.cols(), out + first,
                                 row_group<R>(rows, next));
+  });
+}
+
+// The rows first, ..., last - 1 times one vector: those of a group are added to the product while
+// the next are multiplied by v.
+void add_product(const std::vector<FloatingRows>& views, const double* factors, Index first,
+                 Index last, const double* v, double* out) {
+  constexpr std::size_t R = group_rows;
+  Index i = first;
+  if (i + group_rows <= last) {
+    Coefficients<R> c = coefficients<R>(views, factors, i, v);
+    for (; i + 2 * group_rows <= last; i += group_rows) {
+      const Index next = i + group_rows;
+      const Index after = next + 2 * group_rows <= last ? next + group_rows : next;
+      LaneSums<R> sums;
+      for_each_view(views, [&](const auto& rows, Index column) {
+        add_dots_and_combination<R>(row_group<R>(rows, next), v + column, c, row_group<R>(rows, i),
+                                    rows.cols(), sums, out + column, row_group<R>(rows, after));
+      });
+      c = coefficients(sums, factors + next);
+    }
+    add_rows<false>(views, c, i, i, out);
+    i += group_rows;
+  }
+  for (; i < last; ++i) add_rows<false>(views, coefficients<1>(views, factors, i, v), i, i, out);
+}
+
+// The same for several vectors, for which the rows of a group stay in the cache.
+void add_products(const std::vector<FloatingRows>& views, const double* factors, Index first,
+                  Index last, const ConstBlock& V, double* out) {
+  const Index K = V.rows();
+  for_each_group(first, last, [&](auto R, Index i) {
+    constexpr auto n = static_cast<Index>(R);
+    const Index next = i + 2 * n <= last ? i + n : i;
+    for (Index k = 0; k < K; ++k) {
+      const auto c = coefficients<R>(views, factors, i, row(V, k));
+      double* const product = out + k * V.cols();
+      if (k < K - 1) {
+        add_rows<false>(views, c, i, next, product);
+      } else {
+        add_rows<true>(views, c, i, next, product);
+      }
+    }
   });
 }
 
@@ -84,19 +133,12 @@ std::vector<Block> DenseRows::times(const ConstBlock& V) const {
   PartialSums partials(chunks.count(), K * d);
   parallel_for(chunks.count(), n_threads, [&](Index chunk) {
     double* const sums = partials.start(chunk);
-    const Index last = chunks.last(chunk);
-    for_each_group(chunks.first(chunk), last, [&](auto R, Index i) {
-      constexpr auto n = static_cast<Index>(R);
-      const Index next = i + 2 * n <= last ? i + n : i;
-      for (Index k = 0; k < K; ++k) {
-        const auto c = coefficients<R>(views_, factors_.data() + i, i, row(V, k));
-        if (k < K - 1) {
-          add_rows<false>(views_, c, i, next, sums + k * d);
-        } else {
-          add_rows<true>(views_, c, i, next, sums + k * d);
-        }
-      }
-    });
+    if (K == 1) {
+      add_product(views_, factors_.data(), chunks.first(chunk), chunks.last(chunk), row(V, 0),
+                  sums);
+    } else {
+      add_products(views_, factors_.data(), chunks.first(chunk), chunks.last(chunk), V, sums);
+    }
   });
   Block product(K, d);
   partials.add_up(scale_, product.data(), n_threads);

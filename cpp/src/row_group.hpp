@@ -54,6 +54,12 @@ inline void expect_to_read([[maybe_unused]] const void* address) {
 #endif
 }
 
+inline void expect_to_read_later([[maybe_unused]] const void* address) {
+#if defined(__GNUC__)
+  __builtin_prefetch(address, 0, 1);
+#endif
+}
+
 // The entries of a row that lie in one cache line, nearly.
 template <class Scalar>
 inline constexpr Index line_entries = 64 / static_cast<Index>(sizeof(Scalar));
@@ -110,6 +116,43 @@ template <std::size_t R, class Scalar>
 void add_combination(const Coefficients<R>& c, const RowGroup<R, Scalar>& rows, Index n,
                      double* out) {
   add_combination<false, R, Scalar>(c, rows, n, out, rows);
+}
+
+// The inner products of some rows, and a combination of those before them:
+//   sums_r += sum_j rows_r[j] v_j and out_j += sum_r c_r before_r[j] over n entries.
+// The latter lie in a cache, so that memory is read all the time. The rows `after` are fetched into
+// the second-level cache: the first has room for the others alone.
+template <std::size_t R, class Scalar>
+void add_dots_and_combination(const RowGroup<R, Scalar> rows, const double* v,
+                              const Coefficients<R> c, const RowGroup<R, Scalar> before, Index n,
+                              LaneSums<R>& sums, double* out, const RowGroup<R, Scalar> after) {
+  LaneSums<R> local = sums;
+  const Index n_whole = n - n % n_lanes;
+  for (Index j = 0; j < n_whole; j += n_lanes) {
+    if (j % line_entries<Scalar> == 0) {
+      for (const Scalar* const row : after) expect_to_read_later(row + j);
+    }
+    Lanes x;
+    Lanes sum;
+    load(v + j, x);
+    load(out + j, sum);
+    for (std::size_t r = 0; r < R; ++r) {
+      Lanes a;
+      Lanes b;
+      load(rows[r] + j, a);
+      load(before[r] + j, b);
+      local.sum[r] += a * x;
+      sum += c[r] * b;
+    }
+    store(sum, out + j);
+  }
+  for (Index j = n_whole; j < n; ++j) {
+    for (std::size_t r = 0; r < R; ++r) {
+      local.sum[r][j - n_whole] += static_cast<double>(rows[r][j]) * v[j];
+      out[j] += c[r] * static_cast<double>(before[r][j]);
+    }
+  }
+  sums = local;
 }
 
 // Both in one pass: sums_r += sum_j rows_r[j] v_j and out_j += sum_r c_r rows_r[j]. Entries are
