@@ -19,6 +19,9 @@ from dpgep.problems.row_products import StreamedProducts
 # Partial sums that one task merges: a tree of little depth, and little memory on a worker.
 _FAN_IN = 4
 
+# Bytes of arrays, such as vectors to be multiplied, that every task may carry with it.
+_SENT_WITH_EACH = 1 << 16
+
 # What a task hands on: the number of people and the pickled sums over them, or the error that their rows raised. Bytes,
 # since Dask uses a result again when a worker is lost: nothing can change them.
 Partial = tuple[int, bytes] | Exception
@@ -87,10 +90,16 @@ class Distributed(People):
 
     def _tree(self, make: Callable[[], Any]) -> Any:
         delayed = import_extra("dask", "dask").delayed
-        # one key of the graph, which workers hand to each other: a block of vectors travels once to each of them
-        task = delayed((self._read, self._to_batch, make), traverse=False)
-        summed, merged = delayed(_summed, pure=False), delayed(_merged, pure=False)
-        level = [summed(task, *part) for part in self._parts]
+        task = (self._read, self._to_batch, make)
+        if _array_bytes(make) > _SENT_WITH_EACH:
+            # a key of the graph, which workers hand to each other: a block of vectors travels once to each of them
+            shared = delayed(task, traverse=False)
+            level = [delayed(_summed, pure=False)(shared, *part) for part in self._parts]
+        else:
+            # with such a key, Dask would move parts to where that lies
+            summed = delayed(partial(_summed, task), pure=False)
+            level = [summed(*part) for part in self._parts]
+        merged = delayed(_merged, pure=False)
         while len(level) > 1:
             level = [merged(*level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
         return level[0]
@@ -122,6 +131,11 @@ def _summed(task: tuple[Callable[..., Any], Callable[..., Batch], Callable[[], A
         return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         return _carried(error)
+
+
+def _array_bytes(make: Any) -> int:
+    """Memory of the arrays among the arguments of a partial function."""
+    return sum(each.nbytes for each in getattr(make, "args", ()) if isinstance(each, np.ndarray))
 
 
 def _merged(first: Partial, *others: Partial) -> Partial:

@@ -17,7 +17,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.problems.model import Matrix
 from dpgep.problems.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
-from dpgep.sources.columns import Columns
+from dpgep.sources.columns import Columns, row_dtype
 
 
 class RowProducts:
@@ -116,8 +116,9 @@ class ProductSums:
     """A sum over people: the second moment of their clipped rows times the rows of ``block`` (K, d)."""
 
     def __init__(self, block: Matrix) -> None:
-        self._block = block
-        self.product = np.zeros_like(block)
+        # what Dask hands to a worker may begin at any byte
+        self._block = np.require(block, requirements=("C_CONTIGUOUS", "ALIGNED"))
+        self.product = np.zeros(block.shape)
 
     def add(self, batch: Any) -> None:
         self.product += RowProducts(batch.rows, None, 0, with_sums=False).second_moment(1.0).times(self._block)
@@ -165,6 +166,6 @@ def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _converted(view: NDArray[Any]) -> Matrix:
-    dtype = np.float32 if view.dtype.kind in "iub" and view.dtype.itemsize <= 2 else np.float64
+    dtype = row_dtype(view.dtype, np.dtype(np.float32))
     with np.errstate(over="ignore"):  # a longdouble beyond float64 is caught as infinity
-        return np.ascontiguousarray(view, dtype=dtype)
+        return np.require(view, dtype, ("C_CONTIGUOUS", "ALIGNED"))

@@ -169,12 +169,16 @@ def _write(block: Any, out: NDArray[Any]) -> None:
 def canonical_csr(matrix: Any) -> Any:
     """A CSR matrix whose rows have ascending columns, each once: the matrix itself, or a sorted and summed copy.
 
-    Looked at, since SciPy remembers an answer from before its arrays were changed.
+    Looked at, since SciPy remembers an answer from before its arrays were changed. A copy as well where the arrays
+    begin between two numbers, as those may that Dask sends to a worker: kernels do not read them there.
     """
-    if _columns_ascend(matrix):
+    arrays = (matrix.data, matrix.indices, matrix.indptr)
+    ascends = _columns_ascend(matrix)
+    if ascends and all(array.flags.aligned for array in arrays):
         return matrix
-    copy = type(matrix)((matrix.data.copy(), matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape)
-    copy.sum_duplicates()
+    copy = type(matrix)(tuple(array.copy() for array in arrays), shape=matrix.shape)
+    if not ascends:
+        copy.sum_duplicates()
     return copy
 
 
