@@ -10,6 +10,7 @@
 #include "dpgep/csr.hpp"
 #include "dpgep/norm.hpp"
 #include "dpgep/parallel.hpp"
+#include "prefetch.hpp"
 
 namespace dpgep {
 namespace {
@@ -48,12 +49,6 @@ template <class Scalar>
 inline double to_grid(Scalar entry, Scale by) {
   const double scaled = static_cast<double>(entry) * by.lift * by.scale;
   return static_cast<double>(static_cast<std::int32_t>(scaled));
-}
-
-inline void expect_to_read([[maybe_unused]] const void* address) {
-#if defined(__GNUC__)
-  __builtin_prefetch(address);
-#endif
 }
 
 // The sum of squares of the row on the grid, which is also written where `write`. Exact where it is

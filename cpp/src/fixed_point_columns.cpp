@@ -10,6 +10,7 @@
 
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/parallel.hpp"
+#include "prefetch.hpp"
 
 namespace dpgep {
 namespace {
@@ -22,12 +23,6 @@ constexpr std::size_t n_partial = 8;
 
 using OfRows = std::array<double, tile_rows>;
 
-inline void expect_to_read([[maybe_unused]] const void* address) {
-#if defined(__GNUC__)
-  __builtin_prefetch(address);
-#endif
-}
-
 // Writes n entries as doubles, and adds their squares.
 template <class Scalar>
 void read(const Scalar* column, Index n, double* out, double* squares) {
@@ -39,9 +34,9 @@ void read(const Scalar* column, Index n, double* out, double* squares) {
 }
 
 template <class Scalar>
-void expect_to_read(const Scalar* column, Index n) {
+void expect_to_read_entries(const Scalar* column, Index n) {
   constexpr auto line_entries = static_cast<Index>(64 / sizeof(Scalar));
-  for (Index i = 0; i < n; i += line_entries) expect_to_read(static_cast<const void*>(column + i));
+  for (Index i = 0; i < n; i += line_entries) expect_to_read(column + i);
 }
 
 // Rounds n entries to the grid, and adds the squares of what they become.
@@ -64,7 +59,7 @@ class Tiles {
         bound_is_usual_(bound >= 0x1p-900 && bound <= 0x1p900) {}
 
   // The rows first, ..., first + n - 1. False if an entry is not finite.
-  bool serve(Index first, Index n) const {
+  bool serve(Index first, Index n) {
     OfRows scale;
     if (!set_scales(first, n, scale)) return false;
     OfRows squares = {};
@@ -81,13 +76,13 @@ class Tiles {
 
   // Copies the rows to out, and finds what takes them to the grid. The few whose squares leave the
   // range of a double are served at once.
-  bool set_scales(Index first, Index n, OfRows& scale) const {
+  bool set_scales(Index first, Index n, OfRows& scale) {
     std::array<OfRows, n_partial> partial = {};
     const Index ahead = std::min(tile_rows, out_.cols() - first - n);
     for (Index j = 0; j < out_.rows(); ++j) {
       std::visit(
           [&](const auto* column) {
-            expect_to_read(column + first + n, ahead);
+            expect_to_read_entries(column + first + n, ahead);
             read(column + first, n, &out_(j, first), partial[at(j) % n_partial].data());
           },
           columns_[at(j)]);
@@ -109,7 +104,7 @@ class Tiles {
     return true;
   }
 
-  bool serve_alone(Index i) const {
+  bool serve_alone(Index i) {
     Vector<double> row(out_.rows());
     for (Index j = 0; j < row.size(); ++j) {
       row(j) = std::visit([i](const auto* column) { return static_cast<double>(column[i]); },
@@ -129,7 +124,7 @@ class Tiles {
   double bound_;
   int bits_;
   double radius_;
-  mutable Rows<double> out_;
+  Rows<double> out_;
   bool bound_is_usual_;
 };
 
@@ -143,7 +138,7 @@ bool fixed_point_columns(const std::vector<Column>& columns, double bound, int b
     throw std::invalid_argument("out must have " + std::to_string(columns.size()) + " rows, not " +
                                 std::to_string(out.rows()));
   }
-  const Tiles tiles(columns, bound, bits, out);
+  Tiles tiles(columns, bound, bits, out);
   std::atomic<bool> all_finite{true};
   parallel_for((out.cols() + tile_rows - 1) / tile_rows, n_threads, [&](Index task) {
     const Index first = task * tile_rows;

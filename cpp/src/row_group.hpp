@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "lanes.hpp"
+#include "prefetch.hpp"
 
 namespace dpgep {
 
@@ -46,18 +47,6 @@ void for_each_group(Index first, Index last, const Body& body) {
     body(GroupSize<group_rows>{}, i);
   }
   for (; i < last; ++i) body(GroupSize<1>{}, i);
-}
-
-inline void expect_to_read([[maybe_unused]] const void* address) {
-#if defined(__GNUC__)
-  __builtin_prefetch(address);
-#endif
-}
-
-inline void expect_to_read_later([[maybe_unused]] const void* address) {
-#if defined(__GNUC__)
-  __builtin_prefetch(address, 0, 1);
-#endif
 }
 
 // The entries of a row that lie in one cache line, nearly.
