@@ -16,7 +16,7 @@ from dpgep import reference
 from dpgep._dispatch import core
 
 DTYPES = ["f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
-BOUNDS = [1.0, 0.7, 30.0, 1e-300, 1e300, sys.float_info.min]
+BOUNDS = [1.0, 0.7, 30.0, 2.0**-448, 2.0**-450, 1e-300, 1e300, sys.float_info.min]
 
 
 def by_columns(
@@ -49,14 +49,13 @@ def test_equality_with_the_reference(dtype: str, bound: float) -> None:
     np.testing.assert_array_equal(by_columns(columns_of(rows), bound, 20), expected)
 
 
-floats = st.floats(allow_nan=False, allow_infinity=False)
-
-
 @given(st.data(), st.sampled_from(BOUNDS), st.integers(4, 20), st.sampled_from(["f4", "f8"]))
 @settings(deadline=None, derandomize=True, max_examples=300)
 def test_any_finite_entries_have_the_bits_of_rows(data: Any, bound: float, bits: int, dtype: str) -> None:
     width = 32 if dtype == "f4" else 64
-    entries = st.one_of(st.floats(allow_nan=False, allow_infinity=False, width=width), st.just(0.0))
+    anything = st.floats(allow_nan=False, allow_infinity=False, width=width)
+    near_underflow = st.integers(-(2**20), 2**20).map(lambda k: k * 2.0**-470 if dtype == "f8" else 0.0)
+    entries = st.one_of(anything, near_underflow)
     shape = st.tuples(st.integers(1, 5), st.integers(1, 40))
     columns = columns_of(data.draw(npst.arrays(dtype, shape, elements=entries)))
     np.testing.assert_array_equal(by_columns(columns, bound, bits), by_rows(columns, bound, bits))
@@ -68,9 +67,9 @@ def test_rows_of_any_length_and_magnitude_have_the_bits_of_rows(n: int, d: int, 
     rng = np.random.default_rng([n, d])
     rows = rng.standard_normal((n + 5, d))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)  # on the ball, or nearly
-    rows *= 10.0 ** rng.choice([-310.0, -170.0, -1.0, 0.0, 1.0, 170.0, 300.0], (n + 5, 1))
+    rows *= 10.0 ** rng.choice([-400.0, -310.0, -170.0, -135.4, -1.0, 0.0, 1.0, 170.0, 300.0], (n + 5, 1))
     columns = columns_of(rows)
-    for bound in (1.0, 1e-300, 1e300):
+    for bound in (1.0, 2.0**-449, 2.0**-451, 1e-300, 1e300):
         expected = by_rows([column[5:] for column in columns], bound, 20)
         np.testing.assert_array_equal(by_columns(columns, bound, 20, 5, n_threads), expected)
 

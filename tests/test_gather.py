@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dpgep
 from dpgep import reference
 from dpgep._dispatch import core
 from dpgep.problems.rows import Rows
@@ -108,3 +109,42 @@ def test_clipped_blocks_of_columns_are_those_of_the_matrix(bits: int | None, dty
     ]
     for other in blocks[1:]:
         np.testing.assert_array_equal(blocks[0], other)
+
+
+@pytest.mark.usefixtures("dense_sums")
+def test_booleans_are_0_or_1_whatever_their_byte_is() -> None:
+    """In any memory order, as a table and as sums: masks of 0 and 255 are such."""
+    x = np.tile(np.array([[2, 0, 1], [255, 1, 0], [0, 3, 255]], np.uint8), (200, 1)).view(bool)
+    plain = (x.view(np.uint8) != 0).astype(float)
+    forms = [x, np.asfortranarray(x), Columns([np.ascontiguousarray(column) for column in x.T], len(x)), plain]
+    assert np.asfortranarray(x).view(np.uint8).max() == 255
+    for other in forms[:3]:
+        for bits in (None, 20):
+            ours, theirs = (
+                np.vstack([block.copy() for _, block in Rows((each,), 40.0).clipped_blocks(0, bits)])
+                for each in (other, plain)
+            )
+            np.testing.assert_array_equal(ours, theirs)
+    moments = [dpgep.pca(each, bound=40.0).integer_moments(20).second for each in (forms[0], forms[1], plain)]
+    np.testing.assert_array_equal(np.triu(moments[0]), np.triu(moments[2]))
+    np.testing.assert_array_equal(np.triu(moments[1]), np.triu(moments[2]))
+
+
+def test_matrices_with_contiguous_columns_are_read_as_tables() -> None:
+    rows = np.asfortranarray(np.random.default_rng(0).standard_normal((400, 6)))
+    for part in (rows, rows[3:-1], rows[:, ::-1], rows[:, 1:4], rows.astype("i8", order="F")):
+        assert isinstance(Rows((part,), 1.0).in_one_piece(400, fixed_point=True), Columns)
+        assert Rows((part,), 1.0).in_one_piece(400, fixed_point=False) is None
+        assert Rows((part,), 1.0).in_one_piece(9, fixed_point=True) is None
+        on_grid, expected = (
+            np.vstack([block.copy() for _, block in Rows((each,), 2.0).clipped_blocks(0, 20)])
+            for each in (part, np.ascontiguousarray(part))
+        )
+        np.testing.assert_array_equal(on_grid, expected)
+    for other in (rows.astype("f2"), rows.astype(">f8"), rows[::2], rows.astype(bool)):
+        assert Rows((other,), 1.0).in_one_piece(400, fixed_point=True) is None
+    for single in (np.arange(6.0)[None, :], rows[:, :1], np.ones((1, 1))):  # whatever their strides are
+        assert Rows((single,), 1.0).in_one_piece(1, fixed_point=True) is single
+        for bits in (None, 20):
+            ours, theirs = (next(Rows((x,), 9.0).clipped_blocks(0, bits))[1] for x in (single, single.copy(order="C")))
+            np.testing.assert_array_equal(ours, theirs)

@@ -196,7 +196,7 @@ def test_interrupted_sums_of_narrow_rows_are_as_before(
     moments, whole = summed("pca", (x, None, None), [slice(200)]), summed("pca", (x, None, None), [slice(None)])
     before = moments.to_bytes()
     monkeypatch.setattr(core, "narrow_dimension", D + 1)
-    monkeypatch.setattr(integer_moments, "_WORK_OF_A_PART", 50 * (D + 1) ** 2)  # 51 people a part
+    monkeypatch.setattr(integer_moments, "_WORK_OF_A_PART", 50 * integer_moments._WORK_OF_A_ROW)  # 51 people a part
     kernel, calls = core.add_dense_moments, itertools.count()
 
     def interrupted(*arguments: Any) -> bool:

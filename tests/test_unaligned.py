@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import dpgep
 from dpgep.local import GaussianRandomizer
 
-FORMS = ["f8", "f4", "u1", "csr"]
+FORMS = ["f8", "f4", "csr"]
 
 
 def moved(array: NDArray[Any]) -> NDArray[Any]:
@@ -39,7 +39,7 @@ def people(form: str, d: int) -> tuple[Any, Any, Any, Any]:
     return rows, labels, shifted, moved(labels)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [*FORMS, "u1"])  # of bytes, the labels are unaligned
 @pytest.mark.parametrize("d", [6, 200])
 def test_exact_moments(form: str, d: int) -> None:
     x, labels, shifted, shifted_labels = people(form, d)

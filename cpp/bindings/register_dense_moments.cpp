@@ -30,7 +30,7 @@ DensePeople rows_of(const py::array& matrix, Index first, Index n,
   if (py::isinstance<py::array_t<std::uint8_t>>(matrix)) {
     return some_rows<std::uint8_t>(matrix, first, n, total);
   }
-  return visit_floating(matrix, "people", [&](auto scalar) -> DensePeople {
+  return visit_floating(matrix, "people, if not uint8,", [&](auto scalar) -> DensePeople {
     return some_rows<decltype(scalar)>(matrix, first, n, total);
   });
 }

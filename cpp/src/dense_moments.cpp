@@ -160,9 +160,8 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
   require_groups(groups, n, n_groups);
   const auto sum_up = [&](const auto& source) {
     const Index d = width_of(source);
-    if (total.rows() != d + n_groups || total.cols() != total.rows()) {
-      throw std::invalid_argument("total must have " + std::to_string(d + n_groups) +
-                                  " rows and columns");
+    if (total.rows() - d != n_groups || total.cols() != total.rows()) {
+      throw std::invalid_argument("total must have a row and a column for each feature and group");
     }
     const Index height = std::min(block_rows, (Index{1} << (53 - 2 * bits)) - 1);
     const Index n_blocks = (n + height - 1) / height;

@@ -56,7 +56,7 @@ class Tiles {
         bits_(bits),
         radius_(std::ldexp(1.0, bits)),
         out_(out),
-        bound_is_usual_(bound >= 0x1p-900 && bound <= 0x1p900) {}
+        bound_is_usual_(bound >= 0x1p-449 && bound <= 0x1p900) {}
 
   // The rows first, ..., first + n - 1. False if an entry is not finite.
   bool serve(Index first, Index n) {
@@ -74,8 +74,8 @@ class Tiles {
  private:
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-  // Copies the rows to out, and finds what takes them to the grid. The few whose squares leave the
-  // range of a double are served at once.
+  // Copies the rows to out, and finds what takes them to the grid. The few whose squares overflow
+  // are served at once; where squares underflow, the row is shorter than the bound all the same.
   bool set_scales(Index first, Index n, OfRows& scale) {
     std::array<OfRows, n_partial> partial = {};
     const Index ahead = std::min(tile_rows, out_.cols() - first - n);
@@ -94,10 +94,7 @@ class Tiles {
       scale[i] = radius_ / std::max(bound_, std::sqrt(squares[i]));
     }
     for (Index i = 0; i < n; ++i) {
-      const double square = squares[at(i)];
-      if (bound_is_usual_ && square >= 0x1p-900 && square <= std::numeric_limits<double>::max()) {
-        continue;
-      }
+      if (bound_is_usual_ && squares[at(i)] <= std::numeric_limits<double>::max()) continue;
       if (!serve_alone(first + i)) return false;
       scale[at(i)] = 1.0;  // it is on the grid
     }

@@ -36,7 +36,7 @@ def add_gram(rows: Matrix, total: Matrix, sign: float) -> None:
     # row-major is column-major transposed: lower for upper
     _dsyrk(
         b"L", order.as_it_lies, _at(n), _at(k), _at(_double(sign)), rows.ctypes.data, order.stride,
-        _at(_double(1.0)), total.ctypes.data, _Order(total).stride,
+        _at(_double(1.0)), total.ctypes.data, _row_stride(total),
     )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def add_product(left: Matrix, right: Matrix, total: Matrix, sign: float) -> None
     of_left, of_right = _Order(left), _Order(right)
     _dgemm(
         of_right.as_it_lies, of_left.transposed, _at(m), _at(n), _at(k), _at(_double(sign)), right.ctypes.data,
-        of_right.stride, left.ctypes.data, of_left.stride, _at(_double(1.0)), total.ctypes.data, _Order(total).stride,
+        of_right.stride, left.ctypes.data, of_left.stride, _at(_double(1.0)), total.ctypes.data, _row_stride(total),
     )  # fmt: skip
 
 
@@ -59,6 +59,12 @@ class _Order:
         assert contiguous == 8
         self.as_it_lies, self.transposed = (b"N", b"T") if by_rows else (b"T", b"N")
         self.stride = _at(_int(stride // 8))
+
+
+def _row_stride(total: Matrix) -> Any:
+    order = _Order(total)
+    assert order.as_it_lies == b"N"
+    return order.stride
 
 
 _int, _double, _at = ctypes.c_int, ctypes.c_double, ctypes.byref

@@ -19,7 +19,7 @@ from dpgep.problems.row_products import StreamedProducts
 # Partial sums that one task merges: a tree of little depth, and little memory on a worker.
 _FAN_IN = 4
 
-# Bytes of arrays, such as vectors to be multiplied, that every task may carry with it.
+# Bytes that every task may carry with it; vectors to be multiplied are more, for one.
 _SENT_WITH_EACH = 1 << 16
 
 # What a task hands on: the number of people and the pickled sums over them, or the error that their rows raised. Bytes,
@@ -91,7 +91,7 @@ class Distributed(People):
     def _tree(self, make: Callable[[], Any]) -> Any:
         delayed = import_extra("dask", "dask").delayed
         task = (self._read, self._to_batch, make)
-        if _array_bytes(make) > _SENT_WITH_EACH:
+        if len(import_extra("cloudpickle", "dask").dumps(task)) > _SENT_WITH_EACH:
             # a key of the graph, which workers hand to each other: a block of vectors travels once to each of them
             shared = delayed(task, traverse=False)
             level = [delayed(_summed, pure=False)(shared, *part) for part in self._parts]
@@ -131,11 +131,6 @@ def _summed(task: tuple[Callable[..., Any], Callable[..., Batch], Callable[[], A
         return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         return _carried(error)
-
-
-def _array_bytes(make: Any) -> int:
-    """Memory of the arrays among the arguments of a partial function."""
-    return sum(each.nbytes for each in getattr(make, "args", ()) if isinstance(each, np.ndarray))
 
 
 def _merged(first: Partial, *others: Partial) -> Partial:

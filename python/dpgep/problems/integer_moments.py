@@ -27,10 +27,12 @@ _LIMB_BITS = 62
 # Bits of the low limb where there are two, as in core.carry_triangle.
 _LOW_BITS = 40
 
-# Additions that are worth a thread with sums of its own; those between two looks at whether to stop (some 0.2 s); and
-# the memory for such sums on all threads: where they are larger, threads share tiles of one.
+# Additions that are worth a thread with sums of its own; those between two looks at whether to stop (some 0.2 s), for
+# which a row counts as no fewer than the next; and the memory for such sums on all threads: where they are larger,
+# threads share tiles of one.
 _WORK_OF_A_SHARE = 1e8
 _WORK_OF_A_PART = 4e9
+_WORK_OF_A_ROW = 1000
 _SHARES_BYTES = 1 << 25
 # From here on a triangle is folded faster by several threads than by one.
 _LARGE_DIMENSION = 500
@@ -88,10 +90,12 @@ class IntegerSums:
         if batch.rows.is_sparse:
             self._add_sparse(SparseRows(batch.rows), batch.groups)
             return
-        narrow = self.layout.dimension <= core.narrow_dimension
-        if narrow and (people := batch.rows.in_one_piece(fixed_point=True)) is not None:
-            self._add_narrow(people, batch)
-            return
+        # the kernel looks at all sums anew in each call
+        if self.layout.dimension <= min(core.narrow_dimension, batch.n):
+            people = batch.rows.in_one_piece(batch.n, fixed_point=True)
+            if people is not None:
+                self._add_narrow(people, batch)
+                return
         n_shares = self._n_shares(batch.n)
         if n_shares > 1:
             self._add_shares(batch, n_shares)
@@ -176,7 +180,7 @@ class IntegerSums:
     def _add_narrow(self, people: NDArray[Any] | Columns, batch: Batch) -> None:
         """Sum parts of the people by the kernel that needs no BLAS, and add these up; all of the batch, or none."""
         sums = IntegerSums(self.layout, self.bits)
-        height = min(int(_WORK_OF_A_PART // self.layout.dimension**2) + 1, self._limb_rows)
+        height = min(int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, self.layout.dimension**2)) + 1, self._limb_rows)
         for start in range(0, batch.n, height):
             sums._add_part(people, batch, slice(start, min(start + height, batch.n)))
         self.merge(sums)

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.sources.columns import Columns, row_dtype, side_by_side
+from dpgep.sources.columns import Columns, is_plain, row_dtype, side_by_side
 
 # A block that stays in the second-level cache until it is multiplied saves a fifth of the time where rows are short
 # (measured at 100 columns). Long rows need some hundred of them, as many as the sums that they are added to are read
 # for; more bytes than the last are taken by a single row alone.
 _CACHED_BYTES, _FEWEST_ROWS, _MOST_BYTES = 1 << 20, 512, 1 << 23
+# Rows from which on columns are worth looking each of them up.
+_FEWEST_OF_A_TABLE = 128
 # Entries of sparse rows that are looked at together.
 _BLOCK_ENTRIES = 1 << 20
 
@@ -79,7 +81,7 @@ class Rows:
         width = self.d + extra_columns
         height = block_height(self.n, width)
         height = min(height, most_rows or height)
-        whole = self.in_one_piece(fixed_point=bits is not None)
+        whole = self.in_one_piece(height, fixed_point=bits is not None)
         buffer = np.zeros((height, width), order="F" if isinstance(whole, Columns) else "C")
         joint = self._joint_buffer(height, bits) if whole is None else buffer
         threads = thread_count()
@@ -104,14 +106,17 @@ class Rows:
             first += width
         return Rows(tuple(views), bound)
 
-    def in_one_piece(self, fixed_point: bool) -> NDArray[Any] | Columns | None:
+    def in_one_piece(self, height: int, *, fixed_point: bool) -> NDArray[Any] | Columns | None:
         """All views in one matrix that the kernels read as it lies; None if they have to be put together first.
 
-        In fixed point that may be a table of columns, too, or a matrix that holds its columns one by one.
+        In fixed point that may be a table of columns, too, or a matrix that holds its columns one by one, if many rows
+        (``height``) are read at a time.
         """
         if len(self.views) == 1 and kernel_reads(self.views[0], fixed_point):
             return self.views[0]  # type: ignore[no-any-return]
-        tables = [_as_table(view) for view in self.views] if fixed_point else [None]
+        if not fixed_point or height < _FEWEST_OF_A_TABLE:
+            return None
+        tables = [_as_table(view) for view in self.views]
         found = [table for table in tables if table is not None]
         return side_by_side(found) if len(found) == len(tables) else None
 
@@ -141,9 +146,11 @@ class Rows:
 
 def _as_table(view: Any) -> Columns | None:
     """A view as columns that the kernels read as they lie, None if that cannot be."""
-    if isinstance(view, np.ndarray) and view.flags.f_contiguous:
-        view = Columns(list(view.T), view.shape[0])
-    return view if isinstance(view, Columns) and view.are_plain else None
+    if isinstance(view, Columns):
+        return view if view.are_plain else None
+    if isinstance(view, np.ndarray) and view.strides[0] == view.itemsize and is_plain(view):
+        return Columns(list(view.T), view.shape[0])
+    return None
 
 
 def block_height(n: int, width: int) -> int:
@@ -200,8 +207,8 @@ def kernel_reads(block: Any, fixed_point: bool) -> bool:
         and (block.dtype in (np.float32, np.float64) or (fixed_point and block.dtype == np.uint8))
         and block.dtype.isnative
         and block.flags.aligned
-        and block.strides[1] == block.itemsize
-        and block.strides[0] >= block.shape[1] * block.itemsize
+        and (block.strides[1] == block.itemsize or block.shape[1] <= 1)
+        and (block.strides[0] >= block.shape[1] * block.itemsize or block.shape[0] <= 1)
     )
 
 

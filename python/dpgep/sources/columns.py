@@ -36,10 +36,10 @@ class Columns:
         self._keep(columns, n_rows)
 
     def _keep(self, columns: Sequence[NDArray[Any]], n_rows: int) -> None:
-        self._columns = [column.view(np.uint8) if column.dtype == np.bool_ else column for column in columns]
+        self._columns = list(columns)
         self._kernel_writes = _kernel_writes(self._columns)
         #: whether kernels of fixed-point rows read the columns as they lie
-        self.are_plain = all(map(_is_plain, self._columns))
+        self.are_plain = all(map(_lies_plainly, self._columns))
         self.shape = (n_rows, len(self._columns))
         self.dtype = row_dtype(*{column.dtype for column in self._columns})
 
@@ -99,11 +99,18 @@ def side_by_side(tables: Sequence[Columns]) -> Columns:
     return Columns([column[table._rows] for table in tables for column in table._columns], tables[0].shape[0])
 
 
-def _is_plain(column: NDArray[Any]) -> bool:
-    """Whether kernels read a column as it lies: numbers of the processor, one after the other."""
-    kind = column.dtype
+def _lies_plainly(column: NDArray[Any]) -> bool:
+    return is_plain(column) and column.flags.c_contiguous
+
+
+def is_plain(array: NDArray[Any]) -> bool:
+    """Whether kernels of columns read such numbers as they lie: those of the processor, where it expects them.
+
+    Booleans are none: whatever their byte is, they are 0 or 1.
+    """
+    kind = array.dtype
     known = kind.kind in "iu" or (kind.kind == "f" and kind.itemsize in (4, 8))
-    return known and kind.isnative and column.flags.c_contiguous and column.flags.aligned
+    return known and kind.isnative and array.flags.aligned
 
 
 def _kernel_writes(columns: Sequence[NDArray[Any]]) -> tuple[type, ...]:
