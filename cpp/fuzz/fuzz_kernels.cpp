@@ -17,8 +17,10 @@
 
 #include "dpgep/clip.hpp"
 #include "dpgep/csr_moments.hpp"
+#include "dpgep/dense_moments.hpp"
 #include "dpgep/exact_noise.hpp"
 #include "dpgep/fixed_point.hpp"
+#include "dpgep/fixed_point_columns.hpp"
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/rows_product.hpp"
 #include "dpgep/sampled_rows.hpp"
@@ -91,6 +93,47 @@ bool all_finite(const std::vector<T>& values) {
   return true;
 }
 
+// The same rows by columns that lie apart, and their moment matrix from either form.
+template <class Scalar>
+void compare_columns(const std::vector<Scalar>& rows, Index n, Index d, double bound, int bits,
+                     bool is_finite, const std::vector<double>& on_grid) {
+  std::vector<Scalar> transposed(rows.size());
+  std::vector<Column> columns;
+  for (Index j = 0; j < d; ++j) {
+    Scalar* const column = transposed.data() + j * n;
+    for (Index i = 0; i < n; ++i) column[i] = rows[static_cast<std::size_t>(i * d + j)];
+    columns.emplace_back(column);
+  }
+  std::vector<double> out(rows.size());
+  require(fixed_point_columns(columns, bound, bits, view(out, d, n), 1) == is_finite,
+          "columns of finite rows are served, others are not");
+  std::vector<std::int64_t> of_rows(static_cast<std::size_t>(d * d));
+  std::vector<std::int64_t> of_columns(of_rows);
+  const ConstVectorView<std::int64_t> nobody(nullptr, 0);
+  require(add_dense_moments(const_view(rows, n, d), n, nobody, 0, bound, bits, view(of_rows, d, d),
+                            1) == is_finite &&
+              add_dense_moments(columns, n, nobody, 0, bound, bits, view(of_columns, d, d), 1) ==
+                  is_finite,
+          "moments of finite rows are served, others are not");
+  require(of_rows == of_columns, "the same moments of rows and of columns");
+  if (!is_finite) return;
+  for (Index j = 0; j < d; ++j) {
+    for (Index k = j; k < d; ++k) {
+      std::int64_t sum = 0;
+      for (Index i = 0; i < n; ++i) {
+        sum += static_cast<std::int64_t>(on_grid[static_cast<std::size_t>(i * d + j)]) *
+               static_cast<std::int64_t>(on_grid[static_cast<std::size_t>(i * d + k)]);
+      }
+      require(sum == of_rows[static_cast<std::size_t>(j * d + k)], "the sum of products");
+    }
+    for (Index i = 0; i < n; ++i) {
+      require(
+          out[static_cast<std::size_t>(j * n + i)] == on_grid[static_cast<std::size_t>(i * d + j)],
+          "the grid of rows");
+    }
+  }
+}
+
 template <class Scalar>
 void fuzz_fixed_point(Bytes bytes) {
   const auto bound = bytes.take<double>();
@@ -108,6 +151,7 @@ void fuzz_fixed_point(Bytes bytes) {
     return;
   }
   require(is_served == all_finite(rows), "finite rows are served, others are not");
+  compare_columns(rows, n, d, bound, bits, is_served, out);
   if (!is_served) return;
   for (Index i = 0; i < n; ++i) {
     Wide sum = 0;
