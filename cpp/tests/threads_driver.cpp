@@ -76,11 +76,11 @@ RowMajorMatrix<double> on_grid(int threads) {
   return rows;
 }
 
-constexpr Index n_in_columns = 5000;
-constexpr Index n_columns = 100;
+constexpr Index table_rows = 5000;
+constexpr Index table_columns = 100;
 
 std::vector<float> column_entries() {
-  std::vector<float> entries(static_cast<std::size_t>(n_in_columns * n_columns));
+  std::vector<float> entries(static_cast<std::size_t>(table_rows * table_columns));
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = static_cast<float>(i % 1000);
   return entries;
 }
@@ -88,35 +88,37 @@ std::vector<float> column_entries() {
 template <class Pointer>
 std::vector<Pointer> columns_in(const std::vector<float>& entries) {
   std::vector<Pointer> columns;
-  for (Index j = 0; j < n_columns; ++j) columns.push_back(entries.data() + j * n_in_columns);
+  for (Index j = 0; j < table_columns; ++j) columns.push_back(entries.data() + j * table_rows);
   return columns;
 }
 
 RowMajorMatrix<double> gathered(int threads) {
   const std::vector<float> entries = column_entries();
-  RowMajorMatrix<double> rows(n_in_columns, n_columns);
+  RowMajorMatrix<double> rows(table_rows, table_columns);
   gather_rows<float, double>(
       columns_in<const float*>(entries),
-      {rows.data(), n_in_columns, n_columns, Eigen::OuterStride<>(n_columns)}, threads);
+      {rows.data(), table_rows, table_columns, Eigen::OuterStride<>(table_columns)}, threads);
   return rows;
 }
 
 RowMajorMatrix<double> columns_on_grid(int threads) {
   const std::vector<float> entries = column_entries();
-  RowMajorMatrix<double> out(n_columns, n_in_columns);
+  RowMajorMatrix<double> out(table_columns, table_rows);
   require(fixed_point_columns(
               columns_in<Column>(entries), 5000.0, 20,
-              {out.data(), n_columns, n_in_columns, Eigen::OuterStride<>(n_in_columns)}, threads),
+              {out.data(), table_columns, table_rows, Eigen::OuterStride<>(table_rows)}, threads),
           "finite columns are served");
   return out;
 }
 
 RowMajorMatrix<std::int64_t> dense_moments(int threads) {
   const std::vector<float> entries = column_entries();
-  RowMajorMatrix<std::int64_t> total = RowMajorMatrix<std::int64_t>::Zero(n_columns, n_columns);
-  require(add_dense_moments(columns_in<Column>(entries), n_in_columns, {nullptr, 0}, 0, 5000.0, 20,
-                            {total.data(), n_columns, n_columns, Eigen::OuterStride<>(n_columns)},
-                            threads),
+  RowMajorMatrix<std::int64_t> total =
+      RowMajorMatrix<std::int64_t>::Zero(table_columns, table_columns);
+  require(add_dense_moments(
+              columns_in<Column>(entries), table_rows, {nullptr, 0}, 0, 5000.0, 20,
+              {total.data(), table_columns, table_columns, Eigen::OuterStride<>(table_columns)},
+              threads),
           "finite people are served");
   return total;
 }
