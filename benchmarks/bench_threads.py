@@ -1,7 +1,7 @@
 """Two threads against one: exact moments and one-pass products. The same bits, and close to twice as fast.
 
-A product with one vector is bound by memory, which one thread nearly fills: its gain is reported beside that of reading
-alone, and its speed is judged in bench_flow.py, as a share of a sweep.
+A product with one vector is bound by memory, which one thread nearly fills: it must gain what reading alone gains,
+where that is less. Its speed is judged in bench_flow.py, as a share of a sweep.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import dpgep
 from dpgep._threads import run, use_threads
 
 TARGET = 1.7
+# Of what a second thread gains in reading the same rows, where that is less than the target.
+SHARE_OF_THE_GAIN = 0.85
 ROUNDS = 3 if support.QUICK else 11
 
 
@@ -51,8 +53,8 @@ def compare(benchmark: Any, what: str, work: Callable[[], Any]) -> support.Compa
     return times
 
 
-def judge_gain(what: str, times: support.Comparison) -> None:
-    support.judge(f"{what}, speed-up by a second thread", 1 / times.ratio, TARGET, at_least=True)
+def judge_gain(what: str, times: support.Comparison, target: float = TARGET) -> None:
+    support.judge(f"{what}, speed-up by a second thread", 1 / times.ratio, target, at_least=True)
 
 
 def test_moments(benchmark: Any, rows: support.Matrix) -> None:
@@ -88,6 +90,7 @@ def test_products_with_one_vector(benchmark: Any, rows: support.Matrix) -> None:
         f"products with one vector, share of the speed of reading: one thread {one / times.theirs:.2f}, "
         f"two threads {two / times.ours:.2f}"
     )
+    judge_gain("products with one vector", times, min(TARGET, SHARE_OF_THE_GAIN * one / two))
 
 
 def test_products_with_ten_vectors(benchmark: Any, rows: support.Matrix) -> None:
