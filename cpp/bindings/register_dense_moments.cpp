@@ -46,17 +46,14 @@ bool add_dense(const py::object& people, Index first, Index n,
   const ConstVectorView<std::int64_t> nobody(nullptr, 0);
   const auto group = groups ? const_vector<std::int64_t>(*groups, "groups") : nobody;
   require_disjoint(group, "groups", target, "total");
-  std::vector<py::array> arrays;
-  if (py::isinstance<py::list>(people)) {
-    arrays = arrays_of(py::reinterpret_borrow<py::list>(people));
-  } else if (!py::isinstance<py::array>(people)) {
+  const bool by_columns = py::isinstance<py::list>(people);
+  if (!by_columns && !py::isinstance<py::array>(people)) {
     throw py::type_error("people must be a matrix, or a list of columns");
   }
+  const auto arrays = by_columns ? arrays_of(people) : std::vector<py::array>{people};
   const DensePeople source =
-      py::isinstance<py::list>(people)
-          ? columns_of(arrays, first, n, target)
-          : rows_of(py::reinterpret_borrow<py::array>(people), first, n, target);
-  // Safe: only raw memory is touched; `arrays` holds the columns, and the caller all else.
+      by_columns ? columns_of(arrays, first, n, target) : rows_of(arrays.front(), first, n, target);
+  // Safe: only raw memory is touched; `arrays` holds the people, and the caller all else.
   const py::gil_scoped_release no_gil;
   return add_dense_moments(source, n, group, n_groups, bound, bits, target, n_threads);
 }

@@ -65,8 +65,9 @@ class IntegerSums:
     """The moment matrix of people, summed batch by batch with rows in fixed point.
 
     All entries are integers in units of 4^-bits: rows of norm at most 2^bits, groups marked by 2^bits. The products of
-    blocks are summed by BLAS in float64, exactly while there are fewer than 2^(53 - 2 bits) rows: every partial sum is
-    an integer below 2^53, whatever the order. Then they are added in int64, with a second limb beyond 2^62.
+    blocks are summed in float64, by BLAS or for narrow rows by a kernel, exactly while there are fewer than
+    2^(53 - 2 bits) rows: every partial sum is an integer below 2^53, whatever the order. Then they are added in int64,
+    with a second limb beyond 2^62.
     """
 
     def __init__(self, layout: MomentLayout, bits: int) -> None:

@@ -37,9 +37,9 @@ class Columns:
 
     def _keep(self, columns: Sequence[NDArray[Any]], n_rows: int) -> None:
         self._columns = list(columns)
-        self._kernel_writes = _kernel_writes(self._columns)
-        #: whether kernels of fixed-point rows read the columns as they lie
+        #: whether kernels read the columns as they lie
         self.are_plain = all(map(_lies_plainly, self._columns))
+        self._kernel_writes = _kernel_writes(self._columns) if self.are_plain else ()
         self.shape = (n_rows, len(self._columns))
         self.dtype = row_dtype(*{column.dtype for column in self._columns})
 
@@ -114,13 +114,11 @@ def is_plain(array: NDArray[Any]) -> bool:
 
 
 def _kernel_writes(columns: Sequence[NDArray[Any]]) -> tuple[type, ...]:
-    """Dtypes that the kernel makes of the columns without rounding; none where it cannot read them as they lie."""
-    if not columns:
-        return ()
-    dtype = columns[0].dtype
-    if not all(each.dtype == dtype and each.flags.c_contiguous and each.flags.aligned for each in columns):
-        return ()
-    return {np.dtype(np.float32): (np.float32, np.float64), np.dtype(np.float64): (np.float64,)}.get(dtype, ())
+    """Dtypes that the kernel makes of columns, which lie plainly, without rounding; none if it does not know theirs."""
+    dtypes = {column.dtype for column in columns}
+    if dtypes == {np.dtype(np.float32)}:
+        return np.float32, np.float64
+    return (np.float64,) if dtypes == {np.dtype(np.float64)} else ()
 
 
 def row_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
