@@ -122,13 +122,16 @@ def test_flow_of_matrices_agrees_with_the_plain_loop(truncation, dtype, d, n_vec
 def reference_pair(a, b, noise, scale_a, scale_b, shape="goe"):
     a, b = a.astype(np.float64), b.astype(np.float64)
     draw = draw_from(core.NoiseStream(KEY))
-    lazy = reference.LazyNoise([(lambda block: block @ a, scale_a), (lambda block: block @ b, scale_b)], len(a), draw)
+    pair = [(lambda block: block @ a, scale_a), (lambda block: block @ b, scale_b)]
+    lazy = reference.LazyNoise(pair, len(a), draw)
 
     def times(block):
         if noise == "none":
             return block @ a, block @ b
         if noise == "lazy":
             return tuple(lazy.times(block))
+        if shape == "goe":
+            return tuple(reference.LazyNoise(pair, len(a), draw).times(block))
         return tuple(
             reference.fresh_product(lambda rows, m=matrix: rows @ m, block, scale, shape, draw)
             for matrix, scale in ((a, scale_a), (b, scale_b))

@@ -25,7 +25,7 @@ _BLOCK_PAIRS = 1 << 24
 
 
 class ScreenSums:
-    """O(d) sums.
+    """The sums of `GridSums` in floating point, for a screen without noise.
 
     Attributes
     ----------
@@ -37,15 +37,9 @@ class ScreenSums:
         self.energy = np.zeros(layout.n_features)
         self.groups = GroupSums(layout.n_features, layout.n_groups, with_sums=layout.sums)
 
-    @property
-    def n(self) -> int:
-        return self.groups.n
-
     def add(self, batch: Batch) -> None:
-        counts = len(self.groups.counts)
-        products = RowProducts(batch.rows, batch.groups, counts, with_sums=self.groups.with_sums)
-        self.groups.merge(products)
-        self.energy += _sparse_energies(products, batch.rows) if batch.rows.is_sparse else _dense_energies(batch.rows)
+        self.groups.add(batch)
+        self.energy += _sparse_energies(batch.rows) if batch.rows.is_sparse else _dense_energies(batch.rows)
 
     def merge(self, other: ScreenSums) -> None:
         self.energy += other.energy
@@ -110,7 +104,8 @@ def _dense_energies(rows: Rows) -> Matrix:
     return total
 
 
-def _sparse_energies(products: RowProducts, rows: Rows) -> Matrix:
+def _sparse_energies(rows: Rows) -> Matrix:
+    products = RowProducts(rows)
     data, indices, indptr, d = products.arrays()
     total = np.empty(d)
     core.csr_squares(data, indices, indptr, products.factors, total, thread_count())
@@ -121,7 +116,7 @@ def _sparse_clipped(rows: Rows) -> Any:
     """The clipped rows in the unit ball as a sparse matrix whose columns can be taken."""
     from scipy import sparse
 
-    products = RowProducts(rows, None, 0, with_sums=False)
+    products = RowProducts(rows)
     data, indices, indptr, d = products.arrays()
     values = np.repeat(products.factors, np.diff(indptr)) * data / rows.bound
     return sparse.csc_array(sparse.csr_array((values, indices, indptr), shape=(rows.n, d)))
