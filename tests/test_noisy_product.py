@@ -69,7 +69,7 @@ def normals_from(stream):
 
 
 # Of answers on a grid: the last bit of a sum may lie on the other side of a line in the plain reference.
-ON_GRID = 1e-9
+ON_GRID = 1e-8
 
 
 def assert_close(product, expected, relative=1e-12):

@@ -114,7 +114,7 @@ matrix Z for each matrix; n_products calls are paid for. "lazy": one Z for good,
 shape "goe". Every answer is a combination of noisy products with orthonormal directions; a part of a
 row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public.
 
-A product with a direction is rounded to the grid of 2^-32 scale (the next power of two below), and the
+A product with a direction is rounded to the grid of 2^-28 scale (the next power of two below), and the
 noise is a normal deviate rounded exactly to it, of the least deviation on the grid that is not below
 scale: all else is computed from released integers. n_threads draw it; the bits do not depend on them.
 

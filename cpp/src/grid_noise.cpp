@@ -11,7 +11,7 @@
 namespace dpgep {
 namespace {
 
-constexpr int grid_bits = 32;
+constexpr int grid_bits = 28;
 constexpr double most_units = 0x1p61;
 constexpr double least_share = 0x1p-10;  // of the variance, for an entry along q
 constexpr int shared_bits = 40;          // of the deviate that all entries share

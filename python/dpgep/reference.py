@@ -57,8 +57,8 @@ Words = NDArray[np.uint32]
 # A symmetric matrix as what it does to a block of rows: V (K, d) -> V M (K, d).
 Product = Callable[[Matrix], Matrix]
 PairProduct = Callable[[Matrix], tuple[Matrix, Matrix]]
-# draw(scale, n) hands out n deviates round(scale N), scale an integer or one for each, as :func:`exact_normal` makes them;
-# read(n) the next n bytes of a key stream.
+# draw(scale, n) hands out n deviates round(scale N), scale an integer or one for each; read(n) the next n bytes of a
+# key stream.
 Draw = Callable[[Any, int], NDArray[np.int64]]
 Read = Callable[[int], bytes]
 
@@ -232,7 +232,7 @@ class Grid:
 
     @classmethod
     def of(cls, scale: float) -> Grid:
-        unit = 2.0 ** (math.floor(math.log2(scale)) - 32)
+        unit = 2.0 ** (math.floor(math.log2(scale)) - 28)
         diagonal = math.ceil(scale / unit)
         return cls(unit, diagonal, math.isqrt((diagonal**2 - 1) // 2) + 1)
 
@@ -821,12 +821,13 @@ def sampled_product(
     rate: float,
     deviation: float,
     read: Read,
+    draw: Draw,
 ) -> Matrix:
     """``block`` V (K, d) times 1/(q n0) (sum_{i in S} (f_i z_i)(f_i z_i)' + Z), q = ``rate``, n0 = ``n_people``.
 
     S is a new Poisson sample of the ``rows`` z (n, d), with ``factors`` f (n,); Z is a new GOE matrix of the given
     ``deviation``. The size of S stays secret: n0 is public, and Z is added whether S is empty or not. The sample takes
-    its words from ``read`` first, then the noise.
+    its words from ``read`` first, then the noise its deviates from ``draw``.
 
     A row of norm at most R moves the sum by at most R^2 in Frobenius norm, so this is a Poisson-subsampled Gaussian
     mechanism of noise multiplier deviation / R^2 under add/remove, and its product with a public V is post-processing:
@@ -841,9 +842,6 @@ def sampled_product(
 
     def moment(directions: Matrix) -> Matrix:
         return rows_product(rows[members], factors[members], scale, directions)
-
-    def draw(n: int) -> Vector:
-        return normal(read(16 * ((n + 1) // 2)), n)
 
     return fresh_product(moment, block, deviation * scale, "goe", draw)
 

@@ -12,7 +12,7 @@
 namespace dpgep {
 
 // The grid for noise of a scale s > 0 and the scales of the noise in its units, rounded up. The
-// unit is the power of two 2^-32 s, nearly, so that rounding moves nothing that noise does not
+// unit is the power of two 2^-28 s, nearly, so that rounding moves nothing that noise does not
 // hide.
 struct Grid {
   double unit;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from dpgep.problems.model import Matrix
 
 def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMatrices:
     """A and B (where given) for mu together; without noise for mu = inf."""
-    prepared = prepare_matrices(problem, mu, lambda _: released_matrix_allowance(problem.model.n_features))
+    prepared = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
     charge(Release("A and B", mu, matrix_blocks(problem, prepared.noise_a, prepared.noise_b)))
     a = add_symmetric_grid_noise(prepared.a, prepared.noise_a, stream)
     b = None if prepared.b is None else add_symmetric_grid_noise(prepared.b, prepared.noise_b, stream)

@@ -16,7 +16,15 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.privacy.calibration import MOST_BITS, calibrate_groups, calibrate_moments, finest_bits, moment_mu, require_cost
+from dpgep.privacy.calibration import (
+    MOST_BITS,
+    calibrate_groups,
+    calibrate_moments,
+    finest_bits,
+    moment_mu,
+    require_cost,
+)
+from dpgep.privacy.grid_noise import noisy_groups
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release, equal_parts, split
 from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
 from dpgep.privacy.moment_release import normalized_groups, row_bound
@@ -233,7 +241,7 @@ def _noisy_groups(
     deviations = replace(deviations, sums=math.ldexp(of_sums, -bits), counts=math.ldexp(of_counts, -bits))
     for release in _releases(problem, mu, noise, deviations, bits):
         charge(release)
-    return normalized_groups(problem, exact.n, *exact.noisy_groups(of_sums, of_counts, stream), deviations)
+    return normalized_groups(problem, exact.n, *noisy_groups(exact, of_sums, of_counts, stream), deviations)
 
 
 def _deviations(

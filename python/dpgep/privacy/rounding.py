@@ -17,7 +17,7 @@ from dpgep.problems.moments import MomentNoise
 
 _UNIT = 2.0**-53
 # The grid of `core.PairOracle` is at most this part of the deviation.
-_GRID = 2.0**-32
+_GRID = 2.0**-28
 # Directions are orthonormal to this (grid_noise.cpp).
 _ORTHONORMAL = 2.0**-36
 # Additions in a row in the sum of a kernel over people: blocks of 2^16 rows (csr_rows.cpp), or of 4096 in at most 128
@@ -26,7 +26,7 @@ _ROWS_IN_A_ROW = (1 << 16) + 256
 # People that a data set may have at most where their number is protected, so that nothing follows from it.
 MOST_PEOPLE = 1 << 24
 # Largest Frobenius norm of a given matrix, in deviations of its noise: beyond it, int64 would end.
-_LARGEST_RADIUS = 2.0**26
+_LARGEST_RADIUS = 2.0**30
 # Terms of second order, (1 + u)^k - 1 - k u, while k u is below 2^-10.
 _SECOND_ORDER = 1 + 2.0**-9
 _ROUND_UP = 1 + 2.0**-40
@@ -125,9 +125,11 @@ def matrix_allowance(mu: float, d: int, directions: int) -> tuple[Allowance, flo
     return Allowance(_tilt(directions), radius * depth + _grid_shift(d, directions)), radius
 
 
-def released_matrix_allowance(d: int) -> tuple[Allowance, float]:
+def released_matrix_allowance(mu: float, d: int) -> tuple[Allowance, float]:
     """The same for a symmetric matrix of which every entry is released."""
-    return Allowance(0.0, d * _GRID + 2 * _SECOND_ORDER * _UNIT * (d + 4) * _LARGEST_RADIUS), _LARGEST_RADIUS
+    depth = 2 * _SECOND_ORDER * _UNIT * (d + 4)
+    radius = min(mu * 2.0**-7 / depth, _LARGEST_RADIUS)
+    return Allowance(0.0, d * _GRID + radius * depth), radius
 
 
 def vector_allowance(size: int, sensitivity: float, error: float) -> Allowance:
@@ -151,7 +153,7 @@ def screen_error(n: int, d: int, bits: int) -> float:
     """Euclidean norm of the error of all row norms of a cross-covariance (of its entries, its means, and the norms) and
     of the squares of one row on the integer grid of 2^-bits.
     """
-    return _SECOND_ORDER * _UNIT * n * (4 * (n + 64) + d) + 2.0 ** (2 - bits)
+    return _SECOND_ORDER * _UNIT * n * (4 * _ROWS_IN_A_ROW + d) + 2.0 ** (2 - bits)
 
 
 def _projection_depth(d: int, directions: int) -> float:

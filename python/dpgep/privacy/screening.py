@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.privacy.calibration import MOST_BITS, calibrate_moments, calibrate_vector, finest_bits, moment_mu, require_cost
-from dpgep.privacy.grid_noise import add_grid_noise
+from dpgep.privacy.calibration import (
+    MOST_BITS,
+    calibrate_moments,
+    calibrate_vector,
+    finest_bits,
+    moment_mu,
+    require_cost,
+)
+from dpgep.privacy.grid_noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release, split
 from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
 from dpgep.privacy.moment_release import normalized_groups, row_bound
@@ -44,7 +52,7 @@ class Screen:
 
 def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     """Diagonals of A and B: parts of the matrices, so that their sensitivities serve."""
-    ready = prepare_matrices(problem, mu, lambda _: released_matrix_allowance(problem.model.n_features))
+    ready = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
     charge(Release("diagonals of A and B", mu, matrix_blocks(problem, ready.noise_a, ready.noise_b, "independent")))
     a = add_grid_noise(np.diagonal(ready.a), ready.noise_a, stream)
     b = np.ones_like(a) if ready.b is None else add_grid_noise(np.diagonal(ready.b), ready.noise_b, stream)
@@ -83,8 +91,8 @@ def _screen_of_moments(problem: MomentProblem, mu: float, stream: core.NoiseStre
     noise = _deviations_of(square, of_sums, of_counts, bits)
     require_cost(moment_mu(noise, layout, adjacency), mu)
     charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, layout.sums), bits))
-    energy = exact.noisy_squares(square, stream)
-    return _scored(problem, exact.n, energy, *exact.noisy_groups(of_sums, of_counts, stream), None, noise)
+    energy = noisy_squares(exact, square, stream)
+    return _scored(problem, exact.n, energy, *noisy_groups(exact, of_sums, of_counts, stream), None, noise)
 
 
 def _screen_of_views(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
@@ -96,9 +104,9 @@ def _screen_of_views(problem: MomentProblem, mu: float, stream: core.NoiseStream
     noise = _deviations_of(square, 0, count, bits)
     norms = problem.cross_norms()
     charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, with_sums=False)))
-    energy = exact.noisy_squares(square, stream)
+    energy = noisy_squares(exact, square, stream)
     norms = add_grid_noise(norms, noise.second, stream)
-    return _scored(problem, exact.n, energy, *exact.noisy_groups(0, count, stream), norms, noise)
+    return _scored(problem, exact.n, energy, *noisy_groups(exact, 0, count, stream), norms, noise)
 
 
 def _scored(

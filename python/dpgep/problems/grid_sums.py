@@ -18,8 +18,7 @@ from dpgep.problems.sparse_rows import GridRows, SparseRows
 Integers = NDArray[np.int64]
 
 # Squares are summed in two parts below and above 2^20, each exact in float64 for fewer than 2^33 people.
-_HALF = 20
-_PART = 1 << _HALF
+HALF = 20
 
 
 class GridSums:
@@ -57,23 +56,9 @@ class GridSums:
         self.sums += other.sums
         self._squares += other._squares
 
-    def noisy_squares(self, scale: int, stream: core.NoiseStream) -> Matrix:
-        """(d,), sum of squares of each feature plus round(scale N), in units of the squared bound times 4^-bits: noise
-        of deviation scale 4^-bits.
-        """
-        high, low = self._squares
-        core.add_exact_noise(low, scale, stream, thread_count())
-        # 0 <= low < 2^20 makes the parts unique: even the rounding of the sum is a function of the released integer
-        high += low >> _HALF
-        low &= _PART - 1
-        return np.asarray(np.ldexp(np.ldexp(high.astype(np.float64), _HALF) + low, -2 * self.bits))
-
-    def noisy_groups(self, sums: int, counts: int, stream: core.NoiseStream) -> tuple[Matrix, Matrix]:
-        """Sums and counts plus noise of deviations sums 2^-bits and counts 2^-bits."""
-        noisy_counts = self.counts << self.bits
-        core.add_exact_noise(self.sums, sums, stream, thread_count())
-        core.add_exact_noise(noisy_counts, counts, stream, thread_count())
-        return tuple(np.ldexp(x.astype(np.float64), -self.bits) for x in (self.sums, noisy_counts))  # type: ignore[return-value]
+    def squares(self) -> tuple[Integers, Integers]:
+        """(d,) twice, high and low: the sum of squares of each feature is (high 2^20 + low) 4^-bits squared bounds."""
+        return self._squares[0], self._squares[1]
 
     def _add_block(self, block: Matrix, groups: NDArray[np.intp] | None) -> None:
         if self.sums.size:
@@ -82,8 +67,8 @@ class GridSums:
             self.sums += (block.T @ marks).astype(np.int64)
         if self._squares.size:
             squares = block * block
-            high = np.floor(np.ldexp(squares, -_HALF))
-            squares -= np.ldexp(high, _HALF)
+            high = np.floor(np.ldexp(squares, -HALF))
+            squares -= np.ldexp(high, HALF)
             self._squares += np.stack([high.sum(axis=0), squares.sum(axis=0)]).astype(np.int64)
 
     def _add_sparse(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
@@ -92,7 +77,7 @@ class GridSums:
             self.sums += _entry_sums(part, part.values, within, self.sums.shape[1])
         if self._squares.size:
             squares = part.values.astype(np.int64) ** 2
-            for total, entries in zip(self._squares, (squares >> _HALF, squares & (_PART - 1)), strict=True):
+            for total, entries in zip(self._squares, (squares >> HALF, squares & ((1 << HALF) - 1)), strict=True):
                 total += _entry_sums(part, entries, None, 1)[:, 0]
 
 

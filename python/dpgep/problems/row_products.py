@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.problems.compensated_sum import CompensatedSum
 from dpgep.problems.model import Matrix
 from dpgep.problems.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
 from dpgep.sources.columns import Columns, row_dtype
@@ -115,32 +116,23 @@ class GroupSums:
 class ProductSums:
     """A sum over people: the second moment of their clipped rows times the rows of ``block`` (K, d).
 
-    Batches may be many and small: their products are added with what rounding loses of each sum, so that the error of
-    the whole is that of a batch (docs/exactness.md).
+    Batches may be many and small; the error of the whole is that of a batch (docs/exactness.md).
     """
 
     def __init__(self, block: Matrix) -> None:
         # what Dask hands to a worker may begin at any byte
         self._block = np.require(block, requirements=("C_CONTIGUOUS", "ALIGNED"))
-        self._sum, self._lost = np.zeros(block.shape), np.zeros(block.shape)
+        self._sum = CompensatedSum(block.shape)
 
     @property
     def product(self) -> Matrix:
-        return np.asarray(self._sum + self._lost)
+        return self._sum.total
 
     def add(self, batch: Any) -> None:
-        self._add(RowProducts(batch.rows).second_moment(1.0).times(self._block))
+        self._sum.add(RowProducts(batch.rows).second_moment(1.0).times(self._block))
 
     def merge(self, other: ProductSums) -> None:
-        self._add(other._sum)
-        self._lost += other._lost
-
-    def _add(self, product: Matrix) -> None:
-        """Knuth's sum of two numbers and its exact error."""
-        total = self._sum + product
-        of_product = total - self._sum
-        self._lost += (self._sum - (total - of_product)) + (product - of_product)
-        self._sum = total
+        self._sum.merge(other._sum)
 
 
 class StreamedProducts:
