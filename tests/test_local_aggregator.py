@@ -85,7 +85,7 @@ def test_any_number_of_reports_at_a_time_is_the_same_sum(
 ) -> None:
     batch = GaussianRandomizer(4, 1.0, 1.0, 1e-6).randomize_rows(rows_of(rng, 37))
     states = []
-    for slab in (1, 8 * 10 * 5, 1 << 19):
+    for slab in (1, 8 * 10 * 5, 1 << 20):
         monkeypatch.setattr("dpgep.local.aggregator._SLAB_BYTES", slab)
         server = Aggregator(4, 1.0, 1.0, 1e-6)
         server.add(batch)
@@ -93,7 +93,7 @@ def test_any_number_of_reports_at_a_time_is_the_same_sum(
     assert states[0] == states[1] == states[2]
 
 
-@pytest.mark.parametrize("slab", [1 << 19, 1 << 40])
+@pytest.mark.parametrize("slab", [1 << 20, 1 << 40])
 def test_sums_carry_beyond_int64(slab: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpgep.local.aggregator._SLAB_BYTES", slab)
     # as if n largest entries were a plausible sum

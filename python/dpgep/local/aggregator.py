@@ -28,7 +28,7 @@ from dpgep.solution import PrivacyReport, Solution
 # Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
 _LIMB_BITS = 40
 # Reports that are looked at and added together: they stay in the cache from one to the other.
-_SLAB_BYTES = 1 << 19
+_SLAB_BYTES = 1 << 20
 
 
 class Aggregator:
@@ -301,11 +301,14 @@ class Aggregator:
     def _to_float(self, total: NDArray[Any]) -> Matrix:
         """(size,) sum of reports in units of bound^2, from its limbs."""
         low, high = total
-        return np.asarray((high * 2.0**_LIMB_BITS + low) * 2.0 ** (-2 * self.mechanism.bits))
+        result = high * 2.0**_LIMB_BITS
+        result += low
+        result *= 2.0 ** (-2 * self.mechanism.bits)
+        return np.asarray(result)
 
     def _check_length(self, total: Matrix, n: int) -> None:
         """Raise unless n honest reports may have this sum."""
-        norm, limit = float(np.linalg.norm(total)), self.mechanism.largest_norm(n)
+        norm, limit = math.sqrt(total @ total), self.mechanism.largest_norm(n)
         if norm > limit:
             raise ReportError(
                 f"the sum of {n} reports has norm {norm:.3g} bound^2; it would be no longer than {limit:.3g} bound^2, "

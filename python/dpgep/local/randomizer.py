@@ -115,9 +115,7 @@ class GaussianRandomizer:
         first, second = triangle(mechanism.dim)
         for part, block in rows.clipped_blocks(0, mechanism.bits, max(1, _BLOCK_BYTES // (8 * mechanism.size))):
             # integers of modulus at most 4^bits: exact in float64
-            products = block.take(first, axis=1)
-            products *= block.take(second, axis=1)
-            values[part] = products
+            np.multiply(block.take(first, axis=1), block.take(second, axis=1), out=values[part], casting="unsafe")
         self._add_noise(values)
         # only now: a function of what is already private
         return values.astype(self.dtype, copy=False)
