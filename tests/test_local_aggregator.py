@@ -73,7 +73,8 @@ def test_every_way_in_leads_to_the_same_sum(dtype: str, rng: np.random.Generator
 @pytest.mark.entropy
 def test_reports_of_both_types_add_up_in_any_order(rng: np.random.Generator) -> None:
     rows, servers = rows_of(rng, 40), [Aggregator(4, 1.0, 1.0, 1e-6) for _ in range(2)]
-    batches = [GaussianRandomizer(4, 1.0, 1.0, 1e-6, dtype=dtype).randomize_rows(rows) for dtype in ("int64", "float32")]
+    clients = [GaussianRandomizer(4, 1.0, 1.0, 1e-6, dtype=dtype) for dtype in ("int64", "float32")]
+    batches = [client.randomize_rows(rows) for client in clients]
     for server, order in zip(servers, (batches, batches[::-1]), strict=True):
         for batch in order:
             server.add(batch)

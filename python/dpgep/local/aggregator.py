@@ -316,7 +316,7 @@ class Aggregator:
             )
 
     def _checked_sum(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """(2, size) exact sum of the rows in two limbs; int64 cannot overflow, as no entry is larger than an honest one."""
+        """(2, size) exact sum of the rows in two limbs; none overflows, as no entry is larger than an honest one."""
         n, size, largest = len(values), self.mechanism.size, self.mechanism.largest_entry()
         total = np.zeros((2, size), dtype=np.int64)
         room, height = (1 << 62) // largest, max(1, _SLAB_BYTES // (8 * size))
@@ -336,7 +336,7 @@ class Aggregator:
 
 
 def _integers(slab: NDArray[Any], largest: int, start: int, n: int) -> NDArray[np.int64]:
-    """Reports ``start`` and following, of n, as int64. Raises ReportError unless they hold integers up to ``largest``."""
+    """Reports from number ``start`` of n on as int64; ReportError unless they hold integers of modulus <= largest."""
     # a NaN is in no range
     if not (slab.max() <= largest and slab.min() >= -largest):
         wrong = start + int(np.argmin(((slab <= largest) & (slab >= -largest)).all(axis=1)))

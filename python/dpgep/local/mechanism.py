@@ -4,8 +4,8 @@ For records x, x' of norm at most R, |x x^T - x' x'^T|_F <= sqrt(2) R^2, attaine
 Z GOE of deviation s = sqrt(2) R^2/mu is mu-GDP between any two records. Wang and Xu (2020, Algorithm 1) print
 sensitivity 1, the classical deviation, and independent noise on the triangle; docs/errata.md has the consequences.
 
-The program works with integers: a record becomes an integer vector of norm at most 2^b, its products get normal deviates
-of integer scale, rounded exactly. That is the mechanism above, rounded, so it keeps mu (docs/local.md).
+The program works with integers: a record becomes an integer vector of norm at most 2^b, its products get normal
+deviates of integer scale, rounded exactly. That is the mechanism above, rounded, so it keeps mu (docs/local.md).
 """
 
 from __future__ import annotations

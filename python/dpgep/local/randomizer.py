@@ -130,7 +130,7 @@ class GaussianRandomizer:
 
 
 def _entry_type(dtype: Any) -> np.dtype[Any]:
-    entry_type = np.dtype(dtype)
+    entry_type: np.dtype[Any] = np.dtype(dtype)
     if entry_type.name not in ENTRY_TYPES:
         raise ValueError(f"dtype must be {' or '.join(ENTRY_TYPES)}, got {dtype!r}")
     return entry_type

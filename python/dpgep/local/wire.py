@@ -94,8 +94,6 @@ def decode(magic: bytes, message: Any) -> Frame:
         raise ReportError(f"{what} with {len(payload)} bytes of entries of unknown type {entry_type}")
     if not 1 <= dim <= LARGEST_DIM:
         raise ReportError(f"{what} of dim = {dim}, outside 1 to {LARGEST_DIM}")
-    mechanism = LocalMechanism(
-        dim, bound, epsilon, None if math.isnan(delta) else delta, records, deviation, bits
-    )
+    mechanism = LocalMechanism(dim, bound, epsilon, None if math.isnan(delta) else delta, records, deviation, bits)
     entries = np.frombuffer(payload, dtype=ENTRY_TYPES[entry_type])
     return Frame(mechanism, bool(seeded), count, entries.astype(entries.dtype.newbyteorder("="), copy=False))
