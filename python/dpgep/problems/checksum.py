@@ -3,8 +3,8 @@
 Answers that share their noise are about one data set. If a person's row were x in one pass and x' in another, two
 answers with the same noise would tell them apart, so a pass over other rows must not be answered.
 
-A stream of bytes is cut into blocks of 64-bit words w_j, wherever batches begin. With secret keys k_j, l_j of 64 random
-bits, a block has the checksums
+Rows are a stream of bytes, and so is each column of a table. Wherever batches begin, it is cut into blocks of 64-bit
+words w_j. With secret keys k_j, l_j of 64 random bits, a block has the checksums
 
     sum_j k_j w_j   and   sum_j l_j b(w_j)   mod 2^64,      b reverses the bytes of a word.
 
@@ -80,7 +80,7 @@ class PassChecksum:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, _Stream | _Table] = {}
 
     def add(self, rows: Rows, groups: NDArray[np.intp] | None) -> None:
         """People that follow those before."""
@@ -95,9 +95,12 @@ class PassChecksum:
         return combined([name.encode() + stream.digest() for name, stream in sorted(self._streams.items())])
 
     def _add(self, name: str, values: Any) -> None:
-        stream = self._streams.setdefault(f"{name} {values.dtype.str}", _Stream(_keys(self._key)))
-        for data in _contiguous(values):
-            stream.update(data)
+        kind = _Table if isinstance(values, Columns) else _Stream
+        dtypes = [each.dtype.str for each in (values.as_they_lie()[0] if isinstance(values, Columns) else [values])]
+        name = f"{name} {kind.__name__} {' '.join(dtypes)}"
+        if name not in self._streams:
+            self._streams[name] = kind(_keys(self._key))
+        self._streams[name].update(values)
 
 
 def combined(digests: list[bytes]) -> bytes:
@@ -118,7 +121,11 @@ class _Stream:
         self._begun = np.zeros(_BLOCK, np.uint8)
         self._filled = 0
 
-    def update(self, data: Bytes) -> None:
+    def update(self, values: NDArray[Any]) -> None:
+        for data in _contiguous(values):
+            self._update(data)
+
+    def _update(self, data: Bytes) -> None:
         self._length += len(data)
         if self._filled:
             data = self._fill(data)
@@ -155,11 +162,70 @@ class _Stream:
 
     def _add_sums(self, blocks: Bytes, sums: NDArray[np.uint64], first: int, last: int) -> None:
         reversed_words = np.empty(_WORDS, np.uint64)
-        other_order = reversed_words.dtype.newbyteorder()
         for i in range(first, last):
-            words = blocks[i].view(np.uint64)
-            np.copyto(reversed_words, words.view(other_order))
-            sums[i] = np.dot(words, self._keys[0]), np.dot(reversed_words, self._keys[1])
+            sums[i] = _two_sums(blocks[i].view(np.uint64), self._keys, reversed_words)
+
+
+class _Table:
+    """The checksum of columns: a word for each entry, whose blocks are as many rows as there are keys."""
+
+    def __init__(self, keys: NDArray[np.uint64]) -> None:
+        self._keys = keys
+        self._n_rows = 0
+        self._hash = hashlib.blake2b()
+        self._sums: NDArray[np.uint64] | None = None  # of the block that was begun, two for each column
+
+    def update(self, values: Columns) -> None:
+        columns, start = values.as_they_lie()
+        if self._sums is None:
+            self._sums = np.zeros((len(columns), 2), np.uint64)
+        end = start + values.shape[0]
+        while start < end:
+            first = self._n_rows % _WORDS
+            height = min(_WORDS - first, end - start)
+            self._add_sums(
+                [column[start : start + height] for column in columns], self._keys[:, first : first + height]
+            )
+            self._n_rows += height
+            start += height
+            if first + height == _WORDS:
+                self._hash.update(self._sums)
+                self._sums[:] = 0
+
+    def digest(self) -> bytes:
+        final = self._hash.copy()
+        final.update(b"" if self._sums is None else self._sums)
+        final.update(self._n_rows.to_bytes(8, "little"))
+        return final.digest()
+
+    def _add_sums(self, columns: list[NDArray[Any]], keys: NDArray[np.uint64]) -> None:
+        assert self._sums is not None
+        n_threads = max(1, min(thread_count(), len(columns) // _BLOCKS_OF_A_THREAD))
+        ends = [len(columns) * i // n_threads for i in range(n_threads + 1)]
+        run([partial(self._add_some, columns, keys, i, j) for i, j in pairwise(ends)], n_threads)
+
+    def _add_some(self, columns: list[NDArray[Any]], keys: NDArray[np.uint64], first: int, last: int) -> None:
+        assert self._sums is not None
+        reversed_words = np.empty(len(columns[first]), np.uint64)
+        for j in range(first, last):
+            self._sums[j] += _two_sums(_words(columns[j]), keys, reversed_words)
+
+
+def _two_sums(
+    words: NDArray[np.uint64], keys: NDArray[np.uint64], reversed_words: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """The two checksums of a block; ``reversed_words`` is memory for as many."""
+    np.copyto(reversed_words, words.view(reversed_words.dtype.newbyteorder()))
+    return np.array([np.dot(words, keys[0]), np.dot(reversed_words, keys[1])])
+
+
+def _words(column: NDArray[Any]) -> NDArray[np.uint64]:
+    """The entries of a column, each in a word of its own."""
+    if column.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):
+            column = column.astype(np.float64)
+    bits = np.ascontiguousarray(column).view(f"u{column.dtype.itemsize}")
+    return bits if bits.dtype == np.uint64 else bits.astype(np.uint64)
 
 
 @lru_cache(maxsize=8)
@@ -179,10 +245,10 @@ def _parts(view: Any) -> Iterator[tuple[str, Any]]:
     yield "data", view.data[entries]
 
 
-def _contiguous(values: Any) -> Iterator[Bytes]:
+def _contiguous(values: NDArray[Any]) -> Iterator[Bytes]:
     """The bytes of the entries, row after row. Long doubles, whose bytes are not all defined, as float64."""
     long = values.dtype.kind == "f" and values.dtype.itemsize > 8
-    if isinstance(values, np.ndarray) and values.flags.c_contiguous and not long:
+    if values.flags.c_contiguous and not long:
         yield values.reshape(-1).view(np.uint8)
         return
     row = values.dtype.itemsize * int(np.prod(values.shape[1:]))
