@@ -258,7 +258,7 @@ def test_a_result_is_used_again_unchanged(people: Any) -> None:
     """Merging must leave what it merges as it was: a worker may still need it."""
     x, _ = people
     make = accumulators(np.ones((1, 6)))["integer"]
-    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), make)
+    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), None, make, b"k" * 16)
     parts = [distributed_people._summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
     assert distributed_people._merged(*parts) == distributed_people._merged(*parts)
 
@@ -277,10 +277,11 @@ def test_nothing_is_spent_on_rows_that_are_not_finite(people: Any) -> None:
 def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
     """What a task raises, Dask writes to its logs together with the rows."""
     rows = np.full((3, 6), np.inf)
-    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), accumulators(rows[:1])["integer"])
+    make = accumulators(rows[:1])["integer"]
+    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), None, make, None)
     error = distributed_people._summed(task, rows)
     assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
-    assert distributed_people._merged((3, b"never read"), error) is error
+    assert distributed_people._merged((3, b"never read", b""), error) is error
 
 
 class UnpicklableError(Exception):
@@ -309,14 +310,19 @@ class UnloadableError(Exception):
         (UnloadableError("secret", "7"), RuntimeError),
     ],
 )
-@pytest.mark.parametrize("where", ["read", "to_batch", "make"])
+@pytest.mark.parametrize("where", ["read", "to_batch", "restrict", "make"])
 def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Exception], where: str) -> None:
     def fail(*arrays: Any) -> Any:
         raise error
 
-    good = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), accumulators(np.ones((1, 6)))["integer"])
-    task = tuple(fail if name == where else each for name, each in zip(("read", "to_batch", "make"), good, strict=True))
-    found = distributed_people._summed(task, np.ones((3, 6)))
+    task = {
+        "read": lambda *arrays: iter([arrays]),
+        "to_batch": lambda x: Batch(Rows((x,), 1.0)),
+        "restrict": None,
+        "make": accumulators(np.ones((1, 6)))["integer"],
+        "key": None,
+    }
+    found = distributed_people._summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
     assert type(found) is carried
     assert type(pickle.loads(pickle.dumps(found))) is carried
     if carried is RuntimeError:
@@ -325,9 +331,9 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
 
 
 def test_no_error_of_merging_reaches_dask() -> None:
-    found = distributed_people._merged((3, pickle.dumps(1)), (3, pickle.dumps(2)))
+    found = distributed_people._merged((3, pickle.dumps(1), b""), (3, pickle.dumps(2), b""))
     assert isinstance(found, AttributeError)
-    assert isinstance(distributed_people._merged((3, b"no pickle"), (3, b"")), pickle.UnpicklingError)
+    assert isinstance(distributed_people._merged((3, b"no pickle", b""), (3, b"", b"")), pickle.UnpicklingError)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -336,7 +342,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         raise error
 
     with pytest.raises(error):
-        distributed_people._summed((stop, stop, list), np.ones((3, 6)))
+        distributed_people._summed((stop, stop, None, list, None), np.ones((3, 6)))
 
 
 @pytest.mark.parametrize(
@@ -425,7 +431,7 @@ def test_vectors_that_arrive_unaligned_are_multiplied(people: Any, rng: np.rando
 def shared_keys(people: Any, make: Any) -> int:
     """Keys of the graph that hold what tasks share."""
     assert isinstance(people, Distributed)
-    return sum(key.startswith("tuple-") for key in people._tree(make).__dask_graph__() if isinstance(key, str))
+    return sum(key.startswith("tuple-") for key in people._tree(make, None).__dask_graph__() if isinstance(key, str))
 
 
 def test_vectors_are_a_key_that_workers_share_and_what_is_small_is_none(

@@ -10,6 +10,13 @@ class PrivacyBudgetError(ValueError):
     """
 
 
+class DataChangedError(ValueError):
+    """A pass over a source, or over Dask's parts, read other rows than the pass before it.
+
+    Raised before anything of that pass is released; what was paid for before stays spent.
+    """
+
+
 class _WarningOfSolution(UserWarning):
     """A warning that keeps the answer: where a filter makes an exception of it, what was paid for is not lost.
 
