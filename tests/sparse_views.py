@@ -43,8 +43,8 @@ def sparse_views(
     seed: int,
     n_components: int,
     *,
-    n: int = 5000,
-    d_view: int = 60,
+    n: int = 2000,
+    d_view: int = 50,
     covariance: Covariance = "toeplitz",
     own_features: bool = True,
 ) -> SparseViews:

@@ -42,12 +42,12 @@ def test_matrices_diagonals_and_products_agree(flags: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("flag", ["second_a", "second_b", "identity_b"])
 def test_two_views_take_no_other_flag(flag: str) -> None:
-    with pytest.raises(ValueError, match=f"split .* {flag} must be False"):
+    with pytest.raises(ValueError, match=rf"split .* {flag} must be False"):
         PairForm(**released()[1], split=SPLIT, **{flag: True})
 
 
 def test_an_identity_takes_no_second_moment() -> None:
-    with pytest.raises(ValueError, match="identity_b .* second_b must be False"):
+    with pytest.raises(ValueError, match=r"identity_b .* second_b must be False"):
         PairForm(**released()[1], identity_b=True, second_b=True)
 
 

@@ -1,8 +1,8 @@
 """Exchange the features of sparse components until no exchange helps, by products with single coordinates.
 
-A truncated flow rests where a step brings no feature in: a component on features that are all wrong gets no gradient from
-the right ones. Exact solutions on the support and on the features of largest residual beside it, truncated again, leave
-such places (subspace pursuit: Dai and Milenkovic 2009).
+A truncated flow rests where a step brings no feature in: a component on features that are all wrong gets no gradient
+from the right ones. Exact solutions on the support and on the features of largest residual beside it, truncated again,
+leave such places (subspace pursuit: Dai and Milenkovic 2009).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHUNK = 16
 
 @dataclass(frozen=True, eq=False)
 class Exchanged:
-    """Unit rows (K, d) on one support, how often features were exchanged, and whether no exchange was left that helps."""
+    """Unit rows (K, d) on one support, the number of exchanges, and whether none is left that helps."""
 
     vectors: Matrix
     n_exchanges: int
@@ -98,9 +98,9 @@ class _Submatrices:
 def exchange_features(products: NoisyProducts, vectors: Matrix, ridge: float) -> Exchanged | None:
     """Raise the sum of the K leading quotients by exchanging features of the rows' common support; its size k stays.
 
-    From the solutions on the support: the k features of largest residual (A - rho B) v join, the pair is solved on all 2k,
-    the k largest features stay, and the pair is solved on these. Where that is no gain, half as many join, down to one.
-    Asks the products for each feature that it looks at, once.
+    From the solutions on the support: the k features of largest residual (A - rho B) v join, the pair is solved on all
+    2k, the k largest features stay, and the pair is solved on these. Where that is no gain, half as many join, down to
+    one. Asks the products for each feature that it looks at, once.
 
     None where the support is larger than LARGEST_SUPPORT, or there is no room to ask for it.
     """

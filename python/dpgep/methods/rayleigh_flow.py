@@ -141,6 +141,9 @@ class FlowOptions:
 class TruncatedFlowOptions(FlowOptions):
     """Options of "truncated-rayleigh-flow": those of the flow, and
 
+    Under lazy noise a start with more than k features loses them by halves, in at most half of the iterations, and
+    after the flow features are exchanged while that raises the sum of the eigenvalues (docs/flows.md).
+
     Parameters
     ----------
     sparsity : int
@@ -373,9 +376,7 @@ def _on_one_support(options: FlowOptions, k: int) -> bool:
     return options.sparsity > 0 and (k == 1 or not options.separate_supports)
 
 
-def _narrowing(
-    products: NoisyProducts, start: Matrix, options: FlowOptions, share: float
-) -> list[tuple[int, int]]:
+def _narrowing(products: NoisyProducts, start: Matrix, options: FlowOptions, share: float) -> list[tuple[int, int]]:
     """Numbers of features on the way from those of a start to the few that are kept, and steps with each.
 
     Truncated at once, a dense start keeps features that say nothing of where the others would have led: a component
@@ -389,9 +390,9 @@ def _narrowing(
         used //= 2
     if not widths:
         return []
-    directions = len(widths) * len(start) * products.n_views
-    n_steps = min(_STEPS_EACH, _NARROWING * options.most_iterations // len(widths), share * products.room // directions)
-    return [(width, int(n_steps)) for width in widths] if n_steps >= 1 else []
+    directions = len(start) * products.n_views
+    n_steps = min(_NARROWING * options.most_iterations, share * products.room / directions) / len(widths)
+    return [(width, min(_STEPS_EACH, int(n_steps))) for width in widths] if n_steps >= 1 else []
 
 
 def _steps_left(products: NoisyProducts, k: int) -> float:
@@ -400,7 +401,7 @@ def _steps_left(products: NoisyProducts, k: int) -> float:
 
 
 def _truncated(vectors: Matrix, sparsity: int, options: FlowOptions) -> Matrix:
-    """The block with so many features left (0: all of them). Algorithm 3 asks for a sparse start."""
+    """The block with so many features left (0: all of them), and no row without any; may overwrite its argument."""
     if not sparsity:
         return vectors
     if len(vectors) == 1 or options.separate_supports:
@@ -409,7 +410,14 @@ def _truncated(vectors: Matrix, sparsity: int, options: FlowOptions) -> Matrix:
         return vectors
     columns = np.ascontiguousarray(vectors.T)
     core.truncate_rows_top_k(columns, sparsity)
-    return np.ascontiguousarray(columns.T)
+    if columns.any(axis=0).all():
+        return np.ascontiguousarray(columns.T)
+    own = np.unique(np.abs(vectors).argmax(axis=1))  # each row keeps its largest entry
+    sizes = np.linalg.norm(vectors, axis=0)
+    sizes[own] = np.inf
+    dropped = np.argsort(-sizes, kind="stable")[sparsity:]
+    vectors[:, dropped] = 0.0
+    return vectors
 
 
 def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: bool) -> tuple[Matrix, Matrix]:
@@ -440,12 +448,13 @@ def _cautions(
             f"the flow moved still after {flow.n_iterations} iterations: raise n_iterations (under lazy noise they "
             'cost no privacy) or memory_limit, or use method="release"'
         )
-    if len(diagnostics.objectives) > 1 and _agreeing(diagnostics.objectives) == 1:
-        others = ", ".join(f"{value:.4g}" for value in sorted(diagnostics.objectives, reverse=True)[1:])
+    reached = sorted(diagnostics.objectives, reverse=True)
+    if len(reached) > 1 and reached[1] < flow.objective - _AGREEMENT * abs(flow.objective):
+        others = ", ".join(f"{value:.4g}" for value in reached[1:])
         yield (
-            f"one of {len(diagnostics.objectives)} starts reached the sum of eigenvalues {flow.objective:.4g}, the "
-            f"others stopped at other features ({others}): components may be lost that more iterations do not find; "
-            'raise n_starts, or use init="screen", or method="release" with sparsity, which searches more supports'
+            f"of {len(reached)} starts one alone reached the sum of eigenvalues {flow.objective:.4g}; the others "
+            f"stopped at other features ({others}): components may be lost that more iterations do not find; raise "
+            'n_starts, try another init, or use method="release" with sparsity, which searches more supports'
         )
     if products.identity_b and products.noise_level > 0:
         deviation, k = products.noise_level / math.sqrt(2 * d), options.sparsity or d
@@ -456,9 +465,3 @@ def _cautions(
                 f"the leading eigenvalue {flow.eigenvalues[0]:.3g} is what noise alone would show ({alone:.3g}): use "
                 "more rows, fewer features, or a larger budget"
             )
-
-
-def _agreeing(objectives: tuple[float, ...]) -> int:
-    """How many starts came as far as the best one."""
-    best = max(objectives)
-    return sum(value >= best - _AGREEMENT * abs(best) for value in objectives)
