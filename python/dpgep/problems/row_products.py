@@ -105,6 +105,7 @@ class GroupSums:
 
     def add(self, batch: Any) -> None:
         self.merge(RowProducts(batch.rows, batch.groups, len(self.counts), with_sums=self.with_sums))
+        self.n += batch.others
 
     def merge(self, other: GroupSums | RowProducts) -> None:
         self.n += other.n

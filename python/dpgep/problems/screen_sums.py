@@ -45,6 +45,7 @@ class ScreenSums:
         counts = len(self.groups.counts)
         products = RowProducts(batch.rows, batch.groups, counts, with_sums=self.groups.with_sums)
         self.groups.merge(products)
+        self.groups.n += batch.others
         self.energy += _sparse_energies(products, batch.rows) if batch.rows.is_sparse else _dense_energies(batch.rows)
 
     def merge(self, other: ScreenSums) -> None:
