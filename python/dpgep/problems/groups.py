@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpgep.errors import PrivacyWarning
 from dpgep.problems.dask_parts import is_spread
 from dpgep.problems.rows import as_vector, check_not_masked, check_vector
-from dpgep.sources import Selection, as_vector_of_values, declared_values
+from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
 
 Codes = NDArray[np.intp]
 Classes = tuple[Hashable, ...]
@@ -40,6 +40,8 @@ def public_classes(
         if declared is not None:
             return _at_least_two(declared)
         found = _found(labels, n)
+        if found is BOOLEANS:  # (0, 1) equals it
+            return found
         _check_few(found)
         warnings.warn(
             PrivacyWarning(
@@ -125,6 +127,8 @@ def _found(labels: Any, n: int | None) -> Classes:
             "pass over all rows"
         )
     values = _label_array(labels, n)
+    if values.dtype == np.bool_:  # a list of them, say
+        return BOOLEANS
     if _has_missing(values):
         raise ValueError(
             "labels contain NaN: give the missing class a name of its own, drop those rows, or pass classes= (who has "

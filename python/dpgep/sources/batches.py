@@ -33,8 +33,9 @@ class Batches(Source):
         return self._first().width(key)
 
     def declared(self, key: Key) -> Declared | None:
-        # categories of the first batch need not be those of another
-        return BOOLEANS if self._first().declared(key) == BOOLEANS else None
+        # categories of the first batch need not be those of another; those of (0, 1) equal booleans
+        declared = self._first().declared(key)
+        return declared if declared is BOOLEANS else None
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         """As of any source; a piece may be overwritten when the next is asked for, as an iterable may reuse memory."""
