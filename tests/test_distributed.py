@@ -123,6 +123,54 @@ def test_data_frames_by_name_and_by_selection(people: Any) -> None:
     )
 
 
+@pytest.fixture
+def on_disk(people: Any, tmp_path: Path) -> Path:
+    return written(table(people), tmp_path / "people")
+
+
+def written(frame: pd.DataFrame, folder: Path) -> Path:
+    """A folder of five files."""
+    folder.mkdir()
+    for i in range(5):
+        frame.iloc[200 * i : 200 * (i + 1)].to_parquet(folder / f"{i}.parquet", index=False)
+    return folder
+
+
+# Dask's, with pandas 3.1
+reads_parquet = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame")
+
+
+@reads_parquet
+@pytest.mark.parametrize("chosen", ["all", "some"])
+def test_columns_of_one_parquet_frame_stay_together(chosen: str, people: Any, on_disk: Path) -> None:
+    """Dask merges partitions where few columns are read: how many become of one depends on the selection."""
+    lazy = dd.read_parquet(on_disk)
+    lazy = lazy[lazy["a"] > 0] if chosen == "some" else lazy
+    assert len(lazy[NAMES].to_delayed()) != len(lazy["label"].to_delayed())
+    frame = table(people)
+    frame = frame[frame["a"] > 0] if chosen == "some" else frame
+    fda, cca = dpgep.FdaModel(6, ("no", "yes", "perhaps")), dpgep.CcaModel(5, 1, center=True)
+    rows, labels = frame[NAMES].to_numpy(), frame["label"].to_numpy()
+    assert moments(fda, lazy[NAMES], lazy["label"]).to_bytes() == in_one_process(fda, rows, labels)
+    assert moments(fda, lazy, "label").to_bytes() == in_one_process(fda, rows, labels)
+    assert moments(cca, lazy[NAMES[:5]], lazy[["f"]]).to_bytes() == in_one_process(cca, rows[:, :5], rows[:, 5:])
+    problem = dpgep.fda(lazy[NAMES], lazy["label"], classes=["no", "yes", "perhaps"])
+    whole = dpgep.fda(rows, labels, classes=["no", "yes", "perhaps"])
+    np.testing.assert_array_equal(solve_seeded(problem, mu=1.0).components, solve_seeded(whole, mu=1.0).components)
+
+
+@reads_parquet
+def test_frames_of_different_files_are_put_together_by_partition(people: Any, tmp_path: Path, on_disk: Path) -> None:
+    frame = table(people)
+    folder = written(frame[["label", "f", "e", "d"]], tmp_path / "labels")
+    fda = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    rows, labels = dd.read_parquet(on_disk)[NAMES], dd.read_parquet(folder)["label"]
+    assert moments(fda, rows, labels).to_bytes() == in_one_process(fda, people[0], frame["label"].to_numpy())
+    fewer = dd.from_pandas(frame["label"], npartitions=2)
+    with pytest.raises(ValueError, match=r"same partitions, got \[5, 2\]"):
+        moments(fda, dd.from_pandas(frame[NAMES], npartitions=5), fewer)
+
+
 def test_a_partition_may_be_empty(people: Any) -> None:
     lazy = dd.from_pandas(table(people), npartitions=5)
     few = lazy[lazy["a"] > 1.0]

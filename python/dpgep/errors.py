@@ -4,7 +4,7 @@ from typing import Any
 
 
 class PrivacyBudgetError(ValueError):
-    """A query would cost more than the budget still holds.
+    """A query would cost more than the budget still holds, or must not be paid from it.
 
     Raised before any row is read: nothing was computed, nothing was spent.
     """

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.problems.checksum import PassChecksum, PassComparison
+from dpgep.problems.groups import NO_GROUP
 from dpgep.problems.row_products import RowProducts, StreamedProducts
 from dpgep.problems.rows import Rows
 from dpgep.sources import Selection
@@ -28,22 +29,36 @@ ANOTHER_PASS = (
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows of some people, and the group of each (None: all in one)."""
+    """Rows of some people, and the group of each (None: all in one).
+
+    ``others`` are people who belong to no group: they count as people, and contribute nothing to any sum.
+    """
 
     rows: Rows
     groups: NDArray[np.intp] | None = None
+    others: int = 0
+
+    @classmethod
+    def of_codes(cls, rows: Rows, codes: NDArray[np.intp]) -> Batch:
+        """People with the code of each one's group, `NO_GROUP` for none."""
+        listed = codes != NO_GROUP
+        n_listed = int(np.count_nonzero(listed))
+        if n_listed == rows.n:
+            return cls(rows, codes)
+        return cls(rows.chosen(listed), codes[listed], rows.n - n_listed)
 
     @property
     def n(self) -> int:
-        return self.rows.n
+        """Number of people, who may have no row here."""
+        return self.rows.n + self.others
 
     def part(self, people: slice) -> Batch:
-        """Some of the people."""
+        """Some of the rows."""
         return Batch(self.rows.part(people), None if self.groups is None else self.groups[people])
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
         """The same people with some of the features, rows clipped to a bound of their own."""
-        return Batch(self.rows.restricted(features, bound), self.groups)
+        return Batch(self.rows.restricted(features, bound), self.groups, self.others)
 
 
 class Sums(Protocol):
