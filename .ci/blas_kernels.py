@@ -1,4 +1,4 @@
-"""Print the kernels of each OpenBLAS that NumPy and SciPy brought; exit 1 unless OPENBLAS_CORETYPE, if set, chose them."""
+"""Print the kernels of each OpenBLAS here; exit 1 unless OPENBLAS_CORETYPE, where it is set, chose them."""
 
 import os
 import sys

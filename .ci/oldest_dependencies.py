@@ -1,4 +1,4 @@
-"""Print the oldest versions that the metadata of a wheel admit, as constraints for pip: `oldest_dependencies.py WHEEL`."""
+"""Print the oldest versions that the metadata of a wheel admit, for `pip -c`: `oldest_dependencies.py WHEEL`."""
 
 import sys
 import zipfile

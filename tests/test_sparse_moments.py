@@ -158,7 +158,7 @@ def moments_of_reference(n, d, density):
 
 
 def exact_in_doubles(rows, groups=None, n_groups=0, mark=1 << 20):
-    """`expected_moments` by BLAS, for which integers are as fast as they are slow in NumPy: no partial sum is rounded."""
+    """`expected_moments` by BLAS, for which integers are not slow as they are in NumPy: no partial sum is rounded."""
     marks = np.zeros((len(rows), n_groups))
     if n_groups:
         marks[np.arange(len(rows)), 0 if groups is None else groups] = mark
