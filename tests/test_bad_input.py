@@ -453,11 +453,15 @@ def test_rank_deficient_b_is_solved_with_noise_and_ridge(rng: np.random.Generato
     assert np.isfinite(solution.components).all()
 
 
-@pytest.mark.slow
-def test_more_rows_than_32_bits_can_count() -> None:
-    n = 2**31 + 10
-    x = np.broadcast_to(np.array([[1]], dtype=np.int8), (n, 1))
-    solution = dpgep.solve(dpgep.pca(x, center=False, bound=2.0), epsilon=1.0, delta=1e-12)
+def test_more_people_than_32_bits_can_count() -> None:
+    # in doublings: to read so many rows takes minutes, and test_dense_moments reads those beyond 2^31
+    moments = dpgep.Moments(dpgep.PcaModel(1, center=False), bound=2.0)
+    moments.update(np.broadcast_to(np.array([[1]], dtype=np.int8), (2**21, 1)))
+    for _ in range(10):
+        moments.merge(moments.copy())
+    moments.update(np.ones((10, 1)))
+    assert moments.n == 2**31 + 10
+    solution = dpgep.solve(moments, epsilon=1.0, delta=1e-12)
     assert solution.eigenvalues[0] == pytest.approx(1.0, abs=1e-6)
     assert solution.diagnostics.noise_level < 1e-7
 
