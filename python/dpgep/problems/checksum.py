@@ -198,12 +198,12 @@ class _Table:
             self._n_rows += height
             start += height
             if first + height == _WORDS:
-                self._hash.update(self._sums)
+                self._hash.update(self._sums.tobytes())
                 self._sums[:] = 0
 
     def digest(self) -> bytes:
         final = self._hash.copy()
-        final.update(b"" if self._sums is None else self._sums)
+        final.update(b"" if self._sums is None else self._sums.tobytes())
         final.update(self._n_rows.to_bytes(8, "little"))
         return final.digest()
 
