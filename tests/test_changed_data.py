@@ -211,6 +211,8 @@ def test_the_checksum_depends_on_rows_order_and_key_alone(rng: np.random.Generat
     assert digest_of(np.concatenate([x, np.zeros_like(x[:1])])) != expected
     assert digest_of(x, groups=np.zeros(len(x), np.intp)) != expected
     assert digest_of(x, key=b"fedcba9876543210") != expected
+    single, double = x[:9], x[9:18].astype(float)
+    assert digest_of(single, double) != digest_of(double, single)
     assert len({digest_of(x[:5], key=os.urandom(16)) for _ in range(50)}) == 50
 
 

@@ -81,6 +81,10 @@ class PassChecksum:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._streams: dict[str, _Stream | _Table] = {}
+        self._n_rows = 0
+        # the form in which each part of a row comes, and at which rows forms change: each has a stream of its own
+        self._forms: dict[str, str] = {}
+        self._changes: list[str] = []
 
     def add(self, rows: Rows, groups: NDArray[np.intp] | None) -> None:
         """People that follow those before."""
@@ -89,18 +93,23 @@ class PassChecksum:
                 self._add(f"{position} {name}", values)
         if groups is not None:
             self._add("groups", groups)
+        self._n_rows += rows.n
 
     def digest(self) -> bytes:
         """Of all people so far."""
-        return combined([name.encode() + stream.digest() for name, stream in sorted(self._streams.items())])
+        streams = [stream.digest() for _, stream in sorted(self._streams.items())]
+        return combined(["\n".join(self._changes).encode(), *streams])
 
-    def _add(self, name: str, values: Any) -> None:
+    def _add(self, part: str, values: Any) -> None:
         kind = _Table if isinstance(values, Columns) else _Stream
-        dtypes = [each.dtype.str for each in (values.as_they_lie()[0] if isinstance(values, Columns) else [values])]
-        name = f"{name} {kind.__name__} {' '.join(dtypes)}"
-        if name not in self._streams:
-            self._streams[name] = kind(_keys(self._key))
-        self._streams[name].update(values)
+        arrays = values.as_they_lie()[0] if isinstance(values, Columns) else [values]
+        form = f"{part} {kind.__name__} {' '.join(each.dtype.str for each in arrays)}"
+        if self._forms.get(part) != form:
+            self._forms[part] = form
+            self._changes.append(f"{self._n_rows} {form}")
+        if form not in self._streams:
+            self._streams[form] = kind(_keys(self._key))
+        self._streams[form].update(values)
 
 
 def combined(digests: list[bytes]) -> bytes:
