@@ -249,7 +249,8 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
     for start in initial.starts:
         if flows and _steps_left(products, len(start)) < 1:
             break
-        share = _NARROWING / (len(initial.starts) - len(flows))
+        # the dense components of the same noisy matrix know where they lead: no more is asked of many features
+        share = 0.0 if initial.kind == "dense" else _NARROWING / (len(initial.starts) - len(flows))
         flows.append(_run(products, start, options, step, ridge, curator.model.shift, share))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
     diagnostics = FlowDiagnostics(
@@ -336,7 +337,7 @@ def _run(
     shift: float,
     share: float,
 ) -> _Flow:
-    """One start's flow. Narrowing may take this ``share`` of the room for directions."""
+    """One start's flow. Narrowing may take this ``share`` of the room for directions; 0: neither that nor exchanges."""
     vectors, converged, most = np.array(start, dtype=np.float64, order="C"), False, options.most_iterations
     quotients = np.empty((0, len(vectors)))
     for sparsity, n_steps in [*_narrowing(products, start, options, share), (options.sparsity, most)]:
@@ -364,7 +365,8 @@ def _run(
         # not known where the first answer was such that no step could be taken
         last = quotients[-1].copy() if len(quotients) else np.full(len(vectors), math.nan)
         return _Flow(vectors, last, quotients, len(quotients), converged)
-    exchanged = exchange_features(products, vectors, ridge) if _on_one_support(options, len(vectors)) else None
+    exchanges = share > 0 and _on_one_support(options, len(vectors))
+    exchanged = exchange_features(products, vectors, ridge) if exchanges else None
     if exchanged is not None:
         vectors, converged = exchanged.vectors, exchanged.at_rest
     vectors, eigenvalues = _ritz(products, vectors, ridge, rotate=not options.separate_supports)
