@@ -15,6 +15,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_columns(module);
   register_integer_moments(module);
   register_dense_moments(module);
+  register_keyed_sums(module);
   register_csr_moments(module);
   register_csr_sums(module);
   register_exact_noise(module);

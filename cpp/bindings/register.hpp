@@ -13,6 +13,7 @@ void register_exact_noise(pybind11::module_& module);
 void register_exact_products(pybind11::module_& module);
 void register_fixed_point(pybind11::module_& module);
 void register_integer_moments(pybind11::module_& module);
+void register_keyed_sums(pybind11::module_& module);
 void register_noise_product(pybind11::module_& module);
 void register_noise_stream(pybind11::module_& module);
 void register_pair_oracle(pybind11::module_& module);

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
 from dpgep.errors import DataChangedError
 from dpgep.problems.rows import Rows
@@ -170,9 +171,8 @@ class _Stream:
         return sums.tobytes()
 
     def _add_sums(self, blocks: Bytes, sums: NDArray[np.uint64], first: int, last: int) -> None:
-        reversed_words = np.empty(_WORDS, np.uint64)
         for i in range(first, last):
-            sums[i] = _two_sums(blocks[i].view(np.uint64), self._keys, reversed_words)
+            sums[i] = core.keyed_sums(blocks[i], *self._keys)
 
 
 class _Table:
@@ -215,17 +215,8 @@ class _Table:
 
     def _add_some(self, columns: list[NDArray[Any]], keys: NDArray[np.uint64], first: int, last: int) -> None:
         assert self._sums is not None
-        reversed_words = np.empty(len(columns[first]), np.uint64)
         for j in range(first, last):
-            self._sums[j] += _two_sums(_words(columns[j]), keys, reversed_words)
-
-
-def _two_sums(
-    words: NDArray[np.uint64], keys: NDArray[np.uint64], reversed_words: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
-    """The two checksums of a block; ``reversed_words`` is memory for as many."""
-    np.copyto(reversed_words, words.view(reversed_words.dtype.newbyteorder()))
-    return np.array([np.dot(words, keys[0]), np.dot(reversed_words, keys[1])])
+            self._sums[j] += np.array(core.keyed_sums(_words(columns[j]).view(np.uint8), *keys), np.uint64)
 
 
 def _words(column: NDArray[Any]) -> NDArray[np.uint64]:
