@@ -47,7 +47,7 @@ class PairOptions:
     regularization : float, optional
         xi >= 0, the multiple of the identity added to B, in the units of B. Must not be chosen by looking at the data.
         Default: chosen from the released values and their known noise, at no cost (docs/mathematics.md, section 4); for
-        sparse components 0.3 times the noise level.
+        sparse components 0.3 times the noise level, by products (storage="operator") the noise level.
     sparsity : int or "auto", optional
         k: components with at most k nonzero entries, searched for on the released pair, which costs nothing. "auto"
         keeps the coordinates that stand out of the known noise. Default: dense.
@@ -176,7 +176,8 @@ class ReleaseDiagnostics:
     expected_error : (K,), expected squared sine of the angle between each component and the one without noise, in the
         norm of B: t/(1 + t) with t = sum_j Var(v_j^T (dA - lambda_i dB) v_i) / (lambda_i - lambda_j)^2, first-order
         perturbation theory. Beyond about 0.5 the component is lost. For PCA t = s^2/2 sum_j 1/(lambda_i - lambda_j)^2
-        plus the mean's part. For a sparse solution: given its features, whose choice may be wrong besides.
+        plus the mean's part. Where the ridge was chosen from the release, no less than the simulation's error, which
+        includes the ridge's bias. For a sparse solution: given its features, whose choice may be wrong besides.
     expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and
         K.
     support : the features that a sparse solution uses, ascending; None for a dense one.
