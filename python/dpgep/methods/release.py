@@ -14,10 +14,11 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import eye_array
 
-from dpgep.methods.generalized_eigen import RIDGE, Eigensystem, solve_pair
+from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
 from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
 from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.methods.ridge import Ridge, chosen_ridge, public_ridge
 from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.methods.storage import (
@@ -45,7 +46,8 @@ class PairOptions:
     ----------
     regularization : float, optional
         xi >= 0, the multiple of the identity added to B, in the units of B. Must not be chosen by looking at the data.
-        Default: 0.3 times the known noise level.
+        Default: chosen from the released values and their known noise, at no cost (docs/mathematics.md, section 4); for
+        sparse components 0.3 times the noise level, by products (storage="operator") the noise level.
     sparsity : int or "auto", optional
         k: components with at most k nonzero entries, searched for on the released pair, which costs nothing. "auto"
         keeps the coordinates that stand out of the known noise. Default: dense.
@@ -174,7 +176,8 @@ class ReleaseDiagnostics:
     expected_error : (K,), expected squared sine of the angle between each component and the one without noise, in the
         norm of B: t/(1 + t) with t = sum_j Var(v_j^T (dA - lambda_i dB) v_i) / (lambda_i - lambda_j)^2, first-order
         perturbation theory. Beyond about 0.5 the component is lost. For PCA t = s^2/2 sum_j 1/(lambda_i - lambda_j)^2
-        plus the mean's part. For a sparse solution: given its features, whose choice may be wrong besides.
+        plus the mean's part. Where the ridge was chosen from the release, no less than the simulation's error, which
+        includes the ridge's bias. For a sparse solution: given its features, whose choice may be wrong besides.
     expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and
         K.
     support : the features that a sparse solution uses, ascending; None for a dense one.
@@ -238,9 +241,9 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
 
 def solve_released(model: Any, released: Any, n_components: int, options: PairOptions) -> MethodResult:
     """All that follows from the one answer: post-processing."""
+    xi, chosen = _ridge(model, released, n_components, options)
     pair = model.pair(released)
-    ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
-    xi = ridge if options.regularization is None or pair.b is None else options.regularization
+    ridge = 0.0 if pair.b is None else public_ridge(pair.noise_level)
     if options.sparsity is None:
         system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=ridge)
         k = min(n_components, len(system.values))
@@ -255,13 +258,38 @@ def solve_released(model: Any, released: Any, n_components: int, options: PairOp
         k, support, significant = len(eigenvalues), _features(fit), fit.significant
     leading = system.vectors[:, :k] if support is None or not options.separate_supports else components.T
     variances = model.error_variances(released, system.vectors, leading, eigenvalues)
-    diagnostics = _diagnose(system, variances, pair.noise_level, support, significant)
+    diagnostics = _at_least(_diagnose(system, variances, pair.noise_level, support, significant), chosen)
     return MethodResult(
         components=oriented(components),
         eigenvalues=eigenvalues,
         mean=model.mean(released),
         diagnostics=diagnostics,
         cautions=tuple(_cautions(diagnostics, model.n_features, n_components, xi)),
+    )
+
+
+def _ridge(model: Any, released: Any, n_components: int, options: PairOptions) -> tuple[float, Ridge | None]:
+    """xi, and the estimate that it was chosen by: it is given, or public while the features in use are to be found."""
+    noise = model.noise_of_b(released)
+    if noise is None:
+        return 0.0, None
+    if options.regularization is not None:
+        return options.regularization, None
+    if options.sparsity is not None or noise == 0:
+        return public_ridge(noise), None
+    chosen = chosen_ridge(model, released, n_components, noise)
+    return chosen.regularization, chosen
+
+
+def _at_least(diagnostics: ReleaseDiagnostics, ridge: Ridge | None) -> ReleaseDiagnostics:
+    """Errors no smaller than the simulation's, which has the bias of the ridge and more than the first order."""
+    k = len(diagnostics.expected_error)
+    if ridge is None or len(ridge.error) != k:
+        return diagnostics
+    return replace(
+        diagnostics,
+        expected_error=np.maximum(diagnostics.expected_error, ridge.error),
+        expected_subspace_error=max(diagnostics.expected_subspace_error, ridge.subspace_error),
     )
 
 

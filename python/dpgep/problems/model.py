@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,16 @@ def _alone(low_rank: Matrix | None, like: Matrix) -> Matrix:
     return np.zeros_like(like) if low_rank is None else low_rank
 
 
+class PlausibleTruth(Protocol):
+    """What a release may have been before the noise, to repeat the release in a simulation. Made of released values."""
+
+    def pair(self) -> MatrixPair:
+        """A and B before the noise; B is positive definite."""
+
+    def noisy_pair(self, generator: np.random.Generator) -> MatrixPair:
+        """A and B with new noise of the law that the release had."""
+
+
 class Model(ABC):
     """A generalized eigenvalue problem as a function of released values."""
 
@@ -142,6 +152,18 @@ class Model(ABC):
 
         u_j are the columns of ``left`` (d, r), an array or a SciPy sparse matrix; v_i those of ``right`` (d, K), with
         their ``eigenvalues`` (K,).
+        """
+
+    @abstractmethod
+    def noise_of_b(self, released: Any) -> float | None:
+        """Expected operator norm of the noise in B, the noise level of its pair; None where B is the identity."""
+
+    @abstractmethod
+    def plausible_truth(self, released: Any, most_features: int) -> PlausibleTruth:
+        """A pair that may have been before the noise, of at most about ``most_features`` features, and its noise.
+
+        A larger problem is thinned out: of neighbouring directions in the spectrum of B a few are kept, with as much
+        more noise and signal in each. Leaves ``released`` as it is.
         """
 
     @abstractmethod
