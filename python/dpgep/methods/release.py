@@ -14,11 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import eye_array
 
+from dpgep.methods.accuracy import corner, expected_accuracy
 from dpgep.methods.generalized_eigen import RIDGE, Eigensystem, solve_pair
 from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.screening import Screened, keep_features
+from dpgep.methods.significance import lost_caution, lost_components, shown_error
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.methods.storage import (
     MEMORY_LIMIT,
@@ -32,9 +34,6 @@ from dpgep.privacy.curator import Curator, PublicSide
 
 # Share of mu^2 for the scores of a screen: a public constant.
 SCREEN_SHARE = 0.3
-# Expected squared sine per component beyond which a warning says that the answer is mostly noise. From noise alone the
-# estimate is 0.4 to 0.85, growing with the dimension: eigenvalues of noise repel each other.
-LOST = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,13 +171,11 @@ class ReleaseDiagnostics:
         features in use.
     eigengaps : (K,), distance of each eigenvalue to its nearest neighbour in the spectrum.
     expected_error : (K,), expected squared sine of the angle between each component and the one without noise, in the
-        norm of B: t/(1 + t) with t = sum_j Var(v_j^T (dA - lambda_i dB) v_i) / (lambda_i - lambda_j)^2, first-order
-        perturbation theory. Beyond about 0.5 the component is lost. For PCA t = s^2/2 sum_j 1/(lambda_i - lambda_j)^2
-        plus the mean's part. For a sparse solution: given its features, whose choice may be wrong besides.
+        norm of B; 1 where the component is lost. A bootstrap from the known noise (docs/mathematics.md, section 5).
     expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and
         K.
+    lost : (K,), whether noise alone could show each component, with a probability above one in a thousand.
     support : the features that a sparse solution uses, ascending; None for a dense one.
-    significant : (K,), under sparsity="auto" whether each component stands out of what noise alone could show.
     screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
         else here is about the block alone: what the screen lost is not in it.
     storage : "matrix".
@@ -191,8 +188,8 @@ class ReleaseDiagnostics:
     eigengaps: Matrix
     expected_error: Matrix
     expected_subspace_error: float
+    lost: tuple[bool, ...]
     support: tuple[int, ...] | None = None
-    significant: tuple[bool, ...] | None = None
     screened: Screened | None = None
     storage: str = "matrix"
 
@@ -204,9 +201,9 @@ class ReleaseDiagnostics:
         if self.support is not None:
             lines.append(f"  features     {len(self.support)} in use")
         lines.append("    k  eigenvalue     eigengap  expected error (squared sine)")
-        for row, (value, gap, error) in enumerate(zip(eigenvalues, self.eigengaps, self.expected_error, strict=True)):
-            shown = f"{error:.2g}" + (" (lost in noise)" if error > 0.5 else "")
-            lines.append(f"  {row + 1:3d}  {value:10.4g}   {gap:10.3g}  {shown}")
+        rows = zip(eigenvalues, self.eigengaps, self.expected_error, self.lost, strict=True)
+        for row, (value, gap, error, lost) in enumerate(rows):
+            lines.append(f"  {row + 1:3d}  {value:10.4g}   {gap:10.3g}  {shown_error(error, lost)}")
         return lines
 
 
@@ -241,21 +238,18 @@ def solve_released(model: Any, released: Any, n_components: int, options: PairOp
     pair = model.pair(released)
     ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
     xi = ridge if options.regularization is None or pair.b is None else options.regularization
+    fit = None
     if options.sparsity is None:
         system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=ridge)
         k = min(n_components, len(system.values))
         if k == 0:
             raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
-        components, eigenvalues, support = system.vectors[:, :k].T, system.values[:k].copy(), None
-        significant = None
+        components, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
     else:
         fit = _sparse(model, released, pair, n_components, xi, options)
         system = _on_support(pair, fit, xi, ridge)
-        components, eigenvalues = fit.vectors, fit.eigenvalues
-        k, support, significant = len(eigenvalues), _features(fit), fit.significant
-    leading = system.vectors[:, :k] if support is None or not options.separate_supports else components.T
-    variances = model.error_variances(released, system.vectors, leading, eigenvalues)
-    diagnostics = _diagnose(system, variances, pair.noise_level, support, significant)
+        components, eigenvalues, k = fit.vectors, fit.eigenvalues, len(fit.eigenvalues)
+    diagnostics = _diagnose(model, released, pair, system, k, fit, options.separate_supports)
     return MethodResult(
         components=oriented(components),
         eigenvalues=eigenvalues,
@@ -298,42 +292,54 @@ def _on_support(pair: Any, fit: SparseFit, ridge: float, fallback: float) -> Eig
 
 
 def _diagnose(
-    system: Eigensystem,
-    variances: Matrix,
-    noise_level: float,
-    support: tuple[int, ...] | None,
-    significant: tuple[bool, ...] | None,
+    model: Any, released: Any, pair: Any, system: Eigensystem, k: int, fit: SparseFit | None, separate: bool
 ) -> ReleaseDiagnostics:
-    k, xi = len(variances), system.regularization
-    gaps = np.abs(system.values[:k, None] - system.values)
+    leading = system.vectors[:, :k] if fit is None or not separate else fit.vectors.T
+    eigenvalues = system.values[:k] if fit is None else fit.eigenvalues
+    if fit is None:
+        lost = lost_components(model, released, system, k)
+    elif fit.significant is None:
+        lost = lost_components(model, released, system, k, _log_supports(len(pair.a), len(_features(fit))))
+    else:
+        lost = tuple(not significant for significant in fit.significant)
+    p = corner(k, len(system.values))
+    variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
+    variances *= _shares_of_data(system, pair.noise_level)
+    accuracy = expected_accuracy(system.values, variances, lost)
+    gaps = np.abs(eigenvalues[:, None] - system.values)
     np.fill_diagonal(gaps, np.inf)  # a component has no gap to itself
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tangents = np.where(variances > 0, variances / gaps**2, 0.0)
-    if xi > 0:
-        # v_j has unit norm in B + xi I; the part that xi contributes is variance of nobody, but for what noise may hide
-        squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
-        deviation = noise_level / math.sqrt(2 * len(system.vectors))
-        tangents *= np.minimum(np.maximum(1 - xi * squares, deviation * squares), 1.0)
     return ReleaseDiagnostics(
-        noise_level=noise_level,
-        regularization=xi,
+        noise_level=pair.noise_level,
+        regularization=system.regularization,
         rank=len(system.values),
         spectrum=system.values.copy(),
         eigengaps=gaps.min(axis=1, initial=np.inf),
-        expected_error=_squared_sine(tangents.sum(axis=1)),
-        expected_subspace_error=float(_squared_sine(tangents[:, k:].sum(axis=1)).sum()),
-        support=support,
-        significant=significant,
+        expected_error=accuracy.errors,
+        expected_subspace_error=accuracy.span,
+        lost=accuracy.lost,
+        support=None if fit is None else _features(fit),
     )
 
 
-def _squared_sine(squared_tangent: Matrix) -> Matrix:
-    return np.asarray(1 - 1 / (1 + squared_tangent))
+def _log_supports(d: int, k: int) -> float:
+    """Logarithm of the number of supports of k among d features, all of which were searched."""
+    return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
+
+
+def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
+    """(r,), share of each solution's squared norm, 1 in B + xi I, that is no contribution of xi.
+
+    The part that xi contributes is variance of nobody, but for what noise may hide.
+    """
+    if system.regularization == 0:
+        return np.ones(len(system.values))
+    squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
+    deviation = noise_level / math.sqrt(2 * len(system.vectors))
+    return np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0)
 
 
 def _cautions(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularization: float) -> Iterator[str]:
     """What to warn the caller of. Not warned here: an error filter must not lose an answer that is paid for."""
-    k, error = len(diagnostics.expected_error), diagnostics.expected_subspace_error
     full = d if diagnostics.support is None else len(diagnostics.support)
     if diagnostics.regularization != regularization:
         yield (
@@ -346,14 +352,4 @@ def _cautions(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularizatio
             f"B is singular: rank {diagnostics.rank} of {full}; the problem was solved on its range{fewer} "
             "(pass regularization > 0 to use all directions)"
         )
-    if diagnostics.significant is not None and not all(diagnostics.significant):
-        lost = [row + 1 for row, significant in enumerate(diagnostics.significant) if not significant]
-        yield (
-            f"components {lost} do not stand out of the noise: no finding; use more rows, a larger budget, or give "
-            "sparsity as a number"
-        )
-    if error > LOST * k:
-        yield (
-            f"the components are mostly noise: expected subspace error {error:.2g} of {k} (first-order estimate); "
-            "use more rows, fewer features, or a larger budget"
-        )
+    yield from lost_caution(diagnostics.lost)

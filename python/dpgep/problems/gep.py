@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep.problems.first_order import symmetric_form_variance
 from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts
+from dpgep.problems.moments import symmetric_normals
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +22,11 @@ class NoisyMatrices:
     b: Matrix | None
     noise_a: float
     noise_b: float
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether epsilon was infinite, or both matrices public."""
+        return self.noise_a == 0 and self.noise_b == 0
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,14 @@ class GepModel(Model):
     def error_variances(self, released: NoisyMatrices, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         variance = released.noise_a**2 + (eigenvalues * released.noise_b) ** 2
         return variance[:, None] * symmetric_form_variance(left, right)
+
+    def noise_alone(self, released: NoisyMatrices, values: Matrix, generator: np.random.Generator) -> Matrix:
+        # A - c B is noise alone where A = c B
+        deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
+        return symmetric_normals(self.n_features, deviation, generator)
+
+    def centre(self, values: Matrix) -> float:
+        return float(values.mean())
 
     def restricted(self, features: NDArray[np.intp]) -> GepModel:
         return GepModel(len(features))

@@ -8,7 +8,7 @@ of them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,11 @@ class NoisyGroups:
     n: float
     noise: MomentNoise
 
+    @property
+    def noiseless(self) -> bool:
+        """Whether epsilon was infinite."""
+        return self.noise.second == 0
+
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoments(NoisyGroups):
@@ -142,6 +147,21 @@ class MomentModel(Model):
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> MomentModel: ...
 
+    def noise_alone(self, released: NoisyGroups, values: Matrix, generator: np.random.Generator) -> Matrix:
+        d, mean = self.n_features, mean_factor(released)
+        shares = _shares(released)
+        groups = replace(
+            released,
+            sums=mean.T * shares + released.noise.sums * generator.standard_normal(released.sums.shape),
+            counts=released.counts + released.noise.counts * generator.standard_normal(released.counts.shape),
+        )
+        form = self.form(groups)
+        second = np.zeros((d, d))
+        if form.second_a or form.split:
+            second += symmetric_normals(d, released.noise.second, generator)
+            second += mean.T @ mean
+        return form.matrices(second)[0]
+
     def pair(self, released: NoisyMoments) -> MatrixPair:
         level, rounding = released.second_noise_level, released.rounding
         return MatrixPair(*self.form(released).matrices(released.second), level, rounding)
@@ -164,6 +184,22 @@ def total_mean(moments: NoisyGroups) -> Matrix:
 def mean_factor(moments: NoisyGroups) -> Matrix:
     """The mean m as the one factor (1, d) of m m^T; (0, d) where no sums were released."""
     return total_mean(moments)[None, :] if moments.sums.size else np.empty((0, len(moments.sums)))
+
+
+def _shares(moments: NoisyGroups) -> Matrix:
+    """Share of people per group, as if they were sure: they sum to 1."""
+    if not moments.sums.size:
+        return np.empty(0)
+    counts = effective_counts(moments)
+    return np.asarray(counts / counts.sum())
+
+
+def symmetric_normals(d: int, deviation: float, generator: np.random.Generator) -> Matrix:
+    """A draw of GOE(deviation) from a public generator: what is simulated, not released."""
+    normals = generator.standard_normal((d, d))
+    normals *= deviation / 2
+    normals += normals.T.copy()
+    return normals
 
 
 def group_factors(moments: NoisyGroups) -> tuple[Matrix, Matrix]:

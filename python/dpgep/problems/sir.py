@@ -26,6 +26,7 @@ class SirModel(MomentModel):
     n_features: int
     interior_edges: tuple[float, ...]
     name = "sir"
+    noise_order = 2  # A is the scatter of noisy means
     inputs = ("X", "y")
 
     @property

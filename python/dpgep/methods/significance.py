@@ -1,0 +1,105 @@
+"""Could noise alone show this component? One test for every released pair, from the known law of its noise.
+
+The leading eigenvalue of noise alone is simulated through the same B: for B the identity its law is that of the edge of
+the semicircle, sigma sqrt(2 d) and the fluctuations of Tracy and Widom. A component whose eigenvalue does not pass it is
+lost: its direction may be any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.special
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.stats import t as student
+
+from dpgep.methods.generalized_eigen import Eigensystem
+from dpgep.methods.result import Matrix
+
+# Probability that noise alone passes for a component.
+FALSE_ALARM = 1e-3
+# The draws of noise are public, and the same in every run: nothing about the data depends on them.
+_SEED = 0x6E6F697365
+# Leading eigenvalues have longer tails than a normal law of their deviation: skewed ones of a semicircle's edge (3.53
+# deviations at FALSE_ALARM), chi with one degree of freedom at worst (4.13), where the normal law has 3.09.
+_TAIL = 4.13 / 3.09
+# Draws of noise: many where they cost little, few where one is enough to find an edge that hardly fluctuates.
+_MOST_DRAWS, _FEWEST_DRAWS = 40, 4
+_DRAWS_TIMES_CUBE = 40 * 64**3
+# Beyond so many dimensions the leading eigenvalue alone is found by products.
+_DENSE = 128
+
+
+def lost_components(
+    model: Any, released: Any, system: Eigensystem, k: int, log_supports: float = 0.0
+) -> tuple[bool, ...]:
+    """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
+
+    An eigenvalue counts from `centre`: where the model's A is no signal, all its eigenvalues are about equal, not zero.
+    ``log_supports``: logarithm of the number of supports that were searched.
+    """
+    values, r = system.values, len(system.values)
+    if released.noiseless:
+        return (False,) * k
+    mean, deviation = _edge(model, released, system, log_supports)
+    lost: list[bool] = []
+    for i in range(min(k, r)):
+        if i == r - 1 > 0 and log_supports == 0.0:
+            found = not lost[-1]  # the one direction that is left
+        else:
+            # fewer dimensions are left to noise by what stands above it
+            edge = (mean * math.sqrt((r - i) / r) + deviation) ** model.noise_order
+            found = values[i] - model.centre(values[i:]) > edge
+        lost.append(not found or (bool(lost) and lost[-1]))
+    return tuple(lost)
+
+
+def lost_caution(lost: tuple[bool, ...]) -> Iterator[str]:
+    """What to warn of where components are lost."""
+    if any(lost):
+        which = [row + 1 for row, gone in enumerate(lost) if gone]
+        yield (
+            f"components {which} are lost: noise alone could show them; use more rows, fewer features, or a larger budget"
+        )
+
+
+def shown_error(error: float, lost: bool) -> str:
+    """An expected error, for a table."""
+    return f"{error:.2g}" + (" (lost: noise alone could show it)" if lost else "")
+
+
+def _edge(model: Any, released: Any, system: Eigensystem, log_supports: float) -> tuple[float, float]:
+    """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
+    generator = np.random.default_rng(_SEED)
+    r = len(system.values)
+    n_draws = int(np.clip(_DRAWS_TIMES_CUBE / r**3, _FEWEST_DRAWS, _MOST_DRAWS))
+    draws = [
+        max(_leading_value(model.noise_alone(released, system.values, generator), system.vectors, model), 0.0)
+        for _ in range(n_draws)
+    ]
+    rooted = np.array(draws) ** (1 / model.noise_order)
+    # prediction of one more draw from few: Student's law in place of the normal one
+    rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_supports))
+    if log_supports == 0.0:
+        rank = float(student.isf(FALSE_ALARM, n_draws - 1))
+    spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
+    return float(rooted.mean()), _TAIL * rank * spread
+
+
+def _leading_value(noise: Matrix, vectors: Matrix, model: Any) -> float:
+    """Largest eigenvalue of V^T N V, counted from its centre."""
+    r = vectors.shape[1]
+    if r <= _DENSE:
+        values = scipy.linalg.eigvalsh(vectors.T @ noise @ vectors, check_finite=False)
+        return float(values[-1] - model.centre(values))
+    operator = LinearOperator((r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64)
+    try:
+        top = eigsh(operator, k=1, which="LA", tol=1e-3, v0=np.ones(r), return_eigenvectors=False)[0]
+    except ArpackNoConvergence as stopped:
+        top = max(stopped.eigenvalues, default=0.0)
+    trace = np.einsum("ij,ij->j", vectors, noise @ vectors)
+    return float(top - model.centre(trace))
