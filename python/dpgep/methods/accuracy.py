@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import isotonic_regression
 
 from dpgep.methods.result import Matrix
 
@@ -62,6 +61,8 @@ def before_noise(values: Matrix, variances: Matrix) -> Matrix:
     Noise that grows like a Brownian motion pushes eigenvalues apart by d theta_i/dt = sum_j Var_ij/(theta_i - theta_j)
     (Dyson); this is undone from t = 1 to 0. Eigenvalues that meet were one, as far as the noise lets us see.
     """
+    from scipy.optimize import isotonic_regression  # slow to import
+
     theta = values.copy()
     tiny = 1e-12 * max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
     for step in range(_STEPS):

@@ -20,7 +20,7 @@ from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.screening import Screened, keep_features
-from dpgep.methods.significance import lost_caution, lost_components, shown_error
+from dpgep.methods.significance import log_supports, lost_caution, lost_components, shown_error
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.methods.storage import (
     MEMORY_LIMIT,
@@ -299,7 +299,7 @@ def _diagnose(
     if fit is None:
         lost = lost_components(model, released, system, k)
     elif fit.significant is None:
-        lost = lost_components(model, released, system, k, _log_supports(len(pair.a), len(_features(fit))))
+        lost = lost_components(model, released, system, k, log_supports(len(pair.a), len(_features(fit))))
     else:
         lost = tuple(not significant for significant in fit.significant)
     p = corner(k, len(system.values))
@@ -319,11 +319,6 @@ def _diagnose(
         lost=accuracy.lost,
         support=None if fit is None else _features(fit),
     )
-
-
-def _log_supports(d: int, k: int) -> float:
-    """Logarithm of the number of supports of k among d features, all of which were searched."""
-    return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
 
 
 def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
@@ -352,4 +347,4 @@ def _cautions(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularizatio
             f"B is singular: rank {diagnostics.rank} of {full}; the problem was solved on its range{fewer} "
             "(pass regularization > 0 to use all directions)"
         )
-    yield from lost_caution(diagnostics.lost)
+    yield from lost_caution(diagnostics.lost, full)

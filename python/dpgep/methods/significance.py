@@ -15,7 +15,6 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-from scipy.stats import t as student
 
 from dpgep.methods.generalized_eigen import Eigensystem
 from dpgep.methods.result import Matrix
@@ -34,21 +33,26 @@ _DRAWS_TIMES_CUBE = 40 * 64**3
 _DENSE = 128
 
 
+def log_supports(d: int, k: int) -> float:
+    """Logarithm of the number of supports of k among d features."""
+    return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
+
+
 def lost_components(
-    model: Any, released: Any, system: Eigensystem, k: int, log_supports: float = 0.0
+    model: Any, released: Any, system: Eigensystem, k: int, log_searched: float = 0.0
 ) -> tuple[bool, ...]:
     """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
 
     An eigenvalue counts from `centre`: where the model's A is no signal, all its eigenvalues are about equal, not zero.
-    ``log_supports``: logarithm of the number of supports that were searched.
+    ``log_searched``: logarithm of the number of supports that were searched.
     """
     values, r = system.values, len(system.values)
     if released.noiseless:
         return (False,) * k
-    mean, deviation = _edge(model, released, system, log_supports)
+    mean, deviation = _edge(model, released, system, log_searched)
     lost: list[bool] = []
     for i in range(min(k, r)):
-        if i == r - 1 > 0 and log_supports == 0.0:
+        if i == r - 1 > 0 and log_searched == 0.0:
             found = not lost[-1]  # the one direction that is left
         else:
             # fewer dimensions are left to noise by what stands above it
@@ -58,12 +62,13 @@ def lost_components(
     return tuple(lost)
 
 
-def lost_caution(lost: tuple[bool, ...]) -> Iterator[str]:
-    """What to warn of where components are lost."""
-    if any(lost):
+def lost_caution(lost: tuple[bool, ...], dimensions: int) -> Iterator[str]:
+    """What to warn of where components are lost: not of the last ones, where all that there are were asked for."""
+    if any(lost) and (lost[0] or len(lost) < dimensions):
         which = [row + 1 for row, gone in enumerate(lost) if gone]
         yield (
-            f"components {which} are lost: noise alone could show them; use more rows, fewer features, or a larger budget"
+            f"components {which} are lost: noise alone could show them; use more rows, fewer features, or a larger "
+            "budget"
         )
 
 
@@ -72,7 +77,15 @@ def shown_error(error: float, lost: bool) -> str:
     return f"{error:.2g}" + (" (lost: noise alone could show it)" if lost else "")
 
 
-def _edge(model: Any, released: Any, system: Eigensystem, log_supports: float) -> tuple[float, float]:
+def error_table(eigenvalues: Matrix, errors: Matrix, lost: tuple[bool, ...]) -> list[str]:
+    """Lines of a table: eigenvalues and expected errors."""
+    lines = ["    k  eigenvalue  expected error (squared sine)"]
+    for row, (value, error, gone) in enumerate(zip(eigenvalues, errors, lost, strict=True)):
+        lines.append(f"  {row + 1:3d}  {value:10.4g}  {shown_error(error, gone)}")
+    return lines
+
+
+def _edge(model: Any, released: Any, system: Eigensystem, log_searched: float) -> tuple[float, float]:
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
     generator = np.random.default_rng(_SEED)
     r = len(system.values)
@@ -83,9 +96,9 @@ def _edge(model: Any, released: Any, system: Eigensystem, log_supports: float) -
     ]
     rooted = np.array(draws) ** (1 / model.noise_order)
     # prediction of one more draw from few: Student's law in place of the normal one
-    rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_supports))
-    if log_supports == 0.0:
-        rank = float(student.isf(FALSE_ALARM, n_draws - 1))
+    rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
+    if log_searched == 0.0:
+        rank = float(scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM))
     spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
     return float(rooted.mean()), _TAIL * rank * spread
 
