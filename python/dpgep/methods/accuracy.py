@@ -30,6 +30,10 @@ class Accuracy:
     span: float
     lost: tuple[bool, ...]
 
+    def worsened(self, by: Matrix) -> Accuracy:
+        """With independent errors, squared sines (K,), besides."""
+        return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), len(by)), self.lost)
+
 
 def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...]) -> Accuracy:
     """Accuracy of the leading solutions, of which all from the first ``lost`` one on are unknown.

@@ -15,7 +15,7 @@ from dpgep.methods.initial_vectors import InitialVectors
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.significance import error_table, lost_caution
+from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.methods.storage import directions_in
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import NoisyProducts, ProductNoise
@@ -114,7 +114,7 @@ def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int, 
         lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = tuple(_cautions(leading, k, accuracy, curator.model.n_features))
+    cautions = (*_cautions(leading, k, accuracy, curator.model.n_features), *beyond_caution(curator.model, eigenvalues))
     return MethodResult(oriented(leading.vectors), eigenvalues, mean, diagnostics, cautions)
 
 

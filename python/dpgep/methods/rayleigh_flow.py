@@ -31,7 +31,7 @@ from dpgep.methods.options import (
 )
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.significance import error_table, lost_caution
+from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.methods.storage import MEMORY_LIMIT, matrix_bytes, require_memory_limit, require_room
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
@@ -260,7 +260,7 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = tuple(_cautions(products, best, accuracy, curator.model.n_features))
+    cautions = (*_cautions(products, best, accuracy, curator.model.n_features), *beyond_caution(curator.model, best.eigenvalues))
     return MethodResult(oriented(best.vectors), best.eigenvalues, mean, diagnostics, cautions)
 
 

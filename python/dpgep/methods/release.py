@@ -20,7 +20,7 @@ from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.screening import Screened, keep_features
-from dpgep.methods.significance import log_supports, lost_caution, lost_components, shown_error
+from dpgep.methods.significance import beyond_caution, log_supports, lost_caution, lost_components, shown_error
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.methods.storage import (
     MEMORY_LIMIT,
@@ -34,6 +34,8 @@ from dpgep.privacy.curator import Curator, PublicSide
 
 # Share of mu^2 for the scores of a screen: a public constant.
 SCREEN_SHARE = 0.3
+# Without noise, a larger share of clipped rows is warned of.
+_CLIPPED_UNSAID = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +179,8 @@ class ReleaseDiagnostics:
     lost : (K,), whether noise alone could show each component, with a probability above one in a thousand.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
-        else here is about the block alone: what the screen lost is not in it.
+        else here is about the block alone, but for the expected errors: what the screen is expected to have missed
+        is in them.
     storage : "matrix".
     """
 
@@ -229,7 +232,18 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
         result,
         components=kept.embedded(result.components, d),
         mean=None if result.mean is None else kept.embedded(result.mean[None, :], d)[0],
-        diagnostics=replace(diagnostics, support=support, screened=kept),
+        diagnostics=_after_screen(replace(diagnostics, support=support, screened=kept), kept.missed),
+    )
+
+
+def _after_screen(diagnostics: ReleaseDiagnostics, missed: float) -> ReleaseDiagnostics:
+    """Errors with what the screen missed: that part of a component is outside of the block."""
+    k = len(diagnostics.lost)
+    span = diagnostics.expected_subspace_error
+    return replace(
+        diagnostics,
+        expected_error=1 - (1 - diagnostics.expected_error) * (1 - missed),
+        expected_subspace_error=k - (k - span) * (1 - missed),
     )
 
 
@@ -255,8 +269,21 @@ def solve_released(model: Any, released: Any, n_components: int, options: PairOp
         eigenvalues=eigenvalues,
         mean=model.mean(released),
         diagnostics=diagnostics,
-        cautions=tuple(_cautions(diagnostics, model.n_features, n_components, xi)),
+        cautions=(
+            *_cautions(diagnostics, model.n_features, n_components, xi),
+            *beyond_caution(model, eigenvalues),
+            *_clipped_caution(released.clipped),
+        ),
     )
+
+
+def _clipped_caution(share: float) -> Iterator[str]:
+    """What to warn of where rows were clipped: only without noise, where it costs nothing to know."""
+    if share > _CLIPPED_UNSAID:
+        yield (
+            f"{share:.0%} of the rows are longer than the bound and were shrunk to it: this is not the analysis of the "
+            "rows as they are; give the bound that they have (private runs do the same, and may not say it)"
+        )
 
 
 def _sparse(model: Any, released: Any, pair: Any, n_components: int, ridge: float, options: Any) -> SparseFit:
@@ -306,6 +333,8 @@ def _diagnose(
     variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
     variances *= _shares_of_data(system, pair.noise_level)
     accuracy = expected_accuracy(system.values, variances, lost)
+    if fit is not None:
+        accuracy = accuracy.worsened(_misplaced(model, released, pair, system, fit))
     gaps = np.abs(eigenvalues[:, None] - system.values)
     np.fill_diagonal(gaps, np.inf)  # a component has no gap to itself
     return ReleaseDiagnostics(
@@ -319,6 +348,25 @@ def _diagnose(
         lost=accuracy.lost,
         support=None if fit is None else _features(fit),
     )
+
+
+def _misplaced(model: Any, released: Any, pair: Any, system: Eigensystem, fit: SparseFit) -> Matrix:
+    """(K,), share of each sparse component on features that noise may have put in the place of others.
+
+    An entry that the best of d entries of noise may reach says nothing about its feature: its square is counted twice,
+    for what is there and for what is missing.
+    """
+    if released.noiseless:
+        return np.zeros(len(fit.vectors))
+    d, features = len(pair.a), list(_features(fit))
+    coordinates = eye_array(d, format="csc")[:, features]
+    centre = model.centre(system.values[len(fit.eigenvalues) :]) if len(system.values) > len(fit.vectors) else 0.0
+    diagonal = 1.0 if pair.b is None else np.maximum(np.diagonal(pair.b)[features] + system.regularization, 1e-300)
+    deviations = np.sqrt(model.error_variances(released, coordinates, fit.vectors.T, fit.eigenvalues)) / diagonal
+    heights = np.abs(fit.eigenvalues - centre)[:, None]
+    entries = np.abs(fit.vectors[:, features])
+    doubtful = entries * heights < (math.sqrt(2 * math.log(d)) + 1) * deviations
+    return np.asarray(np.minimum(2 * (entries**2 * doubtful).sum(axis=1), 1.0))
 
 
 def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:

@@ -72,6 +72,16 @@ def lost_caution(lost: tuple[bool, ...], dimensions: int) -> Iterator[str]:
         )
 
 
+def beyond_caution(model: Any, eigenvalues: Matrix) -> Iterator[str]:
+    """What to warn of where noise has made more of an eigenvalue than it can be."""
+    beyond = [f"{value:.3g}" for value in eigenvalues if value > model.largest_eigenvalue * (1 + 1e-9)]
+    if beyond:
+        yield (
+            f"eigenvalues {', '.join(beyond)} are beyond {model.largest_eigenvalue:g}, the largest that there can be: "
+            "noise in the covariances made them; use more rows, fewer features, a larger budget or regularization"
+        )
+
+
 def shown_error(error: float, lost: bool) -> str:
     """An expected error, for a table."""
     return f"{error:.2g}" + (" (lost: noise alone could show it)" if lost else "")

@@ -38,7 +38,7 @@ from dpgep.methods.options import require_count, require_non_negative, require_o
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.significance import error_table, lost_caution
+from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 
@@ -308,7 +308,7 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = tuple(_cautions(products, diagnostics, leading, d, n_components))
+    cautions = (*_cautions(products, diagnostics, leading, d, n_components), *beyond_caution(curator.model, leading.eigenvalues))
     return MethodResult(oriented(leading.vectors), leading.eigenvalues, mean, diagnostics, cautions)
 
 

@@ -23,6 +23,8 @@ class NoisyMatrices:
     noise_a: float
     noise_b: float
 
+    clipped = 0.0  # there are no rows
+
     @property
     def noiseless(self) -> bool:
         """Whether epsilon was infinite, or both matrices public."""

@@ -6,6 +6,7 @@ curator.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -100,6 +101,8 @@ class Model(ABC):
     shift: float = 0.0
     # the power of the noise in which the eigenvalues of a pair without signal grow
     noise_order: int = 1
+    # what no eigenvalue exceeds without noise
+    largest_eigenvalue: float = math.inf
 
     @property
     def is_second_moment(self) -> bool:

@@ -94,9 +94,11 @@ class NoisyMoments(NoisyGroups):
     Attributes
     ----------
     second : (d, d), second moment (1/n) sum x x^T plus noise.
+    clipped : share of the people whose rows were beyond the bound; known only where there is no noise.
     """
 
     second: Matrix
+    clipped: float = 0.0
 
     @property
     def second_noise_level(self) -> float:

@@ -27,6 +27,7 @@ class SirModel(MomentModel):
     interior_edges: tuple[float, ...]
     name = "sir"
     noise_order = 2  # A is the scatter of noisy means
+    largest_eigenvalue = 1.0  # a part of the variance
     inputs = ("X", "y")
 
     @property
