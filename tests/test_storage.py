@@ -13,8 +13,9 @@ from scipy import stats
 import dpgep
 from dpgep._dispatch import core
 from dpgep.methods.asked_subspace import leading_solutions
-from dpgep.methods.generalized_eigen import RIDGE, solve_pair
+from dpgep.methods.generalized_eigen import solve_pair
 from dpgep.methods.operator_release import _start
+from dpgep.methods.ridge import WHOLE, public_ridge
 from dpgep.methods.storage import MEMORY_LIMIT, choose_storage
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
@@ -66,7 +67,7 @@ def test_products_give_the_components_of_the_whole_matrix(name: str, mu: float) 
     given, k = problem(name)
     curator = Curator(given, Ledger(mu), core.NoiseStream(bytes(32)))
     products = curator.products(ProductNoise("lazy", "goe", 0))
-    ridge = 0.0 if products.identity_b else RIDGE * products.noise_level
+    ridge = 0.0 if products.identity_b else public_ridge(products.noise_level, multiple=WHOLE)
     found = leading_solutions(
         products,
         curator.model,

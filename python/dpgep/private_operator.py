@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
 from dpgep.methods.options import require_non_negative
+from dpgep.methods.ridge import WHOLE, public_ridge
 from dpgep.methods.storage import MEMORY_LIMIT, require_memory_limit, require_room
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
@@ -270,6 +271,6 @@ def private_operator(
         require_room(curator.public, 1, memory_limit)
         products = curator.products(ProductNoise("lazy", "goe", 0, memory_limit))
         report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
-    ridge = products.noise_level if regularization is None else float(regularization)
+    ridge = public_ridge(products.noise_level, multiple=WHOLE) if regularization is None else float(regularization)
     answering = AnsweringCurator(curator.public, products, stream)
     return PrivateOperator(answering, report, 0.0 if products.identity_b else ridge, memory_limit)

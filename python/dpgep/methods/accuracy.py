@@ -46,12 +46,21 @@ def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...])
     near, inside = _bootstrap(values[:p], variances[:, :p], found)
     gaps = values[:p, None] - values[p:]
     far = _squared_sine(_ratio(variances[:, p:], gaps**2).sum(axis=1))
-    errors = np.ones(k)
-    errors[:found] = 1 - (1 - near[:found]) * (1 - far[:found])
-    # a lost direction is as good as any of those that are left
+    errors = 1 - (1 - near) * (1 - far[:found])
     strayed = float((1 - (1 - inside) * (1 - far[:found])).sum())
-    span = 0.0 if k == r else strayed + min(k - found, r - k)
-    return Accuracy(errors, min(span, float(min(k, r - k))), lost)
+    singly = np.ones(k)
+    singly[:found] = errors
+    return Accuracy(singly, min(strayed + k - found, float(min(k, r - k))), lost)
+
+
+def accuracy_given(errors: Matrix, span: float, lost: tuple[bool, ...], r: int) -> Accuracy:
+    """Accuracy of the leading of r solutions whose errors, were they not ``lost``, are known: singly and of the span."""
+    k = len(lost)
+    found = lost.index(True) if True in lost else k
+    singly = np.ones(k)
+    singly[: min(found, len(errors))] = errors[:found]
+    strayed = span if found == k == len(errors) else float(singly.sum())
+    return Accuracy(singly, min(strayed, float(min(k, r - k))), lost)
 
 
 def corner(k: int, r: int) -> int:

@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
-# Share of the noise's operator norm that is added to B. Public constant: it worked best for discriminant analysis among
-# the values tried in docs/mathematics.md, section 4.
-RIDGE = 0.3
-
 
 @dataclass(frozen=True, eq=False)
 class Eigensystem:

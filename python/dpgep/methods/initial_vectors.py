@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from dpgep.methods.fantope import fantope_relaxation, leading_vectors
-from dpgep.methods.generalized_eigen import RIDGE, positive_part, solve_pair
+from dpgep.methods.generalized_eigen import positive_part, solve_pair
 from dpgep.methods.result import Matrix
+from dpgep.methods.ridge import public_ridge
 from dpgep.methods.screening import keep_features
 from dpgep.methods.sparse import sparse_solution
 from dpgep.privacy.curator import Curator
@@ -82,7 +83,7 @@ def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tupl
     d = len(pair.a)
     penalty = pair.noise_level / math.sqrt(4 * d) * math.sqrt(2 * math.log(max(d, 2)))
     b = None if pair.b is None else positive_part(pair.b)
-    ridge = max(RIDGE * pair.noise_level, pair.rounding)
+    ridge = max(public_ridge(pair.noise_level), pair.rounding)
     fit = fantope_relaxation(pair.a, b, k, penalty, spectral_set="ball", ridge=ridge, tolerance=1e-4)
     state = "converged" if fit.converged else "stopped"
     status = f"relaxation, penalty {penalty:.2g}, {state} after {fit.n_iterations} steps"
@@ -98,7 +99,7 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
     features = kept.features
     model, released = curator.release_features(features, kept.bound, share * (1 - _SCORES_SHARE), _PURPOSE)
     pair = model.pair(released)
-    ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
+    ridge = 0.0 if pair.b is None else public_ridge(pair.noise_level)
     if sparsity is not None and sparsity < len(features):
         # one support for all: per component, the truncation that follows makes its own
         found = sparse_solution(pair, max(sparsity, k), k, ridge=ridge).vectors

@@ -10,11 +10,11 @@ import numpy as np
 
 from dpgep.methods.accuracy import Accuracy
 from dpgep.methods.asked_subspace import Leading, leading_solutions
-from dpgep.methods.generalized_eigen import RIDGE
 from dpgep.methods.initial_vectors import InitialVectors
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.methods.ridge import WHOLE, public_ridge
 from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.methods.storage import directions_in
 from dpgep.privacy.curator import Curator
@@ -69,7 +69,7 @@ class OperatorDiagnostics:
 def operator_release(curator: Curator, k: int, options: Any) -> MethodResult:
     """The K leading solutions of a release that is known by its products, dense or sparse."""
     products = curator.products(ProductNoise("lazy", "goe", 0, options.memory_limit))
-    ridge = 0.0 if products.identity_b else RIDGE * products.noise_level
+    ridge = 0.0 if products.identity_b else public_ridge(products.noise_level, multiple=WHOLE)
     xi = ridge if options.regularization is None or products.identity_b else options.regularization
     room = min(directions_in(options.memory_limit, curator.public, copies=1), products.room)
     leading = leading_solutions(
@@ -165,7 +165,8 @@ def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
 def _step_size(products: NoisyProducts, leading: Leading, options: Any) -> float | None:
     if products.identity_b:
         return None
-    ridge = products.noise_level if options.regularization is None else options.regularization
+    given = options.regularization
+    ridge = public_ridge(products.noise_level, multiple=WHOLE) if given is None else given
     return STEP / max(1.05 * leading.largest_b + ridge, float(np.finfo(float).tiny))
 
 

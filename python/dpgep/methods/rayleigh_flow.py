@@ -19,7 +19,6 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import Accuracy
-from dpgep.methods.generalized_eigen import RIDGE
 from dpgep.methods.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.options import (
     require_count,
@@ -31,6 +30,7 @@ from dpgep.methods.options import (
 )
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.methods.ridge import WHOLE, public_ridge
 from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.methods.storage import MEMORY_LIMIT, matrix_bytes, require_memory_limit, require_room
 from dpgep.privacy.curator import Curator, PublicSide
@@ -304,8 +304,8 @@ def _ridge(products: NoisyProducts, options: FlowOptions) -> float:
     if products.lazy:
         # the operator norm of the noise: the noisy B becomes positive definite, or the flow would run after directions
         # in which v^T B v is zero. `release` projects instead, which needs all of B.
-        return products.noise_level
-    return RIDGE * products.noise_level / math.sqrt(options.most_iterations)
+        return public_ridge(products.noise_level, multiple=WHOLE)
+    return public_ridge(products.noise_level, n_answers=options.most_iterations)
 
 
 def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> float:

@@ -14,11 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import eye_array
 
-from dpgep.methods.accuracy import corner, expected_accuracy
-from dpgep.methods.generalized_eigen import RIDGE, Eigensystem, solve_pair
+from dpgep.methods.accuracy import Accuracy, accuracy_given, corner, expected_accuracy
+from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
 from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
 from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.methods.ridge import Ridge, chosen_ridge, estimated_errors, public_ridge
 from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.significance import beyond_caution, log_supports, lost_caution, lost_components, shown_error
 from dpgep.methods.sparse import SparseFit, sparse_solution
@@ -46,7 +47,8 @@ class PairOptions:
     ----------
     regularization : float, optional
         xi >= 0, the multiple of the identity added to B, in the units of B. Must not be chosen by looking at the data.
-        Default: 0.3 times the known noise level.
+        Default: chosen from the released values and their known noise, at no cost (docs/mathematics.md, section 4); for
+        sparse components 0.3 times the noise level.
     sparsity : int or "auto", optional
         k: components with at most k nonzero entries, searched for on the released pair, which costs nothing. "auto"
         keeps the coordinates that stand out of the known noise. Default: dense.
@@ -249,9 +251,9 @@ def _after_screen(diagnostics: ReleaseDiagnostics, missed: float) -> ReleaseDiag
 
 def solve_released(model: Any, released: Any, n_components: int, options: PairOptions) -> MethodResult:
     """All that follows from the one answer: post-processing."""
+    xi, chosen = _ridge(model, released, n_components, options)
     pair = model.pair(released)
-    ridge = 0.0 if pair.b is None else RIDGE * pair.noise_level
-    xi = ridge if options.regularization is None or pair.b is None else options.regularization
+    ridge = 0.0 if pair.b is None else public_ridge(pair.noise_level)
     fit = None
     if options.sparsity is None:
         system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=ridge)
@@ -263,7 +265,7 @@ def solve_released(model: Any, released: Any, n_components: int, options: PairOp
         fit = _sparse(model, released, pair, n_components, xi, options)
         system = _on_support(pair, fit, xi, ridge)
         components, eigenvalues, k = fit.vectors, fit.eigenvalues, len(fit.eigenvalues)
-    diagnostics = _diagnose(model, released, pair, system, k, fit, options.separate_supports)
+    diagnostics = _diagnose(model, released, pair, system, k, fit, options.separate_supports, chosen)
     return MethodResult(
         components=oriented(components),
         eigenvalues=eigenvalues,
@@ -284,6 +286,20 @@ def _clipped_caution(share: float) -> Iterator[str]:
             f"{share:.0%} of the rows are longer than the bound and were shrunk to it: this is not the analysis of the "
             "rows as they are; give the bound that they have (private runs do the same, and may not say it)"
         )
+
+
+def _ridge(model: Any, released: Any, n_components: int, options: PairOptions) -> tuple[float, Ridge | None]:
+    """xi, and the errors that it is estimated to leave to dense components; None where B carries no noise."""
+    noise = model.noise_of_b(released)
+    if noise is None:
+        return 0.0, None
+    if options.sparsity is not None or noise == 0:
+        return public_ridge(noise) if options.regularization is None else options.regularization, None
+    if options.regularization is None:
+        chosen = chosen_ridge(model, released, n_components, noise)
+    else:
+        (chosen,) = estimated_errors(model, released, n_components, [options.regularization])
+    return chosen.regularization, chosen
 
 
 def _sparse(model: Any, released: Any, pair: Any, n_components: int, ridge: float, options: Any) -> SparseFit:
@@ -319,7 +335,14 @@ def _on_support(pair: Any, fit: SparseFit, ridge: float, fallback: float) -> Eig
 
 
 def _diagnose(
-    model: Any, released: Any, pair: Any, system: Eigensystem, k: int, fit: SparseFit | None, separate: bool
+    model: Any,
+    released: Any,
+    pair: Any,
+    system: Eigensystem,
+    k: int,
+    fit: SparseFit | None,
+    separate: bool,
+    ridge: Ridge | None,
 ) -> ReleaseDiagnostics:
     leading = system.vectors[:, :k] if fit is None or not separate else fit.vectors.T
     eigenvalues = system.values[:k] if fit is None else fit.eigenvalues
@@ -329,10 +352,10 @@ def _diagnose(
         lost = lost_components(model, released, system, k, log_supports(len(pair.a), len(_features(fit))))
     else:
         lost = tuple(not significant for significant in fit.significant)
-    p = corner(k, len(system.values))
-    variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
-    variances *= _shares_of_data(system, pair.noise_level)
-    accuracy = expected_accuracy(system.values, variances, lost)
+    if ridge is not None:
+        accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, len(system.values))
+    else:
+        accuracy = _perturbed(model, released, pair, system, lost)
     if fit is not None:
         accuracy = accuracy.worsened(_misplaced(model, released, pair, system, fit))
     gaps = np.abs(eigenvalues[:, None] - system.values)
@@ -348,6 +371,13 @@ def _diagnose(
         lost=accuracy.lost,
         support=None if fit is None else _features(fit),
     )
+
+
+def _perturbed(model: Any, released: Any, pair: Any, system: Eigensystem, lost: tuple[bool, ...]) -> Accuracy:
+    """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
+    p = corner(len(lost), len(system.values))
+    variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
+    return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost)
 
 
 def _misplaced(model: Any, released: Any, pair: Any, system: Eigensystem, fit: SparseFit) -> Matrix:

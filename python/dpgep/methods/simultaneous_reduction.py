@@ -33,11 +33,11 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.methods.generalized_eigen import RIDGE
 from dpgep.methods.options import require_count, require_non_negative, require_one_of, require_positive
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.methods.ridge import public_ridge
 from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
@@ -316,7 +316,7 @@ def _ridge(products: NoisyProducts, options: DpsrOptions) -> float:
     if options.regularization is not None:
         return float(options.regularization)
     answers = 1 if products.lazy else options.most_iterations_b
-    return RIDGE * products.noise_level / math.sqrt(answers)
+    return public_ridge(products.noise_level, n_answers=answers)
 
 
 def _one_by_one(products: NoisyProducts) -> tuple[Products, Products]:

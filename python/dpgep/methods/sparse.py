@@ -18,7 +18,8 @@ import scipy.special
 from numpy.typing import NDArray
 
 from dpgep.methods.fantope import fantope_relaxation, leading_vectors
-from dpgep.methods.generalized_eigen import RIDGE, positive_part
+from dpgep.methods.generalized_eigen import positive_part
+from dpgep.methods.ridge import public_ridge
 
 Matrix: TypeAlias = NDArray[np.float64]
 Support: TypeAlias = NDArray[np.intp]
@@ -170,12 +171,12 @@ def sparse_eigenvectors(
 def sparse_solution(pair: Any, sparsity: Any, n_components: int, *, ridge: float, **settings: Any) -> SparseFit:
     """Sparse eigenvectors of a released pair, whose noisy B need not be positive definite on every support.
 
-    Where it is not, its positive part takes its place, with at least the default ridge: the answer is paid for.
+    Where it is not, its positive part takes its place, with at least the public ridge: the answer is paid for.
     """
     try:
         return sparse_eigenvectors(pair.a, pair.b, sparsity, n_components, ridge=ridge, **settings)
     except np.linalg.LinAlgError:
-        least = max(ridge, RIDGE * pair.noise_level, pair.rounding)
+        least = max(ridge, public_ridge(pair.noise_level), pair.rounding)
         b = positive_part(pair.b.copy())
         return sparse_eigenvectors(pair.a, b, sparsity, n_components, ridge=least, **settings)
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
+from dpgep.problems.denoise import goe, mixed_directions, signal_of, spectrum_before_noise
 from dpgep.problems.first_order import symmetric_form_variance
 from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts
-from dpgep.problems.moments import symmetric_normals
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,26 @@ class NoisyMatrices:
     def noiseless(self) -> bool:
         """Whether epsilon was infinite, or both matrices public."""
         return self.noise_a == 0 and self.noise_b == 0
+
+
+@dataclass(frozen=True, eq=False)
+class PlausibleMatrices:
+    """A and B that may have been before the noise of a release, and that noise."""
+
+    a: Matrix
+    b: Matrix | None
+    noise_a: float
+    noise_b: float
+
+    def pair(self) -> MatrixPair:
+        b = None if self.b is None else self.b.copy()
+        return GepModel(len(self.a)).pair(NoisyMatrices(self.a.copy(), b, 0.0, 0.0))
+
+    def noisy_pair(self, generator: np.random.Generator) -> MatrixPair:
+        d = len(self.a)
+        a = self.a + goe(d, self.noise_a, generator)
+        b = None if self.b is None else self.b + goe(d, self.noise_b, generator)
+        return GepModel(d).pair(NoisyMatrices(a, b, self.noise_a, self.noise_b))
 
 
 @dataclass(frozen=True)
@@ -60,10 +81,27 @@ class GepModel(Model):
     def noise_alone(self, released: NoisyMatrices, values: Matrix, generator: np.random.Generator) -> Matrix:
         # A - c B is noise alone where A = c B
         deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
-        return symmetric_normals(self.n_features, deviation, generator)
+        return goe(self.n_features, deviation, generator)
 
     def centre(self, values: Matrix) -> float:
         return float(values.mean())
+
+    def noise_of_b(self, released: NoisyMatrices) -> float | None:
+        return None if released.b is None else released.noise_b * float(np.sqrt(2 * self.n_features))
+
+    def plausible_truth(self, released: NoisyMatrices, most_features: int) -> PlausibleMatrices:
+        a = signal_of(released.a, released.noise_a)
+        # the basis in which a large problem is thinned out: that of B, or of A where B is the identity
+        values, vectors = scipy.linalg.eigh(a if released.b is None else released.b, check_finite=False)
+        values = values if released.b is None else spectrum_before_noise(values, released.noise_b)
+        thinning = max(self.n_features / most_features, 1.0)
+        directions, root = vectors, math.sqrt(thinning)
+        if thinning > 1:
+            directions = mixed_directions(vectors, most_features, np.random.default_rng(0))
+        in_basis = directions.T @ vectors
+        a = thinning * (directions.T @ a @ directions)
+        b = None if released.b is None else (in_basis * values) @ in_basis.T
+        return PlausibleMatrices(a, b, root * released.noise_a, root * released.noise_b)
 
     def restricted(self, features: NDArray[np.intp]) -> GepModel:
         return GepModel(len(features))

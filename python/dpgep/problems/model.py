@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,16 @@ def _add(second: Matrix, low_rank: Matrix | None) -> Matrix:
     return second
 
 
+class PlausibleTruth(Protocol):
+    """What a release may have been before the noise, to repeat the release in a simulation. Made of released values."""
+
+    def pair(self) -> MatrixPair:
+        """A and B before the noise; B is positive definite."""
+
+    def noisy_pair(self, generator: np.random.Generator) -> MatrixPair:
+        """A and B with new noise of the law that the release had."""
+
+
 class Model(ABC):
     """A generalized eigenvalue problem as a function of released values."""
 
@@ -142,6 +152,18 @@ class Model(ABC):
     def centre(self, values: Matrix) -> float:
         """The eigenvalue that all directions would have without signal."""
         return 0.0
+
+    @abstractmethod
+    def noise_of_b(self, released: Any) -> float | None:
+        """Expected operator norm of the noise in B, the noise level of its pair; None where B is the identity."""
+
+    @abstractmethod
+    def plausible_truth(self, released: Any, most_features: int) -> PlausibleTruth:
+        """A pair that may have been before the noise, of at most about ``most_features`` features, and its noise.
+
+        A larger problem is thinned out: of neighbouring directions in the spectrum of B a few are kept, with as much
+        more noise and signal in each. Leaves ``released`` as it is.
+        """
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> Any:

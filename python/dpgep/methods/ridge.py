@@ -1,0 +1,140 @@
+"""The ridge xi of B_+ + xi I: chosen from a released pair and its known noise, or a public multiple of the noise.
+
+Little of it leaves noise in the directions in which B is small, much of it biases the solutions towards those of A.
+What is best depends on the spectrum of B, which a release shows. So the release is repeated in a simulation: its
+denoised values are taken for the truth, new noise of the known law is added, the pair is solved with each candidate,
+and the solutions are compared with those of the supposed truth. All of it is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dpgep.methods.result import Matrix
+
+# Candidates, in units of the noise level of B.
+MULTIPLES = (0.01, 0.03, 0.1, 0.3, 0.55, 1.0, 1.7, 3.0, 5.0)
+# Errors within this factor of the least are as good: the simulation is not sharper.
+TIE = 1.03
+# Features of the simulated problem: more are thinned out to about so many.
+MOST_FEATURES = 128
+# Repeated releases: at least so many, and more of small matrices, whose errors scatter more, up to this many.
+FEWEST_DRAWS = 8
+MOST_DRAWS = 40
+_DRAWN_FEATURES = 400
+# Public multiples, where there is no whole pair to choose by: of noise that is averaged, or is met on a few features
+# alone; and the whole noise level, which makes the noisy B positive definite.
+PART = 0.3
+WHOLE = 1.0
+# The noise is drawn from a public seed, the same in every run: the choice is a function of the released values.
+_SEED = 0
+# A unit column adds nothing to a span that it leaves by less than this; errors below it are rounding.
+_DEPENDENT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """xi, and the errors that the K leading solutions are estimated to have with it: squared sines in the norm of B.
+
+    Attributes
+    ----------
+    regularization : xi, in the units of B.
+    error : (K,), expected squared sine of the angle between each component and the one of the pair without noise.
+    bias : (K,), what the ridge alone contributes: the same without noise.
+    noise : (K,), what the noise contributes: of the angle to the solution with this ridge and without noise.
+    subspace_error, subspace_bias, subspace_noise : the same of the span of all K, squared sines summed.
+    """
+
+    regularization: float
+    error: Matrix
+    bias: Matrix
+    noise: Matrix
+    subspace_error: float
+    subspace_bias: float
+    subspace_noise: float
+
+
+def public_ridge(noise_level: float, *, n_answers: int = 1, multiple: float = PART) -> float:
+    """A public multiple of the known noise level, which falls with the root of the number of answers averaged."""
+    return multiple * noise_level / math.sqrt(n_answers)
+
+
+def chosen_ridge(model: Any, released: Any, n_components: int, noise_level: float) -> Ridge:
+    """The multiple of the noise level of B, among ``MULTIPLES``, whose estimated error of the span is least.
+
+    Of those within the factor ``TIE`` of the least error, the one nearest to the noise level itself. Where K components
+    are the whole space, the sum of their errors counts. Leaves ``released`` as it is.
+    """
+    ridges = estimated_errors(model, released, n_components, noise_level * np.array(MULTIPLES))
+    errors = np.array([ridge.subspace_error for ridge in ridges])
+    if errors.max() < _DEPENDENT:
+        errors = np.array([ridge.error.sum() for ridge in ridges])
+    tied = np.flatnonzero(errors <= TIE * errors.min())
+    return ridges[min(tied, key=lambda index: abs(math.log(MULTIPLES[index])))]
+
+
+def estimated_errors(
+    model: Any, released: Any, n_components: int, regularizations: Sequence[float] | Matrix
+) -> list[Ridge]:
+    """Errors that the leading solutions of a released pair have with each xi, estimated by repeating the release.
+
+    The supposed truth is ``model.plausible_truth``; its solutions play the part of the right ones. A model of many
+    features is thinned out to about ``MOST_FEATURES``, and K to what is left. Leaves ``released`` as it is.
+    """
+    truth = model.plausible_truth(released, MOST_FEATURES)
+    generator = np.random.default_rng(_SEED)
+    xis = np.asarray(regularizations, dtype=np.float64)
+    pair = truth.pair()
+    k = min(n_components, len(pair.a))
+    root = _root(pair.b, len(pair.a))
+    right, biased = _solutions(pair, k, np.zeros(1), root), _solutions(pair, k, xis, root)
+    draws = min(max(_DRAWN_FEATURES // len(pair.a), FEWEST_DRAWS), MOST_DRAWS)
+    errors, noises = np.zeros((len(xis), 1 + k)), np.zeros((len(xis), 1 + k))
+    for _ in range(draws):
+        noisy = _solutions(truth.noisy_pair(generator), k, xis, root)
+        errors += _squared_sines(right, noisy) / draws
+        noises += _squared_sines(biased, noisy) / draws
+    biases = _squared_sines(right, biased)
+    return [
+        Ridge(float(xi), error[1:], bias[1:], noise[1:], float(error[0]), float(bias[0]), float(noise[0]))
+        for xi, error, bias, noise in zip(xis, errors, biases, noises, strict=True)
+    ]
+
+
+def _root(b: Matrix | None, d: int) -> Matrix:
+    """R with R^T R = B: the norm of B is the Euclidean one after R."""
+    return np.eye(d) if b is None else np.asarray(scipy.linalg.cholesky(b, check_finite=False))
+
+
+def _solutions(pair: Any, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
+    """R V (m, d, K) with unit columns, V the leading solutions of A v = lambda (B_+ + xi I) v for each of m xi.
+
+    One eigendecomposition of B serves all. A column is zero where B_+ + xi I has rank below K.
+    """
+    if pair.b is None:
+        vectors = np.linalg.eigh(pair.a)[1][:, ::-1]
+        return np.repeat(vectors[None, :, :k], len(regularizations), axis=0)
+    values, basis = np.linalg.eigh(pair.b)
+    scales = np.maximum(values, 0.0) + regularizations[:, None]
+    scales = np.where(scales > pair.rounding, 1 / np.sqrt(np.maximum(scales, np.finfo(float).tiny)), 0.0)
+    whitened = (basis.T @ pair.a @ basis) * scales[:, :, None] * scales[:, None, :]
+    leading = np.linalg.eigh(whitened)[1][:, :, : -k - 1 : -1]
+    columns = (root @ basis) @ (scales[:, :, None] * leading)
+    norms = np.linalg.norm(columns, axis=1, keepdims=True)
+    return np.asarray(columns / np.where(norms > 0, norms, 1.0))
+
+
+def _squared_sines(right: Matrix, found: Matrix) -> Matrix:
+    """(m, 1 + K): for the spans, summed, then for each column; a zero column is at a right angle to everything."""
+    q, triangle = np.linalg.qr(found)
+    q *= np.abs(np.diagonal(triangle, axis1=1, axis2=2))[:, None, :] > _DEPENDENT
+    wanted = np.linalg.qr(right)[0]
+    of_spans = np.sum((wanted - q @ (q.transpose(0, 2, 1) @ wanted)) ** 2, axis=(1, 2))
+    cosines = np.sum(right * found, axis=1, keepdims=True)
+    return np.asarray(np.column_stack([of_spans, np.sum((right - cosines * found) ** 2, axis=1)]))
