@@ -36,7 +36,7 @@ from dpgep.privacy.curator import Curator, PublicSide
 # Share of mu^2 for the scores of a screen: a public constant.
 SCREEN_SHARE = 0.3
 # Without noise, a larger share of clipped rows is warned of.
-_CLIPPED_UNSAID = 0.01
+_CLIPPED_UNSAID = 1 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
