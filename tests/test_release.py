@@ -320,4 +320,4 @@ def test_no_error_is_hidden_where_noise_leaves_b_without_variance(seed: int) -> 
     rng = np.random.default_rng(1)
     labels, x = rng.integers(0, 3, 500), rng.normal(size=(500, 5)) / 5
     solution = solve_seeded(dpgep.fda(x, labels), seed, epsilon=0.01, delta=1e-6)
-    assert solution.diagnostics.expected_subspace_error > 1
+    assert solution.diagnostics.expected_subspace_error > 0.9  # of 1.2, a random plane

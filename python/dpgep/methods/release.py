@@ -48,7 +48,7 @@ class PairOptions:
     regularization : float, optional
         xi >= 0, the multiple of the identity added to B, in the units of B. Must not be chosen by looking at the data.
         Default: chosen from the released values and their known noise, at no cost (docs/mathematics.md, section 4); for
-        sparse components 0.3 times the noise level.
+        sparse components 0.3 times the noise level, by products (storage="operator") the noise level.
     sparsity : int or "auto", optional
         k: components with at most k nonzero entries, searched for on the released pair, which costs nothing. "auto"
         keeps the coordinates that stand out of the known noise. Default: dense.
@@ -175,7 +175,8 @@ class ReleaseDiagnostics:
         features in use.
     eigengaps : (K,), distance of each eigenvalue to its nearest neighbour in the spectrum.
     expected_error : (K,), expected squared sine of the angle between each component and the one without noise, in the
-        norm of B; 1 where the component is lost. A bootstrap from the known noise (docs/mathematics.md, section 5).
+        norm of B, the ridge's bias included; 1 where the component is lost. A simulation of the known noise
+        (docs/mathematics.md, section 5).
     expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and
         K.
     lost : (K,), whether noise alone could show each component, with a probability above one in a thousand.

@@ -23,9 +23,9 @@ MULTIPLES = (0.01, 0.03, 0.1, 0.3, 0.55, 1.0, 1.7, 3.0, 5.0)
 # Errors within this factor of the least are as good: the simulation is not sharper.
 TIE = 1.03
 # Features of the simulated problem: more are thinned out to about so many.
-MOST_FEATURES = 128
+MOST_FEATURES = 96
 # Repeated releases: at least so many, and more of small matrices, whose errors scatter more, up to this many.
-FEWEST_DRAWS = 8
+FEWEST_DRAWS = 4
 MOST_DRAWS = 40
 _DRAWN_FEATURES = 400
 # Public multiples, where there is no whole pair to choose by: of noise that is averaged, or is met on a few features

@@ -1,0 +1,224 @@
+"""The ridge of B: its choice from a release, against known limits, and what noise does to a spectrum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Matrix, solve_seeded, unit_rows
+
+import dpgep
+from dpgep.methods.generalized_eigen import solve_pair
+from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
+from dpgep.problems.denoise import LEAST_SHARE, edge, goe, mixed_directions, signal_of, spectrum_before_noise
+from dpgep.problems.gep import GepModel, NoisyMatrices
+
+D = 12
+
+
+def released(b: Matrix, a: Matrix, noise: float, seed: int = 0) -> NoisyMatrices:
+    """A and B with GOE noise of one deviation."""
+    generator = np.random.default_rng(seed)
+    return NoisyMatrices(a + goe(len(a), noise, generator), b + goe(len(b), noise, generator), noise, noise)
+
+
+def pair_with_spectrum(values: Matrix, rng: np.random.Generator, d: int = D) -> tuple[Matrix, Matrix]:
+    """B with these eigenvalues, and an A whose leading solution is spread over all of them."""
+    basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    b = (basis * values) @ basis.T
+    v = basis @ (np.sqrt(values) * rng.choice([-1.0, 1.0], d)) / math.sqrt(d)
+    return b, np.outer(v, v)
+
+
+def choose(given: NoisyMatrices, k: int = 1) -> float:
+    model = GepModel(len(given.a))
+    level = model.noise_of_b(given)
+    assert level is not None
+    return chosen_ridge(model, given, k, level).regularization / level
+
+
+# --- the choice ---
+
+
+def test_no_noise_no_ridge(rng: np.random.Generator) -> None:
+    labels = np.arange(300) % 3
+    x = unit_rows(rng.standard_normal((300, 4)) + labels[:, None])
+    exact = dpgep.solve(dpgep.fda(x, labels), epsilon=math.inf)
+    assert exact.diagnostics.regularization == 0
+    private = solve_seeded(dpgep.fda(x, labels), epsilon=1.0, delta=1e-5)
+    multiple = private.diagnostics.regularization / private.diagnostics.noise_level
+    assert min(abs(multiple - known) for known in MULTIPLES) < 1e-12
+
+
+def test_the_identity_has_no_ridge(rng: np.random.Generator) -> None:
+    solution = solve_seeded(dpgep.pca(unit_rows(rng.standard_normal((300, 4)))), epsilon=1.0, delta=1e-5)
+    assert solution.diagnostics.regularization == 0
+
+
+def test_a_spectrum_far_above_the_noise_wants_little(rng: np.random.Generator) -> None:
+    """Eigenvalues from 1 to 100 and noise of 1e-3: whatever xi does to the small ones is bias."""
+    b, a = pair_with_spectrum(np.geomspace(1, 100, D), rng)
+    assert choose(released(b, a, 1e-3)) <= 0.1
+
+
+def test_small_eigenvalues_below_the_noise_want_about_its_level(rng: np.random.Generator) -> None:
+    values = np.r_[np.full(3, 10.0), np.full(D - 3, 0.02)]
+    b, a = pair_with_spectrum(values, rng)
+    chosen = [choose(released(b, a, 0.05, seed)) for seed in range(5)]
+    assert min(chosen) >= 0.3
+
+
+@pytest.mark.parametrize("noise", [1e-3, 0.3, 1e3])
+def test_the_choice_is_deterministic_and_leaves_the_release_alone(noise: float, rng: np.random.Generator) -> None:
+    given = released(*pair_with_spectrum(np.geomspace(0.1, 10, D), rng), noise)
+    assert given.b is not None
+    a, b = given.a.copy(), given.b.copy()
+    first, second = choose(given, 2), choose(given, 2)
+    assert first == second
+    np.testing.assert_array_equal(given.a, a)
+    np.testing.assert_array_equal(given.b, b)
+
+
+def test_the_choice_knows_no_units(rng: np.random.Generator) -> None:
+    """A, B and their noise in other units: xi in the same. A power of two, so that rounding is the same too."""
+    given = released(*pair_with_spectrum(np.geomspace(0.1, 10, D), rng), 0.1)
+    assert given.b is not None
+    unit = 2.0**-9
+    scaled = NoisyMatrices(given.a * unit, given.b * unit, given.noise_a * unit, given.noise_b * unit)
+    assert choose(scaled) == choose(given)
+
+
+def test_a_given_ridge_stays(rng: np.random.Generator) -> None:
+    labels = np.arange(300) % 3
+    x = unit_rows(rng.standard_normal((300, 4)) + labels[:, None])
+    solution = solve_seeded(dpgep.fda(x, labels), epsilon=1.0, delta=1e-5, regularization=0.123)
+    assert solution.diagnostics.regularization == 0.123
+
+
+def test_a_public_ridge_falls_with_the_answers() -> None:
+    assert public_ridge(2.0, n_answers=4, multiple=0.5) == 0.5
+
+
+def test_many_features_are_thinned_out(rng: np.random.Generator) -> None:
+    """The choice of a problem of 300 features is that of one of the same shape, and takes only small matrices."""
+    d = 300
+    low = pair_with_spectrum(np.geomspace(1, 100, d), rng, d)
+    assert d > 2 * MOST_FEATURES
+    assert choose(released(*low, 1e-4)) <= 0.1
+    high = pair_with_spectrum(np.r_[np.full(30, 10.0), np.full(d - 30, 0.002)], rng, d)
+    assert choose(released(*high, 0.02)) >= 0.3
+
+
+@pytest.mark.parametrize("name", ["cca", "fda", "sir"])
+def test_views_and_groups_are_thinned_out(name: str, rng: np.random.Generator) -> None:
+    n, d = 3000, 150
+    x = rng.standard_normal((n, d))
+    x[:, 100:103] += 2 * x[:, :3]
+    x = unit_rows(x)
+    given: Any = {
+        "cca": lambda: dpgep.cca(x[:, :100], x[:, 100:]),
+        "fda": lambda: dpgep.fda(x, (x[:, 0] > 0) + 0),
+        "sir": lambda: dpgep.sir(x, x[:, 0], y_range=(-0.5, 0.5)),
+    }[name]()
+    solution = solve_seeded(given, epsilon=3.0, delta=1e-5, n_components=1)
+    assert solution.diagnostics.regularization / solution.diagnostics.noise_level == pytest.approx(
+        min(MULTIPLES, key=lambda m: abs(m - solution.diagnostics.regularization / solution.diagnostics.noise_level))
+    )
+    assert 0 <= solution.diagnostics.expected_subspace_error <= 1
+
+
+# --- the errors ---
+
+
+def test_without_noise_the_error_is_the_bias(rng: np.random.Generator) -> None:
+    """Against a direct computation: the solution with the ridge and the one without, in the norm of B."""
+    b, a = pair_with_spectrum(np.geomspace(0.1, 10, D), rng)
+    tiny = released(b, a, 1e-9)
+    for xi, found in zip([0.1, 1.0], estimated_errors(GepModel(D), tiny, 1, [0.1, 1.0]), strict=True):
+        right, biased = (
+            solve_pair(a.copy(), b.copy(), regularization=ridge, rounding=0.0).vectors[:, 0] for ridge in (0.0, xi)
+        )
+        cosine = (right @ b @ biased) ** 2 / ((right @ b @ right) * (biased @ b @ biased))
+        assert found.bias[0] == pytest.approx(1 - cosine, rel=1e-4)
+        assert found.subspace_error == pytest.approx(found.subspace_bias, rel=1e-3)
+        assert found.error[0] == pytest.approx(found.bias[0], rel=1e-3)
+        assert found.noise[0] < 1e-6
+
+
+def test_the_estimate_is_near_the_truth(rng: np.random.Generator) -> None:
+    """Noise well below the spectrum: error, ridge and all, against 400 draws. Both are means of positive errors.
+
+    The seed is fixed. The simulation draws 33 releases, whose mean error has a relative deviation of about
+    0.3/sqrt(33); the band is more than 10 of them on each side.
+    """
+    b, a = pair_with_spectrum(np.geomspace(1, 10, D), rng)
+    noise, xi = 0.03, 0.3
+    right = solve_pair(a.copy(), b.copy(), regularization=0.0, rounding=0.0).vectors[:, 0]
+    errors = []
+    for seed in range(400):
+        draw = released(b, a, noise, seed)
+        assert draw.b is not None
+        v = solve_pair(draw.a, draw.b, regularization=xi, rounding=0.0).vectors[:, 0]
+        errors.append(1 - (right @ b @ v) ** 2 / ((right @ b @ right) * (v @ b @ v)))
+    (estimate,) = estimated_errors(GepModel(D), released(b, a, noise, 1000), 1, [xi])
+    assert 0.5 < estimate.subspace_error / np.mean(errors) < 2
+
+
+def test_a_b_of_low_rank_is_no_reason_to_fail(rng: np.random.Generator) -> None:
+    given = replace(released(np.eye(3), np.eye(3), 0.5), b=-np.eye(3))
+    for found in estimated_errors(GepModel(3), given, 3, [0.0, 1.0]):
+        assert np.isfinite(found.error).all()
+        assert (found.error <= 1 + 1e-9).all()
+
+
+# --- what noise does to a spectrum ---
+
+
+def test_eigenvalues_well_above_the_noise_are_recovered(rng: np.random.Generator) -> None:
+    """Spikes of 3 and 5 edges in 200 dimensions: noise moves them by 1/12 and 1/20, which is taken back.
+
+    A spike's deviation is that of one entry, edge/sqrt(2 d) = edge/20 at most; the band is 10 of them.
+    """
+    d, deviation = 200, 1.0
+    limit = edge(d, deviation)
+    truth = np.zeros(d)
+    truth[:2] = 3 * limit, 5 * limit
+    values = np.linalg.eigvalsh(np.diag(truth) + goe(d, deviation, rng))
+    found = spectrum_before_noise(values, deviation)
+    np.testing.assert_allclose(found[-2:], [3 * limit, 5 * limit], atol=limit / 2)
+    np.testing.assert_allclose(found[:-2], LEAST_SHARE * limit)
+
+
+def test_what_is_swamped_keeps_its_trace(rng: np.random.Generator) -> None:
+    """All eigenvalues at 0.7 edges: within the noise, their mean is known to deviation/sqrt(d)."""
+    d, deviation = 100, 1.0
+    limit = edge(d, deviation)
+    values = np.linalg.eigvalsh(0.7 * limit * np.eye(d) + goe(d, deviation, rng))
+    found = spectrum_before_noise(values, deviation)
+    assert found.mean() == pytest.approx(0.7 * limit, abs=10 * deviation / math.sqrt(d))
+
+
+def test_a_spectrum_before_noise_is_positive() -> None:
+    assert (spectrum_before_noise(np.array([-5.0, -1.0, -0.5]), 1.0) > 0).all()
+    np.testing.assert_array_equal(spectrum_before_noise(np.array([-1e-18, 2.0]), 0.0), [0.0, 2.0])
+
+
+def test_noise_alone_is_no_signal(rng: np.random.Generator) -> None:
+    """In 60 dimensions the largest eigenvalue of the noise is within a few hundredths of its edge."""
+    noise = goe(60, 1.0, rng)
+    assert np.linalg.norm(signal_of(noise * 0.8, 1.0)) == 0
+    spike = np.zeros((60, 60))
+    spike[0, 0] = -100.0
+    assert signal_of(spike + noise, 1.0)[0, 0] == pytest.approx(-100.0, rel=0.1)
+
+
+def test_mixed_directions_are_orthonormal_and_keep_the_spectrum(rng: np.random.Generator) -> None:
+    basis, values = np.linalg.qr(rng.standard_normal((30, 30)))[0], np.geomspace(1, 100, 30)
+    mixed = mixed_directions(basis, 7, rng)
+    np.testing.assert_allclose(mixed.T @ mixed, np.eye(7), atol=1e-12)
+    thinned = np.linalg.eigvalsh(mixed.T @ (basis * values) @ basis.T @ mixed)
+    assert 1 <= thinned[0] < thinned[-1] <= 100
+    assert thinned.mean() == pytest.approx(values.mean(), rel=0.2)
