@@ -36,14 +36,14 @@ def null_problems(rng: np.random.Generator) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["pca", "pca uncentred", "pca with a mean", "cca", "fda", "sir", "gep"])
 def test_noise_alone_is_lost(name: str, rng: np.random.Generator) -> None:
     # Noise is several times what chance left in the rows. Each draw passes for a component with a probability of about
-    # FALSE_ALARM; were it three times that, more than 6 of 60 would do so with a probability of 1e-8.
-    assert FALSE_ALARM == 1e-3
+    # FALSE_ALARM; were it twice that, more than 8 of 60 would do so with a probability of 2e-8.
+    assert FALSE_ALARM == 5e-3
     problem, passed = null_problems(rng)[name], 0
     for seed in range(60):
         diagnostics = solve_seeded(problem, seed, epsilon=0.1, delta=1e-6, n_components=1).diagnostics
         passed += not diagnostics.lost[0]
         assert diagnostics.lost[0] == (diagnostics.expected_error[0] == 1)
-    assert passed <= 6
+    assert passed <= 8
 
 
 @pytest.mark.parametrize("name", ["pca", "cca", "fda", "sir"])
@@ -67,10 +67,10 @@ def test_signal_is_not_lost(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("d", [2, 5, 20, 60])
 def test_the_edge_of_the_semicircle_is_hardly_passed(d: int, rng: np.random.Generator) -> None:
-    # at most FALSE_ALARM of 3000 draws: more than 18 where 3 are expected have a probability of 1e-9
+    # at most FALSE_ALARM of 3000 draws: more than 40 where 15 are expected have a probability of 2e-8
     largest = np.array([np.linalg.eigvalsh(goe(d, 1.0, rng))[-1] for _ in range(3000)])
-    assert (largest > semicircle_edge(d)).sum() <= 18
-    assert (largest > 0.7 * semicircle_edge(d)).sum() > 18  # and not for being far away
+    assert (largest > semicircle_edge(d)).sum() <= 40
+    assert (largest > 0.7 * semicircle_edge(d)).sum() > 40  # and not for being far away
 
 
 @pytest.mark.statistical

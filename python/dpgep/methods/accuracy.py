@@ -35,11 +35,12 @@ class Accuracy:
         return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), len(by)), self.lost)
 
 
-def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...]) -> Accuracy:
+def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...], dimensions: int) -> Accuracy:
     """Accuracy of the leading solutions, of which all from the first ``lost`` one on are unknown.
 
     ``values`` (r,), descending, are the released eigenvalues; ``variances`` (p, r) those of the noise in the entries
-    between the p leading solutions and all, p = `corner` (K, r).
+    between the p leading solutions and all, p = `corner` (K, r). The components lie in so many ``dimensions``: r, or more
+    where features were chosen.
     """
     k, r, p = len(lost), len(values), len(variances)
     found = lost.index(True) if True in lost else k
@@ -50,7 +51,7 @@ def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...])
     strayed = float((1 - (1 - inside) * (1 - far[:found])).sum())
     singly = np.ones(k)
     singly[:found] = errors
-    return Accuracy(singly, min(strayed + k - found, float(min(k, r - k))), lost)
+    return Accuracy(singly, min(strayed + k - found, float(min(k, dimensions - k))), lost)
 
 
 def accuracy_given(errors: Matrix, span: float, lost: tuple[bool, ...], r: int) -> Accuracy:

@@ -17,7 +17,7 @@ from dpgep.methods.result import Matrix
 from dpgep.methods.significance import FALSE_ALARM, log_supports
 
 # Normal deviations at FALSE_ALARM.
-_RANK = 3.1
+_RANK = 2.58
 
 
 def quotient_accuracy(

@@ -179,7 +179,7 @@ class ReleaseDiagnostics:
         (docs/mathematics.md, section 5).
     expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and
         K.
-    lost : (K,), whether noise alone could show each component, with a probability above one in a thousand.
+    lost : (K,), whether noise alone could show each component, with a probability above 1/200.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
         else here is about the block alone, but for the expected errors: what the screen is expected to have missed
@@ -353,10 +353,11 @@ def _diagnose(
         lost = lost_components(model, released, system, k, log_supports(len(pair.a), len(_features(fit))))
     else:
         lost = tuple(not significant for significant in fit.significant)
+    dimensions = len(system.values) if fit is None else len(pair.a)
     if ridge is not None:
         accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, len(system.values))
     else:
-        accuracy = _perturbed(model, released, pair, system, lost)
+        accuracy = _perturbed(model, released, pair, system, lost, dimensions)
     if fit is not None:
         accuracy = accuracy.worsened(_misplaced(model, released, pair, system, fit))
     gaps = np.abs(eigenvalues[:, None] - system.values)
@@ -374,11 +375,13 @@ def _diagnose(
     )
 
 
-def _perturbed(model: Any, released: Any, pair: Any, system: Eigensystem, lost: tuple[bool, ...]) -> Accuracy:
+def _perturbed(
+    model: Any, released: Any, pair: Any, system: Eigensystem, lost: tuple[bool, ...], dimensions: int
+) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
     p = corner(len(lost), len(system.values))
     variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
-    return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost)
+    return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost, dimensions)
 
 
 def _misplaced(model: Any, released: Any, pair: Any, system: Eigensystem, fit: SparseFit) -> Matrix:

@@ -20,15 +20,15 @@ from dpgep.methods.generalized_eigen import Eigensystem
 from dpgep.methods.result import Matrix
 
 # Probability that noise alone passes for a component.
-FALSE_ALARM = 1e-3
+FALSE_ALARM = 5e-3
 # The draws of noise are public, and the same in every run: nothing about the data depends on them.
 _SEED = 0x6E6F697365
-# Leading eigenvalues have longer tails than a normal law of their deviation: skewed ones of a semicircle's edge (3.53
-# deviations at FALSE_ALARM), chi with one degree of freedom at worst (4.13), where the normal law has 3.09.
-_TAIL = 4.13 / 3.09
+# Leading eigenvalues have longer tails than a normal law of their deviation: skewed ones of a semicircle's edge (2.9
+# deviations at FALSE_ALARM), chi with one degree of freedom at worst (3.33), where the normal law has 2.58.
+_TAIL = 3.33 / 2.58
 # Draws of noise: many where they cost little, few where one is enough to find an edge that hardly fluctuates.
-_MOST_DRAWS, _FEWEST_DRAWS = 40, 4
-_DRAWS_TIMES_CUBE = 40 * 64**3
+_MOST_DRAWS, _FEWEST_DRAWS = 64, 4
+_DRAWS_TIMES_CUBE = 64 * 50**3
 # Beyond so many dimensions the leading eigenvalue alone is found by products.
 _DENSE = 128
 
