@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from dpgep.local.report import Matrix
 from dpgep.methods.fantope import FantopeFit, fantope_relaxation
+from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import MethodResult, oriented
+from dpgep.methods.significance import error_table, lost_caution
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,10 @@ class FantopeDiagnostics:
     converged : whether the duality gap met the tolerance.
     objective, gap : -tr(S H) + phi ||H||_{1,1} at the H found; no H of the Fantope is better by more than the gap.
     support : indices of the features that any component uses.
+    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
+        variance and the law of the noise on the features in use; 1 where it is lost.
+    expected_subspace_error : the same for the span, between 0 and K.
+    lost : (K,), whether noise alone could show each component.
     fit : the relaxation itself; ``start=`` of the next penalty.
     """
 
@@ -38,6 +44,9 @@ class FantopeDiagnostics:
     objective: float
     gap: float
     support: tuple[int, ...]
+    expected_error: Matrix
+    expected_subspace_error: float
+    lost: tuple[bool, ...]
     fit: FantopeFit
 
     def table(self, eigenvalues: Matrix) -> list[str]:
@@ -45,9 +54,8 @@ class FantopeDiagnostics:
         lines = [
             f"  Fantope      {self.n_iterations} iterations, {end}: gap {self.gap:.2g} of {abs(self.objective):.3g}",
             f"  sparsity     penalty {self.penalty:.3g}, {len(self.support)} features used",
-            "    k  variance",
         ]
-        return lines + [f"  {row + 1:3d}  {value:10.4g}" for row, value in enumerate(eigenvalues)]
+        return lines + error_table(eigenvalues, self.expected_error, self.lost)
 
 
 def default_penalty(deviation: float, d: int) -> float:
@@ -82,6 +90,14 @@ def sparse_components(
     values, rotation = scipy.linalg.eigh(span.T @ second[block] @ span)
     components = np.zeros((n_components, len(second)))
     components[:, support] = (span @ rotation[:, ::-1]).T
+    accuracy = quotient_accuracy(
+        values[::-1],
+        np.ones(n_components),
+        noise_level=noise_level,
+        n_features=len(second),
+        sparsity=len(support),
+        centre=float(np.diagonal(second).mean()),
+    )
     diagnostics = FantopeDiagnostics(
         noise_level=noise_level,
         regularization=0.0,
@@ -91,6 +107,9 @@ def sparse_components(
         objective=fit.objective,
         gap=fit.gap,
         support=tuple(int(j) for j in np.flatnonzero(components.any(axis=0))),
+        expected_error=accuracy.errors,
+        expected_subspace_error=accuracy.span,
+        lost=accuracy.lost,
         fit=fit,
     )
     return MethodResult(
@@ -98,7 +117,10 @@ def sparse_components(
         eigenvalues=values[::-1].copy(),
         mean=None,
         diagnostics=diagnostics,
-        cautions=() if fit.converged else (_not_converged(fit),),
+        cautions=(
+            *(() if fit.converged else (_not_converged(fit),)),
+            *lost_caution(accuracy.lost, len(second)),
+        ),
     )
 
 

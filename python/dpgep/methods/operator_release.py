@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from dpgep.methods.accuracy import Accuracy
 from dpgep.methods.asked_subspace import Leading, leading_solutions
 from dpgep.methods.initial_vectors import InitialVectors
-from dpgep.methods.rayleigh_flow import ABOVE_NOISE, STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
+from dpgep.methods.quotient_accuracy import quotient_accuracy
+from dpgep.methods.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.ridge import WHOLE, public_ridge
+from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.methods.storage import directions_in
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import NoisyProducts, ProductNoise
@@ -25,7 +28,7 @@ _DENSE_SHARE = 0.5
 class OperatorDiagnostics:
     """What products of the released matrix say about the components. Nothing here costs privacy.
 
-    There is no spectrum, hence neither eigengaps nor an expected error: they need the whole matrix.
+    There are no eigengaps: they need the whole matrix.
 
     Attributes
     ----------
@@ -34,6 +37,10 @@ class OperatorDiagnostics:
     n_directions : directions that the noisy matrix was asked for.
     movement : sine of the largest angle by which the last step turned the span of the dense components.
     converged : whether the components came to rest; sparse ones: the flow, wherever it began.
+    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
+        quotients and the law of the noise; 1 where it is lost (docs/mathematics.md, section 5).
+    expected_subspace_error : the same for the span, between 0 and K.
+    lost : (K,), whether noise alone could show each component.
     flow : of sparse components, which come from a truncated flow that begins at the dense ones.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     storage : "operator".
@@ -44,6 +51,9 @@ class OperatorDiagnostics:
     n_directions: int
     movement: float
     converged: bool
+    expected_error: Matrix
+    expected_subspace_error: float
+    lost: tuple[bool, ...]
     flow: FlowDiagnostics | None = None
     support: tuple[int, ...] | None = None
     storage: str = "operator"
@@ -53,8 +63,7 @@ class OperatorDiagnostics:
         lines = [f"  storage      operator: {self.n_directions} directions asked, {end}"]
         if self.support is not None:
             lines.append(f"  features     {len(self.support)} in use")
-        lines.append("    k  eigenvalue")
-        return lines + [f"  {row + 1:3d}  {value:10.4g}" for row, value in enumerate(eigenvalues)]
+        return lines + error_table(eigenvalues, self.expected_error, self.lost)
 
 
 def operator_release(curator: Curator, k: int, options: Any) -> MethodResult:
@@ -80,15 +89,32 @@ def operator_release(curator: Curator, k: int, options: Any) -> MethodResult:
 
 def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int, options: Any) -> MethodResult:
     eigenvalues = leading.system.values[: len(leading.vectors)].copy()
+    # Ritz values of noise lie evenly around its centre
+    centre = float(leading.system.values[len(eigenvalues) :].mean()) if products.identity_b else 0.0
+    norms = np.linalg.norm(leading.vectors, axis=1)
+    accuracy = quotient_accuracy(
+        eigenvalues,
+        1 / norms**2,  # solutions have norm 1 in B + xi I
+        noise_level=products.noise_level,
+        n_features=curator.model.n_features,
+        identity_b=products.identity_b,
+        ridge=leading.system.regularization,
+        centre=centre,
+        groups=products.groups,
+        noise_order=curator.model.noise_order,
+    )
     diagnostics = OperatorDiagnostics(
         noise_level=products.noise_level,
         regularization=leading.system.regularization,
         n_directions=leading.n_directions,
         movement=leading.movement,
         converged=leading.converged,
+        expected_error=accuracy.errors,
+        expected_subspace_error=accuracy.span,
+        lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = tuple(_cautions(leading, k, products, eigenvalues))
+    cautions = (*_cautions(leading, k, accuracy, curator.model.n_features), *beyond_caution(curator.model, eigenvalues))
     return MethodResult(oriented(leading.vectors), eigenvalues, mean, diagnostics, cautions)
 
 
@@ -116,6 +142,9 @@ def _sparse(curator: Curator, products: NoisyProducts, leading: Leading, k: int,
         n_directions=products.oracle.n_directions or leading.n_directions,
         movement=leading.movement,
         converged=flow.converged,
+        expected_error=flow.expected_error,
+        expected_subspace_error=flow.expected_subspace_error,
+        lost=flow.lost,
         flow=flow,
         support=flow.support,
     )
@@ -141,18 +170,12 @@ def _step_size(products: NoisyProducts, leading: Leading, options: Any) -> float
     return STEP / max(1.05 * leading.largest_b + ridge, float(np.finfo(float).tiny))
 
 
-def _cautions(leading: Leading, k: int, products: NoisyProducts, eigenvalues: Matrix) -> Iterator[str]:
-    if len(eigenvalues) < k:
-        yield f"B is singular: {len(eigenvalues)} of {k} components (pass regularization > 0 to use all directions)"
+def _cautions(leading: Leading, k: int, accuracy: Accuracy, d: int) -> Iterator[str]:
+    if len(accuracy.lost) < k:
+        yield f"B is singular: {len(accuracy.lost)} of {k} components (pass regularization > 0 to use all directions)"
     if not leading.converged:
         yield (
             f"the components were still moving after {leading.n_directions} directions (last step: a sine of "
             f"{leading.movement:.2g}): raise memory_limit, ask for fewer components, or screen features"
         )
-    alone = ABOVE_NOISE * products.noise_level if products.identity_b else 0.0
-    drowned = [row + 1 for row, value in enumerate(eigenvalues) if value < alone]
-    if drowned:
-        yield (
-            f"components {drowned} have eigenvalues that noise alone would show ({products.noise_level:.3g}): no "
-            "finding; use more rows, fewer features (screen=), or a larger budget"
-        )
+    yield from lost_caution(accuracy.lost, d)

@@ -18,6 +18,7 @@ import scipy.linalg
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from dpgep._dispatch import core
+from dpgep.methods.accuracy import Accuracy
 from dpgep.methods.feature_exchange import exchange_features
 from dpgep.methods.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.options import (
@@ -28,8 +29,10 @@ from dpgep.methods.options import (
     require_positive,
     require_share,
 )
+from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.ridge import WHOLE, public_ridge
+from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.methods.storage import MEMORY_LIMIT, matrix_bytes, require_memory_limit, require_room
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
@@ -38,8 +41,6 @@ from dpgep.privacy.products import NoisyProducts, ProductNoise
 STEP = 0.9
 # A flow has converged where a step moves no component by more than this.
 TOLERANCE = 1e-9
-# An eigenvalue of PCA below so many times what noise alone would show is warned of.
-ABOVE_NOISE = 1.1
 _ITERATIONS = {"fresh": 15, "lazy": 300}
 _LAZY_STARTS = 5
 # A start that uses more features than are kept loses half of them at a time, after so many steps on each half; all of
@@ -190,6 +191,10 @@ class FlowDiagnostics:
     n_exchanges : exchanges of features that raised the objective after the flow.
     initial : kind, cost and status of the starting vectors.
     support : indices of the features that any component uses.
+    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
+        quotients and the law of the noise in one answer; 1 where it is lost (docs/mathematics.md, section 5).
+    expected_subspace_error : the same for the span, between 0 and K.
+    lost : (K,), whether noise alone could show each component.
     """
 
     noise_level: float
@@ -202,15 +207,17 @@ class FlowDiagnostics:
     n_exchanges: int
     initial: InitialVectors
     support: tuple[int, ...]
+    expected_error: Matrix
+    expected_subspace_error: float
+    lost: tuple[bool, ...]
 
     def table(self, eigenvalues: Matrix) -> list[str]:
         end = "converged" if self.converged else "did not come to rest"
         lines = [
             f"  flow         {self.n_iterations} iterations, {end}; step size {self.step_size:.3g}",
             f"  start        {self.initial.kind} ({self.initial.status}), share of the budget {self.initial.share:g}",
-            "    k  eigenvalue",
         ]
-        return lines + [f"  {row + 1:3d}  {value:10.4g}" for row, value in enumerate(eigenvalues)]
+        return lines + error_table(eigenvalues, self.expected_error, self.lost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,6 +260,7 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         share = 0.0 if initial.kind == "dense" else _NARROWING / (len(initial.starts) - len(flows))
         flows.append(_run(products, start, options, step, ridge, curator.model.shift, share))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
+    accuracy = _accuracy(curator, products, best, initial, ridge, options)
     diagnostics = FlowDiagnostics(
         noise_level=products.noise_level,
         regularization=ridge,
@@ -264,10 +272,44 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         n_exchanges=best.n_exchanges,
         initial=initial,
         support=tuple(np.flatnonzero(np.abs(best.vectors).max(axis=0)).tolist()),
+        expected_error=accuracy.errors,
+        expected_subspace_error=accuracy.span,
+        lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = tuple(_cautions(products, best, diagnostics, options, curator.model.n_features))
+    cautions = (
+        *_cautions(products, best, diagnostics, curator.model.n_features),
+        *beyond_caution(curator.model, best.eigenvalues),
+    )
     return MethodResult(oriented(best.vectors), best.eigenvalues, mean, diagnostics, cautions)
+
+
+def _accuracy(
+    curator: Curator, products: NoisyProducts, flow: _Flow, initial: InitialVectors, ridge: float, options: FlowOptions
+) -> Accuracy:
+    """Errors by the noise of one answer. Vectors drawn at random, if the flow began there, tell the centre of A."""
+    known = initial.kind == "random" and len(flow.quotients) > 0 and products.identity_b
+    return quotient_accuracy(
+        flow.eigenvalues,
+        _sizes(products, flow.vectors) + ridge,
+        noise_level=products.noise_level,
+        n_features=curator.model.n_features,
+        sparsity=options.sparsity or None,
+        identity_b=products.identity_b,
+        ridge=ridge,
+        centre=float(flow.quotients[0].mean()) if known else 0.0,
+        groups=products.groups,
+        noise_order=curator.model.noise_order,
+    )
+
+
+def _sizes(products: NoisyProducts, vectors: Matrix) -> Matrix:
+    """v^T B v of unit vectors that were asked before; under fresh noise nobody knows: its noise level."""
+    if products.identity_b:
+        return np.ones(len(vectors))
+    if not products.lazy:
+        return np.full(len(vectors), products.noise_level)
+    return np.maximum(np.einsum("ij,ij->i", vectors, products.times(vectors)[1]), 0.0)
 
 
 def _truncated_lazily(options: FlowOptions) -> bool:
@@ -440,9 +482,7 @@ def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: boo
     return rotated / np.linalg.norm(rotated, axis=1, keepdims=True), values[::-1].copy()
 
 
-def _cautions(
-    products: NoisyProducts, flow: _Flow, diagnostics: FlowDiagnostics, options: FlowOptions, d: int
-) -> Iterator[str]:
+def _cautions(products: NoisyProducts, flow: _Flow, diagnostics: FlowDiagnostics, d: int) -> Iterator[str]:
     if flow.n_iterations == 0:
         yield "the noisy answers allowed no step: the components are the starting vectors"
     elif products.lazy and not flow.converged:
@@ -458,12 +498,4 @@ def _cautions(
             f"stopped at other features ({others}): components may be lost that more iterations do not find; raise "
             'n_starts, try another init, or use method="release" with sparsity, which searches more supports'
         )
-    if products.identity_b and products.noise_level > 0:
-        deviation, k = products.noise_level / math.sqrt(2 * d), options.sparsity or d
-        # largest quotient of k-sparse unit vectors with noise alone, up to constants of order 1
-        alone = min(products.noise_level, deviation * (math.sqrt(2 * k) + math.sqrt(2 * k * math.log(math.e * d / k))))
-        if flow.eigenvalues[0] < ABOVE_NOISE * alone:
-            yield (
-                f"the leading eigenvalue {flow.eigenvalues[0]:.3g} is what noise alone would show ({alone:.3g}): use "
-                "more rows, fewer features, or a larger budget"
-            )
+    yield from lost_caution(diagnostics.lost, d)

@@ -14,12 +14,14 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import eye_array
 
+from dpgep.methods.accuracy import Accuracy, accuracy_given, corner, expected_accuracy
 from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
 from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
 from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.ridge import Ridge, chosen_ridge, public_ridge
+from dpgep.methods.ridge import Ridge, chosen_ridge, estimated_errors, public_ridge
 from dpgep.methods.screening import Screened, keep_features
+from dpgep.methods.significance import beyond_caution, log_supports, lost_caution, lost_components, shown_error
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.methods.storage import (
     MEMORY_LIMIT,
@@ -33,9 +35,8 @@ from dpgep.privacy.curator import Curator, PublicSide
 
 # Share of mu^2 for the scores of a screen: a public constant.
 SCREEN_SHARE = 0.3
-# Expected squared sine per component beyond which a warning says that the answer is mostly noise. From noise alone the
-# estimate is 0.4 to 0.85, growing with the dimension: eigenvalues of noise repel each other.
-LOST = 0.6
+# Without noise, a larger share of clipped rows is warned of.
+_CLIPPED_UNSAID = 1 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,16 +175,15 @@ class ReleaseDiagnostics:
         features in use.
     eigengaps : (K,), distance of each eigenvalue to its nearest neighbour in the spectrum.
     expected_error : (K,), expected squared sine of the angle between each component and the one without noise, in the
-        norm of B: t/(1 + t) with t = sum_j Var(v_j^T (dA - lambda_i dB) v_i) / (lambda_i - lambda_j)^2, first-order
-        perturbation theory. Beyond about 0.5 the component is lost. For PCA t = s^2/2 sum_j 1/(lambda_i - lambda_j)^2
-        plus the mean's part. Where the ridge was chosen from the release, no less than the simulation's error, which
-        includes the ridge's bias. For a sparse solution: given its features, whose choice may be wrong besides.
+        norm of B, the ridge's bias included; 1 where the component is lost. A simulation of the known noise
+        (docs/mathematics.md, section 5).
     expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and
         K.
+    lost : (K,), whether noise alone could show each component, with a probability above 1/200.
     support : the features that a sparse solution uses, ascending; None for a dense one.
-    significant : (K,), under sparsity="auto" whether each component stands out of what noise alone could show.
     screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
-        else here is about the block alone: what the screen lost is not in it.
+        else here is about the block alone, but for the expected errors: what the screen is expected to have missed
+        is in them.
     storage : "matrix".
     """
 
@@ -194,8 +194,8 @@ class ReleaseDiagnostics:
     eigengaps: Matrix
     expected_error: Matrix
     expected_subspace_error: float
+    lost: tuple[bool, ...]
     support: tuple[int, ...] | None = None
-    significant: tuple[bool, ...] | None = None
     screened: Screened | None = None
     storage: str = "matrix"
 
@@ -207,9 +207,9 @@ class ReleaseDiagnostics:
         if self.support is not None:
             lines.append(f"  features     {len(self.support)} in use")
         lines.append("    k  eigenvalue     eigengap  expected error (squared sine)")
-        for row, (value, gap, error) in enumerate(zip(eigenvalues, self.eigengaps, self.expected_error, strict=True)):
-            shown = f"{error:.2g}" + (" (lost in noise)" if error > 0.5 else "")
-            lines.append(f"  {row + 1:3d}  {value:10.4g}   {gap:10.3g}  {shown}")
+        rows = zip(eigenvalues, self.eigengaps, self.expected_error, self.lost, strict=True)
+        for row, (value, gap, error, lost) in enumerate(rows):
+            lines.append(f"  {row + 1:3d}  {value:10.4g}   {gap:10.3g}  {shown_error(error, lost)}")
         return lines
 
 
@@ -235,7 +235,18 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
         result,
         components=kept.embedded(result.components, d),
         mean=None if result.mean is None else kept.embedded(result.mean[None, :], d)[0],
-        diagnostics=replace(diagnostics, support=support, screened=kept),
+        diagnostics=_after_screen(replace(diagnostics, support=support, screened=kept), kept.missed),
+    )
+
+
+def _after_screen(diagnostics: ReleaseDiagnostics, missed: float) -> ReleaseDiagnostics:
+    """Errors with what the screen missed: that part of a component is outside of the block."""
+    k = len(diagnostics.lost)
+    span = diagnostics.expected_subspace_error
+    return replace(
+        diagnostics,
+        expected_error=1 - (1 - diagnostics.expected_error) * (1 - missed),
+        expected_subspace_error=k - (k - span) * (1 - missed),
     )
 
 
@@ -244,53 +255,52 @@ def solve_released(model: Any, released: Any, n_components: int, options: PairOp
     xi, chosen = _ridge(model, released, n_components, options)
     pair = model.pair(released)
     ridge = 0.0 if pair.b is None else public_ridge(pair.noise_level)
+    fit = None
     if options.sparsity is None:
         system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=ridge)
         k = min(n_components, len(system.values))
         if k == 0:
             raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
-        components, eigenvalues, support = system.vectors[:, :k].T, system.values[:k].copy(), None
-        significant = None
+        components, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
     else:
         fit = _sparse(model, released, pair, n_components, xi, options)
         system = _on_support(pair, fit, xi, ridge)
-        components, eigenvalues = fit.vectors, fit.eigenvalues
-        k, support, significant = len(eigenvalues), _features(fit), fit.significant
-    leading = system.vectors[:, :k] if support is None or not options.separate_supports else components.T
-    variances = model.error_variances(released, system.vectors, leading, eigenvalues)
-    diagnostics = _at_least(_diagnose(system, variances, pair.noise_level, support, significant), chosen)
+        components, eigenvalues, k = fit.vectors, fit.eigenvalues, len(fit.eigenvalues)
+    diagnostics = _diagnose(model, released, pair, system, k, fit, options.separate_supports, chosen)
     return MethodResult(
         components=oriented(components),
         eigenvalues=eigenvalues,
         mean=model.mean(released),
         diagnostics=diagnostics,
-        cautions=tuple(_cautions(diagnostics, model.n_features, n_components, xi)),
+        cautions=(
+            *_cautions(diagnostics, model.n_features, n_components, xi),
+            *beyond_caution(model, eigenvalues),
+            *_clipped_caution(released.clipped),
+        ),
     )
+
+
+def _clipped_caution(share: float) -> Iterator[str]:
+    """What to warn of where rows were clipped: only without noise, where it costs nothing to know."""
+    if share > _CLIPPED_UNSAID:
+        yield (
+            f"{share:.0%} of the rows are longer than the bound and were shrunk to it: this is not the analysis of the "
+            "rows as they are; give the bound that they have (private runs do the same, and may not say it)"
+        )
 
 
 def _ridge(model: Any, released: Any, n_components: int, options: PairOptions) -> tuple[float, Ridge | None]:
-    """xi, and the estimate that it was chosen by: it is given, or public while the features in use are to be found."""
+    """xi, and the errors that it is estimated to leave to dense components; None where B carries no noise."""
     noise = model.noise_of_b(released)
     if noise is None:
         return 0.0, None
-    if options.regularization is not None:
-        return options.regularization, None
     if options.sparsity is not None or noise == 0:
-        return public_ridge(noise), None
-    chosen = chosen_ridge(model, released, n_components, noise)
+        return public_ridge(noise) if options.regularization is None else options.regularization, None
+    if options.regularization is None:
+        chosen = chosen_ridge(model, released, n_components, noise)
+    else:
+        (chosen,) = estimated_errors(model, released, n_components, [options.regularization])
     return chosen.regularization, chosen
-
-
-def _at_least(diagnostics: ReleaseDiagnostics, ridge: Ridge | None) -> ReleaseDiagnostics:
-    """Errors no smaller than the simulation's, which has the bias of the ridge and more than the first order."""
-    k = len(diagnostics.expected_error)
-    if ridge is None or len(ridge.error) != k:
-        return diagnostics
-    return replace(
-        diagnostics,
-        expected_error=np.maximum(diagnostics.expected_error, ridge.error),
-        expected_subspace_error=max(diagnostics.expected_subspace_error, ridge.subspace_error),
-    )
 
 
 def _sparse(model: Any, released: Any, pair: Any, n_components: int, ridge: float, options: Any) -> SparseFit:
@@ -326,42 +336,87 @@ def _on_support(pair: Any, fit: SparseFit, ridge: float, fallback: float) -> Eig
 
 
 def _diagnose(
+    model: Any,
+    released: Any,
+    pair: Any,
     system: Eigensystem,
-    variances: Matrix,
-    noise_level: float,
-    support: tuple[int, ...] | None,
-    significant: tuple[bool, ...] | None,
+    k: int,
+    fit: SparseFit | None,
+    separate: bool,
+    ridge: Ridge | None,
 ) -> ReleaseDiagnostics:
-    k, xi = len(variances), system.regularization
-    gaps = np.abs(system.values[:k, None] - system.values)
+    leading = system.vectors[:, :k] if fit is None or not separate else fit.vectors.T
+    eigenvalues = system.values[:k] if fit is None else fit.eigenvalues
+    if fit is None:
+        lost = lost_components(model, released, system, k)
+    elif fit.significant is None:
+        lost = lost_components(model, released, system, k, log_supports(len(pair.a), len(_features(fit))))
+    else:
+        lost = tuple(not significant for significant in fit.significant)
+    dimensions = len(system.values) if fit is None else len(pair.a)
+    if ridge is not None:
+        accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, len(system.values))
+    else:
+        accuracy = _perturbed(model, released, pair, system, lost, dimensions)
+    if fit is not None:
+        accuracy = accuracy.worsened(_misplaced(model, released, pair, system, fit))
+    gaps = np.abs(eigenvalues[:, None] - system.values)
     np.fill_diagonal(gaps, np.inf)  # a component has no gap to itself
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tangents = np.where(variances > 0, variances / gaps**2, 0.0)
-    if xi > 0:
-        # v_j has unit norm in B + xi I; the part that xi contributes is variance of nobody, but for what noise may hide
-        squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
-        deviation = noise_level / math.sqrt(2 * len(system.vectors))
-        tangents *= np.minimum(np.maximum(1 - xi * squares, deviation * squares), 1.0)
     return ReleaseDiagnostics(
-        noise_level=noise_level,
-        regularization=xi,
+        noise_level=pair.noise_level,
+        regularization=system.regularization,
         rank=len(system.values),
         spectrum=system.values.copy(),
         eigengaps=gaps.min(axis=1, initial=np.inf),
-        expected_error=_squared_sine(tangents.sum(axis=1)),
-        expected_subspace_error=float(_squared_sine(tangents[:, k:].sum(axis=1)).sum()),
-        support=support,
-        significant=significant,
+        expected_error=accuracy.errors,
+        expected_subspace_error=accuracy.span,
+        lost=accuracy.lost,
+        support=None if fit is None else _features(fit),
     )
 
 
-def _squared_sine(squared_tangent: Matrix) -> Matrix:
-    return np.asarray(1 - 1 / (1 + squared_tangent))
+def _perturbed(
+    model: Any, released: Any, pair: Any, system: Eigensystem, lost: tuple[bool, ...], dimensions: int
+) -> Accuracy:
+    """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
+    p = corner(len(lost), len(system.values))
+    variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
+    return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost, dimensions)
+
+
+def _misplaced(model: Any, released: Any, pair: Any, system: Eigensystem, fit: SparseFit) -> Matrix:
+    """(K,), share of each sparse component on features that noise may have put in the place of others.
+
+    An entry that the best of d entries of noise may reach says nothing about its feature: its square is counted twice,
+    for what is there and for what is missing.
+    """
+    if released.noiseless:
+        return np.zeros(len(fit.vectors))
+    d, features = len(pair.a), list(_features(fit))
+    coordinates = eye_array(d, format="csc")[:, features]
+    centre = model.centre(system.values[len(fit.eigenvalues) :]) if len(system.values) > len(fit.vectors) else 0.0
+    diagonal = 1.0 if pair.b is None else np.maximum(np.diagonal(pair.b)[features] + system.regularization, 1e-300)
+    deviations = np.sqrt(model.error_variances(released, coordinates, fit.vectors.T, fit.eigenvalues)) / diagonal
+    heights = np.abs(fit.eigenvalues - centre)[:, None]
+    entries = np.abs(fit.vectors[:, features])
+    doubtful = entries * heights < (math.sqrt(2 * math.log(d)) + 1) * deviations
+    return np.asarray(np.minimum(2 * (entries**2 * doubtful).sum(axis=1), 1.0))
+
+
+def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
+    """(r,), share of each solution's squared norm, 1 in B + xi I, that is no contribution of xi.
+
+    The part that xi contributes is variance of nobody, but for what noise may hide.
+    """
+    if system.regularization == 0:
+        return np.ones(len(system.values))
+    squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
+    deviation = noise_level / math.sqrt(2 * len(system.vectors))
+    return np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0)
 
 
 def _cautions(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularization: float) -> Iterator[str]:
     """What to warn the caller of. Not warned here: an error filter must not lose an answer that is paid for."""
-    k, error = len(diagnostics.expected_error), diagnostics.expected_subspace_error
     full = d if diagnostics.support is None else len(diagnostics.support)
     if diagnostics.regularization != regularization:
         yield (
@@ -374,14 +429,4 @@ def _cautions(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularizatio
             f"B is singular: rank {diagnostics.rank} of {full}; the problem was solved on its range{fewer} "
             "(pass regularization > 0 to use all directions)"
         )
-    if diagnostics.significant is not None and not all(diagnostics.significant):
-        lost = [row + 1 for row, significant in enumerate(diagnostics.significant) if not significant]
-        yield (
-            f"components {lost} do not stand out of the noise: no finding; use more rows, a larger budget, or give "
-            "sparsity as a number"
-        )
-    if error > LOST * k:
-        yield (
-            f"the components are mostly noise: expected subspace error {error:.2g} of {k} (first-order estimate); "
-            "use more rows, fewer features, or a larger budget"
-        )
+    yield from lost_caution(diagnostics.lost, full)

@@ -34,9 +34,11 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep.methods.options import require_count, require_non_negative, require_one_of, require_positive
+from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.ridge import public_ridge
+from dpgep.methods.significance import beyond_caution, error_table, lost_caution
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 
@@ -176,6 +178,10 @@ class ReductionDiagnostics:
     n_iterations : products in the first and in the second phase.
     converged : whether the second phase came to rest. Under fresh noise nothing ever does.
     support : indices of the features that any component uses.
+    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
+        quotients and the law of the noise in one answer; 1 where it is lost (docs/mathematics.md, section 5).
+    expected_subspace_error : the same for the span, between 0 and K.
+    lost : (K,), whether noise alone could show each component.
     """
 
     noise_level: float
@@ -187,14 +193,17 @@ class ReductionDiagnostics:
     n_iterations: tuple[int, int]
     converged: bool
     support: tuple[int, ...]
+    expected_error: Matrix
+    expected_subspace_error: float
+    lost: tuple[bool, ...]
 
     def table(self, eigenvalues: Matrix) -> list[str]:
         end = "converged" if self.converged else "did not come to rest"
         lines = []
         if len(self.eigenvalues_b):
             lines.append(f"  reducing B   {self.n_iterations[0]} products, whitening error {self.whitening_error:.2g}")
-        lines += [f"  reducing A   {self.n_iterations[1]} products, {end}", "    k  eigenvalue"]
-        return lines + [f"  {row + 1:3d}  {value:10.4g}" for row, value in enumerate(eigenvalues)]
+        lines.append(f"  reducing A   {self.n_iterations[1]} products, {end}")
+        return lines + error_table(eigenvalues, self.expected_error, self.lost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,13 +246,17 @@ class _Reduction:
 
 @dataclass(frozen=True, eq=False)
 class _Leading:
-    """Leading eigenvectors (K, d) in features, their eigenvalues, and how it went; ``movement`` is the last step's."""
+    """Leading eigenvectors (K, d) in features, their eigenvalues, and how it went.
+
+    ``first`` is the mean eigenvalue of the vectors drawn at random, ``movement`` the last step's.
+    """
 
     vectors: Matrix
     eigenvalues: Matrix
     step_size: float
     n_products: int
     converged: bool
+    first: float
     movement: float
 
 
@@ -268,6 +281,18 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         )
     start = _orthonormal(generator.standard_normal((k, len(reduction.scales))))[0]
     leading = _reduce_a(of_a, reduction, start, n_products - reduction.n_products, options, products.lazy)
+    accuracy = quotient_accuracy(
+        leading.eigenvalues,
+        1 / np.einsum("ij,ij->i", leading.vectors, leading.vectors),  # solutions have norm 1 in B + xi I
+        noise_level=products.noise_level,
+        n_features=d,
+        sparsity=options.sparsity or None,
+        identity_b=products.identity_b,
+        ridge=xi,
+        centre=leading.first if products.identity_b else 0.0,
+        groups=products.groups,
+        noise_order=curator.model.noise_order,
+    )
     diagnostics = ReductionDiagnostics(
         noise_level=products.noise_level,
         regularization=xi,
@@ -278,9 +303,15 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         n_iterations=(reduction.n_products, leading.n_products),
         converged=leading.converged,
         support=tuple(np.flatnonzero(np.abs(leading.vectors).max(axis=0)).tolist()),
+        expected_error=accuracy.errors,
+        expected_subspace_error=accuracy.span,
+        lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = tuple(_cautions(products, diagnostics, leading, d, n_components))
+    cautions = (
+        *_cautions(products, diagnostics, leading, d, n_components),
+        *beyond_caution(curator.model, leading.eigenvalues),
+    )
     return MethodResult(oriented(leading.vectors), leading.eigenvalues, mean, diagnostics, cautions)
 
 
@@ -354,10 +385,12 @@ def _reduce_a(
     sparse, truncating, converged = options.sparsity > 0, False, False
     if sparse and most == 1:  # no step to truncate in
         u, x = _restricted(reduction, x, _largest_features(x, options.sparsity))
-    step, n_products, movement = options.step_size_a or math.inf, 0, math.inf
+    step, n_products, first, movement = options.step_size_a or math.inf, 0, math.nan, math.inf
     while True:
         xa = times(x)
         n_products += 1
+        if n_products == 1:
+            first = float(np.einsum("ij,ij->", x, xa)) / len(x)
         if n_products == most or converged:
             break
         gradient = reduction.project(xa)
@@ -379,7 +412,7 @@ def _reduce_a(
     image = x @ xa.T
     values, rotation = scipy.linalg.eigh((image + image.T) / 2)
     taken = 0.0 if math.isinf(step) else step
-    return _Leading(rotation[:, ::-1].T @ x, values[::-1].copy(), taken, n_products, converged, movement)
+    return _Leading(rotation[:, ::-1].T @ x, values[::-1].copy(), taken, n_products, converged, first, movement)
 
 
 def _largest_features(x: Matrix, sparsity: int) -> NDArray[np.int64]:
@@ -435,8 +468,4 @@ def _cautions(
             f"B is singular: rank {diagnostics.rank} of {d}; the problem was solved on its range{fewer} (pass "
             "regularization > 0 to use all directions)"
         )
-    if products.identity_b and leading.eigenvalues[0] < 1.1 * products.noise_level:
-        yield (
-            f"the leading eigenvalue {leading.eigenvalues[0]:.3g} is what noise alone would show "
-            f"({products.noise_level:.3g}): use more rows, fewer features, or a larger budget"
-        )
+    yield from lost_caution(diagnostics.lost, d)

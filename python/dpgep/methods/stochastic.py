@@ -23,7 +23,9 @@ import scipy.linalg
 
 from dpgep.methods.initial_vectors import given_vectors
 from dpgep.methods.options import require_count, require_one_of, require_positive, require_share
+from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import Matrix, MethodResult, oriented
+from dpgep.methods.significance import error_table, lost_caution
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.sampled import SampledMechanism
 from dpgep.privacy.sampled_products import NoisySamples
@@ -147,6 +149,11 @@ class StochasticDiagnostics:
     n_passes : expected number of times a row was read.
     step_sizes : the first and the last, in units of 1/bound^2.
     noise_multipliers : of the answers about samples and about everybody.
+    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
+        eigenvalue and the law of that noise; 1 where it is lost. Variances are counted from zero here, since nothing
+        tells how much all directions have in common.
+    expected_subspace_error : the same for the span, between 0 and K.
+    lost : (K,), whether noise alone could show each component.
     """
 
     noise_level: float
@@ -156,6 +163,9 @@ class StochasticDiagnostics:
     n_passes: float
     step_sizes: tuple[float, float]
     noise_multipliers: tuple[float, float]
+    expected_error: Matrix
+    expected_subspace_error: float
+    lost: tuple[bool, ...]
 
     regularization = 0.0
 
@@ -167,9 +177,8 @@ class StochasticDiagnostics:
             f"  steps        {self.n_steps}{epochs}, batches of {self.batch_size:.0f}, {self.n_passes:.3g} passes",
             f"  noise        multiplier {multipliers}",
             f"  step sizes   {self.step_sizes[0]:.3g} to {self.step_sizes[1]:.3g}, times 1/bound^2",
-            "    k  eigenvalue",
         ]
-        return lines + [f"  {row + 1:3d}  {value:10.4g}" for row, value in enumerate(eigenvalues)]
+        return lines + error_table(eigenvalues, self.expected_error, self.lost)
 
 
 def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> MethodResult:
@@ -186,7 +195,7 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
         vectors, _ = answers.products.ascend(vectors, steps[:-tail])
     vectors, quotients = answers.products.ascend(vectors, steps[-tail:])
     level = answers.noise_level / math.sqrt(n_steps)
-    return _result(vectors, quotients, _diagnostics(answers.mechanism, n, (first, last), level), answers)
+    return _result(curator, vectors, quotients, answers, (first, last), level)
 
 
 def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> MethodResult:
@@ -208,7 +217,7 @@ def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> Me
         vectors, quotients = answers.products.ascend_reduced(vectors, anchor, gradient, epoch)
     deviation = answers.mechanism.noise_full * _squared_bound(curator) / n
     level = deviation * math.sqrt(2 * curator.model.n_features / math.ceil(m / 2))
-    return _result(vectors, quotients, _diagnostics(answers.mechanism, n, (first, last), level), answers)
+    return _result(curator, vectors, quotients, answers, (first, last), level)
 
 
 def _public_n(curator: Curator) -> int:
@@ -239,34 +248,34 @@ def _start(curator: Curator, k: int, options: StochasticOptions) -> Matrix:
 
 
 def _result(
-    vectors: Matrix, quotients: Matrix, diagnostics: StochasticDiagnostics, answers: NoisySamples
+    curator: Curator,
+    vectors: Matrix,
+    quotients: Matrix,
+    answers: NoisySamples,
+    step_sizes: tuple[float, float],
+    level: float,
 ) -> MethodResult:
     """Eigenvectors on the span of the final block, by the mean of its noisy quotients."""
     values, rotation = scipy.linalg.eigh((quotients + quotients.T) / 2)
-    cautions = []
-    if answers.products.n_steps_held:
-        cautions.append(
-            f"{answers.products.n_steps_held} of {diagnostics.n_steps} steps were too large to be taken, and the block "
-            f"stayed where it was: use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
-        )
-    if values[0] < diagnostics.noise_level:
-        cautions.append(
-            f"eigenvalue {len(values)}, {values[0]:.3g}, is below the noise level {diagnostics.noise_level:.3g}: use "
-            "more rows, fewer components, or a larger budget"
-        )
-    components = oriented(rotation[:, ::-1].T @ vectors)
-    return MethodResult(components, values[::-1].copy(), None, diagnostics, tuple(cautions))
-
-
-def _diagnostics(
-    mechanism: SampledMechanism, n: int, step_sizes: tuple[float, float], level: float
-) -> StochasticDiagnostics:
-    return StochasticDiagnostics(
+    values = values[::-1].copy()
+    mechanism = answers.mechanism
+    accuracy = quotient_accuracy(values, np.ones(len(values)), noise_level=level, n_features=curator.model.n_features)
+    diagnostics = StochasticDiagnostics(
         noise_level=level,
-        batch_size=mechanism.rate * n,
+        batch_size=mechanism.rate * _public_n(curator),
         n_steps=mechanism.n_sampled,
         n_epochs=mechanism.n_full,
         n_passes=mechanism.n_full + mechanism.n_sampled * mechanism.rate,
         step_sizes=(float(step_sizes[0]), float(step_sizes[1])),
         noise_multipliers=(mechanism.noise_sampled, mechanism.noise_full),
+        expected_error=accuracy.errors,
+        expected_subspace_error=accuracy.span,
+        lost=accuracy.lost,
     )
+    cautions = list(lost_caution(accuracy.lost, curator.model.n_features))
+    if answers.products.n_steps_held:
+        cautions.append(
+            f"{answers.products.n_steps_held} of {diagnostics.n_steps} steps were too large to be taken, and the block "
+            f"stayed where it was: use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
+        )
+    return MethodResult(oriented(rotation[:, ::-1].T @ vectors), values, None, diagnostics, tuple(cautions))

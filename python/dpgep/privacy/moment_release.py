@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,12 @@ def _plain(problem: Summable, charge: Charge) -> NoisyMoments:
     """No noise, and no fixed point where there are rows: what a non-private solver computes, at an infinite cost."""
     if isinstance(problem, Moments):
         moments = problem.integer_moments(problem.grid_bits)
-        n, blocks = moments.n, moments.to_float()
+        n, blocks, clipped = moments.n, moments.to_float(), 0.0
     else:
         sums = problem.float_moments()
-        n, blocks = sums.n, problem.layout.blocks(sums.total)
+        n, blocks, clipped = sums.n, problem.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
     charge(Release("moment matrix", math.inf, ()))
-    return _normalized(problem, n, *blocks, MomentNoise(0.0, 0.0, 0.0))
+    return replace(_normalized(problem, n, *blocks, MomentNoise(0.0, 0.0, 0.0)), clipped=clipped)
 
 
 def _normalized(

@@ -27,6 +27,7 @@ class CcaModel(MomentModel):
     name = "cca"
     inputs = ("X", "Y")
     shift = 1.0  # eigenvalues are correlations
+    largest_eigenvalue = 1.0
 
     @property
     def n_features(self) -> int:  # type: ignore[override]

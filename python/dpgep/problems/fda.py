@@ -34,6 +34,7 @@ class FdaModel(MomentModel):
     n_features: int
     classes: tuple[Hashable, ...]
     name = "fda"
+    noise_order = 2  # A is the scatter of noisy means
     inputs = ("X", "labels")
 
     @property

@@ -9,25 +9,36 @@ from dpgep.problems.block_products import add_products
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
+from dpgep.problems.row_products import RowProducts
+
+# A row of the bound's norm is multiplied by 1 less some rounding.
+_CLIPPED = 1 - 1e-9
 
 
 class FloatSums:
-    """Upper triangle (row-major) of the sum over people of z z^T, z = [x; e(group)], x scaled to the unit ball."""
+    """Upper triangle (row-major) of the sum over people of z z^T, z = [x; e(group)], x scaled to the unit ball.
+
+    ``n_clipped`` of the ``n`` people had rows beyond the bound.
+    """
 
     def __init__(self, layout: MomentLayout) -> None:
         self._layout = layout
         self.n = 0
+        self.n_clipped = 0
         self.total: Matrix = np.zeros((layout.dimension,) * 2)
 
     def add(self, batch: Batch) -> None:
         for rows, block in batch.rows.clipped_blocks(self._layout.n_groups):
             mark_groups(block[:, self._layout.n_features :], batch.groups, rows, 1.0)
             add_products(block, self.total)
+            factors = RowProducts(batch.rows.part(rows), None, 0, with_sums=False).factors
+            self.n_clipped += int(np.count_nonzero(factors < _CLIPPED))
         self.n += batch.n
 
     def merge(self, other: FloatSums) -> None:
         self.total += other.total
         self.n += other.n
+        self.n_clipped += other.n_clipped
 
 
 def mark_groups(indicator: Matrix, groups: NDArray[np.intp] | None, rows: slice, mark: float) -> None:

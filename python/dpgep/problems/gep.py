@@ -24,6 +24,13 @@ class NoisyMatrices:
     noise_a: float
     noise_b: float
 
+    clipped = 0.0  # there are no rows
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether epsilon was infinite, or both matrices public."""
+        return self.noise_a == 0 and self.noise_b == 0
+
 
 @dataclass(frozen=True, eq=False)
 class PlausibleMatrices:
@@ -70,6 +77,14 @@ class GepModel(Model):
     def error_variances(self, released: NoisyMatrices, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         variance = released.noise_a**2 + (eigenvalues * released.noise_b) ** 2
         return variance[:, None] * symmetric_form_variance(left, right)
+
+    def noise_alone(self, released: NoisyMatrices, values: Matrix, generator: np.random.Generator) -> Matrix:
+        # A - c B is noise alone where A = c B
+        deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
+        return goe(self.n_features, deviation, generator)
+
+    def centre(self, values: Matrix) -> float:
+        return float(values.mean())
 
     def noise_of_b(self, released: NoisyMatrices) -> float | None:
         return None if released.b is None else released.noise_b * float(np.sqrt(2 * self.n_features))

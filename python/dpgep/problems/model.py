@@ -6,6 +6,7 @@ curator.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
@@ -126,6 +127,10 @@ class Model(ABC):
     # a flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B): with eigenvalues of at least
     # -shift, no step divides by a quotient near zero
     shift: float = 0.0
+    # the power of the noise in which the eigenvalues of a pair without signal grow
+    noise_order: int = 1
+    # what no eigenvalue exceeds without noise
+    largest_eigenvalue: float = math.inf
 
     @property
     def is_second_moment(self) -> bool:
@@ -153,6 +158,18 @@ class Model(ABC):
         u_j are the columns of ``left`` (d, r), an array or a SciPy sparse matrix; v_i those of ``right`` (d, K), with
         their ``eigenvalues`` (K,).
         """
+
+    @abstractmethod
+    def noise_alone(self, released: Any, values: Matrix, generator: np.random.Generator) -> Matrix:
+        """A of one more release of data without signal, noise drawn from its known law: (d, d).
+
+        Without signal means: no covariance between views, no differences between groups, or, where A is a moment
+        itself, A = `centre` (values) B; ``values`` are the eigenvalues released.
+        """
+
+    def centre(self, values: Matrix) -> float:
+        """The eigenvalue that all directions would have without signal."""
+        return 0.0
 
     @abstractmethod
     def noise_of_b(self, released: Any) -> float | None:

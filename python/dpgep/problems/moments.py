@@ -87,6 +87,11 @@ class NoisyGroups:
     n: float
     noise: MomentNoise
 
+    @property
+    def noiseless(self) -> bool:
+        """Whether epsilon was infinite."""
+        return self.noise.second == 0
+
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoments(NoisyGroups):
@@ -95,9 +100,11 @@ class NoisyMoments(NoisyGroups):
     Attributes
     ----------
     second : (d, d), second moment (1/n) sum x x^T plus noise.
+    clipped : share of the people whose rows were beyond the bound; known only where there is no noise.
     """
 
     second: Matrix
+    clipped: float = 0.0
 
     @property
     def second_noise_level(self) -> float:
@@ -174,6 +181,21 @@ class MomentModel(Model):
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> MomentModel: ...
 
+    def noise_alone(self, released: NoisyGroups, values: Matrix, generator: np.random.Generator) -> Matrix:
+        d, mean = self.n_features, mean_factor(released)
+        shares = _shares(released)
+        groups = replace(
+            released,
+            sums=mean.T * shares + released.noise.sums * generator.standard_normal(released.sums.shape),
+            counts=released.counts + released.noise.counts * generator.standard_normal(released.counts.shape),
+        )
+        form = self.form(groups)
+        second = np.zeros((d, d))
+        if form.second_a or form.split:
+            second += goe(d, released.noise.second, generator)
+            second += mean.T @ mean
+        return form.matrices(second)[0]
+
     def noise_of_b(self, released: NoisyMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
 
@@ -238,6 +260,14 @@ def total_mean(moments: NoisyGroups) -> Matrix:
 def mean_factor(moments: NoisyGroups) -> Matrix:
     """The mean m as the one factor (1, d) of m m^T; (0, d) where no sums were released."""
     return total_mean(moments)[None, :] if moments.sums.size else np.empty((0, len(moments.sums)))
+
+
+def _shares(moments: NoisyGroups) -> Matrix:
+    """Share of people per group, as if they were sure: they sum to 1."""
+    if not moments.sums.size:
+        return np.empty(0)
+    counts = effective_counts(moments)
+    return np.asarray(counts / counts.sum())
 
 
 def group_factors(moments: NoisyGroups) -> tuple[Matrix, Matrix]:

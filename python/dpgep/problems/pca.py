@@ -52,6 +52,9 @@ class PcaModel(MomentModel):
     def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return schur_form_variance(released, left, right, total=1.0, within=0.0)
 
+    def centre(self, values: Matrix) -> float:
+        return float(values.mean())
+
     def restricted(self, features: NDArray[np.intp]) -> PcaModel:
         return PcaModel(len(features), self.center)
 

@@ -34,6 +34,8 @@ class SirModel(MomentModel):
     n_features: int
     interior_edges: tuple[float, ...]
     name = "sir"
+    noise_order = 2  # A is the scatter of noisy means
+    largest_eigenvalue = 1.0  # a part of the variance
     inputs = ("X", "y")
 
     @property

@@ -1,0 +1,175 @@
+"""What a solution says of its own error: components that noise alone could show are lost, and the others' errors hold."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Matrix, solve_seeded
+
+import dpgep
+from dpgep.methods.accuracy import before_noise
+from dpgep.methods.quotient_accuracy import semicircle_edge
+from dpgep.methods.significance import FALSE_ALARM
+from dpgep.problems.denoise import goe
+
+
+def isotropic(n: int, d: int, rng: np.random.Generator) -> Matrix:
+    return np.asarray(rng.standard_normal((n, d)) / math.sqrt(d) / 1.5)
+
+
+def null_problems(rng: np.random.Generator) -> dict[str, Any]:
+    x = isotropic(1000, 8, rng)
+    return {
+        "pca": dpgep.pca(x),
+        "pca uncentred": dpgep.pca(x, center=False),
+        "pca with a mean": dpgep.pca(x + 0.15),
+        "cca": dpgep.cca(x[:, :4], x[:, 4:]),
+        "fda": dpgep.fda(x, rng.integers(0, 3, 1000), classes=(0, 1, 2)),
+        "sir": dpgep.sir(x, rng.standard_normal(1000), slices=4, y_range=(-2, 2)),
+        "gep": dpgep.gep(np.eye(8) / 8, np.eye(8), n=1000, sensitivity_a=2.0, sensitivity_b=2.0),
+    }
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["pca", "pca uncentred", "pca with a mean", "cca", "fda", "sir", "gep"])
+def test_noise_alone_is_lost(name: str, rng: np.random.Generator) -> None:
+    # Noise is several times what chance left in the rows. Each draw passes for a component with a probability of about
+    # FALSE_ALARM; were it twice that, more than 8 of 60 would do so with a probability of 2e-8.
+    assert FALSE_ALARM == 5e-3
+    problem, passed = null_problems(rng)[name], 0
+    for seed in range(60):
+        diagnostics = solve_seeded(problem, seed, epsilon=0.1, delta=1e-6, n_components=1).diagnostics
+        passed += not diagnostics.lost[0]
+        assert diagnostics.lost[0] == (diagnostics.expected_error[0] == 1)
+    assert passed <= 8
+
+
+@pytest.mark.parametrize("name", ["pca", "cca", "fda", "sir"])
+def test_signal_is_not_lost(name: str, rng: np.random.Generator) -> None:
+    """The same rows and budgets with a direction that stands out: without this, a test that calls all lost would pass."""
+    n, labels = 100_000, rng.integers(0, 2, 100_000)
+    x = isotropic(n, 8, rng) / 2
+    x[:, 0] += 0.4 * (labels - 0.5)
+    x[:, 7] += 0.4 * (labels - 0.5)
+    problem = {
+        "pca": lambda: dpgep.pca(x),
+        "cca": lambda: dpgep.cca(x[:, :4], x[:, 4:]),
+        "fda": lambda: dpgep.fda(x, labels, classes=(0, 1)),
+        "sir": lambda: dpgep.sir(x, labels + 0.0, slices=2, y_range=(0, 1)),
+    }[name]()
+    diagnostics = solve_seeded(problem, epsilon=1.0, delta=1e-6, n_components=1).diagnostics
+    assert diagnostics.lost == (False,)
+    assert diagnostics.expected_error[0] < 0.2
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("d", [2, 5, 20, 60])
+def test_the_edge_of_the_semicircle_is_hardly_passed(d: int, rng: np.random.Generator) -> None:
+    # at most FALSE_ALARM of 3000 draws: more than 40 where 15 are expected have a probability of 2e-8
+    largest = np.array([np.linalg.eigvalsh(goe(d, 1.0, rng))[-1] for _ in range(3000)])
+    assert (largest > semicircle_edge(d)).sum() <= 40
+    assert (largest > 0.7 * semicircle_edge(d)).sum() > 40  # and not for being far away
+
+
+@pytest.mark.statistical
+def test_eigenvalues_are_brought_back_to_before_the_noise(rng: np.random.Generator) -> None:
+    # Means of 100 draws of deviation 1 at most: 0.1, and eight times that is allowed.
+    d, deviation = 40, 1.0
+    truth = np.concatenate([[40.0, 25.0], np.zeros(d - 2)])
+    variances = np.full((d, d), deviation**2 / 2)
+    noisy = [np.linalg.eigvalsh(np.diag(truth) + goe(d, deviation, rng))[::-1] for _ in range(100)]
+    back = np.mean([before_noise(values, variances) for values in noisy], axis=0)
+    np.testing.assert_allclose(back[:2], truth[:2], atol=0.8)
+    edge = math.sqrt(2 * d)
+    assert np.mean(noisy, axis=0)[2] > 0.8 * edge  # where it is before
+    assert back[2] < 0.55 * edge
+    assert (np.diff(back) <= 1e-9).all()
+
+
+def test_a_sparse_search_that_finds_noise_is_lost(rng: np.random.Generator) -> None:
+    problem = dpgep.pca(isotropic(2000, 40, rng))
+    searched = solve_seeded(problem, epsilon=0.1, delta=1e-6, n_components=1, sparsity=5).diagnostics
+    assert searched.lost == (True,)
+    assert searched.expected_error[0] == searched.expected_subspace_error == 1
+    nothing = solve_seeded(problem, epsilon=0.1, delta=1e-6, n_components=1, sparsity="auto").diagnostics
+    assert nothing.lost == (True,)
+    assert nothing.expected_error[0] == nothing.expected_subspace_error == 1
+    screened = solve_seeded(problem, epsilon=0.1, delta=1e-6, n_components=2, screen=10).diagnostics
+    assert screened.lost == (True, True)
+    assert screened.expected_subspace_error >= 1.9
+
+
+def test_a_screen_reports_what_it_missed(rng: np.random.Generator) -> None:
+    """Strong correlation within any block, so that a component of the block is found though the screen kept any."""
+    n, d = 20000, 60
+    x = 0.1 * isotropic(n, d, rng) + 0.6 * rng.standard_normal((n, 1)) / math.sqrt(d)
+    problem = dpgep.pca(x)
+    diagnostics = solve_seeded(problem, epsilon=0.5, delta=1e-6, n_components=1, screen=12).diagnostics
+    assert diagnostics.lost == (False,)
+    assert diagnostics.screened.missed > 0.3
+    assert diagnostics.expected_error[0] > 0.3
+    exact = dpgep.solve(problem, epsilon=math.inf, n_components=1, screen=12).diagnostics
+    assert exact.screened.missed == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("release", {}),
+        ("release", {"storage": "operator"}),
+        ("sr-dp", {}),
+        ("local-gaussian", {}),
+        ("rayleigh-flow", {}),
+        ("rayleigh-flow", {"noise": "fresh"}),
+        ("truncated-rayleigh-flow", {"sparsity": 3}),
+        ("dpsr", {}),
+        ("dpsrs", {"sparsity": 3}),
+        ("dp-spca", {}),
+        ("dp-vrpca", {}),
+    ],
+)
+def test_every_method_reports_its_error(method: str, options: dict[str, Any], rng: np.random.Generator) -> None:
+    n = 50000
+    x = isotropic(n, 6, rng) * [2.0, 1.0, 0.3, 0.3, 0.3, 0.3] / 2
+    for epsilon, found in ((20.0, True), (1e-3, False)):
+        if method == "local-gaussian":
+            epsilon *= 10
+        solution = solve_seeded(
+            dpgep.pca(x, center=False), epsilon=epsilon, delta=1e-6, n_components=1, method=method, **options
+        )
+        diagnostics = solution.diagnostics
+        assert len(diagnostics.lost) == len(diagnostics.expected_error) == 1
+        assert 0 <= diagnostics.expected_subspace_error <= 1
+        assert diagnostics.lost[0] is not found
+        assert bool(diagnostics.expected_error[0] < 0.3) is found
+        assert ("noise alone could show it" in str(solution)) is not found
+
+
+def test_correlations_beyond_one_are_said_to_be_so(rng: np.random.Generator) -> None:
+    x = isotropic(2000, 4, rng)
+    shared = np.hstack([x[:, :2], x[:, :2]])
+    with pytest.warns(dpgep.AccuracyWarning, match="beyond 1, the largest that there can be") as caught:
+        for seed in range(5):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+                dpgep.solve(
+                    dpgep.cca(shared[:, :2], shared[:, 2:]), epsilon=1.0, delta=1e-6, regularization=0.0, seed=seed
+                )
+    assert all(warning.category is dpgep.AccuracyWarning for warning in caught)
+
+
+def test_rows_clipped_without_noise_are_said_to_be_so(rng: np.random.Generator) -> None:
+    raw = rng.standard_normal((500, 6))
+    with pytest.warns(dpgep.AccuracyWarning, match=r"\d+% of the rows are longer than the bound"):
+        dpgep.solve(dpgep.pca(raw), epsilon=math.inf)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpgep.solve(dpgep.pca(raw, bound=20.0), epsilon=math.inf)
+        # unit rows have the bound's norm: nothing is cut
+        dpgep.solve(dpgep.pca(raw / np.linalg.norm(raw, axis=1, keepdims=True)), epsilon=math.inf)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dpgep.solve(dpgep.pca(raw), epsilon=1.0, delta=1e-6)
+    assert not any("longer than the bound" in str(warning.message) for warning in caught)
