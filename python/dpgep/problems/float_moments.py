@@ -31,7 +31,7 @@ class FloatSums:
         for rows, block in batch.rows.clipped_blocks(self._layout.n_groups):
             mark_groups(block[:, self._layout.n_features :], batch.groups, rows, 1.0)
             add_products(block, self.total)
-            factors = RowProducts(batch.rows.part(rows), None, 0, with_sums=False).factors
+            factors = RowProducts(batch.rows.part(rows)).factors
             self.n_clipped += int(np.count_nonzero(factors < _CLIPPED))
         self.n += batch.n
 
