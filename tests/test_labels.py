@@ -469,6 +469,9 @@ def test_responses_of_any_number_type(x: Matrix) -> None:
         [math.inf, -1.0, 1.0],
         np.array([math.inf, -1, 1], dtype=np.float16),
         np.array([True, False, True]) * 1,
+        pd.Series([1, None, 2], dtype="Int64"),
+        pl.Series([1, None, 2]),
+        pa.array([1.5, None, 2]),
     ):
         assert dpgep.sir(np.eye(3), y, **edges).people.n == 3  # type: ignore[arg-type]
 
