@@ -249,8 +249,14 @@ def test_classes_that_cannot_be_are_named(rng: np.random.Generator) -> None:
         dpgep.fda(x, numbers, classes=[0.0, math.nan])
     with pytest.raises(ValueError, match="must be a sequence of labels, or \"public\", got 'ab'"):
         dpgep.fda(x, ["a", "b"] * 30, classes="ab")
-    with pytest.raises(TypeError, match=r"labels are of type int64 and classes are text, \['0', '1'\]"):
-        dpgep.fda(x, numbers, classes=["0", "1"])
+    wrong = [(numbers, ["0", "1"]), (numbers == 1, ["no", "yes"]), (numbers * 0.5, [b"0", "1"])]
+    wrong += [(numbers.astype(str), [0, 1]), (numbers.astype(bytes), ["0", "1"]), (numbers.astype(str), [b"0", b"1"])]
+    for labels, classes in wrong:
+        with pytest.raises(
+            TypeError, match=rf"labels are of type {labels.dtype}, so that none is among the classes \["
+        ):
+            dpgep.fda(x, labels, classes=classes)
+    assert dpgep.fda(x, numbers.astype(str), classes=["0", 1]).people.n == N  # some may be
 
 
 def test_labels_that_cannot_be_are_named(rng: np.random.Generator) -> None:

@@ -163,6 +163,12 @@ def test_a_budget_cannot_be_duplicated(duplicate: object) -> None:
         duplicate(Budget(mu=1.0))  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_ledger_cannot_be_duplicated(duplicate: Callable[[object], object]) -> None:
+    with Budget(mu=1.0).reserve(adjacency="replace-one") as ledger, pytest.raises(TypeError, match="two copies could"):
+        duplicate(ledger)
+
+
 def test_infinite_budget_never_runs_out() -> None:
     budget = Budget(epsilon=math.inf)
     assert spend(budget) == math.inf

@@ -1,13 +1,18 @@
 """Sensitivities against an adversarial search over pairs of neighbours: the three scales, and the two-view screen."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from conftest import nothing_spent
 from scipy.optimize import minimize
 
 import dpgep
-from dpgep.privacy.calibration import calibrate_moments, moment_mu
+from dpgep import Budget, gep, solve
+from dpgep.privacy import calibration
+from dpgep.privacy.calibration import calibrate_moments, matrix_deviations, moment_mu
+from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.model import Adjacency
 from dpgep.problems.moments import MomentLayout, MomentNoise
 
@@ -130,3 +135,27 @@ def test_the_largest_change_of_a_two_view_screen_is_one_of_the_sums_of_the_progr
 def test_infinite_budget_has_no_noise() -> None:
     noise = calibrate_moments(math.inf, MomentLayout(9, 3, sums=True, counts=True), "replace-one")
     assert noise == MomentNoise(0.0, 0.0, 0.0)
+
+
+def matrix_problem(sensitivity_a: float, sensitivity_b: float, n: int) -> MatrixProblem:
+    b = np.eye(2) if sensitivity_b else None
+    return gep(np.eye(2), b, n=n, sensitivity_a=sensitivity_a, sensitivity_b=sensitivity_b or None)
+
+
+def test_noise_of_matrices_costs_no_more_than_is_paid(rng: np.random.Generator) -> None:
+    for _ in range(300):
+        (a, b, mu), n = 10.0 ** rng.uniform(-90, 90, 3), int(rng.integers(1, 1 << 40))
+        for problem in (matrix_problem(a, 0.0, n), matrix_problem(a, b, n)):
+            deviations = matrix_deviations(problem, mu)
+            cost = sum((Fraction(c) / n / Fraction(s)) ** 2 for c, s in zip((a, b), deviations, strict=True) if s)
+            assert Fraction(mu) ** 2 * (1 - Fraction(1, 1 << 40)) < cost <= Fraction(mu) ** 2
+
+
+def test_less_noise_in_matrices_is_never_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever went wrong in between: the noise that is to be drawn is looked at before anything is entered."""
+    monkeypatch.setattr(calibration, "calibrate_vector", lambda sensitivity, mu: sensitivity / mu * (1 - 1e-12))
+    with pytest.raises(ArithmeticError, match="does not keep mu"):
+        matrix_deviations(matrix_problem(1.0, 2.0, 10), 1.0)
+    budget = Budget(mu=1.0)
+    with nothing_spent(budget), pytest.raises(ArithmeticError, match="does not keep mu"):
+        solve(matrix_problem(1.0, 2.0, 10), budget=budget)

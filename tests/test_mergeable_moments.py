@@ -57,7 +57,7 @@ def summed(name: str, rows: Any, parts: Any) -> dpgep.Moments:
 
 
 def problem(name: str, rows: Any) -> Any:
-    keywords = {"fda": {"classes": "abc"}, "sir": {"edges": [-np.inf, -0.5, 0.0, 0.5, np.inf]}}.get(name, {})
+    keywords = {"fda": {"classes": ["a", "b", "c"]}, "sir": {"edges": [-np.inf, -0.5, 0.0, 0.5, np.inf]}}.get(name, {})
     return getattr(dpgep, name)(*arguments(name, rows), **keywords)
 
 

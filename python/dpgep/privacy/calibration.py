@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.model import Adjacency
@@ -73,7 +74,18 @@ def matrix_deviations(problem: MatrixProblem, mu: float) -> tuple[float, float]:
     noise_a, noise_b = (calibrate_vector(c / problem.n * math.sqrt(parts), mu) for c in constants)
     if any(c > 0 and s < 1e-290 and mu < math.inf for c, s in zip(constants, (noise_a, noise_b), strict=True)):
         raise ValueError("the noise underflows: rescale A, B and their sensitivities to larger units")
+    _require_matrix_cost(problem, (noise_a, noise_b), mu)
     return noise_a, noise_b
+
+
+def _require_matrix_cost(problem: MatrixProblem, deviations: tuple[float, float], mu: float) -> None:
+    """Raise ArithmeticError if noise, as it will be drawn, costs more than mu: in exact arithmetic."""
+    if math.isinf(mu):
+        return
+    constants = (problem.sensitivity_a, problem.sensitivity_b)
+    changes = [(Fraction(c) / problem.n, Fraction(s)) for c, s in zip(constants, deviations, strict=True) if c > 0]
+    if sum((change / deviation) ** 2 for change, deviation in changes) > Fraction(mu) ** 2:
+        raise ArithmeticError(f"noise of deviations {deviations} in A and B does not keep mu = {mu}; nothing was spent")
 
 
 def _scaled_to(mu: float, proportions: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:

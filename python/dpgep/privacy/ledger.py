@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from dpgep.errors import PrivacyBudgetError
 from dpgep.privacy.processes import Owner
@@ -178,6 +178,9 @@ class Ledger:
                 f"a release with mu = {mu:.6g} does not fit: this run may spend mu = {self.mu:.6g} and has spent "
                 f"mu = {mu_covering(self.spent):.6g}; this query read nothing and spent nothing"
             )
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a Ledger cannot be copied or pickled: two copies could each spend it")
 
     def record(self, release: Release) -> None:
         """Enter a release, before its noise is drawn: what fails later has been paid for."""

@@ -91,7 +91,8 @@ def slice_codes(y: Any, n: int, interior_edges: NDArray[np.float64]) -> Codes:
 
     `NO_GROUP` for NaN.
     """
-    values = as_vector(y, "y", n)
+    check_not_masked(y, "y")
+    values = as_vector(as_vector_of_values(y), "y", n)
     codes = np.searchsorted(interior_edges, values, side="right").astype(np.intp)
     codes[np.isnan(values)] = NO_GROUP
     return codes
@@ -107,10 +108,16 @@ def _given(classes: Sequence[Hashable], labels: Any) -> Classes:
     if len(given) < 2:
         raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(given)}: {list(given)!r}")
     dtype = getattr(labels, "dtype", None)
-    of_text = all(isinstance(label, (str, bytes)) for label in given)
-    if isinstance(dtype, np.dtype) and dtype.kind in "iufb" and of_text:
-        raise TypeError(f"labels are of type {dtype} and classes are text, {list(given)!r}: no label is among them")
+    if isinstance(dtype, np.dtype) and not any(_may_be(label, dtype.kind) for label in given):
+        raise TypeError(f"labels are of type {dtype}, so that none is among the classes {list(given)!r}")
     return given
+
+
+def _may_be(label: Hashable, kind: str) -> bool:
+    """Whether an array of this kind can hold a label; of dates and objects, whatever it is."""
+    if kind in "iufb":
+        return not isinstance(label, (str, bytes))
+    return isinstance(label, bytes) if kind == "S" else kind not in "UT" or isinstance(label, str)
 
 
 def _at_least_two(classes: Classes) -> Classes:
