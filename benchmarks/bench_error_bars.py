@@ -71,12 +71,16 @@ def null_settings() -> Iterator[Setting]:
     yield Setting("cca n=1000", dpgep.cca(rows(1000, 12, 8)[:, :6], rows(1000, 12, 8)[:, 6:]), 2, 0.3, {})
     yield Setting("cca n=50000", dpgep.cca(rows(50_000, 8, 9)[:, :4], rows(50_000, 8, 9)[:, 4:]), 1, 0.01, {})
     yield Setting("fda n=1000", dpgep.fda(rows(1000, 10, 10), rng.integers(0, 3, 1000), classes=(0, 1, 2)), 2, 0.1, {})
-    yield Setting("fda n=20000", dpgep.fda(rows(20_000, 20, 11), rng.integers(0, 2, 20_000), classes=(0, 1)), 1, 0.01, {})
-    yield Setting("sir n=2000", dpgep.sir(rows(2000, 10, 12), rng.normal(size=2000), slices=6, y_range=(-2, 2)), 2, 0.1, {})
+    yield Setting(
+        "fda n=20000", dpgep.fda(rows(20_000, 20, 11), rng.integers(0, 2, 20_000), classes=(0, 1)), 1, 0.01, {}
+    )
+    yield Setting(
+        "sir n=2000", dpgep.sir(rows(2000, 10, 12), rng.normal(size=2000), slices=6, y_range=(-2, 2)), 2, 0.1, {}
+    )
 
 
 def signal_settings() -> Iterator[Setting]:
-    """Four sets, four models, K = 1 and, where there are as many, 3 (PCA and SIR: 2): 19 problems, four budgets each."""
+    """Four sets, four models, K = 1; for PCA also 3 (diabetes: 2 alone): 19 problems, four budgets each."""
     for name, problems in real_problems():
         for model, problem in problems.items():
             largest = problem.model.max_components
@@ -185,7 +189,9 @@ def test_signal() -> None:
             within += counts and LOW <= ratio <= HIGH
             shown.append(f"{true:.3g} ({ratio:.2f}{'' if not counts or LOW <= ratio <= HIGH else ' MISSED'})")
         support.say(f"{setting.name}: actual error (claimed/actual) {', '.join(shown)}")
-    support.judge(f"claimed/actual within [{LOW}, {HIGH}], share of {judged}", within / max(judged, 1), 1.0, at_least=True)
+    support.judge(
+        f"claimed/actual within [{LOW}, {HIGH}], share of {judged}", within / max(judged, 1), 1.0, at_least=True
+    )
 
 
 def centre(found: list[Outcome], name: str) -> Matrix:

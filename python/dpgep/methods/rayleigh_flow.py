@@ -260,7 +260,10 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = (*_cautions(products, best, accuracy, curator.model.n_features), *beyond_caution(curator.model, best.eigenvalues))
+    cautions = (
+        *_cautions(products, best, accuracy, curator.model.n_features),
+        *beyond_caution(curator.model, best.eigenvalues),
+    )
     return MethodResult(oriented(best.vectors), best.eigenvalues, mean, diagnostics, cautions)
 
 

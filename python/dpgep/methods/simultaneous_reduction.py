@@ -308,7 +308,10 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = (*_cautions(products, diagnostics, leading, d, n_components), *beyond_caution(curator.model, leading.eigenvalues))
+    cautions = (
+        *_cautions(products, diagnostics, leading, d, n_components),
+        *beyond_caution(curator.model, leading.eigenvalues),
+    )
     return MethodResult(oriented(leading.vectors), leading.eigenvalues, mean, diagnostics, cautions)
 
 

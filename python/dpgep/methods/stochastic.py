@@ -248,15 +248,18 @@ def _start(curator: Curator, k: int, options: StochasticOptions) -> Matrix:
 
 
 def _result(
-    curator: Curator, vectors: Matrix, quotients: Matrix, answers: NoisySamples, step_sizes: tuple[float, float], level: float
+    curator: Curator,
+    vectors: Matrix,
+    quotients: Matrix,
+    answers: NoisySamples,
+    step_sizes: tuple[float, float],
+    level: float,
 ) -> MethodResult:
     """Eigenvectors on the span of the final block, by the mean of its noisy quotients."""
     values, rotation = scipy.linalg.eigh((quotients + quotients.T) / 2)
     values = values[::-1].copy()
     mechanism = answers.mechanism
-    accuracy = quotient_accuracy(
-        values, np.ones(len(values)), noise_level=level, n_features=curator.model.n_features
-    )
+    accuracy = quotient_accuracy(values, np.ones(len(values)), noise_level=level, n_features=curator.model.n_features)
     diagnostics = StochasticDiagnostics(
         noise_level=level,
         batch_size=mechanism.rate * _public_n(curator),
