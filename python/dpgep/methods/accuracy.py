@@ -94,7 +94,7 @@ def before_noise(values: Matrix, variances: Matrix) -> Matrix:
         time = 1 - step / _STEPS  # a root: steps are equal where eigenvalues spread like it
         theta = theta - 2 * time / _STEPS * (variances / gaps).sum(axis=1)
         theta = isotonic_regression(theta, increasing=False).x
-    return theta
+    return np.asarray(theta)
 
 
 def _bootstrap(values: Matrix, variances: Matrix, found: int) -> tuple[Matrix, Matrix]:
