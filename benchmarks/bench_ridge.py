@@ -125,7 +125,7 @@ def table_settings() -> Iterator[Setting]:
 
 
 def view_settings() -> Iterator[Setting]:
-    """Not among those by which the rule's constants were judged."""
+    """A range of condition numbers; like the covtype-like views on which the old default lost to the flow."""
     for condition in (30.0,) if support.QUICK else (1.0, 30.0, 1000.0):
         for n, epsilon in ((5000, 1.0),) if support.QUICK else ((5000, 1.0), (5000, 10.0), (50000, 1.0)):
             yield Setting(f"CCA, n = {n}, condition {condition:g}", views(n, condition), n, epsilon)
