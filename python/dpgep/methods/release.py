@@ -410,7 +410,7 @@ def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
         return np.ones(len(system.values))
     squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
     deviation = noise_level / math.sqrt(2 * len(system.vectors))
-    return np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0)
+    return np.asarray(np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0))
 
 
 def _cautions(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularization: float) -> Iterator[str]:
