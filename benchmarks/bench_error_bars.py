@@ -80,7 +80,7 @@ def null_settings() -> Iterator[Setting]:
 
 
 def signal_settings() -> Iterator[Setting]:
-    """Four sets, four models, K = 1 and, where there are as many, 3 (PCA and SIR: 2): 19 problems, four budgets each."""
+    """Four sets, four models, K = 1; for PCA also 3 (diabetes: 2 alone): 19 problems, four budgets each."""
     for name, problems in real_problems():
         for model, problem in problems.items():
             largest = problem.model.max_components

@@ -352,7 +352,7 @@ def test_what_has_not_converged_warns() -> None:
 
 
 def test_lost_components_warn() -> None:
-    with pytest.warns(dpgep.AccuracyWarning, match="what noise alone would show"):
+    with pytest.warns(dpgep.AccuracyWarning, match="are lost: noise alone could show them"):
         dpgep.solve(problems()["pca"], mu=0.01, n_components=1, method="dpsr", n_iterations_a=50000)
 
 

@@ -38,24 +38,33 @@ class Accuracy:
 def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...], dimensions: int) -> Accuracy:
     """Accuracy of the leading solutions, of which all from the first ``lost`` one on are unknown.
 
-    ``values`` (r,), descending, are the released eigenvalues; ``variances`` (p, r) those of the noise in the entries
-    between the p leading solutions and all, p = `corner` (K, r). The components lie in so many ``dimensions``: r, or more
-    where features were chosen.
+    ``values`` (r,), descending, are the released eigenvalues; ``variances`` (m, r) those of the noise in the entries
+    between the m leading solutions and all, m = `rows_needed` (K, r). The components lie in so many ``dimensions``: r,
+    or more where features were chosen.
     """
-    k, r, p = len(lost), len(values), len(variances)
+    k, p = len(lost), min(_CORNER, len(variances))
     found = lost.index(True) if True in lost else k
-    near, inside = _bootstrap(values[:p], variances[:, :p], found)
-    gaps = values[:p, None] - values[p:]
-    far = _squared_sine(_ratio(variances[:, p:], gaps**2).sum(axis=1))
-    errors = 1 - (1 - near) * (1 - far[:found])
-    strayed = float((1 - (1 - inside) * (1 - far[:found])).sum())
-    singly = np.ones(k)
-    singly[:found] = errors
-    return Accuracy(singly, min(strayed + k - found, float(min(k, dimensions - k))), lost)
+    near, inside = _bootstrap(values[:p], variances[:p, :p], min(found, p))
+    far = _first_order(values, variances[: len(near)], p)
+    alone = _first_order(values, variances[p : max(found, p)], 0, first=p)
+    errors, strays = np.ones(k), np.ones(found)
+    errors[:found] = np.append(1 - (1 - near) * (1 - far), alone)
+    strays[: len(near)] = 1 - (1 - inside) * (1 - far)
+    return Accuracy(errors, min(float(strays.sum()) + k - found, float(min(k, dimensions - k))), lost)
+
+
+def _first_order(values: Matrix, variances: Matrix, others: int, first: int = 0) -> Matrix:
+    """Squared sines by which solutions from ``first`` on mix with all from ``others`` on."""
+    rows = np.arange(first, first + len(variances))
+    gaps = values[rows, None] - values[others:]
+    gaps[rows[:, None] == np.arange(others, len(values))] = np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tangents = np.where(variances[:, others:] > 0, variances[:, others:] / gaps**2, 0.0)
+    return np.asarray(1 - 1 / (1 + tangents.sum(axis=1)))
 
 
 def accuracy_given(errors: Matrix, span: float, lost: tuple[bool, ...], r: int) -> Accuracy:
-    """Accuracy of the leading of r solutions whose errors, were they not ``lost``, are known: singly and of the span."""
+    """Accuracy of the leading of r solutions whose errors, were they not ``lost``, are known, also of the span."""
     k = len(lost)
     found = lost.index(True) if True in lost else k
     singly = np.ones(k)
@@ -64,8 +73,8 @@ def accuracy_given(errors: Matrix, span: float, lost: tuple[bool, ...], r: int) 
     return Accuracy(singly, min(strayed, float(min(k, r - k))), lost)
 
 
-def corner(k: int, r: int) -> int:
-    """How many of r solutions take part in the bootstrap for k of them."""
+def rows_needed(k: int, r: int) -> int:
+    """Between how many of r leading solutions and all the noise is asked for, to judge k of them."""
     return min(r, max(_CORNER, k))
 
 
@@ -85,7 +94,7 @@ def before_noise(values: Matrix, variances: Matrix) -> Matrix:
         time = 1 - step / _STEPS  # a root: steps are equal where eigenvalues spread like it
         theta = theta - 2 * time / _STEPS * (variances / gaps).sum(axis=1)
         theta = isotonic_regression(theta, increasing=False).x
-    return theta
+    return np.asarray(theta)
 
 
 def _bootstrap(values: Matrix, variances: Matrix, found: int) -> tuple[Matrix, Matrix]:
@@ -109,12 +118,3 @@ def _bootstrap(values: Matrix, variances: Matrix, found: int) -> tuple[Matrix, M
         same += 1 - np.diagonal(squares)
         inside += 1 - squares.sum(axis=0)
     return same / n_draws, np.maximum(inside / n_draws, 0.0)
-
-
-def _ratio(numerator: Matrix, denominator: Matrix) -> Matrix:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(numerator > 0, numerator / denominator, 0.0)
-
-
-def _squared_sine(squared_tangent: Matrix) -> Matrix:
-    return np.asarray(1 - 1 / (1 + squared_tangent))

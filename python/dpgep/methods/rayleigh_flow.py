@@ -309,7 +309,7 @@ def _sizes(products: NoisyProducts, vectors: Matrix) -> Matrix:
         return np.ones(len(vectors))
     if not products.lazy:
         return np.full(len(vectors), products.noise_level)
-    return np.maximum(np.einsum("ij,ij->i", vectors, products.times(vectors)[1]), 0.0)
+    return np.asarray(np.maximum(np.einsum("ij,ij->i", vectors, products.times(vectors)[1]), 0.0))
 
 
 def _truncated_lazily(options: FlowOptions) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import eye_array
 
-from dpgep.methods.accuracy import Accuracy, accuracy_given, corner, expected_accuracy
+from dpgep.methods.accuracy import Accuracy, accuracy_given, expected_accuracy, rows_needed
 from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
 from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
@@ -266,7 +266,7 @@ def solve_released(model: Any, released: Any, n_components: int, options: PairOp
         fit = _sparse(model, released, pair, n_components, xi, options)
         system = _on_support(pair, fit, xi, ridge)
         components, eigenvalues, k = fit.vectors, fit.eigenvalues, len(fit.eigenvalues)
-    diagnostics = _diagnose(model, released, pair, system, k, fit, options.separate_supports, chosen)
+    diagnostics = _diagnose(model, released, pair, system, k, fit, chosen)
     return MethodResult(
         components=oriented(components),
         eigenvalues=eigenvalues,
@@ -342,10 +342,8 @@ def _diagnose(
     system: Eigensystem,
     k: int,
     fit: SparseFit | None,
-    separate: bool,
     ridge: Ridge | None,
 ) -> ReleaseDiagnostics:
-    leading = system.vectors[:, :k] if fit is None or not separate else fit.vectors.T
     eigenvalues = system.values[:k] if fit is None else fit.eigenvalues
     if fit is None:
         lost = lost_components(model, released, system, k)
@@ -379,7 +377,7 @@ def _perturbed(
     model: Any, released: Any, pair: Any, system: Eigensystem, lost: tuple[bool, ...], dimensions: int
 ) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
-    p = corner(len(lost), len(system.values))
+    p = rows_needed(len(lost), len(system.values))
     variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
     return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost, dimensions)
 
@@ -412,7 +410,7 @@ def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
         return np.ones(len(system.values))
     squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
     deviation = noise_level / math.sqrt(2 * len(system.vectors))
-    return np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0)
+    return np.asarray(np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0))
 
 
 def _cautions(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularization: float) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Could noise alone show this component? One test for every released pair, from the known law of its noise.
 
 The leading eigenvalue of noise alone is simulated through the same B: for B the identity its law is that of the edge of
-the semicircle, sigma sqrt(2 d) and the fluctuations of Tracy and Widom. A component whose eigenvalue does not pass it is
-lost: its direction may be any.
+the semicircle, sigma sqrt(2 d) and the fluctuations of Tracy and Widom. A component whose eigenvalue does not pass it
+is lost: its direction may be any.
 """
 
 from __future__ import annotations
