@@ -9,7 +9,8 @@ the data sets give a score, learned on some of the runs, to be judged on others.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,20 +69,40 @@ def classes_below(values: Values, scale: int) -> NDArray[np.intp]:
     return classes
 
 
-def learn_pattern(first: Values, second: Values) -> Pattern:
-    """The pattern that best tells the runs (runs, m) on two data sets apart: entry by entry, or all entries alike.
+def learn_pattern(first: Values, second: Values, parts: Sequence[int] | None = None) -> Pattern:
+    """The pattern that best tells the runs (runs, m) on two data sets apart.
 
-    Entries taken alike, as if they were so many runs of one, show leaks too rare for each entry alone.
+    ``parts`` are the lengths of the arrays that the m numbers come from (default: one array). In each array, either
+    every entry has a pattern of its own, or all are taken alike, as if they were so many runs of one: that shows leaks
+    too rare for each entry alone. The one with more evidence is used, if it is more than chance.
     """
-    alone = _learn_each(first, second)
-    alike = _learn_alike(first, second)
-    return alike[0] if alike[1] > alone[1] else alone[0]
+    starts = np.cumsum([0, *(parts or [first.shape[1]])])
+    found = [
+        max(learn(first[:, start:end], second[:, start:end]) for learn in (_learn_each, _learn_alike))
+        for start, end in itertools.pairwise(starts.tolist())
+    ]
+    return Pattern(
+        np.concatenate([part.pattern.entries + start for part, start in zip(found, starts[:-1], strict=True)]),
+        np.concatenate([part.pattern.scales for part in found]),
+        np.concatenate([part.pattern.weights for part in found]),
+    )
 
 
-def _learn_each(first: Values, second: Values) -> tuple[Pattern, float]:
-    """(the pattern, its evidence): each entry at the scale that tells most of it, if that is more than chance."""
+@dataclass(frozen=True)
+class _Learned:
+    """A pattern, and twice the log-likelihood ratio that speaks for it."""
+
+    pattern: Pattern
+    evidence: float
+
+    def __lt__(self, other: _Learned) -> bool:
+        return self.evidence < other.evidence
+
+
+def _learn_each(first: Values, second: Values) -> _Learned:
+    """Each entry at the scale that tells most of it."""
     m = first.shape[1]
-    tops = np.array([_top(np.concatenate([first[:, j], second[:, j]])) for j in range(m)])
+    tops = np.array([_top(first[:, j], second[:, j]) for j in range(m)], dtype=np.intp)
     best, scales, weights = np.zeros(m), np.zeros(m, dtype=np.intp), np.zeros((m, N_CLASSES))
     for below in range(_COARSEST, _FINEST + 1):
         at = _in_range(tops - below)
@@ -91,25 +112,26 @@ def _learn_each(first: Values, second: Values) -> tuple[Pattern, float]:
             if evidence > best[j]:
                 best[j], scales[j], weights[j] = evidence, at[j], _weights(*counts)
     used = np.flatnonzero(best > _chance(m))
-    return Pattern(used, scales[used], weights[used]), float(best[used].sum())
+    return _Learned(Pattern(used, scales[used], weights[used]), float(best[used].sum()))
 
 
-def _learn_alike(first: Values, second: Values) -> tuple[Pattern, float]:
-    m, top = first.shape[1], _top(np.concatenate([first, second]).ravel())
-    best = (Pattern(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty((0, N_CLASSES))), _chance(1))
+def _learn_alike(first: Values, second: Values) -> _Learned:
+    """All entries at the scale that tells most of them together."""
+    m, top = first.shape[1], _top(first, second)
+    best = _Learned(Pattern(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty((0, N_CLASSES))), 0.0)
     for below in range(_COARSEST, _FINEST + 1):
-        scale = _in_range(top - below)
-        counts = [_counts(values.ravel(), int(scale)) for values in (first, second)]
+        scale = int(_in_range(top - below))
+        counts = [_counts(values.ravel(), scale) for values in (first, second)]
         evidence = _evidence(*counts)
-        if evidence > best[1]:
+        if evidence > max(best.evidence, _chance(1)):
             weights = np.tile(_weights(*counts), (m, 1))
-            best = Pattern(np.arange(m), np.full(m, scale, dtype=np.intp), weights), evidence
+            best = _Learned(Pattern(np.arange(m), np.full(m, scale, dtype=np.intp), weights), evidence)
     return best
 
 
-def _top(values: Values) -> int:
+def _top(*values: Values) -> int:
     """Exponent of the least power of two above all moduli."""
-    return int(np.frexp(np.abs(values).max(initial=0.0))[1])
+    return int(np.frexp(max(float(np.abs(part).max(initial=0.0)) for part in values))[1])
 
 
 def _in_range(scales: Any) -> Any:
@@ -140,13 +162,12 @@ def _weights(first: Values, second: Values) -> Values:
     return np.asarray(np.log((second + 0.5) / (first + 0.5)))
 
 
-def numbers_in(output: Any) -> Values:
-    """(m,) all numbers that an output consists of, in a fixed order: arrays, and what dataclasses and sequences hold.
+def numbers_in(output: Any) -> list[Values]:
+    """All numbers that an output consists of, array by array: what it is, or what dataclasses and sequences hold.
 
     An integer of 64 bits becomes two numbers, its high and its low bits: neither is rounded.
     """
-    found = [part.ravel() for part in _parts(output)]
-    return np.concatenate(found) if found else np.empty(0)
+    return [part.ravel() for part in _parts(output) if part.size]
 
 
 def _parts(output: Any) -> Iterator[Values]:

@@ -15,7 +15,7 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,8 @@ FEWEST_RUNS = 20
 # A sample of a normal law fails the checks of `gaussian=True` with at most this probability, each of three.
 _NOT_GAUSSIAN = 1e-9
 _CANDIDATES = 600
+# Level of the bounds by which a threshold is chosen where stricter ones are all 0.
+_LENIENT = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -229,12 +231,13 @@ def audit(
         def draw(data: Any, side: int, run: int) -> Any:
             return mechanism(data)
 
+    parts = None
     if low_bits:
-        statistic = numbers_in if statistic is None else statistic
-    if statistic is None:
+        samples, parts = _number_samples(draw, (first, second), statistic, runs, progress)
+    elif statistic is None:
         raise TypeError("statistic=None needs released=True and a mechanism that returns problems: give a statistic")
-    sample = _arrays if low_bits else _samples
-    samples = [sample(draw, data, side, statistic, runs, progress) for side, data in enumerate((first, second))]
+    else:
+        samples = [_samples(draw, data, side, statistic, runs, progress) for side, data in enumerate((first, second))]
     return audit_samples(
         *samples,
         confidence=confidence,
@@ -243,6 +246,7 @@ def audit(
         claimed_epsilon=claimed[1],
         gaussian=gaussian,
         low_bits=low_bits,
+        parts=parts,
     )
 
 
@@ -256,6 +260,7 @@ def audit_samples(
     claimed_epsilon: float | None = None,
     gaussian: bool = False,
     low_bits: bool = False,
+    parts: Sequence[int] | None = None,
 ) -> AuditResult:
     """The bounds of `audit` from statistics already computed: ``first`` on data, ``second`` on data_prime.
 
@@ -265,6 +270,9 @@ def audit_samples(
         The statistic in independent runs, or the published numbers, in an order that does not depend on their values.
     confidence, delta, gaussian, low_bits
         As in `audit`.
+    parts : sequence of int
+        With ``low_bits``, lengths of the arrays that the m numbers come from, one after the other; default: one array.
+        A pattern may be that of all entries of an array.
     claimed_mu, claimed_epsilon : float
         What is compared with the bounds; ``claimed_epsilon`` is that at ``delta``.
 
@@ -273,7 +281,7 @@ def audit_samples(
     AuditResult
     """
     if low_bits and gaussian:
-        raise ValueError("gaussian=True is about a sum of values: no statistic of their last bits is normal")
+        raise ValueError("gaussian=True assumes a statistic that is a sum of values: that of their low bits is not")
     x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
     if x.ndim != 1 + low_bits or x.shape != y.shape:
         kind = "matrices of one shape (runs, m)" if low_bits else "vectors of one length"
@@ -288,7 +296,7 @@ def audit_samples(
     level, pattern = 1.0 - confidence, None
     if low_bits:
         n_choose = len(x) // 4  # leaks are told by what never happens on one side: the more tests, the better
-        pattern = learn_pattern(x[:n_choose], y[:n_choose])
+        pattern = learn_pattern(x[:n_choose], y[:n_choose], parts)
         mu, epsilon = _threshold_bounds(pattern.scores(x), pattern.scores(y), n_choose, delta, level)
     elif gaussian:
         mu, epsilon = _gaussian_bounds(x, y, delta, level)
@@ -500,18 +508,33 @@ def _samples(
     return values
 
 
-def _arrays(
-    draw: Callable[[Any, int, int], Any], data: Any, side: int, statistic: Statistic, runs: int, progress: bool
-) -> Values:
-    arrays: list[Values] = []
-    for value, which in _runs(draw, data, side, statistic, runs, progress):
-        arrays.append(numbers_in(value))
-        if not arrays[-1].size or arrays[-1].size != arrays[0].size:
-            raise ValueError(
-                f"low_bits needs the same numbers from every run: {which} gave {arrays[-1].size}, the first run "
-                f"{arrays[0].size}; give a statistic that picks an array"
-            )
-    return np.stack(arrays)
+def _number_samples(
+    draw: Callable[[Any, int, int], Any],
+    neighbours: tuple[Any, Any],
+    statistic: Statistic | None,
+    runs: int,
+    progress: bool,
+) -> tuple[list[Values], list[int]]:
+    """The numbers published in each run, (runs, m) for each data set, and the lengths of the arrays they come from."""
+    parts: list[int] = []
+
+    def numbers(output: Any) -> list[Values]:
+        return numbers_in(output if statistic is None else statistic(output))
+
+    samples = []
+    for side, data in enumerate(neighbours):
+        rows = []
+        for arrays, which in _runs(draw, data, side, numbers, runs, progress):
+            lengths = [len(array) for array in arrays]
+            parts = parts or lengths
+            if not lengths or lengths != parts:
+                raise ValueError(
+                    f"low_bits needs the same numbers from every run: {which} gave arrays of lengths {lengths}, the "
+                    f"first one of {parts}; give a statistic that picks arrays"
+                )
+            rows.append(np.concatenate(arrays))
+        samples.append(np.stack(rows))
+    return samples, parts
 
 
 def _gaussian_bounds(x: Values, y: Values, delta: float | None, level: float) -> tuple[float, float | None]:
@@ -567,9 +590,14 @@ def _held_out(
     level: float,
     bound: Callable[[Values, Values], Values],
 ) -> float:
-    # The best of many thresholds is chosen as if all were judged: else one far out wins, with few and lucky counts.
-    strict = level / (2 * len(thresholds))
-    trained = [bound(*_rate_bounds(x[:n_choose], y[:n_choose], thresholds, upwards, strict)) for upwards in (True, False)]
+    # The best of many thresholds is chosen as if all were judged: else one far out wins, with few and lucky counts. Where
+    # that proves nothing for any of them, one must be chosen all the same.
+    for strict in (level / (2 * len(thresholds)), _LENIENT):
+        trained = [
+            bound(*_rate_bounds(x[:n_choose], y[:n_choose], thresholds, upwards, strict)) for upwards in (True, False)
+        ]
+        if max(float(side.max()) for side in trained) > 0:
+            break
     upwards = bool(trained[0].max() >= trained[1].max())
     best = thresholds[[int(np.argmax(trained[0 if upwards else 1]))]]
     return float(bound(*_rate_bounds(x[n_choose:], y[n_choose:], best, upwards, level))[0])
