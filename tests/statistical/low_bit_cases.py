@@ -179,3 +179,45 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
         _stochastic(epsilon, method="dp-vrpca", n_passes=2, n_epochs=1), sampled
     )
     return cases
+
+
+# --- negative controls: floating-point noise on floating-point data ------------------------------------------------------
+
+Samples = tuple[Matrix, Matrix]
+
+
+def float_reports(rng: np.random.Generator, first: Matrix, second: Matrix, mu: float, runs: int) -> Samples:
+    """(runs, d (d + 1)/2) upper triangles of x x^T plus doubles of the right deviation, mu-GDP on paper, of two rows."""
+    upper = np.triu_indices(len(first))
+    deviations = np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5)) * math.sqrt(2) / mu
+    first_products, second_products = (np.outer(x, x)[upper] for x in (first, second))
+    shape = (runs, len(deviations))
+    return (
+        first_products + deviations * rng.standard_normal(shape),
+        second_products + deviations * rng.standard_normal(shape),
+    )
+
+
+def float_sums(rng: np.random.Generator, mu: float, runs: int) -> Samples:
+    """Means of rows, a floating-point sum plus doubles: the deviation is that of rows that differ by at most 2."""
+    deviation = 2 / mu
+    return tuple((x + deviation * rng.standard_normal((runs, D))) / N for x in (ALONE, SPREAD))  # type: ignore[return-value]
+
+
+def float_products(rng: np.random.Generator, mu: float, runs: int) -> Samples:
+    """Products of the second moment with e1 plus what GOE noise times e1 is."""
+    deviations = np.append(1.0, np.full(D - 1, math.sqrt(0.5))) * math.sqrt(2) / mu
+    return tuple((x * x[0] + deviations * rng.standard_normal((runs, D))) / N for x in (ALONE, SPREAD))  # type: ignore[return-value]
+
+
+FLOAT_CONTROLS: dict[str, Callable[[np.random.Generator, float, int], Samples]] = {
+    "reports": lambda rng, mu, runs: float_reports(rng, ALONE[:9], np.full(9, 1 / 3), mu, runs),
+    "sums": float_sums,
+    "products": float_products,
+}
+
+
+def rounded_to_a_grid(samples: Samples, grid: float) -> Samples:
+    """The same, published as multiples of a public grid: what the sums end in is gone."""
+    first, second = (np.rint(numbers / grid) * grid for numbers in samples)
+    return first, second

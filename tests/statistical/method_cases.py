@@ -443,3 +443,70 @@ def local_mean_case() -> MethodCase:
         lambda released: float(released.second[1, 1] - released.second[0, 0]),
         GAUSSIAN_CLAIM,
     )
+
+
+# --- all -------------------------------------------------------------------------------------------------------------
+
+
+def _cases() -> dict[str, Callable[[], MethodCase]]:
+    cases: dict[str, Callable[[], MethodCase]] = {}
+    for name in RELEASES:
+        cases[f"lazy products, {name}"] = lambda name=name: lazy_case(name, at_once)
+        cases[f"fresh products, {name}"] = lambda name=name: fresh_case(name)
+    for name in ("pca, uncentred", "cca, uncentred", "fda, class changes", "sir, same slice", "pca, centred, one less"):
+        cases[f"lazy products asked adaptively, {name}"] = lambda name=name: lazy_case(name, adaptively)
+    for name in ("pca, uncentred", "pca, uncentred, bound 3", "pca, uncentred, one less"):
+        cases[f"fresh products, iid, {name}"] = lambda name=name: iid_case(name)
+    # of the claim, the diagonal is sqrt(2)/s1 without sums, less beside them
+    for name, least, runs in (
+        ("pca, uncentred", 0.6, RUNS),
+        ("pca, centred", 0.6, RUNS),
+        ("cca, uncentred", 0.6, RUNS),
+        ("cca, centred", 0.2, RUNS),
+        ("fda, class changes", 0.5, RUNS),
+        ("sir, slice changes", 0.5, RUNS),
+        ("gep", 0.4, RUNS),
+        ("pca, uncentred, one less", 0.6, RUNS),
+        ("fda, one less", 0.5, RUNS),
+    ):
+        cases[f"screen, {name}"] = lambda name=name, least=least, runs=runs: screen_case(name, least, runs)
+    cases["screen, cca, uncentred, cross norms"] = cross_screen_case
+    cases["screen, block and products, pca, uncentred"] = composed_case
+    cases["private_operator, pca, uncentred"] = operator_case
+    cases["private_operator, fda, class changes"] = operator_pair_case
+    cases["solve, rayleigh-flow, one step, goe"] = lambda: one_step_case("goe")
+    cases["solve, rayleigh-flow, one step, iid"] = lambda: one_step_case("iid")
+    for method, options in (
+        ("rayleigh-flow", {}),
+        ("truncated-rayleigh-flow", {"sparsity": 3}),
+        ("release", {"storage": "operator"}),
+        ("sr-dp", {}),
+        ("dpsr", {}),
+        ("dpsrs", {"sparsity": 3}),
+        ("local-gaussian", {}),
+    ):
+        # of n local reports, the mean tells 1/sqrt(n) of what one tells
+        least = 0.05 if method == "local-gaussian" else 0.6
+        cases[f"solve, {_title(method, options)}"] = lambda method=method, options=options, least=least: solution_case(
+            method, least, method=method, **options
+        )
+    # the last of two products is published whole, the first not at all
+    for method, options in (("dpsr", {}), ("dpsrs", {"sparsity": 3})):
+        options = {**options, "noise": "fresh", "n_iterations_b": 1, "n_iterations_a": 1}
+        cases[f"solve, {method}, fresh"] = lambda method=method, options=options: solution_case(
+            f"{method} fresh", 0.5, method=method, **options
+        )
+    cases["samples, add-remove"] = lambda: sampled_case("add-remove", 8, 0, 0.5, 0.6)
+    cases["samples and everybody, add-remove"] = lambda: sampled_case("add-remove", 4, 2, 0.5, 0.6)
+    cases["samples, replace-one"] = lambda: sampled_case("replace-one", 8, 0, 0.5, 0.3)
+    cases["local report"] = lambda: local_case(False)
+    cases["local report, exact"] = lambda: local_case(True)
+    cases["mean of local reports, one person"] = local_mean_case
+    return cases
+
+
+def _title(method: str, options: dict[str, Any]) -> str:
+    return f"{method} by products" if options.get("storage") == "operator" else method
+
+
+METHODS = _cases()
