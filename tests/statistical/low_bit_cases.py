@@ -19,7 +19,9 @@ from audit_cases import CONFIDENCE, Matrix
 from method_cases import curator_of, stream_of
 
 import dpgep
-from dpgep.audit import AuditResult, audit
+from dpgep._low_bits import numbers_in
+from dpgep.audit import AuditResult, audit, audit_samples
+from dpgep.local import GaussianRandomizer
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import ProductNoise
@@ -179,6 +181,51 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
         _stochastic(epsilon, method="dp-vrpca", n_passes=2, n_epochs=1), sampled
     )
     return cases
+
+
+# --- reports of single people ------------------------------------------------------------------------------------------
+
+REPORTS = 200_000
+
+
+@dataclass(frozen=True)
+class ReportAttack:
+    """An attack on local reports of one record or another, which are made and judged many at a time."""
+
+    records: tuple[Matrix, Matrix]
+    epsilon: float
+    n: int
+
+    def audit(self, runs: int = 0) -> AuditResult:
+        """``runs`` is not used: reports are cheap, and there are ``n`` of each record."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            randomizer = GaussianRandomizer(len(self.records[0]), 1.0, self.epsilon, 1e-7, seed=3)
+        samples = []
+        for record in self.records:
+            values = numbers_in(randomizer.randomize_rows(np.tile(record, (self.n, 1))).values)
+            samples.append(np.hstack([part.reshape(self.n, -1) for part in values]))
+        return audit_samples(
+            *samples,
+            low_bits=True,
+            confidence=CONFIDENCE,
+            delta=1e-7,
+            claimed_epsilon=self.epsilon,
+            claimed_mu=randomizer.mechanism.mu,
+        )
+
+
+REPORT_ATTACKS: dict[str, Callable[[], ReportAttack]] = {
+    "local reports of e1 or e2": lambda: ReportAttack((np.eye(2)[0], np.eye(2)[1]), 4.0, REPORTS),
+    "local reports of e1 or (1, ..., 1)/sqrt(8)": lambda: ReportAttack(
+        (np.eye(8)[0], np.full(8, math.sqrt(0.125))), 1.0, REPORTS // 10
+    ),
+    "local reports of two ordinary records": lambda: ReportAttack(
+        (np.array([0.5, 0.1, 0.3, 0.2, 0.7, 0.1, 0.2, 0.1]), np.array([0.1, 0.4, -0.2, 0.6, 0.1, 0.5, 0.3, -0.1])),
+        1.0,
+        REPORTS // 10,
+    ),
+}
 
 
 # --- negative controls: floating-point noise on floating-point data ------------------------------------------------------

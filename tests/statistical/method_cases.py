@@ -11,20 +11,22 @@ import itertools
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
-from audit_cases import CONFIDENCE, E1, E2, RELEASES, Matrix, _gep, both, obtuse, people, tight
-from numpy.typing import NDArray
+from audit_cases import CONFIDENCE, E1, E2, RELEASES, Matrix, both, people
 
 import dpgep
 from dpgep._dispatch import core
 from dpgep.audit import AuditResult, audit, release_statistic
 from dpgep.local import GaussianRandomizer
+from dpgep.privacy import screening
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import normalized_groups
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.privacy.sampled import SampledMechanism, epsilon_of_event
 from dpgep.problems.gep import NoisyMatrices
@@ -168,21 +170,21 @@ def fresh_case(name: str, n_products: int = 3) -> MethodCase:
     return MethodCase(mechanism, problems, statistic, GAUSSIAN_CLAIM)
 
 
-def iid_case(name: str, n_products: int = 3) -> MethodCase:
+def iid_case(name: str, direction: tuple[float, ...], across: tuple[float, ...], n_products: int = 3) -> MethodCase:
     """The papers' noise: one direction a product, that in which noise shared by two entries hides least."""
     problems, stream = RELEASES[name](), stream_of(f"iid {name}")
-    direction = np.array([math.sqrt(0.5), math.sqrt(0.5), 0.0])
+    question, weights = (np.array(v) / np.linalg.norm(v) for v in (direction, across))
 
     def mechanism(problem: Any) -> list[Matrix]:
         products = curator_of(problem, stream).products(ProductNoise("fresh", "iid", n_products))
-        return [products.times(direction[None, :])[0][0] for _ in range(n_products)]
+        return [products.times(question[None, :])[0][0] for _ in range(n_products)]
 
     return MethodCase(
         mechanism,
         problems,
-        lambda answers: float(sum(answer[0] - answer[1] for answer in answers)),
+        lambda answers: float(sum(weights @ answer for answer in answers)),
         GAUSSIAN_CLAIM,
-        seen="all answers along (1, 1), in the direction (1, -1)",
+        seen=f"all answers to {direction}, along {across}",
     )
 
 
@@ -213,43 +215,56 @@ def composed_case() -> MethodCase:
 # --- screens ---------------------------------------------------------------------------------------------------------
 
 
-def screen_case(name: str, least: float, runs: int = RUNS) -> MethodCase:
-    """The noisy diagonal, linear in the data; sums and counts reach the caller mixed in scores, which are not used."""
+def screen_case(name: str, least: float = 0.6) -> MethodCase:
+    """The noisy diagonal with the sums and counts that scores are computed from."""
     problems, stream = RELEASES[name](), stream_of(f"screen {name}")
-    if isinstance(problems[0], MomentProblem):
-        shift = problems[1].screen_sums().energy - problems[0].screen_sums().energy
-    else:
-        shift = np.diagonal(problems[1].a - problems[0].a)
 
-    def statistic(screen: Any) -> float:
-        return float(shift @ (screen.scores if screen.energy is None else screen.energy))
+    def mechanism(problem: Any) -> NoisyMoments:
+        with mock.patch.object(screening, "normalized_groups", wraps=screening.normalized_groups) as groups_of:
+            seen: list[NoisyGroups] = []
+            groups_of.side_effect = lambda *arguments: seen.append(normalized_groups(*arguments)) or seen[0]
+            screen = curator_of(problem, stream).screen()
+        assert screen.energy is not None
+        groups = seen[0]
+        return NoisyMoments(groups.sums, groups.counts, groups.n, groups.noise, np.diag(screen.energy))
 
+    seen = "likelihood ratio of the diagonal, sums and counts"
+    return MethodCase(mechanism, problems, release_statistic(*problems), GAUSSIAN_CLAIM, least, seen=seen)
+
+
+def screen_of_matrix_case() -> MethodCase:
+    """The diagonal of A, which one person moves by all of its sensitivity."""
+    n, stream = 50, stream_of("screen gep")
+    a, moved = np.diag([3.0, 2.0, 1.0]), np.diag([3.0 + 2 / n, 2.0, 1.0])
     return MethodCase(
         lambda problem: curator_of(problem, stream).screen(),
-        problems,
-        statistic,
+        (dpgep.gep(a, n=n, sensitivity_a=2.0), dpgep.gep(moved, n=n, sensitivity_a=2.0)),
+        lambda screen: float(screen.scores[0]),
         GAUSSIAN_CLAIM,
-        least,
-        runs,
-        seen="the noisy diagonal",
+        seen="likelihood ratio of the scores",
     )
 
 
-def cross_screen_case() -> MethodCase:
-    """Two views, uncentred: (u, w) against (u, -w), which leaves the diagonal and moves two norms of rows by 1."""
-    u, base = np.array([1.0, 1.0, 0.0]) / math.sqrt(2), np.array([1.0, 1.0, 0.0]) / math.sqrt(2)
-    others = np.tile(base, (23, 1))
+def cross_screen_case(center: bool) -> MethodCase:
+    """Two views, the norms of rows of whose cross-covariance move while the diagonal stays.
 
-    def build(last: Matrix) -> Any:
-        rows = np.vstack([others, last])
-        return dpgep.cca(rows[:, :1], rows[:, 1:], center=False)
+    Uncentred, (u, w) against (u, -w) where all others are (u, w): two norms move by 1, all that the sensitivity sqrt 2
+    allows. Centred, (u, w) against (-u, -w) where all others are (-u, -w): two norms move by 2, sqrt 8 of sqrt 18.
+    """
+    row = np.array([1.0, 1.0, 0.0]) / math.sqrt(2)
+    last = -row if center else row * [1, -1, 1]
 
-    stream = stream_of("cross screen")
+    def build(person: Matrix) -> Any:
+        rows = np.vstack([np.tile(-row if center else row, (23, 1)), person])
+        return dpgep.cca(rows[:, :1], rows[:, 1:], center=center)
+
+    stream = stream_of(f"cross screen {center}")
     return MethodCase(
         lambda problem: curator_of(problem, stream).screen(),
-        (build(u), build(u * [1, -1, 1])),
+        (build(row), build(last)),
         lambda screen: float(screen.scores[0] + screen.scores[1]),
         GAUSSIAN_CLAIM,
+        0.4 if center else 0.6,
         seen="two scores",
     )
 
@@ -455,22 +470,18 @@ def _cases() -> dict[str, Callable[[], MethodCase]]:
         cases[f"fresh products, {name}"] = lambda name=name: fresh_case(name)
     for name in ("pca, uncentred", "cca, uncentred", "fda, class changes", "sir, same slice", "pca, centred, one less"):
         cases[f"lazy products asked adaptively, {name}"] = lambda name=name: lazy_case(name, adaptively)
-    for name in ("pca, uncentred", "pca, uncentred, bound 3", "pca, uncentred, one less"):
-        cases[f"fresh products, iid, {name}"] = lambda name=name: iid_case(name)
-    # of the claim, the diagonal is sqrt(2)/s1 without sums, less beside them
-    for name, least, runs in (
-        ("pca, uncentred", 0.6, RUNS),
-        ("pca, centred", 0.6, RUNS),
-        ("cca, uncentred", 0.6, RUNS),
-        ("cca, centred", 0.2, RUNS),
-        ("fda, class changes", 0.5, RUNS),
-        ("sir, slice changes", 0.5, RUNS),
-        ("gep", 0.4, RUNS),
-        ("pca, uncentred, one less", 0.6, RUNS),
-        ("fda, one less", 0.5, RUNS),
+    for name in ("pca, uncentred", "pca, uncentred, bound 3"):
+        cases[f"fresh products, iid, {name}"] = lambda name=name: iid_case(name, (1, 1, 0), (1, -1, 0))
+    name = "pca, uncentred, one less"
+    cases[f"fresh products, iid, {name}"] = lambda: iid_case("pca, uncentred, one less", (1, 0, 0), (1, 0, 0))
+    for name in (
+        *("pca, uncentred", "pca, centred", "cca, uncentred", "fda, class changes", "fda, same class"),
+        *("sir, slice changes", "pca, uncentred, one less", "pca, centred, one less", "fda, one less", "sir, one less"),
     ):
-        cases[f"screen, {name}"] = lambda name=name, least=least, runs=runs: screen_case(name, least, runs)
-    cases["screen, cca, uncentred, cross norms"] = cross_screen_case
+        cases[f"screen, {name}"] = lambda name=name: screen_case(name)
+    cases["screen, gep"] = screen_of_matrix_case
+    cases["screen, cca, uncentred, cross norms"] = lambda: cross_screen_case(center=False)
+    cases["screen, cca, centred, cross norms"] = lambda: cross_screen_case(center=True)
     cases["screen, block and products, pca, uncentred"] = composed_case
     cases["private_operator, pca, uncentred"] = operator_case
     cases["private_operator, fda, class changes"] = operator_pair_case
