@@ -122,11 +122,11 @@ def kernel_oracle(given, storage="float64", noise="none", scale=0.0, key=None, n
 
 
 def draw_from(stream):
-    """``draw(n)`` of the references: the next n deviates of a stream."""
+    """``draw(scale, n)`` of the references: n normal deviates of a stream, rounded exactly to integers."""
 
-    def draw(n):
-        deviates = np.empty(n)
-        stream.normal(deviates)
+    def draw(scale, n):
+        deviates = np.empty(n, dtype=np.int64)
+        core.exact_normal(deviates, scale, stream)
         return deviates
 
     return draw

@@ -124,7 +124,7 @@ def test_the_ledger_composes_to_the_budget(name: str, adjacency: str, noise: str
     share = {"random": 0.0, "screen": 0.3, "convex": 0.5}[init]
     paid = math.fsum(r.mu**2 for r, initial in zip(solution.privacy.releases, purposes, strict=True) if initial)
     assert paid == pytest.approx(share * budget**2)
-    assert not solution.privacy.exact
+    assert (solution.privacy.exact, solution.privacy.rounding) == (True, "grid")
 
 
 def test_fresh_noise_pays_for_every_product_and_lazy_noise_once() -> None:
@@ -172,7 +172,7 @@ def test_a_noisy_product_has_the_noise_that_the_ledger_says() -> None:
             noise.append(answer[0] - exact[0])
         deviation = ledger.releases[0].noise[0].deviation * problem.rows.bound**2 / N
         parts = math.sqrt(3.0) if kind == "fresh" else 1.0
-        assert deviation == pytest.approx(math.sqrt(2) * parts * problem.rows.bound**2 / N, rel=1e-9)
+        assert deviation == pytest.approx(math.sqrt(2) * parts * problem.rows.bound**2 / N, rel=1e-6)
         scaled = np.array(noise) / (deviation * np.where(np.arange(D) == 0, 1.0, math.sqrt(0.5)))
         low, high = stats.chi2.ppf([5e-8, 1 - 5e-8], scaled.size)
         assert low < (scaled**2).sum() < high
@@ -207,7 +207,7 @@ def test_screening_noise_and_calibration() -> None:
         Curator(problem, ledger, core.NoiseStream()).screen()
         (release,) = ledger.releases
         share = 0.9 if adjacency == "add-remove" else 1.0
-        assert release.noise[0].deviation == pytest.approx(math.sqrt(centred / share))
+        assert release.noise[0].deviation == pytest.approx(math.sqrt(centred / share), rel=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -18,6 +18,10 @@ def vectors(n_vectors, seed=0):
     return np.random.default_rng([3, seed, n_vectors]).normal(size=(n_vectors, D))
 
 
+# The last bit of a sum may lie on the other side of a line of the grid in the plain reference.
+ON_GRID = 1e-8
+
+
 def assert_close(product, expected, relative=1e-12):
     np.testing.assert_allclose(product, expected, rtol=0.0, atol=relative * np.max(np.abs(expected), initial=1e-300))
 
@@ -35,7 +39,7 @@ def test_pairs_agree_with_the_reference(form, noise, storage):
             block = vectors(n_vectors, call)
             before = block.copy()
             for product, expected in zip(kernel.times(block), plain(block), strict=True):
-                assert_close(product, expected)
+                assert_close(product, expected, 1e-12 if noise == "none" else ON_GRID)
             np.testing.assert_array_equal(block, before)
         assert kernel.n_answered == 3
 
@@ -47,7 +51,7 @@ def test_iid_noise_agrees_with_the_reference(form):
     plain = reference_oracle(given, "fresh", SCALE, KEY, "iid")
     for call in range(2):
         for product, expected in zip(kernel.times(vectors(1, call)), plain(vectors(1, call)), strict=True):
-            assert_close(product, expected)
+            assert_close(product, expected, ON_GRID)
 
 
 def test_iid_noise_cannot_serve_two_views():

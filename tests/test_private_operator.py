@@ -135,7 +135,7 @@ def test_the_budget_is_charged_once_at_construction() -> None:
     assert budget.spent_mu == spent
     assert len(budget.releases) == 1
     assert private.privacy.releases == budget.releases
-    assert not private.privacy.exact
+    assert private.privacy.rounding == "grid"
 
 
 def test_bad_arguments_spend_nothing() -> None:

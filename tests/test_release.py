@@ -217,10 +217,10 @@ def test_gep_splits_the_budget_between_what_depends_on_data() -> None:
     a = np.diag([3.0, 2.0, 1.0])
     both = dpgep.gep(a, np.eye(3), n=100, sensitivity_a=3.0, sensitivity_b=4.0)
     noise = released(both, 0.5, 0)
-    assert (3.0 / 100 / noise.noise_a) ** 2 + (4.0 / 100 / noise.noise_b) ** 2 == pytest.approx(0.25, rel=1e-9)
+    assert (3.0 / 100 / noise.noise_a) ** 2 + (4.0 / 100 / noise.noise_b) ** 2 == pytest.approx(0.25, rel=1e-5)
     assert (3.0 / 100 / noise.noise_a) ** 2 + (4.0 / 100 / noise.noise_b) ** 2 <= 0.25
     one = released(dpgep.gep(a, np.eye(3), n=100, sensitivity_a=3.0, sensitivity_b=0.0), 0.5, 0)
-    assert one.noise_a == pytest.approx(0.06, rel=1e-9)
+    assert one.noise_a == pytest.approx(0.06, rel=1e-5)
     assert one.noise_b == 0
     np.testing.assert_array_equal(one.b, np.eye(3))
 

@@ -65,7 +65,7 @@ def test_screen_and_block_share_the_budget() -> None:
         assert scores.mu**2 == pytest.approx(share)
         assert scores.mu**2 + block.mu**2 == pytest.approx(1.0)
         assert scores.mu**2 + block.mu**2 <= 1.0 + 1e-12
-        assert (scores.grid_bits, block.grid_bits is not None) == (None, True)
+        assert (scores.rounding, block.rounding) == ("integer", "integer")
 
 
 def test_features_and_bound_follow_from_the_scores_alone() -> None:

@@ -100,7 +100,7 @@ def test_a_run_is_reproducible_and_says_how_it_went():
     text = repr(first)
     assert "batches of" in text
     assert "group privacy of two" in text
-    assert not first.privacy.exact
+    assert first.privacy.rounding == "grid"
 
 
 def test_steps_that_are_infinite_in_the_units_of_the_data_are_refused():

@@ -18,6 +18,13 @@ void fill_exact(py::array& out, std::int64_t scale, NoiseStream& stream, int n_t
   exact_normal(view, scale, stream, n_threads);
 }
 
+void fill_exact_each(py::array& out, const py::array& scales, NoiseStream& stream, int n_threads) {
+  const auto view = mutable_vector<std::int64_t>(out, "out");
+  const auto scale = const_vector<std::int64_t>(scales, "scales");
+  const py::gil_scoped_release no_gil;
+  exact_normal(view, scale, stream, n_threads);
+}
+
 void add_exact_independent(py::array& array, std::int64_t scale, NoiseStream& stream,
                            int n_threads) {
   const auto view = mutable_rows_of_one_or_two_axes<std::int64_t>(array, "array");
@@ -66,6 +73,12 @@ A call takes a 32-byte key from stream; deviates 4096 c to 4096 c + 4095 come fr
 that key and nonce c: the same for every n_threads. With scale == 0 nothing is drawn.
 
 Raises ValueError unless 0 <= scale <= 2**56 and n_threads >= 1.
+)");
+  module.def("exact_normal", &fill_exact_each, py::arg("out").noconvert(),
+             py::arg("scales").noconvert(), py::arg("stream"), py::arg("n_threads").noconvert() = 1,
+             R"(
+The same with a scale for each entry: scales, 1-D contiguous int64, as long as out. Deviates of scale 0 are
+drawn all the same.
 )");
   module.def("add_exact_noise", &add_exact_independent, py::arg("array").noconvert(),
              py::arg("scale").noconvert(), py::arg("stream"), py::arg("n_threads").noconvert() = 1,

@@ -27,10 +27,12 @@ constexpr const char* name_of(NoiseMode mode) {
 }
 
 Noise noise_of(std::string_view mode, std::vector<double> scales, std::string_view shape,
-               Index n_products, NoiseStream* stream, std::optional<Index> max_directions) {
+               Index n_products, NoiseStream* stream, std::optional<Index> max_directions,
+               int n_threads) {
   Noise noise{parse_noise_mode(mode), std::move(scales), parse_noise_shape(shape), n_products,
               stream};
   if (max_directions) noise.max_directions = *max_directions;
+  noise.n_threads = n_threads;
   return noise;
 }
 
@@ -42,7 +44,7 @@ py::object owner_of(NoiseStream* stream) {
 std::unique_ptr<HeldOracle> of_matrices(const Matrices& matrices, std::string_view mode,
                                         double scale_a, double scale_b, std::string_view shape,
                                         Index n_products, NoiseStream* stream,
-                                        std::optional<Index> max_directions) {
+                                        std::optional<Index> max_directions, int n_threads) {
   std::vector<double> scales{scale_a};
   if (matrices.n_matrices() == 2) {
     scales.push_back(scale_b);
@@ -51,7 +53,7 @@ std::unique_ptr<HeldOracle> of_matrices(const Matrices& matrices, std::string_vi
   }
   return std::make_unique<HeldOracle>(
       matrices, py::cast(matrices, py::return_value_policy::reference),
-      noise_of(mode, std::move(scales), shape, n_products, stream, max_directions),
+      noise_of(mode, std::move(scales), shape, n_products, stream, max_directions, n_threads),
       owner_of(stream), MatrixPair{});
 }
 
@@ -68,7 +70,7 @@ std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mod
                                     const py::array& weights_b, double second_a, double second_b,
                                     bool identity_b, Index split, std::string_view shape,
                                     Index n_products, NoiseStream* stream,
-                                    std::optional<Index> max_directions) {
+                                    std::optional<Index> max_directions, int n_threads) {
   Released released{const_rows<double>(factors, "factors"),
                     const_vector<double>(weights_a, "weights_a"),
                     const_vector<double>(weights_b, "weights_b")};
@@ -78,7 +80,8 @@ std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mod
   PairForm form = MomentPair{released, second_a, second_b, identity_b};
   if (split != 0) form = CrossPair{std::move(released), split};
   return std::make_unique<HeldOracle>(
-      rows_of(rows), rows, noise_of(mode, {scale}, shape, n_products, stream, max_directions),
+      rows_of(rows), rows,
+      noise_of(mode, {scale}, shape, n_products, stream, max_directions, n_threads),
       owner_of(stream), std::move(form));
 }
 
@@ -109,16 +112,21 @@ Products with a pair (A, B) of symmetric matrices, noise included.
 noise "none": the exact products; scales are not used. "fresh": every call draws a new symmetric noise
 matrix Z for each matrix; n_products calls are paid for. "lazy": one Z for good, by deferred decisions;
 shape "goe". Every answer is a combination of noisy products with orthonormal directions; a part of a
-row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public. Lazy noise
-remembers every direction asked and its answers; a call that would need more than max_directions raises
-MemoryError, and changes nothing.
+row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public.
 
-Source: docs/mathematics, section 2.
+A product with a direction is rounded to the grid of 2^-28 scale (the next power of two below), and the
+noise is a normal deviate rounded exactly to it, of the least deviation on the grid that is not below
+scale: all else is computed from released integers. n_threads draw it; the bits do not depend on them.
+
+Lazy noise remembers every direction asked and its answers; a call that would need more than
+max_directions raises MemoryError, and changes nothing.
+
+Source: docs/mathematics, section 7; docs/exactness.
 )")
       .def_static("of_matrices", &of_matrices, py::arg("matrices"), py::arg("noise"),
                   py::arg("scale_a") = 0.0, py::arg("scale_b") = 0.0, py::arg("shape") = "goe",
                   py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(),
-                  py::arg("max_directions") = py::none(), R"(
+                  py::arg("max_directions") = py::none(), py::arg("n_threads").noconvert() = 1, R"(
 The matrices a and b, or a and I, each with noise of its own scale and the given shape.
 
 Raises ValueError for another noise or shape, for a scale that is negative or not finite, n_products < 0,
@@ -129,7 +137,7 @@ max_directions < 0, lazy noise of shape "iid", scale_b without b, and where nois
                   py::arg("weights_b").noconvert(), py::arg("second_a"), py::arg("second_b"),
                   py::arg("identity_b"), py::arg("split").noconvert() = 0, py::arg("shape") = "goe",
                   py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(),
-                  py::arg("max_directions") = py::none(), R"(
+                  py::arg("max_directions") = py::none(), py::arg("n_threads").noconvert() = 1, R"(
 A and B made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
 
     split == 0:  A v = second_a M~ v + F^T (weights_a * (F v)),

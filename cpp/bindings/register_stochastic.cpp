@@ -70,9 +70,15 @@ struct Design {
   int n_threads;
 };
 
-Noise noise_of_answers(bool noisy, const Answers& answers, double scale, NoiseStream& stream) {
-  const auto mode = noisy ? NoiseMode::fresh : NoiseMode::none;
-  return {mode, {answers.deviation * scale}, NoiseShape::goe, answers.n_paid, &stream};
+Noise noise_of_answers(bool noisy, const Answers& answers, double scale, int n_threads,
+                       NoiseStream& stream) {
+  Noise noise;
+  noise.mode = noisy ? NoiseMode::fresh : NoiseMode::none;
+  noise.scales = {answers.deviation * scale};
+  noise.n_products = answers.n_paid;
+  noise.stream = &stream;
+  noise.n_threads = n_threads;
+  return noise;
 }
 
 std::unique_ptr<SampledProducts> assemble(std::unique_ptr<ExactProducts> everybody,
@@ -86,8 +92,9 @@ std::unique_ptr<SampledProducts> assemble(std::unique_ptr<ExactProducts> everybo
   owners.push_back(py::cast(&stream, py::return_value_policy::reference));
   return std::make_unique<SampledProducts>(
       std::move(everybody), std::move(sampled),
-      noise_of_answers(noisy, design.full, of_all, stream),
-      noise_of_answers(noisy, design.sampled, of_samples, stream), std::move(owners));
+      noise_of_answers(noisy, design.full, of_all, design.n_threads, stream),
+      noise_of_answers(noisy, design.sampled, of_samples, design.n_threads, stream),
+      std::move(owners));
 }
 
 std::unique_ptr<SampledProducts> of_dense(const py::array& rows, const py::array& factors,

@@ -108,10 +108,14 @@ void with_vectors(Index K, const Body& body) {
   }
 }
 
-// What a product is made of.
+// Rows whose products are added up by themselves, so that no sum has more than 2^16 + n / 2^16
+// additions in a row: the error bound of docs/exactness.md.
+constexpr Index most_rows_in_a_row = Index{1} << 16;
+
+// What the product of some rows is made of.
 template <class Sparse>
 struct Task {
-  const Sparse& rows;
+  Sparse rows;
   const double* factors;
   double scale;
   const double* v;
@@ -215,6 +219,12 @@ void multiply_in_two_passes(const Task<Sparse>& task, bool sorted) {
   });
 }
 
+// The rows first, ..., last - 1: their places in data and indices.
+template <class Scalar, class Integer>
+Csr<Scalar, Integer> rows_of(const Csr<Scalar, Integer>& rows, Index first, Index last) {
+  return {rows.data, rows.indices, {rows.indptr.data() + first, last - first + 1}};
+}
+
 }  // namespace
 
 CsrRows::CsrRows(AnyCsr rows, Index n_features, ConstVectorView<double> factors, double scale,
@@ -243,13 +253,26 @@ void CsrRows::multiply(const double* v, Index K, double* product) const {
   std::visit(
       [&](const auto& rows) {
         using Sparse = std::decay_t<decltype(rows)>;
-        const Task<Sparse> task{rows, factors_.data(), scale_, v, product, n_features_, n_threads_};
         with_vectors(K, [&](auto vectors) {
           using Vectors = decltype(vectors);
-          if (n_features_ * Vectors::width <= most_sums_in_cache) {
-            multiply_in_one_pass<Vectors>(task);
-          } else {
-            multiply_in_two_passes<Vectors>(task, sorted_);
+          const Index size = n_features_ * Vectors::width;
+          Vector<double> of_block(rows.n_rows() > most_rows_in_a_row ? size : 0);
+          for (Index first = 0; first == 0 || first < rows.n_rows(); first += most_rows_in_a_row) {
+            const Index end = std::min(rows.n_rows(), first + most_rows_in_a_row);
+            double* const out = first == 0 ? product : of_block.data();
+            const Task<Sparse> task{rows_of(rows, first, end),
+                                    factors_.data() + first,
+                                    scale_,
+                                    v,
+                                    out,
+                                    n_features_,
+                                    n_threads_};
+            if (size <= most_sums_in_cache) {
+              multiply_in_one_pass<Vectors>(task);
+            } else {
+              multiply_in_two_passes<Vectors>(task, sorted_);
+            }
+            if (first > 0) VectorView<double>(product, size) += of_block;
           }
         });
       },

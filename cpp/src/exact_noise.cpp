@@ -176,6 +176,20 @@ void exact_normal(VectorView<std::int64_t> out, std::int64_t scale, NoiseStream&
   });
 }
 
+void exact_normal(VectorView<std::int64_t> out, const ConstVectorView<std::int64_t>& scales,
+                  NoiseStream& stream, int n_threads) {
+  if (scales.size() != out.size()) {
+    throw std::invalid_argument("scales must have an entry for each of " +
+                                std::to_string(out.size()) + ", not " +
+                                std::to_string(scales.size()));
+  }
+  for (const std::int64_t scale : scales) require_exact_scale(scale, "scales");
+  require_threads(n_threads);
+  for_each_chunk(out.size(), stream, n_threads, [&](Sampler& sampler, Index first, Index last) {
+    for (Index i = first; i < last; ++i) out[i] = sampler(static_cast<std::uint64_t>(scales[i]));
+  });
+}
+
 void add_exact_noise(Rows<std::int64_t> array, std::int64_t scale, NoiseStream& stream,
                      int n_threads) {
   require_exact_scale(scale, "scale");

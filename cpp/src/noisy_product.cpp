@@ -5,9 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "dpgep/noise_product.hpp"
-#include "dpgep/normal.hpp"
 #include "dpgep/orthonormal.hpp"
+#include "dpgep/parallel.hpp"
 
 namespace dpgep {
 namespace {
@@ -27,6 +26,7 @@ void require_noise(const Noise& noise, Index n_matrices) {
     throw std::invalid_argument("max_directions must satisfy max_directions >= 0, not " +
                                 std::to_string(noise.max_directions));
   }
+  require_threads(noise.n_threads);
   if (noise.mode == NoiseMode::lazy && noise.shape != NoiseShape::goe) {
     throw std::invalid_argument("lazy noise must have the shape 'goe'");
   }
@@ -54,11 +54,12 @@ NoiseMode parse_noise_mode(std::string_view name) {
 }
 
 NoisyProducts::NoisyProducts(const ExactProducts& exact, Noise noise)
-    : exact_(exact),
-      noise_(std::move(noise)),
-      basis_(exact.n_features()),
-      answers_(noise_.scales.size(), GrowingBlock(exact.n_features())) {
+    : exact_(exact), noise_(std::move(noise)), asked_(exact.n_features(), exact.n_matrices()) {
   require_noise(noise_, exact.n_matrices());
+  if (noise_.mode == NoiseMode::none) return;
+  for (const double scale : noise_.scales) {
+    grids_.push_back(scale > 0.0 ? std::optional<Grid>(scale) : std::nullopt);
+  }
 }
 
 std::vector<Block> NoisyProducts::times(const ConstBlock& V) {
@@ -88,78 +89,59 @@ std::vector<Block> NoisyProducts::fresh(const ConstBlock& V) {
     throw std::invalid_argument("noise of shape 'iid' answers one direction at a time, not " +
                                 std::to_string(Q.rows()) + ": use 'goe'");
   }
-  std::vector<Block> products = exact_times(view(Q));
+  Asked asked(n_features(), exact_.n_matrices());
+  learn(Q, asked);
   ++n_answered_;
-  for (std::size_t m = 0; m < products.size(); ++m) {
-    if (noise_.scales[m] > 0.0) add_fresh_noise(Q, noise_.scales[m], products[m]);
-    products[m] = dpgep::times(L, view(products[m]));
+  std::vector<Block> products;
+  for (const GrowingBlock& answers : asked.answers) {
+    products.push_back(dpgep::times(L, answers.view()));
   }
   return products;
 }
 
-void NoisyProducts::add_fresh_noise(const Block& directions, double scale, Block& products) const {
-  if (directions.rows() == 0) return;
-  if (directions.rows() == 1) {
-    const ConstVectorView<double> q(directions.data(), directions.size());
-    products.row(0) += noise_times_vector<double>(q, scale, noise_.shape, *noise_.stream);
-    return;
-  }
-  const Block columns = directions.transpose();
-  products += noise_times_block<double>(view(columns), scale, *noise_.stream).transpose();
-}
-
 std::vector<Block> NoisyProducts::lazy(const ConstBlock& V) {
-  const auto [known, added, directions] = expand(V, basis_.view());
-  if (directions.rows() > 0) learn(directions);
+  const auto [known, added, directions] = expand(V, asked_.basis.view());
+  if (directions.rows() > noise_.max_directions - asked_.basis.rows()) {
+    throw NoRoom("no room for " + std::to_string(directions.rows()) +
+                 " more directions: " + std::to_string(asked_.basis.rows()) +
+                 " of max_directions = " + std::to_string(noise_.max_directions) +
+                 " are remembered");
+  }
+  if (directions.rows() > 0) learn(directions, asked_);
   Block coefficients(V.rows(), known.cols() + added.cols());
   coefficients << known, added;
   std::vector<Block> products;
-  for (const GrowingBlock& answers : answers_) {
+  for (const GrowingBlock& answers : asked_.answers) {
     products.push_back(dpgep::times(coefficients, answers.view()));
   }
   return products;
 }
 
-void NoisyProducts::learn(const Block& directions) {
-  if (directions.rows() > noise_.max_directions - basis_.rows()) {
-    throw NoRoom("no room for " + std::to_string(directions.rows()) +
-                 " more directions: " + std::to_string(basis_.rows()) + " of max_directions = " +
-                 std::to_string(noise_.max_directions) + " are remembered");
-  }
-  std::vector<Block> exact = exact_times(view(directions));
+void NoisyProducts::learn(const Block& directions, Asked& asked) {
+  const std::vector<Block> exact = exact_times(view(directions));
   // Room first: basis and answers must grow together or not at all.
-  basis_.reserve(directions.rows());
-  for (GrowingBlock& answers : answers_) answers.reserve(directions.rows());
-  std::vector<Block> answer(exact.size());
+  asked.basis.reserve(directions.rows());
+  for (GrowingBlock& answers : asked.answers) answers.reserve(directions.rows());
+  std::vector<Vector<double>> answers(exact.size());
   for (Index j = 0; j < directions.rows(); ++j) {
-    const Block q = directions.row(j);
+    const ConstVectorView<double> q(directions.data() + j * directions.cols(), directions.cols());
     for (std::size_t m = 0; m < exact.size(); ++m) {
-      answer[m] = lazy_answer(q, exact[m].row(j), noise_.scales[m], answers_[m].view());
+      answers[m] = answer(q, exact[m].data() + j * exact[m].cols(), m, asked);
     }
-    for (std::size_t m = 0; m < exact.size(); ++m) answers_[m].append(answer[m].data());
-    basis_.append(q.data());
+    for (std::size_t m = 0; m < exact.size(); ++m) asked.answers[m].append(answers[m].data());
+    asked.basis.append(q.data());
   }
 }
 
-Block NoisyProducts::lazy_answer(const Block& q, Block product, double scale,
-                                 const ConstBlock& answers) const {
-  if (scale == 0.0) return product;
-  const Index d = q.size();
-  Vector<double> deviates(d + 1);
-  {
-    NoiseStream::Lease lease(*noise_.stream);
-    fill_normal(lease, deviates.data(), d + 1);
+Vector<double> NoisyProducts::answer(const ConstVectorView<double>& q, const double* exact,
+                                     std::size_t m, const Asked& asked) const {
+  Vector<double> y = ConstVectorView<double>(exact, q.size());
+  if (!grids_[m]) return y;
+  if (noise_.shape == NoiseShape::iid) {
+    return iid_answer_on_grid(q, std::move(y), *grids_[m], *noise_.stream, noise_.n_threads);
   }
-  const double along_q = inner_products(view(q), view(product))(0, 0) + scale * deviates[d];
-  product.row(0) += off_diagonal_scale(scale, NoiseShape::goe) * deviates.head(d);
-  // What the product has in the directions known is replaced by what they are owed.
-  Block correction =
-      inner_products(answers, view(q)) - inner_products(basis_.view(), view(product));
-  correction.transposeInPlace();
-  const double surplus = inner_products(view(q), view(product))(0, 0);
-  add_combinations(view(correction), basis_.view(), mutable_view(product));
-  product += (along_q - surplus) * q;
-  return product;
+  return answer_on_grid(q, std::move(y), *grids_[m], asked.basis.view(), asked.answers[m].view(),
+                        *noise_.stream, noise_.n_threads);
 }
 
 }  // namespace dpgep

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, final
+from typing import Any, Literal, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,12 @@ def csr_group_sums(
 ) -> None: ...
 def fold_triangle(block: NDArray[np.float64], total: NDArray[np.int64], n_threads: int = 1) -> None: ...
 def carry_triangle(total: NDArray[np.int64], high: NDArray[np.int64]) -> None: ...
+@overload
 def exact_normal(out: NDArray[np.int64], scale: int, stream: NoiseStream, n_threads: int = 1) -> None: ...
+@overload
+def exact_normal(
+    out: NDArray[np.int64], scales: NDArray[np.int64], stream: NoiseStream, n_threads: int = 1
+) -> None: ...
 def add_exact_noise(array: NDArray[np.int64], scale: int, stream: NoiseStream, n_threads: int = 1) -> None: ...
 def add_exact_symmetric_noise(
     matrix: NDArray[np.int64], diagonal_scale: int, off_diagonal_scale: int, stream: NoiseStream, n_threads: int = 1
@@ -152,6 +157,7 @@ class PairOracle:
         n_products: int = 0,
         stream: NoiseStream | None = None,
         max_directions: int | None = None,
+        n_threads: int = 1,
     ) -> PairOracle: ...
     @staticmethod
     def of_rows(
@@ -169,6 +175,7 @@ class PairOracle:
         n_products: int = 0,
         stream: NoiseStream | None = None,
         max_directions: int | None = None,
+        n_threads: int = 1,
     ) -> PairOracle: ...
     @property
     def n_features(self) -> int: ...

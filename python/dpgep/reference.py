@@ -57,8 +57,9 @@ Words = NDArray[np.uint32]
 # A symmetric matrix as what it does to a block of rows: V (K, d) -> V M (K, d).
 Product = Callable[[Matrix], Matrix]
 PairProduct = Callable[[Matrix], tuple[Matrix, Matrix]]
-# draw(n) hands out the next n standard normal deviates, read(n) the next n bytes of a key stream.
-Draw = Callable[[int], Vector]
+# draw(scale, n) hands out n deviates round(scale N), scale an integer or one for each; read(n) the next n bytes of a
+# key stream.
+Draw = Callable[[Any, int], NDArray[np.int64]]
 Read = Callable[[int], bytes]
 
 _BLOCK_BYTES = 64
@@ -221,29 +222,51 @@ def noise_times_block(block: NDArray[Any], scale: float, deviates: Vector) -> Ma
     return np.asarray(scale / math.sqrt(2.0) * (w - block @ (block.T @ w)) + block @ g)
 
 
+@dataclass(frozen=True)
+class Grid:
+    """The grid for noise of a scale: multiples of ``unit``, and the scales of the noise in units, rounded up."""
+
+    unit: float
+    diagonal: int
+    off_diagonal: int
+
+    @classmethod
+    def of(cls, scale: float) -> Grid:
+        unit = 2.0 ** (math.floor(math.log2(scale)) - 28)
+        diagonal = math.ceil(scale / unit)
+        return cls(unit, diagonal, math.isqrt((diagonal**2 - 1) // 2) + 1)
+
+    def noisy(self, values: Vector, noise: NDArray[np.int64]) -> Vector:
+        """``values`` rounded to the grid, plus noise in units."""
+        return np.asarray(self.unit * (np.rint(values / self.unit).astype(np.int64) + noise))
+
+
 def fresh_product(product: Product, block: Matrix, scale: float, shape: NoiseShape, draw: Draw) -> Matrix:
     """``block`` V (K, d) times M + Z, with a noise matrix Z drawn for this call alone.
 
     With V = L Q, Q of orthonormal rows, the answer is L (Q M + Q Z): noisy products with the rows of Q, so that no
-    product of M reaches the answer without its noise, not even with what is left of nearly dependent rows. One
-    direction takes :func:`noise_times_vector`, several take :func:`noise_times_block` and the shape ``"goe"``. A
-    scale of 0 stands for a public M, whose product is exact.
+    product of M reaches the answer without its noise, not even with what is left of nearly dependent rows. The rows of
+    Q are answered as by :class:`LazyNoise` for this call; one direction of shape "iid" has noise of covariance
+    s^2 (I + q q' - diag(q_i^2)). A scale of 0 stands for a public M, whose product is exact.
 
-    Source: Hu et al., Algorithm 1, step 3, for the price of O(dK) deviates; section 2.
+    Source: Hu et al., Algorithm 1, step 3, for the price of O(dK) deviates; sections 2 and 7, docs/exactness.md.
     """
     if scale == 0.0:
         return product(block)
+    if _checked(shape) == "goe":
+        return LazyNoise([(product, scale)], block.shape[1], draw).times(block)[0]
     coefficients, directions = _expand(block, np.empty((0, block.shape[1])))
-    n, d = directions.shape
-    if n == 0:
-        return np.zeros(block.shape)
-    if n == 1:
-        noise = noise_times_vector(directions[0], scale, shape, draw(d + 1))[None, :]
-    elif _checked(shape) == "goe":
-        noise = noise_times_block(directions.T, scale, draw(d * n + n * (n + 1) // 2)).T
-    else:
-        raise ValueError(f"shape 'iid' answers one direction a call, not {n}: use 'goe'")
-    return np.asarray(coefficients @ (product(directions) + noise))
+    if len(directions) > 1:
+        raise ValueError(f"shape 'iid' answers one direction a call, not {len(directions)}: use 'goe'")
+    answers = [_iid_answer(q, product(q[None, :])[0], Grid.of(scale), draw) for q in directions]
+    return np.asarray(coefficients @ np.array(answers).reshape(directions.shape))
+
+
+def _iid_answer(q: Vector, exact: Vector, grid: Grid, draw: Draw) -> Vector:
+    scales = [math.ceil(grid.diagonal * math.sqrt(max((1 - x) * (1 + x), 2.0**-10))) for x in q]
+    own = draw(np.array(scales, dtype=np.int64), q.size)
+    h = float(draw(1 << 40, 1)[0]) / 2.0**40
+    return grid.noisy(exact, own + np.rint(grid.diagonal * (q * h)).astype(np.int64))
 
 
 class LazyNoise:
@@ -253,17 +276,17 @@ class LazyNoise:
     basis Q (r, d) of those directions and the answers Y = Q (M + Z), the product with a new unit vector q, orthogonal
     to Q, is
 
-        Q' (Y q) + q (q.Mq + s h) + (I - Q'Q - qq') (Mq + s / sqrt(2) g),
+        Q' (Y q) + q a + P w,   w = P M q + s / sqrt(2) g,   a = q.Mq + s h,   P = I - Q'Q - q q',
 
-    from deviates g (d,) and h. Its part on the span of Q has been answered before, Z being symmetric, and is not drawn
-    again. A general row is answered as the combination of answers that it is of directions. So all answers together,
-    adaptive questions included, are those of one noisy matrix.
+    w and a on the grid for s: rounded, with exactly rounded noise. The part on the span of Q has been answered before,
+    Z being symmetric, and is not drawn again. A general row is answered as the combination of answers that it is of
+    directions. So all answers together, adaptive questions included, are those of one noisy matrix.
 
     Several ``matrices``, pairs of a product with M and a scale s, are asked together (A and B, say) and share the
-    basis; for each new direction, the first draws its d + 1 deviates, then the second. A matrix of scale 0 is public:
-    its products are exact and it draws nothing.
+    basis; for each new direction, the first draws its d deviates and one more, then the second. A matrix of scale 0 is
+    public: its products are exact and it draws nothing.
 
-    Source: section 2.
+    Source: section 7, docs/exactness.md.
     """
 
     def __init__(self, matrices: Sequence[tuple[Product, float]], d: int, draw: Draw) -> None:
@@ -277,22 +300,21 @@ class LazyNoise:
         for q in new:
             for matrix in self._matrices:
                 if matrix.scale > 0.0:
-                    answer = self._answer(matrix, q, self._draw(q.size + 1))
-                    matrix.answers = np.vstack([matrix.answers, answer])
+                    matrix.answers = np.vstack([matrix.answers, self._answer(matrix, q, Grid.of(matrix.scale))])
             self.basis = np.vstack([self.basis, q])
         return [
             np.asarray(coefficients @ matrix.answers) if matrix.scale > 0.0 else matrix.product(block)
             for matrix in self._matrices
         ]
 
-    def _answer(self, matrix: _LazyMatrix, q: Vector, deviates: Vector) -> Vector:
-        g, h = deviates[:-1], deviates[-1]
+    def _answer(self, matrix: _LazyMatrix, q: Vector, grid: Grid) -> Vector:
         exact = matrix.product(q[None, :])[0]
-        seen = self.basis.T @ (matrix.answers @ q)
-        along = q * (q @ exact + matrix.scale * h)
-        across = exact + matrix.scale / math.sqrt(2.0) * g
-        across = across - self.basis.T @ (self.basis @ across) - q * (q @ across)
-        return np.asarray(seen + along + across)
+        w = grid.noisy(self._across(exact, q), self._draw(grid.off_diagonal, q.size))
+        a = grid.noisy(np.array([q @ exact]), self._draw(grid.diagonal, 1))[0]
+        return np.asarray(self.basis.T @ (matrix.answers @ q) + q * a + self._across(w, q))
+
+    def _across(self, y: Vector, q: Vector) -> Vector:
+        return np.asarray(y - self.basis.T @ (self.basis @ y) - q * (q @ y))
 
 
 @dataclass
@@ -799,12 +821,13 @@ def sampled_product(
     rate: float,
     deviation: float,
     read: Read,
+    draw: Draw,
 ) -> Matrix:
     """``block`` V (K, d) times 1/(q n0) (sum_{i in S} (f_i z_i)(f_i z_i)' + Z), q = ``rate``, n0 = ``n_people``.
 
     S is a new Poisson sample of the ``rows`` z (n, d), with ``factors`` f (n,); Z is a new GOE matrix of the given
     ``deviation``. The size of S stays secret: n0 is public, and Z is added whether S is empty or not. The sample takes
-    its words from ``read`` first, then the noise.
+    its words from ``read`` first, then the noise its deviates from ``draw``.
 
     A row of norm at most R moves the sum by at most R^2 in Frobenius norm, so this is a Poisson-subsampled Gaussian
     mechanism of noise multiplier deviation / R^2 under add/remove, and its product with a public V is post-processing:
@@ -819,9 +842,6 @@ def sampled_product(
 
     def moment(directions: Matrix) -> Matrix:
         return rows_product(rows[members], factors[members], scale, directions)
-
-    def draw(n: int) -> Vector:
-        return normal(read(16 * ((n + 1) // 2)), n)
 
     return fresh_product(moment, block, deviation * scale, "goe", draw)
 

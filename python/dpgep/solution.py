@@ -33,8 +33,8 @@ class PrivacyReport:
         person, who trusts no curator (`dpgep.local`).
     bound : enforced bound on row norms; None where the caller vouched for sensitivities.
     releases : the ledger.
-    exact : whether every release is exact: integer sums of fixed-point rows plus exactly rounded Gaussian noise, so
-        that the guarantee has no approximation term. False for noise added in floating point.
+    exact : whether the guarantee has no approximation term: every release is of integer sums, or of values rounded to a
+        public grid whose rounding the noise covers, plus exactly rounded normal deviates. ``rounding`` says which.
     seeded : whether the noise came from a seed. Then whoever knows the seed can subtract it: there is no privacy.
     """
 
@@ -51,6 +51,12 @@ class PrivacyReport:
     def rho(self) -> float | None:
         """Rho of zero-concentrated differential privacy, mu^2/2; None where mu is."""
         return None if self.mu is None else rho_from_mu(self.mu)
+
+    @property
+    def rounding(self) -> str:
+        """The weakest of the releases' `rounding`: "integer", "grid", or "none" where one has no noise."""
+        kinds = {release.rounding for release in self.releases}
+        return next((kind for kind in ("none", "grid") if kind in kinds), "integer")
 
     def epsilon_at(self, delta: float) -> float:
         """The exact epsilon of all releases together at another delta, rounded up."""

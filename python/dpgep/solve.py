@@ -210,7 +210,7 @@ def privacy_report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seede
         adjacency=facts.adjacency,
         bound=facts.bound,
         releases=ledger.releases,
-        exact=all(release.grid_bits is not None for release in ledger.releases),
+        exact=all(release.rounding != "none" for release in ledger.releases),
         seeded=seeded,
     )
 

@@ -19,6 +19,11 @@ namespace dpgep {
 void exact_normal(VectorView<std::int64_t> out, std::int64_t scale, NoiseStream& stream,
                   int n_threads);
 
+// The same with a scale for each entry: out_i = round(scales_i N_i). Where a scale is 0 its deviate
+// is drawn all the same. Also throws std::invalid_argument for another number of scales.
+void exact_normal(VectorView<std::int64_t> out, const ConstVectorView<std::int64_t>& scales,
+                  NoiseStream& stream, int n_threads);
+
 // array_ij += round(scale N_ij), in row-major order. Also throws std::invalid_argument if a sum
 // would leave int64; array is then unspecified.
 void add_exact_noise(Rows<std::int64_t> array, std::int64_t scale, NoiseStream& stream,

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "dpgep/exact_products.hpp"
+#include "dpgep/grid_noise.hpp"
 #include "dpgep/noise_stream.hpp"
-#include "dpgep/symmetric_noise.hpp"
 
 namespace dpgep {
 
@@ -32,6 +33,7 @@ struct Noise {
   Index n_products = 0;  // calls that are paid for, with `fresh`
   NoiseStream* stream = nullptr;
   Index max_directions = std::numeric_limits<Index>::max();  // to be remembered, with `lazy`
+  int n_threads = 1;  // that draw; the bits do not depend on it
 };
 
 // Lazy noise would have to remember more directions than it may. Nothing was drawn.
@@ -39,14 +41,12 @@ class NoRoom : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// fresh: with V = L Q, Q orthonormal, the answer is L (Q M + Q Z); Q Z as of noise_times_vector for
-// one direction, of noise_times_block for several.
+// lazy: Z by deferred decisions. Every new direction, orthogonal to those asked so far, is answered
+// on a public grid (grid_noise.hpp), for each matrix in turn. All else is a combination of answers.
+// Memory O(d) for each direction and matrix.
 //
-// lazy: Z by deferred decisions. With the basis Q of the directions asked so far and Y = Q (M + Z),
-// a new direction q, orthogonal to Q, is answered by
-//   Q^T (Y q) + q (q . M q + s h) + (I - Q^T Q - q q^T)(M q + s / sqrt 2 g),
-// drawn for each new direction in turn, for each matrix in turn: g (d deviates), then h (one). All
-// else is a combination of answers. Memory O(d) for each direction and matrix.
+// fresh: with V = L Q, Q orthonormal, the answer is L (Q M + Q Z), the rows of Q being answered as
+// those of lazy noise that ends with the call.
 //
 // A public matrix answers exactly, and nothing is drawn for it.
 //
@@ -61,13 +61,14 @@ class NoisyProducts {
 
   Index n_features() const { return exact_.n_features(); }
   NoiseMode mode() const { return noise_.mode; }
-  Index n_directions() const { return basis_.rows(); }
+  Index n_directions() const { return asked_.basis.rows(); }
   // Blocks that the exact products were asked for: passes over the data.
   Index n_passes() const { return n_passes_; }
 
   // For each matrix the products with the rows of V. Throws std::runtime_error beyond the calls
   // that are paid, NoRoom beyond max_directions, std::invalid_argument for V not finite or of
-  // other width, and for several directions of fresh noise of shape iid.
+  // other width, and for several directions of fresh noise of shape iid; std::logic_error should
+  // directions not be orthonormal to 2^-36, which the calibration relies on.
   std::vector<Block> times(const ConstBlock& V);
 
  private:
@@ -93,20 +94,29 @@ class NoisyProducts {
     std::vector<double> entries_;
   };
 
+  // Orthonormal directions asked and, for each matrix, the answers.
+  struct Asked {
+    GrowingBlock basis;
+    std::vector<GrowingBlock> answers;
+    Asked(Index n_features, Index n_matrices)
+        : basis(n_features),
+          answers(static_cast<std::size_t>(n_matrices), GrowingBlock(n_features)) {}
+  };
+
   std::vector<Block> exact_times(const ConstBlock& V);
   std::vector<Block> fresh(const ConstBlock& V);
   std::vector<Block> lazy(const ConstBlock& V);
-  void learn(const Block& directions);
-  void add_fresh_noise(const Block& directions, double scale, Block& products) const;
-  Block lazy_answer(const Block& q, Block product, double scale, const ConstBlock& answers) const;
+  void learn(const Block& directions, Asked& asked);
+  Vector<double> answer(const ConstVectorView<double>& q, const double* exact, std::size_t m,
+                        const Asked& asked) const;
 
   const ExactProducts& exact_;
   Noise noise_;
   const std::uint64_t generation_ = fork_generation();
   Index n_answered_ = 0;
   Index n_passes_ = 0;
-  GrowingBlock basis_;
-  std::vector<GrowingBlock> answers_;
+  std::vector<std::optional<Grid>> grids_;  // none where the matrix is public
+  Asked asked_;
 };
 
 }  // namespace dpgep

@@ -128,5 +128,16 @@ def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
     return IntegerNoise(bits, diagonal, off_diagonal, sums, counts)
 
 
+def finest_bits(noise: MomentNoise) -> int:
+    """Bits of the finest grid for about this noise, with room for twice as much."""
+    return on_grid(noise.scaled(2.0, 2.0, 2.0)).bits
+
+
+def require_cost(cost: float, mu: float) -> None:
+    """Raise ArithmeticError if noise, as it would be drawn, costs more than the ledger is to pay: a last look."""
+    if cost > mu:
+        raise ArithmeticError(f"the noise costs mu = {cost!r}, more than mu = {mu!r}; nothing was released or spent")
+
+
 def _precision(deviation: float) -> float:
     return math.inf if deviation == 0 else 1 / (deviation * deviation)

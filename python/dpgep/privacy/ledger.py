@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from dpgep.errors import PrivacyBudgetError
 
 # enters releases in a ledger, before their noise is drawn
 Charge = Callable[["Release"], None]
+
+Rounding = Literal["integer", "grid", "none"]
 
 Cost = Fraction | float  # mu^2, exact; the float is infinity, for answers without noise
 
@@ -26,7 +28,7 @@ class NoiseBlock:
     name : what the block is.
     shape : "goe" (symmetric, off-diagonal variance half of the diagonal's) or "independent".
     deviation : standard deviation (of the diagonal, for "goe"), in the units of the released value.
-    scale : the same as an integer multiple of the grid of an exact release; None for floating-point noise.
+    scale : the same as an integer multiple of the grid of an exact release; None where the grid is another.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Release:
     noise : the blocks of noise in the answer.
     grid_bits : b of an exact release: rows are integer vectors of norm at most 2^b, so that an integer second moment
         moves by at most sqrt(2) 4^b in Frobenius norm when a row is replaced, and all values lie on the grid 4^-b. None
-        for floating-point noise.
+        for other releases.
     event : a `dp_accounting.DpEvent` under add/remove, with ``mu`` None; None otherwise.
     """
 
@@ -56,6 +58,18 @@ class Release:
     noise: tuple[NoiseBlock, ...]
     grid_bits: int | None = None
     event: Any = None
+
+    @property
+    def rounding(self) -> Rounding:
+        """What keeps the last bits from telling anything.
+
+        "integer": values are integer sums over people. "grid": they are computed in floating point and rounded to a
+        public grid; the noise covers what this adds to the sensitivity. Both get exactly rounded normal deviates, so
+        the guarantee has no approximation term. "none": no noise.
+        """
+        if not self.noise:
+            return "none"
+        return "grid" if self.grid_bits is None else "integer"
 
 
 def split(mu: float, share: float) -> tuple[float, float]:

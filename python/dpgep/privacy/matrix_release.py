@@ -1,22 +1,61 @@
-"""Noisy A and B of a problem in matrix form, in floating point: their sensitivities are the caller's word."""
+"""Noisy A and B of a problem in matrix form, on a public grid: their sensitivities are the caller's word."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
 from dpgep._dispatch import core
 from dpgep.privacy.calibration import matrix_deviations
+from dpgep.privacy.grid_noise import add_symmetric_grid_noise
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release
+from dpgep.privacy.rounding import Allowance, released_matrix_allowance
 from dpgep.problems.gep import MatrixProblem, NoisyMatrices
+from dpgep.problems.model import Matrix
 
 
 def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMatrices:
     """A and B (where given) for mu together; without noise for mu = inf."""
-    noise_a, noise_b = matrix_deviations(problem, mu)
+    prepared = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
+    charge(Release("A and B", mu, matrix_blocks(problem, prepared.noise_a, prepared.noise_b)))
+    a = add_symmetric_grid_noise(prepared.a, prepared.noise_a, stream)
+    b = None if prepared.b is None else add_symmetric_grid_noise(prepared.b, prepared.noise_b, stream)
+    return NoisyMatrices(a, b, prepared.noise_a, prepared.noise_b)
+
+
+def prepare_matrices(
+    problem: MatrixProblem, mu: float, allowance: Callable[[float], tuple[Allowance, float]]
+) -> NoisyMatrices:
+    """A and B before their noise, and its deviations: what costs ``mu`` with all that rounding adds.
+
+    ``allowance`` says, for the mu of a matrix, what that is, and the Frobenius norm in deviations up to which it holds:
+    a larger matrix, and that is one of some 10^6 deviations at least, is shrunk to it. This moves no two matrices
+    further apart.
+    """
     a, b = problem.a.copy(), None if problem.b is None else problem.b.copy()
-    charge(Release("A and B", mu, matrix_blocks(problem, noise_a, noise_b)))
-    core.add_symmetric_noise(a, noise_a, "goe", stream)
+    if math.isinf(mu):
+        return NoisyMatrices(a, b, 0.0, 0.0)
+    parts = (problem.sensitivity_a > 0) + (problem.sensitivity_b > 0)
+    part = mu / math.sqrt(parts) * (1 - 2.0**-50)
+    rounding, radius = allowance(part)
+    noise_a, noise_b = matrix_deviations(problem, rounding.within(part) * math.sqrt(parts) * (1 - 2.0**-50))
+    shrink(a, radius * noise_a)
     if b is not None:
-        core.add_symmetric_noise(b, noise_b, "goe", stream)
+        shrink(b, radius * noise_b)
     return NoisyMatrices(a, b, noise_a, noise_b)
+
+
+def shrink(matrix: Matrix, radius: float) -> None:
+    """Project a private matrix (radius > 0) on the Frobenius ball."""
+    if radius == 0:
+        return
+    norms = np.array([np.linalg.norm(row) for row in matrix / radius])  # no sum of more than d squares
+    norm = math.sqrt(math.fsum(norms * norms))
+    if norm > 1:
+        matrix /= norm
 
 
 def matrix_blocks(problem: MatrixProblem, noise_a: float, noise_b: float, shape: str = "goe") -> tuple[NoiseBlock, ...]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.privacy.calibration import IntegerNoise, calibrate_moments, moment_mu, on_grid
+from dpgep.privacy.calibration import IntegerNoise, calibrate_moments, moment_mu, on_grid, require_cost
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.model import Matrix, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import MomentLayout, MomentNoise, NoisyMoments
+from dpgep.problems.moments import MomentLayout, MomentNoise, NoisyGroups, NoisyMoments
 
 Summable = MomentProblem | Moments
 
@@ -28,8 +30,7 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
     layout, adjacency = problem.layout, problem.facts.adjacency
     noise = on_grid(calibrate_moments(mu, layout, adjacency), problem.grid_bits)
     deviations = noise.deviations()
-    if moment_mu(deviations, layout, adjacency) > mu:
-        raise ArithmeticError(f"integer noise scales {noise} do not keep mu = {mu}; nothing was read or spent")
+    require_cost(moment_mu(deviations, layout, adjacency), mu)
     moments = problem.integer_moments(noise.bits)
     charge(Release("moment matrix", mu, _blocks(noise, layout), noise.bits))
     threads = thread_count()
@@ -73,6 +74,22 @@ def _normalized(
     second *= bound * bound / people
     return NoisyMoments(
         second=second,
+        sums=sums * (bound / people),
+        counts=released_shares(problem.layout, counts, people),
+        n=people,
+        noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
+    )
+
+
+def normalized_groups(
+    problem: MomentProblem, n: int, sums: Matrix, counts: NDArray[Any], noise: MomentNoise
+) -> NoisyGroups:
+    """Released sums and counts of people in the unit ball, divided by their number (public, or the released total), in
+    the units of the data.
+    """
+    bound, counts = row_bound(problem.facts), np.asarray(counts, dtype=np.float64)
+    people = released_people(problem.facts, n, counts)
+    return NoisyGroups(
         sums=sums * (bound / people),
         counts=released_shares(problem.layout, counts, people),
         n=people,

@@ -8,22 +8,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.privacy.calibration import calibrate_groups, calibrate_moments, matrix_deviations
+from dpgep.privacy.calibration import (
+    MOST_BITS,
+    calibrate_groups,
+    calibrate_moments,
+    finest_bits,
+    moment_mu,
+    require_cost,
+)
+from dpgep.privacy.grid_noise import noisy_groups
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release, equal_parts, split
-from dpgep.privacy.matrix_release import matrix_blocks
-from dpgep.privacy.moment_release import released_people, released_shares, row_bound
+from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
+from dpgep.privacy.moment_release import normalized_groups, row_bound
+from dpgep.privacy.rounding import (
+    Allowance,
+    iid_allowance,
+    iid_matrix_allowance,
+    matrix_allowance,
+    moments_allowance,
+    most_people,
+)
 from dpgep.problems.gep import MatrixProblem
+from dpgep.problems.grid_sums import GridSums
 from dpgep.problems.model import Matrix
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.moments import MomentLayout, MomentNoise, NoisyGroups
-from dpgep.problems.row_products import RowProducts, StreamedProducts
+from dpgep.problems.row_products import RowProducts, StreamedProducts, group_counts
 
 NoiseKind = Literal["fresh", "lazy"]
 NoiseShape = Literal["goe", "iid"]
@@ -101,12 +119,12 @@ def row_products(
 
     Lazy: one release of the moment matrix, the second moment known by its products; the law is that of `release`.
     Fresh: sums and counts once, then a new noisy second moment for each product.
+    Sums and counts are exact integers; products are rounded to a grid, which the noise allows for.
     """
-    plan = _plan(problem, mu, noise)
     rows = problem.row_products()
-    for release in plan.releases:
-        charge(release)
-    groups = _release_groups(problem, rows, plan.deviations, stream)
+    groups = (
+        _plain_groups(problem, charge) if math.isinf(mu) else _noisy_groups(problem, rows, mu, noise, stream, charge)
+    )
     d = problem.model.n_features
     form = problem.model.form(groups)
     oracle = core.PairOracle.of_rows(
@@ -124,6 +142,7 @@ def row_products(
         noise.n_products,
         stream,
         noise.most_directions(d, 1),
+        thread_count(),
     )
     return NoisyProducts(
         oracle=oracle,
@@ -142,29 +161,31 @@ def matrix_products(
     """Products for a problem in matrix form. Fresh: one release for A and one for B in each of the products."""
     fresh = noise.kind == "fresh" and math.isfinite(mu)
     mu_each = equal_parts(mu, noise.n_products) if fresh else mu
-    noise_a, noise_b = matrix_deviations(problem, mu_each)
-    blocks = matrix_blocks(problem, noise_a, noise_b, noise.shape)
+    d = problem.model.n_features
+    ready = prepare_matrices(problem, mu_each, partial(_matrix_allowance, noise=noise, d=d))
+    blocks = matrix_blocks(problem, ready.noise_a, ready.noise_b, noise.shape)
     if fresh:
         for release in _each_product(blocks, mu_each, noise.n_products):
             charge(release)
     else:
         charge(Release("A and B, known by their products", mu, blocks))
     identity = problem.b is None
-    most_directions = noise.most_directions(problem.model.n_features, 1 if identity else 2)
+    most_directions = noise.most_directions(d, 1 if identity else 2)
     oracle = core.PairOracle.of_matrices(
-        core.SymmetricMatrices(problem.a, problem.b, thread_count()),
+        core.SymmetricMatrices(ready.a, ready.b, thread_count()),
         "none" if math.isinf(mu) else noise.kind,
-        noise_a,
-        noise_b,
+        ready.noise_a,
+        ready.noise_b,
         noise.shape,
         noise.n_products,
         stream,
         most_directions,
+        thread_count(),
     )
     return NoisyProducts(
         oracle=oracle,
         groups=None,
-        noise_level=(noise_a if identity else noise_b) * math.sqrt(2 * problem.model.n_features),
+        noise_level=(ready.noise_a if identity else ready.noise_b) * math.sqrt(2 * d),
         identity_b=identity,
         lazy=not fresh,
         most_directions=most_directions,
@@ -179,58 +200,106 @@ def _each_product(blocks: tuple[NoiseBlock, ...], mu_each: float, n_products: in
             yield Release(f"product with {block.name}, {step + 1} of {n_products}", mu_block, (block,))
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Deviations in units of rows in the unit ball, sums over people, and what the ledger says of them."""
-
-    deviations: MomentNoise
-    releases: tuple[Release, ...]
+def _matrix_allowance(mu: float, *, noise: ProductNoise, d: int) -> tuple[Allowance, float]:
+    if noise.shape == "iid":
+        return iid_matrix_allowance(mu, d)
+    return matrix_allowance(mu, d, _directions(noise, d))
 
 
-def _plan(problem: MomentProblem, mu: float, noise: ProductNoise) -> _Plan:
-    layout, adjacency = problem.layout, problem.facts.adjacency
-    second = "second moment of rows/bound, sum over people"
-    if noise.kind == "lazy" or math.isinf(mu):
-        deviations = calibrate_moments(mu, layout, adjacency)
-        block = NoiseBlock(second, "goe", deviations.second)
-        blocks = (block, *_group_blocks(deviations, layout)) if math.isfinite(mu) else ()
-        return _Plan(deviations, (Release("moment matrix, known by its products", mu, blocks),))
-    mu_groups, mu_products = split(mu, GROUPS_SHARE) if layout.has_groups else (0.0, mu)
-    mu_each = equal_parts(mu_products, noise.n_products)
+def _directions(noise: ProductNoise, d: int) -> int:
+    """Most directions in one noisy matrix: lazy noise remembers no more, and no more than d are orthonormal."""
+    most = noise.most_directions(d, 1) if noise.kind == "lazy" else None
+    return d if most is None else min(d, most)
+
+
+def _plain_groups(problem: MomentProblem, charge: Charge) -> NoisyGroups:
+    sums = problem.group_sums()
+    charge(Release("moment matrix, known by its products", math.inf, ()))
+    no_noise = MomentNoise(0.0, 0.0, 0.0)
+    return normalized_groups(problem, sums.n, sums.sums / row_bound(problem.facts), sums.counts, no_noise)
+
+
+def _noisy_groups(
+    problem: MomentProblem,
+    rows: RowProducts | StreamedProducts,
+    mu: float,
+    noise: ProductNoise,
+    stream: core.NoiseStream,
+    charge: Charge,
+) -> NoisyGroups:
+    """Released sums and counts, and in their ``noise`` the deviation of an answer about the second moment."""
+    layout = problem.layout
+    bits = finest_bits(_deviations(problem, mu, noise))
+    if layout.has_groups or not isinstance(rows, RowProducts):
+        exact = problem.grid_sums(bits)
+    else:
+        exact = GridSums(layout, bits)
+        exact.n, exact.counts = rows.n, group_counts(rows.n, None, layout.n_groups)
+    deviations = _deviations(problem, mu, noise, most_people(problem.facts, exact.n), bits)
+    of_sums = math.ceil(math.ldexp(deviations.sums, bits)) if layout.sums else 0
+    of_counts = math.ceil(math.ldexp(deviations.counts, bits)) if layout.counts else 0
+    deviations = replace(deviations, sums=math.ldexp(of_sums, -bits), counts=math.ldexp(of_counts, -bits))
+    for release in _releases(problem, mu, noise, deviations, bits):
+        charge(release)
+    return normalized_groups(problem, exact.n, *noisy_groups(exact, of_sums, of_counts, stream), deviations)
+
+
+def _deviations(
+    problem: MomentProblem, mu: float, noise: ProductNoise, n: int = 0, bits: int = MOST_BITS
+) -> MomentNoise:
+    """In units of rows in the unit ball, sums over at most n people: what costs ``mu`` with all that rounding adds."""
+    layout, adjacency, d = problem.layout, problem.facts.adjacency, problem.layout.n_features
+    if noise.kind == "lazy":
+        allowance = moments_allowance(calibrate_moments(1.0, layout, adjacency), n, d, _directions(noise, d), bits)
+        return calibrate_moments(allowance.within(mu), layout, adjacency)
+    mu_groups, mu_each = _fresh_parts(layout, mu, noise)
     groups = calibrate_groups(mu_groups, layout, adjacency) if layout.has_groups else MomentNoise(0.0, 0.0, 0.0)
-    each = calibrate_moments(mu_each, MomentLayout(layout.n_features, 0, sums=False, counts=False), adjacency).second
-    block = NoiseBlock(second, noise.shape, each)
-    releases = [
-        Release(f"product with the second moment, {step + 1} of {noise.n_products}", mu_each, (block,))
-        for step in range(noise.n_products)
-    ]
+    base = calibrate_moments(1.0, _second_alone(layout), adjacency)
+    iid = noise.shape == "iid"
+    allowance = iid_allowance(base, n, d) if iid else moments_allowance(base, n, d, d)
+    each = calibrate_moments(allowance.within(mu_each), _second_alone(layout), adjacency)
+    return replace(groups, second=each.second)
+
+
+def _fresh_parts(layout: MomentLayout, mu: float, noise: ProductNoise) -> tuple[float, float]:
+    """Gaussian-DP parameters of sums and counts, and of each product."""
+    mu_groups, mu_products = split(mu, GROUPS_SHARE) if layout.has_groups else (0.0, mu)
+    return mu_groups, equal_parts(mu_products, noise.n_products)
+
+
+def _second_alone(layout: MomentLayout) -> MomentLayout:
+    return MomentLayout(layout.n_features, 0, sums=False, counts=False)
+
+
+def _releases(
+    problem: MomentProblem, mu: float, noise: ProductNoise, deviations: MomentNoise, bits: int
+) -> Iterator[Release]:
+    """What the ledger says. Raises ArithmeticError where the noise, as it is drawn, does not keep ``mu``."""
+    layout, adjacency = problem.layout, problem.facts.adjacency
+    second = NoiseBlock("second moment of rows/bound, sum over people", noise.shape, deviations.second)
+    if noise.kind == "lazy":
+        require_cost(moment_mu(deviations, layout, adjacency), mu)
+        yield Release("moment matrix, known by its products", mu, (second, *_group_blocks(deviations, layout)))
+        return
+    mu_groups, mu_each = _fresh_parts(layout, mu, noise)
+    require_cost(moment_mu(deviations, _second_alone(layout), adjacency), mu_each)
     if layout.has_groups:
-        releases.insert(0, Release("sums and counts", mu_groups, _group_blocks(groups, layout)))
-    return _Plan(MomentNoise(each, groups.sums, groups.counts), tuple(releases))
+        require_cost(moment_mu(replace(deviations, second=math.inf), layout, adjacency), mu_groups)
+        yield Release("sums and counts", mu_groups, _group_blocks(deviations, layout, bits), bits)
+    for step in range(noise.n_products):
+        yield Release(f"product with the second moment, {step + 1} of {noise.n_products}", mu_each, (second,))
 
 
-def _group_blocks(noise: MomentNoise, layout: MomentLayout) -> tuple[NoiseBlock, ...]:
+def _group_blocks(noise: MomentNoise, layout: MomentLayout, bits: int | None = None) -> tuple[NoiseBlock, ...]:
+    """Sums and counts; ``bits``: of the grid of their release, where they are released alone."""
+
+    def block(name: str, deviation: float) -> NoiseBlock:
+        scale = None if bits is None else int(math.ldexp(deviation, 2 * bits))
+        return NoiseBlock(name, "independent", deviation, scale)
+
     blocks = []
     if layout.sums:
-        blocks.append(NoiseBlock("sums of rows/bound per group", "independent", noise.sums))
+        blocks.append(block("sums of rows/bound per group", noise.sums))
     if layout.counts:
-        blocks.append(NoiseBlock("counts per group", "independent", noise.counts))
+        blocks.append(block("counts per group", noise.counts))
     return tuple(blocks)
-
-
-def _release_groups(
-    problem: MomentProblem, rows: RowProducts | StreamedProducts, noise: MomentNoise, stream: core.NoiseStream
-) -> NoisyGroups:
-    bound, layout = row_bound(problem.facts), problem.layout
-    sums, counts = rows.sums / bound, rows.counts.astype(np.float64)
-    if layout.sums:
-        core.add_noise(sums, noise.sums, stream)
-    if layout.counts:
-        core.add_noise(counts[None, :], noise.counts, stream)
-    people = released_people(problem.facts, rows.n, counts)
-    return NoisyGroups(
-        sums=sums * (bound / people),
-        counts=released_shares(layout, counts, people),
-        n=people,
-        noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
-    )

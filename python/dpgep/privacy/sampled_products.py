@@ -11,6 +11,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release
 from dpgep.privacy.moment_release import row_bound
+from dpgep.privacy.rounding import most_people, sampled_multiplier
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled
 from dpgep.problems.moment_problem import MomentProblem
 
@@ -48,6 +49,7 @@ def sampled_products(
     calibrated = calibrate_sampled(mechanism, epsilon, delta, problem.facts.adjacency, share_full)
     n, q, squared_bound = problem.facts.n, mechanism.rate, row_bound(problem.facts) ** 2
     rows = problem.rows_in_memory("asking about samples of people")
+    noise_full, noise_sampled = _covering(calibrated, problem, rows.n)
     charge(_release(calibrated, private=math.isfinite(epsilon)))
     arrays = rows.arrays()
     products = _source(arrays)(
@@ -55,9 +57,9 @@ def sampled_products(
         rows.factors,
         n_people=float(n),
         rate=q,
-        deviation_full=calibrated.noise_full * squared_bound,
+        deviation_full=noise_full * squared_bound,
         n_full=mechanism.n_full,
-        deviation_sampled=calibrated.noise_sampled * squared_bound,
+        deviation_sampled=noise_sampled * squared_bound,
         n_sampled=mechanism.n_sampled,
         noisy=math.isfinite(epsilon),
         stream=stream,
@@ -65,6 +67,14 @@ def sampled_products(
     )
     level = calibrated.noise_sampled * squared_bound / (q * n) * math.sqrt(2 * problem.model.n_features)
     return NoisySamples(products, calibrated, level)
+
+
+def _covering(mechanism: SampledMechanism, problem: MomentProblem, n: int) -> tuple[float, float]:
+    """Noise of full and sampled answers: the multipliers, and what rounding of the sums adds."""
+    most, d = most_people(problem.facts, n), problem.model.n_features
+    multipliers = (mechanism.noise_full, mechanism.noise_sampled)
+    full, sampled = (sampled_multiplier(multiplier, most, d) if multiplier else 0.0 for multiplier in multipliers)
+    return full, sampled
 
 
 def _source(arrays: tuple[Any, ...]) -> Callable[..., core.SampledProducts]:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.privacy.calibration import calibrate_moments, calibrate_vector, matrix_deviations
+from dpgep.privacy.calibration import (
+    MOST_BITS,
+    calibrate_moments,
+    calibrate_vector,
+    finest_bits,
+    moment_mu,
+    require_cost,
+)
+from dpgep.privacy.grid_noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release, split
-from dpgep.privacy.matrix_release import matrix_blocks
-from dpgep.privacy.moment_release import released_people, released_shares, row_bound
+from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
+from dpgep.privacy.moment_release import normalized_groups, row_bound
+from dpgep.privacy.rounding import most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.model import Matrix
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import MomentNoise, NoisyGroups
+from dpgep.problems.moments import MomentNoise
 
 # Share of mu^2 for the number of people, where that is not public and two views are screened: a public constant.
 _COUNT_SHARE = 0.1
+_NONE = MomentNoise(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +52,11 @@ class Screen:
 
 def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     """Diagonals of A and B: parts of the matrices, so that their sensitivities serve."""
-    noise_a, noise_b = matrix_deviations(problem, mu)
-    a = np.diagonal(problem.a).copy()
-    b = np.ones_like(a) if problem.b is None else np.diagonal(problem.b).copy()
-    charge(Release("diagonals of A and B", mu, matrix_blocks(problem, noise_a, noise_b, "independent")))
-    core.add_noise(a[None, :], noise_a, stream)
-    core.add_noise(b[None, :], noise_b, stream)
-    return Screen(_ratio(a, b, noise_b), None, noise_a)
+    ready = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
+    charge(Release("diagonals of A and B", mu, matrix_blocks(problem, ready.noise_a, ready.noise_b, "independent")))
+    a = add_grid_noise(np.diagonal(ready.a), ready.noise_a, stream)
+    b = np.ones_like(a) if ready.b is None else add_grid_noise(np.diagonal(ready.b), ready.noise_b, stream)
+    return Screen(_ratio(a, b, ready.noise_b), None, ready.noise_a)
 
 
 def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
@@ -55,29 +66,78 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, cha
     row norms are 1-Lipschitz in the Frobenius norm, and diagonal and row norms belong to different entries of the
     second moment, so that together they move by at most sqrt 2 (add-remove: 1). With means subtracted the covariance
     moves by at most 4, and both by at most sqrt(4^2 + 2) (sqrt(4^2 + 1)).
+
+    All are exact integers but the row norms, which are rounded to a grid.
     """
-    two_views = problem.model.first_view > 0
-    noise = _two_view_deviations(problem, mu) if two_views else _deviations(problem, mu)
-    bound = row_bound(problem.facts)
-    exact = problem.screen_sums()
-    released = np.stack([exact.energy, problem.cross_norms()] if two_views else [exact.energy])
-    with_sums = problem.layout.sums and not two_views
-    sums = exact.groups.sums / bound if with_sums else np.empty((len(exact.energy), 0))
-    counts = exact.groups.counts.astype(np.float64)
-    charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, with_sums)))
-    core.add_noise(released, noise.second, stream)
-    if with_sums:
-        core.add_noise(sums, noise.sums, stream)
-    if problem.layout.counts:
-        core.add_noise(counts[None, :], noise.counts, stream)
-    people = released_people(problem.facts, exact.n, counts)
-    released *= bound * bound / people
-    noise = noise.scaled(bound * bound / people, bound / people, 1 / people)
-    if two_views:
-        return Screen(released[1], released[0], noise.second)
-    groups = NoisyGroups(sums * (bound / people), released_shares(problem.layout, counts, people), people, noise)
-    scores = _ratio(*problem.model.form(groups).diagonals(released[0]), noise.second)
-    return Screen(scores, released[0], noise.second)
+    if math.isinf(mu):
+        return _plain_screen(problem, charge)
+    return (_screen_of_views if problem.model.first_view else _screen_of_moments)(problem, mu, stream, charge)
+
+
+def _plain_screen(problem: MomentProblem, charge: Charge) -> Screen:
+    sums = problem.screen_sums()
+    norms = problem.cross_norms() if problem.model.first_view else None
+    charge(Release("diagonal of the second moment", math.inf, ()))
+    groups = sums.groups
+    return _scored(problem, groups.n, sums.energy, groups.sums / row_bound(problem.facts), groups.counts, norms, _NONE)
+
+
+def _screen_of_moments(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
+    layout, adjacency = problem.layout, problem.facts.adjacency
+    noise = calibrate_moments(mu, layout, adjacency)
+    bits = finest_bits(noise)
+    exact = problem.grid_sums(bits, with_squares=True)
+    square, of_sums, of_counts = _integer_scales(noise, bits)
+    noise = _deviations_of(square, of_sums, of_counts, bits)
+    require_cost(moment_mu(noise, layout, adjacency), mu)
+    charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, layout.sums), bits))
+    energy = noisy_squares(exact, square, stream)
+    return _scored(problem, exact.n, energy, *noisy_groups(exact, of_sums, of_counts, stream), None, noise)
+
+
+def _screen_of_views(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
+    bits = finest_bits(_view_deviations(problem, mu))
+    # no sums are released, and counts only where they are not public
+    exact = replace(problem, layout=replace(problem.layout, sums=False)).grid_sums(bits, with_squares=True)
+    noise = _view_deviations(problem, mu, most_people(problem.facts, exact.n), bits)
+    square, _, count = _integer_scales(noise, bits)
+    noise = _deviations_of(square, 0, count, bits)
+    norms = problem.cross_norms()
+    charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, with_sums=False)))
+    energy = noisy_squares(exact, square, stream)
+    norms = add_grid_noise(norms, noise.second, stream)
+    return _scored(problem, exact.n, energy, *noisy_groups(exact, 0, count, stream), norms, noise)
+
+
+def _scored(
+    problem: MomentProblem,
+    n: int,
+    energy: Matrix,
+    sums: Matrix,
+    counts: NDArray[Any],
+    norms: Matrix | None,
+    noise: MomentNoise,
+) -> Screen:
+    """Scores from released sums over people in the unit ball."""
+    groups = normalized_groups(problem, n, sums, counts, noise)
+    scale = row_bound(problem.facts) ** 2 / groups.n
+    if norms is not None:
+        return Screen(norms * scale, energy * scale, groups.noise.second)
+    scores = _ratio(*problem.model.form(groups).diagonals(energy * scale), groups.noise.second)
+    return Screen(scores, energy * scale, groups.noise.second)
+
+
+def _integer_scales(noise: MomentNoise, bits: int) -> tuple[int, int, int]:
+    """Of squares in units of 4^-bits, of sums and counts in units of 2^-bits."""
+    return (
+        math.ceil(math.ldexp(noise.second, 2 * bits)),
+        math.ceil(math.ldexp(noise.sums, bits)),
+        math.ceil(math.ldexp(noise.counts, bits)),
+    )
+
+
+def _deviations_of(square: int, sums: int, counts: int, bits: int) -> MomentNoise:
+    return MomentNoise(math.ldexp(square, -2 * bits), math.ldexp(sums, -bits), math.ldexp(counts, -bits))
 
 
 def _blocks(problem: MomentProblem, noise: MomentNoise, with_sums: bool) -> tuple[NoiseBlock, ...]:
@@ -98,13 +158,10 @@ def _ratio(a: Matrix, b: Matrix, noise: float) -> Matrix:
     return np.asarray(np.divide(a, np.maximum(b, floor), out=np.zeros_like(a), where=np.maximum(b, floor) > 0))
 
 
-def _deviations(problem: MomentProblem, mu: float) -> MomentNoise:
-    return calibrate_moments(mu, problem.layout, problem.facts.adjacency)
-
-
-def _two_view_deviations(problem: MomentProblem, mu: float) -> MomentNoise:
+def _view_deviations(problem: MomentProblem, mu: float, n: int = 0, bits: int = MOST_BITS) -> MomentNoise:
+    """Of squares and row norms (``second``), and of the count, for at most n people."""
     squared = (2.0 if problem.facts.adjacency == "replace-one" else 1.0) + (16.0 if problem.layout.sums else 0.0)
-    if not problem.layout.counts:
-        return MomentNoise(calibrate_vector(math.sqrt(squared), mu), 0.0, 0.0)
-    mu_count, mu_values = split(mu, _COUNT_SHARE)
-    return MomentNoise(calibrate_vector(math.sqrt(squared), mu_values), 0.0, calibrate_vector(1.0, mu_count))
+    mu_count, mu_values = split(mu, _COUNT_SHARE) if problem.layout.counts else (math.inf, mu)
+    sensitivity, d = math.sqrt(squared), problem.layout.n_features
+    left = vector_allowance(d, sensitivity, screen_error(n, d, bits)).within(mu_values)
+    return MomentNoise(calibrate_vector(sensitivity, left), 0.0, calibrate_vector(1.0, mu_count))

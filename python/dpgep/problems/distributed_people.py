@@ -79,8 +79,8 @@ class Distributed(People):
         to_batch = partial(_restricted_batch, self._to_batch, features, bound)
         return Distributed(self._parts, self._read, to_batch, len(features), bound, self._fewest, self._n, self._client)
 
-    def row_products(self, n_groups: int, *, with_sums: bool) -> StreamedProducts:
-        return StreamedProducts(self.accumulate, self._n_features, n_groups, with_sums)
+    def row_products(self) -> StreamedProducts:
+        return StreamedProducts(self.accumulate, self._n_features)
 
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from dpgep.problems.dask_parts import dask_parts, is_spread, read_chunks
 from dpgep.problems.distributed_people import Distributed
 from dpgep.problems.float_moments import FloatSums
+from dpgep.problems.grid_sums import GridSums
 from dpgep.problems.integer_moments import IntegerMoments, IntegerSums
 from dpgep.problems.model import Matrix, PublicFacts, check_adjacency
 from dpgep.problems.moments import MomentLayout, MomentModel
 from dpgep.problems.people import InMemory, People, Streamed
-from dpgep.problems.row_products import RowProducts, StreamedProducts
+from dpgep.problems.row_products import GroupSums, RowProducts, StreamedProducts
 from dpgep.problems.rows import Rows
 from dpgep.problems.screen_sums import ScreenSums, cross_norms
 from dpgep.problems.views import fewest_rows, n_rows
@@ -67,8 +68,17 @@ class MomentProblem:
         """The moment matrix of rows in fixed point, exact."""
         return self.people.accumulate(partial(IntegerSums, self.layout, bits)).moments()
 
+    def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
+        """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""
+        return self.people.accumulate(partial(GridSums, self.layout, bits, with_squares=with_squares))
+
+    def group_sums(self) -> GroupSums:
+        """Counts and sums per group in floating point."""
+        layout = self.layout
+        return self.people.accumulate(partial(GroupSums, layout.n_features, layout.n_groups, with_sums=layout.sums))
+
     def screen_sums(self) -> ScreenSums:
-        """Squares of all features, counts and sums per group."""
+        """Squares of all features, counts and sums per group in floating point."""
         return self.people.accumulate(partial(ScreenSums, self.layout))
 
     def cross_norms(self) -> Matrix:
@@ -80,8 +90,8 @@ class MomentProblem:
         return cross_norms(self.people.accumulate, d, d_x, centred=self.layout.sums)
 
     def row_products(self) -> RowProducts | StreamedProducts:
-        """Rows for products with the second moment, counts and sums per group."""
-        return self.people.row_products(self.layout.n_groups, with_sums=self.layout.sums)
+        """Rows for products with the second moment."""
+        return self.people.row_products()
 
     def rows_in_memory(self, purpose: str) -> RowProducts:
         """The same for rows that are in memory; ValueError, which names the purpose, where they are not."""

@@ -91,8 +91,8 @@ class People(ABC):
         """The same people with some of the features (ascending indices over all views), clipped to ``bound``."""
 
     @abstractmethod
-    def row_products(self, n_groups: int, *, with_sums: bool) -> RowProducts | StreamedProducts:
-        """Products with the second moment of the rows, counts and sums per group."""
+    def row_products(self) -> RowProducts | StreamedProducts:
+        """Products with the second moment of the rows."""
 
     @abstractmethod
     def in_memory(self, purpose: str) -> Batch:
@@ -120,9 +120,9 @@ class InMemory(People):
         self.passes += 1
         return InMemory(self._batch.restricted(features, bound))
 
-    def row_products(self, n_groups: int, *, with_sums: bool) -> RowProducts:
+    def row_products(self) -> RowProducts:
         self.passes += 1
-        return RowProducts(self._batch.rows, self._batch.groups, n_groups, with_sums=with_sums)
+        return RowProducts(self._batch.rows)
 
     def in_memory(self, purpose: str) -> Batch:
         return self._batch
@@ -178,10 +178,10 @@ class Streamed(People):
 
         return Streamed(self._selections, to_batch, len(features), bound, self._fewest)
 
-    def row_products(self, n_groups: int, *, with_sums: bool) -> StreamedProducts:
+    def row_products(self) -> StreamedProducts:
         if self.read_once:
             raise ValueError(f"products with vectors need {ANOTHER_PASS}")
-        return StreamedProducts(self.accumulate, self._n_features, n_groups, with_sums)
+        return StreamedProducts(self.accumulate, self._n_features)
 
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(

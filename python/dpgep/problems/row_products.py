@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.problems.compensated_sum import CompensatedSum
 from dpgep.problems.model import Matrix
 from dpgep.problems.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
 from dpgep.sources.columns import Columns, row_dtype
@@ -30,23 +31,20 @@ class RowProducts:
     ----------
     n : number of people.
     factors : (n,), rounded so that the exact norm of f_i x_i is at most the bound.
-    counts : (n_groups,), number of people in each group; without groups, everybody is in each.
-    sums : (d, n_groups), sum of f_i x_i over the people of each group; (d, 0) if not ``with_sums``.
     """
 
-    def __init__(self, rows: Rows, groups: NDArray[np.intp] | None, n_groups: int, *, with_sums: bool) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._views = kernel_form(rows.views)
         self.n, self._d = rows.n, rows.d
         self.factors = np.empty(rows.n)
-        self.counts = group_counts(rows.n, groups, n_groups)
-        self.sums = np.zeros((rows.d, n_groups if with_sums else 0))
-        if not isinstance(self._views[0], np.ndarray):
-            self._read_sparse(rows.bound, groups)
+        first = self._views[0]
+        if not isinstance(first, np.ndarray):
+            if not core.clip_factors_csr(first.data, first.indptr, rows.bound, self.factors):
+                raise NotFiniteError
             return
         for block in self._blocks():
-            self._clip(block, rows.bound)
-            if with_sums:
-                self._add_sums(block, groups)
+            if not core.clip_factors(self._joint(block), rows.bound, self.factors[block]):
+                raise NotFiniteError
 
     def second_moment(self, scale: float) -> core.DenseRows | core.CsrRows:
         """The matrix scale sum_i (f_i x_i)(f_i x_i)^T, known through its products."""
@@ -63,80 +61,88 @@ class RowProducts:
             return self._views
         return first.data, first.indices, first.indptr, self._d
 
+    def group_sums(self, groups: NDArray[np.intp] | None, n_groups: int) -> Matrix:
+        """(d, n_groups), sum of f_i x_i over the people of each group."""
+        sums = np.zeros((self._d, n_groups))
+        first = self._views[0]
+        if not isinstance(first, np.ndarray):
+            # all rows at once: nothing of them is copied, and a block of rows would cost a pass over the sums
+            arrays = (first.data, first.indices, first.indptr)
+            core.csr_group_sums(*arrays, self.factors, groups, sums, thread_count())
+            return sums
+        for block in self._blocks():
+            marks = np.zeros((block.stop - block.start, n_groups))
+            marks[np.arange(len(marks)), 0 if groups is None else groups[block]] = self.factors[block]
+            column = 0
+            for view in self._views:
+                width = view.shape[1]
+                sums[column : column + width] += view[block].T @ marks
+                column += width
+        return sums
+
     def _blocks(self) -> Iterator[slice]:
         height = block_height(self.n, self._d)
         for start in range(0, self.n, height):
             yield slice(start, min(start + height, self.n))
 
-    def _clip(self, block: slice, bound: float) -> None:
-        if not core.clip_factors(self._joint(block), bound, self.factors[block]):
-            raise NotFiniteError
-
-    def _read_sparse(self, bound: float, groups: NDArray[np.intp] | None) -> None:
-        """All rows at once: nothing of them is copied, and a block of rows would cost a pass over the sums."""
-        csr = self._views[0]
-        if not core.clip_factors_csr(csr.data, csr.indptr, bound, self.factors):
-            raise NotFiniteError
-        if self.sums.size:
-            core.csr_group_sums(csr.data, csr.indices, csr.indptr, self.factors, groups, self.sums, thread_count())
-
     def _joint(self, block: slice) -> NDArray[Any]:
         views = [view[block] for view in self._views]
         return views[0] if len(views) == 1 else np.concatenate(views, axis=1, dtype=np.float64)
 
-    def _add_sums(self, block: slice, groups: NDArray[np.intp] | None) -> None:
-        marks = np.zeros((block.stop - block.start, self.sums.shape[1]))
-        marks[np.arange(len(marks)), 0 if groups is None else groups[block]] = self.factors[block]
-        column = 0
-        for view in self._views:
-            width = view.shape[1]
-            self.sums[column : column + width] += view[block].T @ marks
-            column += width
-
 
 class GroupSums:
-    """A sum over people: how many of each group there are, and the sums of their clipped rows."""
+    """Sums over people in floating point, for a solution without noise: how many of each group there are, and the sums
+    of their clipped rows, (d, 0) if not ``with_sums``.
+    """
 
     def __init__(self, n_features: int, n_groups: int, *, with_sums: bool) -> None:
-        self.with_sums = with_sums
         self.n = 0
         self.counts = np.zeros(n_groups, dtype=np.int64)
         self.sums = np.zeros((n_features, n_groups if with_sums else 0))
 
     def add(self, batch: Any) -> None:
-        self.merge(RowProducts(batch.rows, batch.groups, len(self.counts), with_sums=self.with_sums))
+        rows = RowProducts(batch.rows)
+        self.n += batch.n
+        self.counts += group_counts(batch.n, batch.groups, len(self.counts))
+        if self.sums.size:
+            self.sums += rows.group_sums(batch.groups, self.sums.shape[1])
 
-    def merge(self, other: GroupSums | RowProducts) -> None:
+    def merge(self, other: GroupSums) -> None:
         self.n += other.n
         self.counts += other.counts
         self.sums += other.sums
 
 
 class ProductSums:
-    """A sum over people: the second moment of their clipped rows times the rows of ``block`` (K, d)."""
+    """A sum over people: the second moment of their clipped rows times the rows of ``block`` (K, d).
+
+    Batches may be many and small; the error of the whole is that of a batch (docs/exactness.md).
+    """
 
     def __init__(self, block: Matrix) -> None:
         # what Dask hands to a worker may begin at any byte
         self._block = np.require(block, requirements=("C_CONTIGUOUS", "ALIGNED"))
-        self.product = np.zeros(block.shape)
+        self._sum = CompensatedSum(block.shape)
+
+    @property
+    def product(self) -> Matrix:
+        return self._sum.total
 
     def add(self, batch: Any) -> None:
-        self.product += RowProducts(batch.rows, None, 0, with_sums=False).second_moment(1.0).times(self._block)
+        self._sum.add(RowProducts(batch.rows).second_moment(1.0).times(self._block))
 
     def merge(self, other: ProductSums) -> None:
-        self.product += other.product
+        self._sum.merge(other._sum)
 
 
 class StreamedProducts:
-    """The same for people who are not in memory: one pass for the sums, and one for every product.
+    """The same for people who are not in memory: one pass for every product.
 
-    ``accumulate`` makes one pass (`People.accumulate`); the attributes are those of `RowProducts`.
+    ``accumulate`` makes one pass (`People.accumulate`).
     """
 
-    def __init__(self, accumulate: Callable[[Callable[[], Any]], Any], d: int, n_groups: int, with_sums: bool) -> None:
+    def __init__(self, accumulate: Callable[[Callable[[], Any]], Any], d: int) -> None:
         self._accumulate, self._d = accumulate, d
-        groups = accumulate(partial(GroupSums, d, n_groups, with_sums=with_sums))
-        self.n, self.counts, self.sums = groups.n, groups.counts, groups.sums
 
     def second_moment(self, scale: float) -> core.CallbackProducts:
         """The matrix scale sum_i (f_i x_i)(f_i x_i)^T, known through its products."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.problems.compensated_sum import CompensatedSum
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
@@ -22,10 +23,12 @@ from dpgep.problems.rows import Rows
 
 # Products between two views are formed for at most this many pairs of features at a time.
 _BLOCK_PAIRS = 1 << 24
+# Rows whose products are added one after the other.
+ROWS_IN_A_ROW = 1 << 16
 
 
 class ScreenSums:
-    """O(d) sums.
+    """The sums of `GridSums` in floating point, for a screen without noise.
 
     Attributes
     ----------
@@ -37,15 +40,9 @@ class ScreenSums:
         self.energy = np.zeros(layout.n_features)
         self.groups = GroupSums(layout.n_features, layout.n_groups, with_sums=layout.sums)
 
-    @property
-    def n(self) -> int:
-        return self.groups.n
-
     def add(self, batch: Batch) -> None:
-        counts = len(self.groups.counts)
-        products = RowProducts(batch.rows, batch.groups, counts, with_sums=self.groups.with_sums)
-        self.groups.merge(products)
-        self.energy += _sparse_energies(products, batch.rows) if batch.rows.is_sparse else _dense_energies(batch.rows)
+        self.groups.add(batch)
+        self.energy += _sparse_energies(batch.rows) if batch.rows.is_sparse else _dense_energies(batch.rows)
 
     def merge(self, other: ScreenSums) -> None:
         self.energy += other.energy
@@ -53,39 +50,44 @@ class ScreenSums:
 
 
 class CrossSums:
-    """sum x y^T for the first d_x features x and some ``columns`` of the others y, and the sums of both."""
+    """sum x y^T for the first d_x features x and some ``columns`` of the others y, and the sums of both.
+
+    Rows are added in blocks, with the rounding errors of each sum of blocks: docs/exactness.md.
+    """
 
     def __init__(self, d_x: int, columns: slice) -> None:
         self._d_x, self._columns = d_x, columns
         width = columns.stop - columns.start
-        self._cross, self._sums_x, self._sums_y = np.zeros((d_x, width)), np.zeros(d_x), np.zeros(width)
         self._n = 0
+        self._parts = tuple(CompensatedSum(shape) for shape in ((d_x, width), (d_x,), (width,)))
 
     def add(self, batch: Batch) -> None:
         self._n += batch.n
-        if batch.rows.is_sparse:
-            self._add(_sparse_clipped(batch.rows))
-        else:
-            for _, block in batch.rows.clipped_blocks(0):
+        if not batch.rows.is_sparse:
+            for _, block in batch.rows.clipped_blocks(0, most_rows=ROWS_IN_A_ROW):
                 self._add(block)
+            return
+        for start in range(0, batch.n, ROWS_IN_A_ROW):
+            self._add(_sparse_clipped(batch.rows.part(slice(start, start + ROWS_IN_A_ROW))))
 
     def merge(self, other: CrossSums) -> None:
-        self._cross += other._cross
-        self._sums_x += other._sums_x
-        self._sums_y += other._sums_y
         self._n += other._n
+        for ours, theirs in zip(self._parts, other._parts, strict=True):
+            ours.merge(theirs)
 
     def squares(self, *, centred: bool) -> Matrix:
         """Entries of sum (x - m_x)(y - m_y)^T, m = 0 if not ``centred``, squared."""
-        cross = self._cross - np.outer(self._sums_x, self._sums_y) / max(self._n, 1) if centred else self._cross
+        cross, of_x, of_y = (part.total for part in self._parts)
+        if centred:
+            cross -= np.outer(of_x, of_y) / max(self._n, 1)
         return cross * cross
 
     def _add(self, rows: Any) -> None:
         x, y = rows[:, : self._d_x], rows[:, self._d_x :][:, self._columns]
         product = x.T @ y
-        self._cross += product if isinstance(product, np.ndarray) else product.toarray()
-        self._sums_x += x.sum(axis=0)
-        self._sums_y += y.sum(axis=0)
+        terms = (product if isinstance(product, np.ndarray) else product.toarray(), x.sum(axis=0), y.sum(axis=0))
+        for part, term in zip(self._parts, terms, strict=True):
+            part.add(np.asarray(term))
 
 
 def cross_norms(accumulate: Callable[[Any], Any], d: int, d_x: int, *, centred: bool) -> Matrix:
@@ -110,7 +112,8 @@ def _dense_energies(rows: Rows) -> Matrix:
     return total
 
 
-def _sparse_energies(products: RowProducts, rows: Rows) -> Matrix:
+def _sparse_energies(rows: Rows) -> Matrix:
+    products = RowProducts(rows)
     data, indices, indptr, d = products.arrays()
     total = np.empty(d)
     core.csr_squares(data, indices, indptr, products.factors, total, thread_count())
@@ -121,7 +124,7 @@ def _sparse_clipped(rows: Rows) -> Any:
     """The clipped rows in the unit ball as a sparse matrix whose columns can be taken."""
     from scipy import sparse
 
-    products = RowProducts(rows, None, 0, with_sums=False)
+    products = RowProducts(rows)
     data, indices, indptr, d = products.arrays()
     values = np.repeat(products.factors, np.diff(indptr)) * data / rows.bound
     return sparse.csc_array(sparse.csr_array((values, indices, indptr), shape=(rows.n, d)))

@@ -1,0 +1,70 @@
+"""Values rounded to a public grid, with exactly rounded noise: their last bits tell nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpgep._dispatch import core
+from dpgep._threads import thread_count
+from dpgep.problems.grid_sums import HALF, GridSums
+from dpgep.problems.model import Matrix
+
+_BITS = 28
+_MOST_UNITS = 2.0**61
+
+
+def add_grid_noise(values: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:
+    """``values`` rounded to the grid of 2^-28 deviation, plus independent noise of at least that deviation.
+
+    As `core.PairOracle` does it; 0 for none. Values beyond 2^61 steps count as that many.
+    """
+    if deviation == 0:
+        return values
+    unit, scale = _grid(deviation)
+    integers = _nearest(values, unit)
+    core.add_exact_noise(integers, scale, stream, thread_count())
+    return np.asarray(unit * integers.astype(np.float64))
+
+
+def add_symmetric_grid_noise(matrix: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:
+    """The same for a symmetric matrix and GOE noise of this deviation on the diagonal."""
+    if deviation == 0:
+        return matrix
+    unit, scale = _grid(deviation)
+    integers = _nearest(matrix, unit)
+    off_diagonal = math.isqrt((scale * scale - 1) // 2) + 1  # the least t with 2 t^2 >= scale^2
+    core.add_exact_symmetric_noise(integers, scale, off_diagonal, stream, thread_count())
+    upper = np.triu(integers)
+    return np.asarray(unit * (upper + np.triu(integers, 1).T).astype(np.float64))
+
+
+def noisy_squares(sums: GridSums, scale: int, stream: core.NoiseStream) -> Matrix:
+    """(d,), exact sums of squares of each feature in the unit ball, plus noise of deviation scale 4^-bits."""
+    high, low = (part.copy() for part in sums.squares())
+    core.add_exact_noise(low, scale, stream, thread_count())
+    # 0 <= low < 2^20 makes the two parts unique: even the rounding of their sum follows from the released integer
+    high += low >> HALF
+    low &= (1 << HALF) - 1
+    return np.asarray(np.ldexp(np.ldexp(high.astype(np.float64), HALF) + low, -2 * sums.bits))
+
+
+def noisy_groups(exact: GridSums, of_sums: int, of_counts: int, stream: core.NoiseStream) -> tuple[Matrix, Matrix]:
+    """Exact sums and counts per group plus noise of deviations of_sums 2^-bits and of_counts 2^-bits."""
+    sums, counts = exact.sums.copy(), exact.counts << exact.bits
+    core.add_exact_noise(sums, of_sums, stream, thread_count())
+    core.add_exact_noise(counts, of_counts, stream, thread_count())
+    return np.ldexp(sums.astype(np.float64), -exact.bits), np.ldexp(counts.astype(np.float64), -exact.bits)
+
+
+def _grid(deviation: float) -> tuple[float, int]:
+    unit = math.ldexp(1.0, math.frexp(deviation)[1] - 1 - _BITS)
+    return unit, math.ceil(deviation / unit)
+
+
+def _nearest(values: Matrix, unit: float) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    with np.errstate(over="ignore"):
+        units = values / unit
+    np.clip(units, -_MOST_UNITS, _MOST_UNITS, out=units)
+    return np.rint(units, out=units).astype(np.int64)
