@@ -63,7 +63,7 @@ def classes_below(values: Values, scale: int) -> NDArray[np.intp]:
     """Class of each value modulo 2^scale: its eighth of [0, 2^scale), 0 to 7, or 8 for a multiple of 2^scale."""
     units = values * np.ldexp(1.0, -scale)
     fractions = units - np.floor(units)
-    classes = (fractions * _EIGHTHS).astype(np.intp)
+    classes: NDArray[np.intp] = (fractions * _EIGHTHS).astype(np.intp)
     np.minimum(classes, _EIGHTHS - 1, out=classes)  # below zero and tiny, a fraction rounds to 1
     classes[fractions == 0] = _EIGHTHS
     return classes

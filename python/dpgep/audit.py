@@ -5,8 +5,8 @@ positive rate a and false negative rate b, Phi^-1(1 - a) - Phi^-1(b) <= mu. It i
 exp(epsilon) a + delta and 1 - a <= exp(epsilon) b + delta. So a good test, run often enough, refutes a claim. Nothing
 here can confirm one.
 
-The statistic is the caller's, the log-likelihood ratio at best; or, with ``low_bits``, one that is found in the last bits
-of the numbers published. A likelihood ratio treats them as real numbers, which the numbers of a program are not.
+The statistic is the caller's, the log-likelihood ratio at best; or, with ``low_bits``, one that is found in the last
+bits of the numbers published. A likelihood ratio takes them for real numbers, which the numbers of a program are not.
 """
 
 from __future__ import annotations
@@ -289,6 +289,8 @@ def audit_samples(
     _check_numbers(len(x), confidence, delta)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("the samples contain NaN or infinite values")
+    if low_bits and parts is not None and sum(parts) != x.shape[1]:
+        raise ValueError(f"parts must add up to m = {x.shape[1]}, got {list(parts)}")
     if claimed_epsilon is not None and delta is None:
         raise ValueError("claimed_epsilon needs the delta it is claimed at")
     if gaussian and delta == 0:
@@ -573,7 +575,7 @@ def _check_gaussian(x: Values, y: Values, pooled: float) -> None:
 def _threshold_bounds(
     x: Values, y: Values, n_choose: int, delta: float | None, level: float
 ) -> tuple[float, float | None]:
-    """Clopper-Pearson bounds at a threshold for mu and one for epsilon, chosen on the first runs, tested on the rest."""
+    """Clopper-Pearson bounds at a threshold for mu and one for epsilon, chosen on the first runs, judged on others."""
     thresholds = _candidate_thresholds(x[:n_choose], y[:n_choose])
     each = level / (2 if delta is None else 4)
     mu = _held_out(x, y, n_choose, thresholds, each, _mu_of_rates)
@@ -590,8 +592,8 @@ def _held_out(
     level: float,
     bound: Callable[[Values, Values], Values],
 ) -> float:
-    # The best of many thresholds is chosen as if all were judged: else one far out wins, with few and lucky counts. Where
-    # that proves nothing for any of them, one must be chosen all the same.
+    # The best of many thresholds is chosen as if all were judged: else one far out wins, with few and lucky counts.
+    # Where that proves nothing for any of them, one must be chosen all the same.
     for strict in (level / (2 * len(thresholds)), _LENIENT):
         trained = [
             bound(*_rate_bounds(x[:n_choose], y[:n_choose], thresholds, upwards, strict)) for upwards in (True, False)

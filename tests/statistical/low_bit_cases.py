@@ -183,7 +183,7 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
     return cases
 
 
-# --- reports of single people ------------------------------------------------------------------------------------------
+# --- reports of single people ----------------------------------------------------------------------------------------
 
 REPORTS = 200_000
 
@@ -228,13 +228,13 @@ REPORT_ATTACKS: dict[str, Callable[[], ReportAttack]] = {
 }
 
 
-# --- negative controls: floating-point noise on floating-point data ------------------------------------------------------
+# --- negative controls: floating-point noise on floating-point data --------------------------------------------------
 
 Samples = tuple[Matrix, Matrix]
 
 
 def float_reports(rng: np.random.Generator, first: Matrix, second: Matrix, mu: float, runs: int) -> Samples:
-    """(runs, d (d + 1)/2) upper triangles of x x^T plus doubles of the right deviation, mu-GDP on paper, of two rows."""
+    """Of two rows, (runs, d (d + 1)/2) upper triangles of x x^T plus doubles: mu-GDP on paper."""
     upper = np.triu_indices(len(first))
     deviations = np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5)) * math.sqrt(2) / mu
     first_products, second_products = (np.outer(x, x)[upper] for x in (first, second))

@@ -61,7 +61,9 @@ def test_last_bits_of_reports_tell_nothing(name: str) -> None:
 def test_floating_point_noise_is_flagged(name: str) -> None:
     mu = mu_of(1.0, 1e-6)
     samples = FLOAT_CONTROLS[name](np.random.default_rng(1), mu, 2000)
-    result = audit_samples(*samples, low_bits=True, confidence=CONFIDENCE, claimed_mu=mu, delta=1e-6, claimed_epsilon=1.0)
+    result = audit_samples(
+        *samples, low_bits=True, confidence=CONFIDENCE, claimed_mu=mu, delta=1e-6, claimed_epsilon=1.0
+    )
     assert result.mu > 2 * mu
     assert result.flagged
     public = rounded_to_a_grid(samples, 2.0**-30)
