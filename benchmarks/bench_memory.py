@@ -33,7 +33,8 @@ def private_pca(x: Any, labels: Any) -> Any:
 def private_fda(x: Any, labels: Any) -> Any:
     import dpgep
 
-    return dpgep.solve(dpgep.fda(x, labels), epsilon=1.0, delta=len(x) ** -1.1, n_components=9).components
+    problem = dpgep.fda(x, labels, classes=range(10))
+    return dpgep.solve(problem, epsilon=1.0, delta=len(x) ** -1.1, n_components=9).components
 
 
 def scikit_learn_pca(x: Any, labels: Any) -> Any:

@@ -3,12 +3,13 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import kstest, norm
 
 from dpgep.privacy.accounting import (
     delta_of,
@@ -66,6 +67,44 @@ def test_figures_of_the_mathematics_page(epsilon: float, ratio: float) -> None:
 def test_delta_grows_with_mu_and_falls_with_epsilon(mu: float, factor: float, epsilon: float) -> None:
     assert delta_of(epsilon, mu) <= delta_of(epsilon, mu * factor) * (1 + 1e-11)
     assert delta_of(epsilon * factor, mu) <= delta_of(epsilon, mu) * (1 + 1e-11)
+
+
+def adaptive_losses(rng: np.random.Generator, mu: float, n: int, *, padded: bool) -> np.ndarray:
+    """Log-likelihood ratios of n runs under D_0: six answers at most, theta_t and the end chosen by those so far."""
+    left, ratio, last = np.full(n, mu * mu), np.zeros(n), np.zeros(n)
+    for _ in range(6):
+        share = np.where(last > 0, 0.1, 0.6) + np.where(ratio > 0.3, 0.3, 0.0)
+        theta = np.sqrt(np.where(ratio < -0.5, 0.0, share * left))
+        last = rng.standard_normal(n)
+        ratio += theta * last - theta**2 / 2
+        left -= theta**2
+    if padded:
+        ratio += np.sqrt(left) * rng.standard_normal(n) - left / 2
+    return ratio
+
+
+def test_answers_with_adaptive_shares_of_a_fixed_total_are_gaussian() -> None:
+    """Section 8 of the mathematics page: with what is left used up, L is N(-mu^2/2, mu^2) exactly (alarm: 1e-7)."""
+    mu, n = 1.3, 100_000
+    law = norm(-mu * mu / 2, mu)
+    rng = np.random.default_rng(8)
+    assert kstest(adaptive_losses(rng, mu, n, padded=True), law.cdf).pvalue > 1e-7
+    unpadded = adaptive_losses(rng, mu, n, padded=False)
+    assert kstest(unpadded, law.cdf).pvalue < 1e-7
+    # a sum of n independent terms in [0, 1]: Hoeffding's bound on its mean, with probability 1e-7 of being exceeded
+    slack = math.sqrt(math.log(1e7) / (2 * n))
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        # delta(epsilon) of D_0 against D_1, as E_0 of (1 - exp(epsilon + L))_+
+        assert np.mean(np.maximum(0.0, -np.expm1(epsilon + unpadded))) <= delta_of(epsilon, mu) + slack
+
+
+def test_a_total_that_holds_in_the_mean_only_is_no_guarantee() -> None:
+    first, second, above, epsilon = 0.1, 10.0, 3.1, 3.0
+    mean = first**2 + second**2 * norm.sf(above - first)
+    told = norm.sf(above - first) - math.exp(epsilon) * norm.sf(above) * norm.sf(second / 2)
+    assert mean < 0.15
+    assert delta_of(epsilon, math.sqrt(0.15)) < 1e-14
+    assert told == pytest.approx(0.0013, abs=1e-4)
 
 
 def test_rho_and_mu_round_in_opposite_directions() -> None:

@@ -1,4 +1,4 @@
-"""The three-scale calibration against an adversarial search over pairs of neighbours."""
+"""Sensitivities against an adversarial search over pairs of neighbours: the three scales, and the two-view screen."""
 
 import math
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import dpgep
 from dpgep.privacy.calibration import calibrate_moments, moment_mu
 from dpgep.problems.model import Adjacency
 from dpgep.problems.moments import MomentLayout, MomentNoise
@@ -84,6 +85,46 @@ def test_figures_of_the_mathematics_page() -> None:
     assert classes.counts == pytest.approx(4.2426, abs=1e-4)
     plain = calibrate_moments(1.0, MomentLayout(9, 0, sums=False, counts=False), "replace-one")
     assert plain.second == pytest.approx(math.sqrt(2), abs=1e-9)
+
+
+def squared_change_of_screen(free: np.ndarray, adjacency: Adjacency) -> float:
+    """2 |change of C_xy|^2 + |change of the diagonal|^2 for two features a view, in the limit of many other rows."""
+    mean, row, other = (in_ball(part) for part in free.reshape(3, 4))
+    if adjacency == "add-remove":
+        return float(2 * np.sum(np.outer(*np.split(row - mean, 2)) ** 2) + np.sum(row**4))
+    cross = np.outer(*np.split(row - mean, 2)) - np.outer(*np.split(other - mean, 2))
+    return float(2 * np.sum(cross**2) + np.sum((row**2 - other**2) ** 2))
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "bound", "largest"), [("replace-one", 18.0, 13.5), ("add-remove", 17.0, 8.5)], ids=["replace", "add"]
+)
+def test_two_view_screens_move_by_less_than_the_bound(
+    adjacency: Adjacency, bound: float, largest: float, rng: np.random.Generator
+) -> None:
+    """The largest change is what the mathematics page says."""
+    options = {"maxiter": 8000, "maxfev": 8000, "fatol": 1e-10, "adaptive": True}
+    found = max(
+        -minimize(
+            lambda free: -squared_change_of_screen(free, adjacency),
+            2 * rng.standard_normal(12),
+            method="Nelder-Mead",
+            options=options,
+        ).fun
+        for _ in range(12)
+    )
+    assert found <= bound
+    assert found == pytest.approx(largest, abs=1e-3)
+
+
+def test_the_largest_change_of_a_two_view_screen_is_one_of_the_sums_of_the_program() -> None:
+    """Rows -e and one row e more, e in both views alike: what the program sums moves by 8.5 (n/(n+1))^2 and less."""
+    n, row = 1000, np.full((1, 1), math.sqrt(0.5))
+    screens = []
+    for people in (np.full((n, 1), -row[0, 0]), np.concatenate([np.full((n, 1), -row[0, 0]), row])):
+        problem = dpgep.cca(people, people, adjacency="add-remove")
+        screens.append(np.concatenate([problem.screen_sums().energy, problem.cross_norms()]))
+    assert np.sum((screens[1] - screens[0]) ** 2) == pytest.approx(8 * (n / (n + 1)) ** 2 + 0.5, rel=1e-9)
 
 
 def test_infinite_budget_has_no_noise() -> None:

@@ -71,6 +71,18 @@ def test_more_rows_than_a_double_holds_exactly() -> None:
         assert total.tolist() == [[n << 40, n << 40], [0, n << 40]]
 
 
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_people_beyond_the_reach_of_32_bits(n_threads: int) -> None:
+    n, last = 2**31 + 1000, 2**31 - 500
+    rows = np.zeros((n, 1), np.uint8)  # of which memory holds what is written, the last pages
+    rows[last:] = 1
+    total = np.zeros((2, 2), np.int64)
+    assert core.add_dense_moments(rows, last, n - last, None, 1, 1.0, 20, total, n_threads)
+    assert total.tolist() == [[1500 << 40, 1500 << 40], [0, 1500 << 40]]
+    with pytest.raises(ValueError, match="people has fewer rows than first and n"):
+        core.add_dense_moments(rows, last, n - last + 1, None, 1, 1.0, 20, total, n_threads)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_all_people_or_none(bad: float, n_threads: int) -> None:

@@ -123,6 +123,54 @@ def test_data_frames_by_name_and_by_selection(people: Any) -> None:
     )
 
 
+@pytest.fixture
+def on_disk(people: Any, tmp_path: Path) -> Path:
+    return written(table(people), tmp_path / "people")
+
+
+def written(frame: pd.DataFrame, folder: Path) -> Path:
+    """A folder of five files."""
+    folder.mkdir()
+    for i in range(5):
+        frame.iloc[200 * i : 200 * (i + 1)].to_parquet(folder / f"{i}.parquet", index=False)
+    return folder
+
+
+# Dask's, with pandas 3.1
+reads_parquet = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame")
+
+
+@reads_parquet
+@pytest.mark.parametrize("chosen", ["all", "some"])
+def test_columns_of_one_parquet_frame_stay_together(chosen: str, people: Any, on_disk: Path) -> None:
+    """Dask merges partitions where few columns are read: how many become of one depends on the selection."""
+    lazy = dd.read_parquet(on_disk)
+    lazy = lazy[lazy["a"] > 0] if chosen == "some" else lazy
+    assert len(lazy[NAMES].to_delayed()) != len(lazy["label"].to_delayed())
+    frame = table(people)
+    frame = frame[frame["a"] > 0] if chosen == "some" else frame
+    fda, cca = dpgep.FdaModel(6, ("no", "yes", "perhaps")), dpgep.CcaModel(5, 1, center=True)
+    rows, labels = frame[NAMES].to_numpy(), frame["label"].to_numpy()
+    assert moments(fda, lazy[NAMES], lazy["label"]).to_bytes() == in_one_process(fda, rows, labels)
+    assert moments(fda, lazy, "label").to_bytes() == in_one_process(fda, rows, labels)
+    assert moments(cca, lazy[NAMES[:5]], lazy[["f"]]).to_bytes() == in_one_process(cca, rows[:, :5], rows[:, 5:])
+    problem = dpgep.fda(lazy[NAMES], lazy["label"], classes=["no", "yes", "perhaps"])
+    whole = dpgep.fda(rows, labels, classes=["no", "yes", "perhaps"])
+    np.testing.assert_array_equal(solve_seeded(problem, mu=1.0).components, solve_seeded(whole, mu=1.0).components)
+
+
+@reads_parquet
+def test_frames_of_different_files_are_put_together_by_partition(people: Any, tmp_path: Path, on_disk: Path) -> None:
+    frame = table(people)
+    folder = written(frame[["label", "f", "e", "d"]], tmp_path / "labels")
+    fda = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    rows, labels = dd.read_parquet(on_disk)[NAMES], dd.read_parquet(folder)["label"]
+    assert moments(fda, rows, labels).to_bytes() == in_one_process(fda, people[0], frame["label"].to_numpy())
+    fewer = dd.from_pandas(frame["label"], npartitions=2)
+    with pytest.raises(ValueError, match=r"same partitions, got \[5, 2\]"):
+        moments(fda, dd.from_pandas(frame[NAMES], npartitions=5), fewer)
+
+
 def test_a_partition_may_be_empty(people: Any) -> None:
     lazy = dd.from_pandas(table(people), npartitions=5)
     few = lazy[lazy["a"] > 1.0]
@@ -258,7 +306,7 @@ def test_a_result_is_used_again_unchanged(people: Any) -> None:
     """Merging must leave what it merges as it was: a worker may still need it."""
     x, _ = people
     make = accumulators(np.ones((1, 6)))["integer"]
-    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), make)
+    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), None, make, b"k" * 16)
     parts = [distributed_people._summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
     assert distributed_people._merged(*parts) == distributed_people._merged(*parts)
 
@@ -277,10 +325,11 @@ def test_nothing_is_spent_on_rows_that_are_not_finite(people: Any) -> None:
 def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
     """What a task raises, Dask writes to its logs together with the rows."""
     rows = np.full((3, 6), np.inf)
-    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), accumulators(rows[:1])["integer"])
+    make = accumulators(rows[:1])["integer"]
+    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), None, make, None)
     error = distributed_people._summed(task, rows)
     assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
-    assert distributed_people._merged((3, b"never read"), error) is error
+    assert distributed_people._merged((3, b"never read", b""), error) is error
 
 
 class UnpicklableError(Exception):
@@ -309,14 +358,19 @@ class UnloadableError(Exception):
         (UnloadableError("secret", "7"), RuntimeError),
     ],
 )
-@pytest.mark.parametrize("where", ["read", "to_batch", "make"])
+@pytest.mark.parametrize("where", ["read", "to_batch", "restrict", "make"])
 def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Exception], where: str) -> None:
     def fail(*arrays: Any) -> Any:
         raise error
 
-    good = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), accumulators(np.ones((1, 6)))["integer"])
-    task = tuple(fail if name == where else each for name, each in zip(("read", "to_batch", "make"), good, strict=True))
-    found = distributed_people._summed(task, np.ones((3, 6)))
+    task = {
+        "read": lambda *arrays: iter([arrays]),
+        "to_batch": lambda x: Batch(Rows((x,), 1.0)),
+        "restrict": None,
+        "make": accumulators(np.ones((1, 6)))["integer"],
+        "key": None,
+    }
+    found = distributed_people._summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
     assert type(found) is carried
     assert type(pickle.loads(pickle.dumps(found))) is carried
     if carried is RuntimeError:
@@ -325,9 +379,9 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
 
 
 def test_no_error_of_merging_reaches_dask() -> None:
-    found = distributed_people._merged((3, pickle.dumps(1)), (3, pickle.dumps(2)))
+    found = distributed_people._merged((3, pickle.dumps(1), b""), (3, pickle.dumps(2), b""))
     assert isinstance(found, AttributeError)
-    assert isinstance(distributed_people._merged((3, b"no pickle"), (3, b"")), pickle.UnpicklingError)
+    assert isinstance(distributed_people._merged((3, b"no pickle", b""), (3, b"", b"")), pickle.UnpicklingError)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -336,7 +390,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         raise error
 
     with pytest.raises(error):
-        distributed_people._summed((stop, stop, list), np.ones((3, 6)))
+        distributed_people._summed((stop, stop, None, list, None), np.ones((3, 6)))
 
 
 @pytest.mark.parametrize(
@@ -425,7 +479,7 @@ def test_vectors_that_arrive_unaligned_are_multiplied(people: Any, rng: np.rando
 def shared_keys(people: Any, make: Any) -> int:
     """Keys of the graph that hold what tasks share."""
     assert isinstance(people, Distributed)
-    return sum(key.startswith("tuple-") for key in people._tree(make).__dask_graph__() if isinstance(key, str))
+    return sum(key.startswith("tuple-") for key in people._tree(make, None).__dask_graph__() if isinstance(key, str))
 
 
 def test_vectors_are_a_key_that_workers_share_and_what_is_small_is_none(

@@ -40,7 +40,7 @@ def build(name: str, x: Matrix, order: NDArray[np.intp]) -> Any:
     return {
         "pca": lambda: dpgep.pca(x[order]),
         "cca": lambda: dpgep.cca(x[order, :3], x[order, 3:]),
-        "fda": lambda: dpgep.fda(x[order], labels[order]),
+        "fda": lambda: dpgep.fda(x[order], labels[order], classes=range(4)),
         "sir": lambda: dpgep.sir(x[order], x[order, 0], slices=5, y_range=(-1, 1)),
     }[name]()
 
@@ -72,7 +72,7 @@ def test_every_variant_gives_the_same_bits_and_the_same_seeded_solution() -> Non
         import warnings, hashlib, numpy as np, dpgep
         warnings.simplefilter("ignore")
         x = np.random.default_rng(5).standard_normal((3000, 20)) / 3
-        problem = dpgep.fda(x, np.arange(3000) % 3)
+        problem = dpgep.fda(x, np.arange(3000) % 3, classes=range(3))
         moments = problem.integer_moments(20)
         parts = (np.triu(moments.second), moments.sums, moments.counts)
         solution = dpgep.solve(problem, mu=1.0, seed=1)
@@ -97,7 +97,7 @@ def test_every_variant_gives_the_same_bits_and_the_same_seeded_solution() -> Non
 @pytest.mark.usefixtures("dense_sums")
 def test_it_is_the_integer_sum_over_rows(rng: np.random.Generator) -> None:
     x = big_rows(rng, 60)
-    moments = dpgep.fda(x, np.arange(60) % 3).integer_moments(20)
+    moments = dpgep.fda(x, np.arange(60) % 3, classes=range(3)).integer_moments(20)
     shrunk = x * np.minimum(1, 1 / np.linalg.norm(x, axis=1, keepdims=True))
     rows = [[int(v) for v in row] for row in np.trunc(shrunk * 2**20)]
     second = np.zeros((7, 7), dtype=object)
@@ -126,9 +126,9 @@ def test_dtypes_that_hold_the_same_values_give_the_same_bits(dtype: Any, rng: np
 def test_two_limbs_add_up(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few rows a limb, the high limb is used; the sum and its float value are those of one limb."""
     x = big_rows(rng, 3000)
-    one = dpgep.fda(x, np.arange(3000) % 3).integer_moments(20)
+    one = dpgep.fda(x, np.arange(3000) % 3, classes=range(3)).integer_moments(20)
     monkeypatch.setattr(moments_module, "_LIMB_BITS", 50)  # 1024 rows a limb
-    two = dpgep.fda(x, np.arange(3000) % 3).integer_moments(20)
+    two = dpgep.fda(x, np.arange(3000) % 3, classes=range(3)).integer_moments(20)
     assert one.high is None
     assert two.high is not None
     assert max(int(part.max()) for part in two.high) > 0

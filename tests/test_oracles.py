@@ -65,7 +65,7 @@ def leading(a: Matrix, b: Matrix, k: int) -> tuple[Matrix, Matrix]:
 
 def test_fda_is_the_generalized_eigenproblem(labelled_rows: tuple[Matrix, NDArray[np.intp]]) -> None:
     x, labels = labelled_rows
-    ours = exact(dpgep.fda(x, labels))
+    ours = exact(dpgep.fda(x, labels, classes=range(4)))
     values, vectors = leading(*scatter(x, labels), 3)
     np.testing.assert_allclose(ours.eigenvalues, values, rtol=TOLERANCE)
     assert_same_directions(ours.components, vectors)
@@ -75,7 +75,7 @@ def test_fda_is_the_generalized_eigenproblem(labelled_rows: tuple[Matrix, NDArra
 def test_fda_is_scikit_learns_lda(solver: str, labelled_rows: tuple[Matrix, NDArray[np.intp]]) -> None:
     x, labels = labelled_rows
     theirs = LinearDiscriminantAnalysis(solver=solver).fit(x, labels)
-    ours = exact(dpgep.fda(x, labels), n_components=3)
+    ours = exact(dpgep.fda(x, labels, classes=range(4)), n_components=3)
     assert_same_directions(ours.components, theirs.scalings_[:, :3].T)
     share = ours.eigenvalues / ours.eigenvalues.sum()
     np.testing.assert_allclose(share, theirs.explained_variance_ratio_[:3], rtol=1e-9)
@@ -150,7 +150,7 @@ def test_regularization_adds_a_multiple_of_the_identity(labelled_rows: tuple[Mat
     x, labels = labelled_rows
     between, within = scatter(x, labels)
     values, vectors = leading(between, within + 0.05 * np.eye(5), 3)
-    ours = exact(dpgep.fda(x, labels), regularization=0.05)
+    ours = exact(dpgep.fda(x, labels, classes=range(4)), regularization=0.05)
     np.testing.assert_allclose(ours.eigenvalues, values, rtol=TOLERANCE)
     assert_same_directions(ours.components, vectors)
 
@@ -160,9 +160,9 @@ def test_rank_deficient_within_scatter_is_solved_on_its_range(
 ) -> None:
     x, labels = labelled_rows
     padded = np.column_stack([x, x[:, 0] + x[:, 1], np.zeros(len(x))]) / 2
-    reference = exact(dpgep.fda(x / 2, labels))
+    reference = exact(dpgep.fda(x / 2, labels, classes=range(4)))
     with pytest.warns(dpgep.AccuracyWarning, match="rank 5 of 7"):
-        ours = exact(dpgep.fda(padded, labels))
+        ours = exact(dpgep.fda(padded, labels, classes=range(4)))
     np.testing.assert_allclose(ours.eigenvalues, reference.eigenvalues, rtol=1e-9)
     theirs = LinearDiscriminantAnalysis(solver="svd").fit(padded, labels).transform(padded)
     for k in range(3):
@@ -182,7 +182,9 @@ def test_an_empty_class_and_an_empty_slice_change_nothing(
 ) -> None:
     x, labels = labelled_rows
     with_empty = exact(dpgep.fda(x, labels, classes=[0, 1, 2, 3, 4]), n_components=3)
-    np.testing.assert_allclose(with_empty.eigenvalues, exact(dpgep.fda(x, labels)).eigenvalues, rtol=TOLERANCE)
+    np.testing.assert_allclose(
+        with_empty.eigenvalues, exact(dpgep.fda(x, labels, classes=range(4))).eigenvalues, rtol=TOLERANCE
+    )
     y = correlated_rows[:, 0]
     narrow = exact(dpgep.sir(correlated_rows, y, edges=[-1.0, 0.0, 0.1, 1.0]), n_components=2)
     wide = exact(dpgep.sir(correlated_rows, y, edges=[-9.0, -8.0, -7.0, 0.0, 0.1, 1.0]), n_components=2)

@@ -34,15 +34,17 @@ def test_images_of_mnist_as_bytes() -> None:
     data = data_set("mnist")
     x, labels = data["x_train"].reshape(-1, 784), data["y_train"]
     bound = 255 * 28.0  # the largest norm an image can have
-    as_bytes = solve_seeded(dpgep.fda(x[:5000], labels[:5000], bound=bound), mu=50.0, n_components=2)
-    as_floats = solve_seeded(dpgep.fda(x[:5000].astype(float), labels[:5000], bound=bound), mu=50.0, n_components=2)
+    as_bytes = solve_seeded(dpgep.fda(x[:5000], labels[:5000], classes="public", bound=bound), mu=50.0, n_components=2)
+    as_floats = solve_seeded(
+        dpgep.fda(x[:5000].astype(float), labels[:5000], classes="public", bound=bound), mu=50.0, n_components=2
+    )
     np.testing.assert_array_equal(as_bytes.components, as_floats.components)
 
 
 def test_discriminants_of_mnist_separate_digits() -> None:
     data = data_set("mnist")
     x, x_test = (unit_rows(data[name].reshape(-1, 784).astype(float)) for name in ("x_train", "x_test"))
-    solution = solve_seeded(dpgep.fda(x, data["y_train"]), epsilon=1.0, delta=1e-6)
+    solution = solve_seeded(dpgep.fda(x, data["y_train"], classes="public"), epsilon=1.0, delta=1e-6)
     train, test = solution.transform(x), solution.transform(x_test)
     spread = train.std(axis=0)
     centres = np.array([train[data["y_train"] == digit].mean(axis=0) for digit in range(10)]) / spread

@@ -60,9 +60,9 @@ def problems(rng: np.random.Generator) -> dict[str, Any]:
         "pca": dpgep.pca(x, bound=2.0),
         "pca uncentred": dpgep.pca(x, center=False, bound=0.5),
         "cca": dpgep.cca(x[:, :2], x[:, 2:]),
-        "fda": dpgep.fda(x, np.arange(200) % 3),
+        "fda": dpgep.fda(x, np.arange(200) % 3, classes=range(3)),
         "sir": dpgep.sir(x, x[:, 0], slices=4, y_range=(-1, 1)),
-        "fda public n": dpgep.fda(x, np.arange(200) % 3, adjacency="add-remove", public_n=200),
+        "fda public n": dpgep.fda(x, np.arange(200) % 3, classes=range(3), adjacency="add-remove", public_n=200),
     }
 
 
@@ -159,7 +159,7 @@ def test_expected_error_is_the_measured_one(name: str, rng: np.random.Generator)
         "pca uncentred": lambda: dpgep.pca(x, center=False),
         "pca add-remove": lambda: dpgep.pca(x, adjacency="add-remove"),
         "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:] + x[:, :2]),
-        "fda": lambda: dpgep.fda(x, labels),
+        "fda": lambda: dpgep.fda(x, labels, classes=range(4)),
         "sir": lambda: dpgep.sir(x, y, slices=4, y_range=(-0.4, 0.6)),
         "gep": lambda: dpgep.gep(second, np.diag([1.0, 0.8, 0.6, 0.9, 0.7]), n=n, sensitivity_a=1.0, sensitivity_b=5.0),
     }[name]()
@@ -297,7 +297,7 @@ def test_a_paid_answer_survives_an_error_filter(rng: np.random.Generator) -> Non
 
 
 def test_no_positive_eigenvalue_falls_back_to_the_default_ridge(rng: np.random.Generator) -> None:
-    problem = dpgep.fda(rng.standard_normal((30, 1)) / 9, np.arange(30) % 2)
+    problem = dpgep.fda(rng.standard_normal((30, 1)) / 9, np.arange(30) % 2, classes=[0, 1])
     fell_back = 0
     for seed in range(40):
         solution = solve_seeded(problem, seed, epsilon=0.5, delta=1e-5, regularization=0.0)
@@ -319,5 +319,5 @@ def test_no_error_is_hidden_where_noise_leaves_b_without_variance(seed: int) -> 
     # others, and an error counted by what they hold of B would be zero.
     rng = np.random.default_rng(1)
     labels, x = rng.integers(0, 3, 500), rng.normal(size=(500, 5)) / 5
-    solution = solve_seeded(dpgep.fda(x, labels), seed, epsilon=0.01, delta=1e-6)
+    solution = solve_seeded(dpgep.fda(x, labels, classes=range(3)), seed, epsilon=0.01, delta=1e-6)
     assert solution.diagnostics.expected_subspace_error > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from scipy import sparse
+from scipy import sparse, stats
 
 import dpgep
 from dpgep.privacy.ledger import Ledger, Release
@@ -150,6 +151,38 @@ def test_accounting_is_that_of_dp_accounting_and_never_above_renyi(name):
     rdp.compose(found.event())
     assert pld.get_epsilon(delta) == pytest.approx(step, rel=2e-3)
     assert rdp.get_epsilon(delta) >= pld.get_epsilon(delta)
+
+
+def divergences(first, second, gammas, step):
+    """H_gamma of two densities on one grid, in both orders."""
+    return np.array(
+        [[np.maximum(0, p - g * q).sum() * step for g in gammas] for p, q in ((first, second), (second, first))]
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sampled_answer_is_dominated_by_the_pair_that_is_accounted_for(seed):
+    """Section 9 of the mathematics page in one dimension, the densities summed over all samples of the others."""
+    rng = np.random.default_rng(seed)
+    q, s, step = rng.uniform(0.05, 0.6), rng.uniform(0.3, 2.0), 1e-3
+    grid = np.arange(-9 * s, 6 + 9 * s, step)
+    gammas = np.exp([-2.0, -0.5, 0.0, 0.5, 1.0, 3.0])
+    without = stats.norm.pdf(grid, 0, s)
+    pair = divergences(without, (1 - q) * without + q * stats.norm.pdf(grid, 1, s), gammas, step)
+    others, squared = rng.uniform(0, 1, 5), rng.uniform(0.2, 1)
+    answers = []
+    for rows in (others, np.append(others, squared)):
+        density = np.zeros_like(grid)
+        for sample in itertools.product((0, 1), repeat=len(rows)):
+            chance = np.prod(np.where(sample, q, 1 - q))
+            density += chance * stats.norm.pdf(grid, np.dot(sample, rows), s)
+        answers.append(density)
+    assert (divergences(*answers, gammas, step) <= pair + 1e-9).all()
+    longer = divergences(without, (1 - q) * without + q * stats.norm.pdf(grid, 1.1, s), gammas, step)
+    assert (longer > pair + 1e-9).any()
+    event = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(s))
+    for gamma, delta in zip(gammas[2:], pair.max(axis=0)[2:], strict=True):
+        assert delta - 1e-7 <= delta_of_event(event, math.log(gamma), "add-remove") <= 1.01 * delta + 1e-4
 
 
 def test_replace_one_is_group_privacy_of_two():

@@ -48,9 +48,8 @@ def wide_rows(rng: np.random.Generator) -> Matrix:
 )
 def test_a_seeded_solution_has_the_same_bits_for_any_number(options: dict[str, Any], wide_rows: Matrix) -> None:
     labels = np.arange(len(wide_rows)) % 4
-    solutions = [
-        solve_seeded(dpgep.fda(wide_rows, labels), mu=1.0, n_threads=count, **options).components for count in COUNTS
-    ]
+    problem = dpgep.fda(wide_rows, labels, classes=range(4))
+    solutions = [solve_seeded(problem, mu=1.0, n_threads=count, **options).components for count in COUNTS]
     for other in solutions[1:]:
         np.testing.assert_array_equal(solutions[0], other)
 

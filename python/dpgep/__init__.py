@@ -6,7 +6,7 @@ import scipy.linalg  # noqa: F401
 from dpgep import local
 from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
-from dpgep.errors import AccuracyWarning, PrivacyBudgetError, PrivacyWarning
+from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
 from dpgep.privacy.budget import Budget
 from dpgep.private_moments import PrivateMoments, release
 from dpgep.private_operator import PrivateOperator, private_operator
@@ -27,6 +27,7 @@ __all__ = [
     "AuditResult",
     "Budget",
     "CcaModel",
+    "DataChangedError",
     "FdaModel",
     "Moments",
     "PcaModel",

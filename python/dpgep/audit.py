@@ -396,7 +396,7 @@ def _budget(claim: dict[str, float | None], delta: float | None, options: dict[s
     for shared in ("budget", "share"):
         if shared in options:
             raise TypeError(f"every run of an audit has a budget of its own: give epsilon, rho or mu, not {shared}")
-    return Budget(**_forms(claim, delta), accounting=options.get("accounting", "gdp"))
+    return Budget(**_forms(claim, delta), accounting=options.get("accounting", "gdp"), adjacency=None)
 
 
 def _forms(claim: dict[str, float | None], delta: float | None) -> dict[str, float | None]:

@@ -156,7 +156,7 @@ def draw(report: Report, path: Path) -> None:
 def _line(digits: Digits, exact: Matrix, epsilon: float, repetitions: int) -> Line:
     accuracies, errors, lost = [], [], np.zeros(2)
     for _ in range(repetitions):
-        fda, fda_lost = _fit(dpgep.fda(digits.train, digits.train_labels), epsilon, None)
+        fda, fda_lost = _fit(dpgep.fda(digits.train, digits.train_labels, classes=range(10)), epsilon, None)
         accuracies.append(_accuracy(digits, fda.transform(digits.train), fda.transform(digits.test)))
         pca, pca_lost = _fit_pca(digits, epsilon)
         errors.append(subspace_error(pca.components, exact))

@@ -4,9 +4,16 @@ from typing import Any
 
 
 class PrivacyBudgetError(ValueError):
-    """A query would cost more than the budget still holds.
+    """A query would cost more than the budget still holds, or must not be paid from it.
 
     Raised before any row is read: nothing was computed, nothing was spent.
+    """
+
+
+class DataChangedError(ValueError):
+    """A pass over a source, or over Dask's parts, read other rows than the pass before it.
+
+    Raised before anything of that pass is released; what was paid for before stays spent.
     """
 
 

@@ -189,10 +189,10 @@ def release(
         raise TypeError(
             f"only problems of rows have moments: pca, cca, fda, sir or dpgep.Moments; got {type(problem).__name__}"
         )
-    account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)
     stream = noise_stream(seed, stacklevel=2)
-    with account.reserve(share) as ledger:
+    with account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
         noisy = Curator(problem, ledger, stream).release()
         report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
     assert isinstance(noisy, NoisyMoments)

@@ -262,10 +262,10 @@ def private_operator(
     require_memory_limit(memory_limit)
     if regularization is not None:
         require_non_negative("regularization", regularization)
-    account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)
     stream = noise_stream(seed, stacklevel=2)
-    with account.reserve(share) as ledger:
+    with account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
         curator = Curator(problem, ledger, stream)
         require_room(curator.public, 1, memory_limit)
         products = curator.products(ProductNoise("lazy", "goe", 0, memory_limit))

@@ -82,7 +82,7 @@ def solve(
     Raises
     ------
     PrivacyBudgetError
-        If the budget cannot pay, before data is read.
+        If the budget cannot pay, or has paid under the other adjacency, before data is read.
     ValueError, TypeError
         If a parameter is out of range, or the data contain NaN or infinities: nothing is released, nothing is spent.
     numpy.linalg.LinAlgError
@@ -105,11 +105,11 @@ def solve(
     require_problem(problem)
     chosen, settings = method_of(method, options)
     k = component_count(problem.model, n_components)
-    account = budget_of(budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+    account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)
     threads = checked_threads(n_threads)
     stream = noise_stream(seed, stacklevel=2)
-    with use_threads(threads), account.reserve(share) as ledger:
+    with use_threads(threads), account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
         before = problem.passes
         _check_passes(problem, method, chosen.in_one_pass(settings, problem.model.n_features))
         curator = Curator(problem, ledger, stream)
@@ -162,16 +162,17 @@ def component_count(model: Model, n_components: Any) -> int:
 
 
 def budget_of(
+    problem: Problem,
     budget: Budget | None,
     share: float | None,
     accounting: Accounting,
     **forms: float | None,
 ) -> Budget:
-    """The budget that pays: given, or of this run alone."""
+    """The budget that pays for ``problem``: given, or of this run alone."""
     if budget is None:
         if share is not None:
             raise ValueError("share is a part of a budget: pass budget= with it")
-        return Budget(accounting=accounting, **forms)
+        return Budget(accounting=accounting, adjacency=problem.facts.adjacency, **forms)
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a dpgep.Budget, got {type(budget).__name__}")
     given = [name for name, value in forms.items() if value is not None]
@@ -179,6 +180,7 @@ def budget_of(
         raise ValueError(f"two budgets given: budget and {', '.join(given)}; give one")
     if accounting != "gdp":
         raise ValueError("accounting belongs to the budget: dpgep.Budget(..., accounting=...)")
+    budget.require(problem.facts.adjacency)  # before a warning tells the number of people
     return budget
 
 

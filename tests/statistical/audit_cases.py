@@ -471,7 +471,7 @@ CORRECTED: dict[str, Callable[[], Case]] = {
     "initial vector counts twice": lambda: _initial_vector(*SOUND_HU, 0.5, 6),
     "initial vector, printed constants": lambda: _package(
         "one release",
-        tuple(dpgep.fda(*data) for data in hu_pair()),  # type: ignore[arg-type]
+        tuple(dpgep.fda(*data, classes="public") for data in hu_pair()),  # type: ignore[arg-type]
         {"mu": math.sqrt(2 * RHO), "delta": DELTA},
         math.sqrt(2 * RHO),
     ),

@@ -25,8 +25,10 @@ from dpgep.problems.moments import MomentNoise, NoisyMoments
 from dpgep.problems.pca import PcaModel
 from dpgep.solution import PrivacyReport, Solution
 
-# Exact sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
+# Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
 _LIMB_BITS = 40
+# Reports that are looked at and added together: they stay in the cache from one to the other.
+_SLAB_BYTES = 1 << 20
 
 
 class Aggregator:
@@ -38,7 +40,7 @@ class Aggregator:
 
     Parameters
     ----------
-    dim, bound, epsilon, delta, records_per_person, exact
+    dim, bound, epsilon, delta, records_per_person
         As those of the clients' `GaussianRandomizer`.
 
     Notes
@@ -47,8 +49,8 @@ class Aggregator:
     no longer than that of m honest ones (but for a probability below exp(-700)). A report that arrives twice counts
     twice: keep names of clients, where that can happen, outside.
 
-    Floating-point sums depend on the order of reports in their last bits. Exact ones (``exact=True``) do not: the same
-    bits in any order, from any number of servers.
+    Reports are integers, of either dtype, and sums of them are exact: the same bits in any order, from any number of
+    servers.
 
     Not for several threads at once: let each have its own, and `merge`.
 
@@ -76,31 +78,25 @@ class Aggregator:
         delta: float | None = None,
         *,
         records_per_person: int = 1,
-        exact: bool = False,
     ) -> None:
-        self.mechanism: LocalMechanism = calibrate(
-            dim, bound, epsilon, delta, records_per_person=records_per_person, exact=exact
-        )
+        self.mechanism: LocalMechanism = calibrate(dim, bound, epsilon, delta, records_per_person=records_per_person)
         self.n_reports = 0
         self.seeded = False
-        # (1, size) float64, or (2, size) int64: low and high limbs
-        self._sum: NDArray[Any] = np.zeros((1, self.mechanism.size))
-        if self.mechanism.bits is not None:
-            self._sum = np.zeros((2, self.mechanism.size), dtype=np.int64)
+        # low and high limbs
+        self._sum: NDArray[np.int64] = np.zeros((2, self.mechanism.size), dtype=np.int64)
 
     def add(self, reports: ReportBatch | bytes | bytearray | memoryview) -> None:
         """Add a `Report`, a `ReportBatch`, or the bytes of either.
 
-        Raises ReportError if they are malformed or of another mechanism, hold NaN, or are longer than honest reports
-        are: then none of them is added. TypeError if they are something else.
+        Raises ReportError if they are malformed or of another mechanism, hold anything but integers, or are longer than
+        honest reports are: then none of them is added. TypeError if they are something else.
         """
         if isinstance(reports, (bytes, bytearray, memoryview)):
             reports = ReportBatch.from_bytes(reports)
         if not isinstance(reports, ReportBatch):
             raise TypeError(f"add takes a Report, a ReportBatch or their bytes, got {type(reports).__name__}")
         self._check_mechanism(reports.mechanism, "these reports have")
-        sum_of = self._float_sum if self.mechanism.bits is None else self._exact_sum
-        self._accept(sum_of(reports.values), len(reports), reports.seeded)
+        self._accept(self._checked_sum(reports.values), len(reports), reports.seeded)
 
     def merge(self, other: Aggregator) -> None:
         """Add everything that ``other`` has aggregated. Raises ReportError if it is of another mechanism."""
@@ -118,8 +114,7 @@ class Aggregator:
         """Read what `to_bytes` wrote. Raises ReportError if it is malformed."""
         frame = wire.decode(wire.STATE, message)
         theirs, entries = frame.mechanism, frame.entries
-        limbs, dtype = (1, "float64") if theirs.bits is None else (2, "int64")
-        if (entries.dtype.name, entries.size) != (dtype, limbs * theirs.size):
+        if (entries.dtype, entries.size) != (np.dtype(np.int64), 2 * theirs.size):
             raise ReportError(f"{entries.size} entries of type {entries.dtype} are no sum of such reports")
         try:
             aggregator = cls(
@@ -128,12 +123,11 @@ class Aggregator:
                 theirs.epsilon,
                 theirs.delta,
                 records_per_person=theirs.records_per_person,
-                exact=theirs.bits is not None,
             )
         except (ValueError, ArithmeticError) as error:
             raise ReportError(f"an aggregate of no mechanism: {error}") from None
         aggregator._check_mechanism(theirs, "this aggregate has")
-        aggregator._accept(entries.reshape(limbs, theirs.size), frame.count, frame.seeded)
+        aggregator._accept(entries.reshape(2, theirs.size), frame.count, frame.seeded)
         aggregator._check_length(aggregator._to_float(aggregator._sum), frame.count)
         return aggregator
 
@@ -148,7 +142,7 @@ class Aggregator:
     def deviation(self) -> float:
         """Standard deviation of the noise on the diagonal of `second_moment`; off the diagonal 1/sqrt(2) of it."""
         if self.n_reports == 0:
-            return math.inf if self.mechanism.deviation else 0.0
+            return math.inf if self.mechanism.is_noisy else 0.0
         return self.mechanism.deviation * self.mechanism.bound**2 / math.sqrt(self.n_reports)
 
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
@@ -285,7 +279,7 @@ class Aggregator:
             adjacency="local",
             bound=mechanism.bound,
             releases=mechanism.releases(),
-            exact=mechanism.bits is not None,
+            exact=mechanism.is_noisy,
             seeded=self.seeded,
         )
 
@@ -306,61 +300,53 @@ class Aggregator:
 
     def _to_float(self, total: NDArray[Any]) -> Matrix:
         """(size,) sum of reports in units of bound^2, from its limbs."""
-        if self.mechanism.bits is None:
-            return np.asarray(total[0])
         low, high = total
-        return np.asarray(np.ldexp(np.ldexp(high.astype(np.float64), _LIMB_BITS) + low, -2 * self.mechanism.bits))
+        result = high * 2.0**_LIMB_BITS
+        result += low
+        result *= 2.0 ** (-2 * self.mechanism.bits)
+        return np.asarray(result)
 
-    def _float_sum(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """(1, size) sum of the rows in float64, in one pass over them: what is wrong with a row shows in its sum."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            if len(values) == 1:
-                total = values[0].astype(np.float64, copy=False)
-            elif values.dtype == np.float64:
-                # BLAS reads the matrix once, with all its threads
-                total = np.ones(len(values)) @ values
-            else:
-                total = np.add.reduce(values, axis=0, dtype=np.float64)
-            try:
-                self._check_length(total, len(values))
-            except ReportError:
-                for i, row in enumerate(values):
-                    self._check_length(row.astype(np.float64), 1, f"report {i} of {len(values)}")
-                raise
-        return np.asarray(total)[None, :]
-
-    def _check_length(self, total: Matrix, n: int, what: str = "") -> None:
-        """Raise unless honest reports may have this sum. A NaN or an infinity in one of them is one in the sum."""
-        norm, limit = float(np.linalg.norm(total)), self.mechanism.largest_norm(n)
-        if not norm <= limit:
-            found = f"has norm {norm:.3g} bound^2" if np.isfinite(total).all() else "holds NaN or infinities"
+    def _check_length(self, total: Matrix, n: int) -> None:
+        """Raise unless n honest reports may have this sum."""
+        norm, limit = math.sqrt(total @ total), self.mechanism.largest_norm(n)
+        if norm > limit:
             raise ReportError(
-                f"{what or f'the sum of {n} reports'} {found}; it would be no longer than {limit:.3g} bound^2, "
+                f"the sum of {n} reports has norm {norm:.3g} bound^2; it would be no longer than {limit:.3g} bound^2, "
                 "had all clients kept to the mechanism"
             )
 
-    def _exact_sum(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(2, size) sum of the rows in two limbs; int64 cannot overflow, as no entry is larger than an honest one."""
-        largest = self.mechanism.largest_entry()
-        wrong = np.flatnonzero((values.max(axis=1, initial=0) > largest) | (values.min(axis=1, initial=0) < -largest))
-        if len(wrong):
-            raise ReportError(
-                f"report {wrong[0]} of {len(values)} has an entry beyond {largest}, more than an honest one can be"
-            )
-        total = np.zeros((2, values.shape[1]), dtype=np.int64)
-        height = max(1, (1 << 62) // largest)
-        for start in range(0, len(values), height):
-            total[0] += values[start : start + height].sum(axis=0)
+    def _checked_sum(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """(2, size) exact sum of the rows in two limbs; none overflows, as no entry is larger than an honest one."""
+        n, size, largest = len(values), self.mechanism.size, self.mechanism.largest_entry()
+        total = np.zeros((2, size), dtype=np.int64)
+        room, height = (1 << 62) // largest, max(1, _SLAB_BYTES // (8 * size))
+        for first in range(0, n, room):
+            last = min(first + room, n)
+            for start in range(first, last, height):
+                total[0] += _integers(values[start : min(start + height, last)], largest, start, n).sum(axis=0)
             _carry(total)
         self._check_length(self._to_float(total), len(values))
         return total
 
-    def _accept(self, total: NDArray[Any], n: int, seeded: bool) -> None:
+    def _accept(self, total: NDArray[np.int64], n: int, seeded: bool) -> None:
         self._sum += total
-        if len(self._sum) == 2:
-            _carry(self._sum)
+        _carry(self._sum)
         self.n_reports += n
         self.seeded |= seeded
+
+
+def _integers(slab: NDArray[Any], largest: int, start: int, n: int) -> NDArray[np.int64]:
+    """Reports from number ``start`` of n on as int64; ReportError unless they hold integers of modulus <= largest."""
+    # a NaN is in no range
+    if not (slab.max() <= largest and slab.min() >= -largest):
+        wrong = start + int(np.argmin(((slab <= largest) & (slab >= -largest)).all(axis=1)))
+        raise ReportError(
+            f"report {wrong} of {n} has an entry beyond {largest} in modulus, more than an honest one can be"
+        )
+    if slab.dtype != np.int64 and (np.trunc(slab) != slab).any():
+        wrong = start + int(np.argmax((np.trunc(slab) != slab).any(axis=1)))
+        raise ReportError(f"report {wrong} of {n} has an entry that is no integer")
+    return slab.astype(np.int64, copy=False)
 
 
 def _carry(limbs: NDArray[np.int64]) -> None:

@@ -3,6 +3,9 @@
 For records x, x' of norm at most R, |x x^T - x' x'^T|_F <= sqrt(2) R^2, attained by orthogonal ones. So x x^T + Z with
 Z GOE of deviation s = sqrt(2) R^2/mu is mu-GDP between any two records. Wang and Xu (2020, Algorithm 1) print
 sensitivity 1, the classical deviation, and independent noise on the triangle; docs/errata.md has the consequences.
+
+The program works with integers: a record becomes an integer vector of norm at most 2^b, its products get normal
+deviates of integer scale, rounded exactly. That is the mechanism above, rounded, so it keeps mu (docs/local.md).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 
 from dpgep.methods.options import require_count
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.calibration import IntegerNoise, calibrate_moments, moment_mu, on_grid
+from dpgep.privacy.calibration import MOST_BITS, IntegerNoise, calibrate_moments, moment_mu, on_grid
 from dpgep.privacy.ledger import NoiseBlock, Release, cost_of, equal_parts, mu_covering
 from dpgep.problems.moments import MomentLayout, MomentNoise
 from dpgep.problems.rows import check_bound
@@ -36,9 +39,8 @@ class LocalMechanism:
     bound : largest norm of a record; longer ones are shrunk to it by the client.
     epsilon, delta : guarantee of everything that one person sends; delta is None for epsilon = inf (no noise).
     records_per_person : how many reports that guarantee covers: each is mu/sqrt(records_per_person)-GDP.
-    deviation : standard deviation of a diagonal entry of Z, in units of bound^2.
-    bits : b of an exact mechanism: records are integer vectors of norm at most 2^b, reports integer multiples of
-        bound^2 4^-b. None for floating-point noise.
+    deviation : standard deviation of a diagonal entry of Z, in units of bound^2: an integer multiple of 4^-b.
+    bits : b: records are integer vectors of norm at most 2^b, reports integer multiples of bound^2 4^-b.
     """
 
     dim: int
@@ -47,7 +49,7 @@ class LocalMechanism:
     delta: float | None
     records_per_person: int
     deviation: float
-    bits: int | None
+    bits: int
 
     @property
     def size(self) -> int:
@@ -56,13 +58,20 @@ class LocalMechanism:
 
     @property
     def unit(self) -> float:
-        """What a 1 in a report stands for: bound^2, or bound^2 4^-bits for an exact one."""
-        return math.ldexp(self.bound * self.bound, -2 * (self.bits or 0))
+        """What a 1 in a report stands for: bound^2 4^-bits, in the units of x x^T."""
+        return math.ldexp(self.bound * self.bound, -2 * self.bits)
 
     @property
     def noise(self) -> IntegerNoise:
-        """Integer scales of an exact mechanism."""
-        return on_grid(MomentNoise(self.deviation, 0.0, 0.0))
+        """Integer deviations of the entries of Z, in units of bound^2 4^-bits; zero without noise."""
+        if not self.is_noisy:
+            return IntegerNoise(self.bits, 0, 0, 0, 0)
+        return on_grid(MomentNoise(self.deviation, 0.0, 0.0), self.bits)
+
+    @property
+    def is_noisy(self) -> bool:
+        """False for epsilon = inf."""
+        return self.deviation > 0
 
     @property
     def mu(self) -> float:
@@ -71,10 +80,10 @@ class LocalMechanism:
 
     def releases(self) -> tuple[Release, ...]:
         """What one person releases."""
-        scale = None if self.bits is None else self.noise.diagonal
-        block = NoiseBlock("x x^T of one record/bound", "goe", self.deviation, scale)
-        noise = () if self.deviation == 0 else (block,)
-        return (Release("local report", self.mu, noise, self.bits),) * self.records_per_person
+        if not self.is_noisy:
+            return (Release("local report", math.inf, ()),) * self.records_per_person
+        block = NoiseBlock("x x^T of one record/bound", "goe", self.deviation, self.noise.diagonal)
+        return (Release("local report", self.mu, (block,), self.bits),) * self.records_per_person
 
     def spent_mu(self) -> float:
         """Gaussian-DP parameter of all reports of one person together, rounded up."""
@@ -87,8 +96,7 @@ class LocalMechanism:
         return (n + noise) * (1 + 1e-6)  # float32
 
     def largest_entry(self) -> int:
-        """Modulus of an entry of one exact report that is exceeded with probability below exp(-790)."""
-        assert self.bits is not None
+        """Modulus of an entry of one report, in units of the grid, exceeded with probability below exp(-790)."""
         return (1 << (2 * self.bits)) + int(_FARTHEST) * self.noise.diagonal
 
     def mismatch(self, other: LocalMechanism) -> str | None:
@@ -104,12 +112,10 @@ class LocalMechanism:
         return None
 
 
-def calibrate(
-    dim: Any, bound: Any, epsilon: Any, delta: Any, *, records_per_person: Any = 1, exact: bool = False
-) -> LocalMechanism:
-    """The least noise that keeps (epsilon, delta) for one person; every rounding is toward more.
+def calibrate(dim: Any, bound: Any, epsilon: Any, delta: Any, *, records_per_person: Any = 1) -> LocalMechanism:
+    """The least noise on the grid that keeps (epsilon, delta) for one person; every rounding is toward more.
 
-    Raises TypeError or ValueError for a parameter out of range, and for ``exact`` without noise.
+    Raises TypeError or ValueError for a parameter out of range.
     """
     require_count("dim", dim, largest=LARGEST_DIM)
     require_count("records_per_person", records_per_person)
@@ -118,14 +124,10 @@ def calibrate(
     budget = Budget(epsilon=epsilon, delta=delta)
     assert budget.epsilon is not None
     if math.isinf(budget.mu):
-        if exact:
-            raise ValueError("exact=True says how noise is drawn, and epsilon = inf has none: leave one of them out")
-        return LocalMechanism(d, radius, math.inf, None, records, 0.0, None)
+        return LocalMechanism(d, radius, math.inf, None, records, 0.0, MOST_BITS)
     layout, mu = MomentLayout(d, 0, sums=False, counts=False), equal_parts(budget.mu, records)
-    noise, bits = calibrate_moments(mu, layout, "replace-one"), None
-    if exact:
-        integers = on_grid(noise)
-        noise, bits = integers.deviations(), integers.bits
-        if moment_mu(noise, layout, "replace-one") > mu:
-            raise ArithmeticError(f"integer noise scales {integers} do not keep mu = {mu}")
-    return LocalMechanism(d, radius, budget.epsilon, budget.delta, records, noise.second, bits)
+    integers = on_grid(calibrate_moments(mu, layout, "replace-one"))
+    noise = integers.deviations()
+    if moment_mu(noise, layout, "replace-one") > mu:
+        raise ArithmeticError(f"integer noise scales {integers} do not keep mu = {mu}")
+    return LocalMechanism(d, radius, budget.epsilon, budget.delta, records, noise.second, integers.bits)

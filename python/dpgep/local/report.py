@@ -15,6 +15,9 @@ from dpgep.local.wire import Frame, ReportError
 
 Matrix = NDArray[np.float64]
 
+# In units of the grid every float32 that a rounded report can hold is an integer, too: so sums of both are exact.
+ENTRY_TYPES = ("int64", "float32")
+
 
 @dataclass(frozen=True, eq=False)
 class ReportBatch:
@@ -23,8 +26,8 @@ class ReportBatch:
     Attributes
     ----------
     mechanism : what they were made by; public.
-    values : (m, d (d + 1)/2), upper triangles, row by row, of x x^T + Z in units of ``mechanism.unit``: float64, or
-        float32, or int64 if the mechanism is exact.
+    values : (m, d (d + 1)/2), upper triangles, row by row, of x x^T + Z in units of ``mechanism.unit``: integers, as
+        int64 or rounded to float32.
     seeded : whether the noise came from a seed: then nothing here is private.
 
     Raises
@@ -45,9 +48,8 @@ class ReportBatch:
                 f"reports of dim = {self.mechanism.dim} have d (d + 1)/2 = {size} entries each, shape (m, {size}); "
                 f"got {shape}"
             )
-        expected = ("int64",) if self.mechanism.bits is not None else ("float64", "float32")
-        if values.dtype.name not in expected:
-            raise ReportError(f"these reports have entries of type {' or '.join(expected)}, got {values.dtype.name}")
+        if values.dtype.name not in ENTRY_TYPES:
+            raise ReportError(f"reports have entries of type {' or '.join(ENTRY_TYPES)}, got {values.dtype.name}")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -84,7 +86,7 @@ class Report(ReportBatch):
     @property
     def packed(self) -> Matrix:
         """(d (d + 1)/2,) upper triangle of x x^T + Z, row by row, in the units of the data."""
-        return np.asarray(self.values[0] * self.mechanism.unit, dtype=np.float64)
+        return np.asarray(self.values[0].astype(np.float64) * self.mechanism.unit)
 
     def matrix(self) -> Matrix:
         """(d, d) symmetric x x^T + Z, in the units of the data; its expectation is x x^T."""
@@ -104,3 +106,9 @@ def unpack(packed: Matrix, d: int) -> Matrix:
 def triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of the upper triangle, in the order of a report. Shared: not to be changed."""
     return np.triu_indices(d)
+
+
+@lru_cache(maxsize=2)
+def diagonal(d: int) -> NDArray[np.intp]:
+    """Where the diagonal is in a report. Shared: not to be changed."""
+    return np.flatnonzero(np.equal(*triangle(d)))

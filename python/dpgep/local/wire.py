@@ -2,9 +2,9 @@
 
     offset  type    field
      0      6 s     magic: "dpgepR" (reports) or "dpgepA" (the state of an aggregator)
-     6      u16     version of this format: 1
-     8      u8      type of the entries: 0 float64, 1 float32, 2 int64
-     9      u8      bits + 1 of an exact mechanism, else 0
+     6      u16     version of this format: 2
+     8      u8      type of the entries, integers in either: 0 int64, 1 float32 (reports only)
+     9      u8      bits of the grid: entries are in units of bound^2 4^-bits
     10      u8      1 if noise came from a seed (then nothing is private), else 0
     11      u8      0
     12      u32     dim
@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from dpgep.local.mechanism import LARGEST_DIM, LocalMechanism
 
 REPORTS, STATE = b"dpgepR", b"dpgepA"
-VERSION = 1
-ENTRY_TYPES = (np.dtype("<f8"), np.dtype("<f4"), np.dtype("<i8"))
+VERSION = 2
+ENTRY_TYPES = (np.dtype("<i8"), np.dtype("<f4"))
 _HEADER = struct.Struct("<6sHBBBxIIQdddd")
 _CHECKSUM = struct.Struct("<I")
 _START = _HEADER.size + _CHECKSUM.size
@@ -58,7 +58,7 @@ def encode(magic: bytes, frame: Frame) -> bytes:
         magic,
         VERSION,
         ENTRY_TYPES.index(entries.dtype),
-        0 if mechanism.bits is None else mechanism.bits + 1,
+        mechanism.bits,
         frame.seeded,
         mechanism.dim,
         mechanism.records_per_person,
@@ -94,8 +94,6 @@ def decode(magic: bytes, message: Any) -> Frame:
         raise ReportError(f"{what} with {len(payload)} bytes of entries of unknown type {entry_type}")
     if not 1 <= dim <= LARGEST_DIM:
         raise ReportError(f"{what} of dim = {dim}, outside 1 to {LARGEST_DIM}")
-    mechanism = LocalMechanism(
-        dim, bound, epsilon, None if math.isnan(delta) else delta, records, deviation, bits - 1 if bits else None
-    )
+    mechanism = LocalMechanism(dim, bound, epsilon, None if math.isnan(delta) else delta, records, deviation, bits)
     entries = np.frombuffer(payload, dtype=ENTRY_TYPES[entry_type])
     return Frame(mechanism, bool(seeded), count, entries.astype(entries.dtype.newbyteorder("="), copy=False))

@@ -18,6 +18,7 @@ import scipy.linalg
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from dpgep._dispatch import core
+from dpgep.methods.feature_exchange import exchange_features
 from dpgep.methods.generalized_eigen import RIDGE
 from dpgep.methods.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.options import (
@@ -41,6 +42,12 @@ TOLERANCE = 1e-9
 ABOVE_NOISE = 1.1
 _ITERATIONS = {"fresh": 15, "lazy": 300}
 _LAZY_STARTS = 5
+# A start that uses more features than are kept loses half of them at a time, after so many steps on each half; all of
+# this may take a part of the iterations, and of the room, that there are.
+_STEPS_EACH = 20
+_NARROWING = 0.5
+# Starts agree whose objectives differ by no more than this part.
+_AGREEMENT = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,6 +141,9 @@ class FlowOptions:
 class TruncatedFlowOptions(FlowOptions):
     """Options of "truncated-rayleigh-flow": those of the flow, and
 
+    Under lazy noise a start with more than k features loses them by halves, in at most half of the iterations, and
+    after the flow features are exchanged while that raises the sum of the eigenvalues (docs/flows.md).
+
     Parameters
     ----------
     sparsity : int
@@ -173,9 +183,11 @@ class FlowDiagnostics:
     regularization : multiple of the identity added to B.
     step_size : eta.
     n_iterations : iterations of the flow whose result was kept.
-    converged : whether it stopped because nothing moved any more. Under fresh noise nothing ever comes to rest.
+    converged : whether it stopped because nothing moved any more, and no exchange of features helped. Under fresh noise
+        nothing ever comes to rest.
     quotients : (n_iterations, K), Rayleigh quotients rho_t before each step.
     objectives : sum of the K noisy eigenvalues that each start reached.
+    n_exchanges : exchanges of features that raised the objective after the flow.
     initial : kind, cost and status of the starting vectors.
     support : indices of the features that any component uses.
     """
@@ -187,6 +199,7 @@ class FlowDiagnostics:
     converged: bool
     quotients: Matrix
     objectives: tuple[float, ...]
+    n_exchanges: int
     initial: InitialVectors
     support: tuple[int, ...]
 
@@ -209,6 +222,7 @@ class _Flow:
     quotients: Matrix
     n_iterations: int
     converged: bool
+    n_exchanges: int = 0
 
     @property
     def objective(self) -> float:
@@ -235,7 +249,8 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
     for start in initial.starts:
         if flows and _steps_left(products, len(start)) < 1:
             break
-        flows.append(_run(products, start, options, step, ridge, curator))
+        share = _NARROWING / (len(initial.starts) - len(flows))
+        flows.append(_run(products, start, options, step, ridge, curator.model.shift, share))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
     diagnostics = FlowDiagnostics(
         noise_level=products.noise_level,
@@ -245,6 +260,7 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         converged=best.converged,
         quotients=best.quotients,
         objectives=tuple(flow.objective for flow in flows),
+        n_exchanges=best.n_exchanges,
         initial=initial,
         support=tuple(np.flatnonzero(np.abs(best.vectors).max(axis=0)).tolist()),
     )
@@ -312,34 +328,71 @@ def _largest_eigenvalue(products: NoisyProducts, ridge: float, d: int, generator
 
 
 def _run(
-    products: NoisyProducts, start: Matrix, options: FlowOptions, step: float, ridge: float, curator: Curator
+    products: NoisyProducts,
+    start: Matrix,
+    options: FlowOptions,
+    step: float,
+    ridge: float,
+    shift: float,
+    share: float,
 ) -> _Flow:
-    vectors, converged, most = _truncated(start, options), False, options.most_iterations
+    """One start's flow. Narrowing may take this ``share`` of the room for directions."""
+    vectors, converged, most = np.array(start, dtype=np.float64, order="C"), False, options.most_iterations
     quotients = np.empty((0, len(vectors)))
-    while not converged and len(quotients) < most:
-        steps = int(min(most - len(quotients), _steps_left(products, len(vectors))))
-        if steps < 1:
-            break
-        vectors, more, n_done, converged = core.rayleigh_flow(
-            products.oracle,
-            vectors,
-            steps,
-            step,
-            shift=curator.model.shift,
-            ridge=ridge,
-            sparsity=options.sparsity,
-            separate_supports=options.separate_supports,
-            tolerance=TOLERANCE if products.lazy else 0.0,
-        )
-        quotients = np.concatenate([quotients, more])
-        if n_done < steps:
-            break
+    for sparsity, n_steps in [*_narrowing(products, start, options, share), (options.sparsity, most)]:
+        vectors, converged = _truncated(vectors, sparsity, options), False
+        end = min(len(quotients) + n_steps, most)
+        while not converged and len(quotients) < end:
+            steps = int(min(end - len(quotients), _steps_left(products, len(vectors))))
+            if steps < 1:
+                break
+            vectors, more, n_done, converged = core.rayleigh_flow(
+                products.oracle,
+                vectors,
+                steps,
+                step,
+                shift=shift,
+                ridge=ridge,
+                sparsity=sparsity,
+                separate_supports=options.separate_supports,
+                tolerance=TOLERANCE if products.lazy else 0.0,
+            )
+            quotients = np.concatenate([quotients, more])
+            if n_done < steps:
+                break
     if not products.lazy:
         # not known where the first answer was such that no step could be taken
         last = quotients[-1].copy() if len(quotients) else np.full(len(vectors), math.nan)
         return _Flow(vectors, last, quotients, len(quotients), converged)
+    exchanged = exchange_features(products, vectors, ridge) if _on_one_support(options, len(vectors)) else None
+    if exchanged is not None:
+        vectors, converged = exchanged.vectors, exchanged.at_rest
     vectors, eigenvalues = _ritz(products, vectors, ridge, rotate=not options.separate_supports)
-    return _Flow(vectors, eigenvalues, quotients, len(quotients), converged)
+    n_exchanges = 0 if exchanged is None else exchanged.n_exchanges
+    return _Flow(vectors, eigenvalues, quotients, len(quotients), converged, n_exchanges)
+
+
+def _on_one_support(options: FlowOptions, k: int) -> bool:
+    return options.sparsity > 0 and (k == 1 or not options.separate_supports)
+
+
+def _narrowing(products: NoisyProducts, start: Matrix, options: FlowOptions, share: float) -> list[tuple[int, int]]:
+    """Numbers of features on the way from those of a start to the few that are kept, and steps with each.
+
+    Truncated at once, a dense start keeps features that say nothing of where the others would have led: a component
+    that has none of its own among them gets no gradient, and is lost. Under fresh noise each step costs; there the
+    method is the paper's.
+    """
+    used = int((start != 0).any(axis=0).sum())
+    widths = []
+    while products.lazy and 0 < options.sparsity < used:
+        widths.append(used)
+        used //= 2
+    if not widths:
+        return []
+    directions = len(start) * products.n_views
+    n_steps = min(_NARROWING * options.most_iterations, share * products.room / directions) / len(widths)
+    return [(width, min(_STEPS_EACH, int(n_steps))) for width in widths] if n_steps >= 1 else []
 
 
 def _steps_left(products: NoisyProducts, k: int) -> float:
@@ -347,17 +400,24 @@ def _steps_left(products: NoisyProducts, k: int) -> float:
     return products.room // (k * products.n_views) - 1
 
 
-def _truncated(start: Matrix, options: FlowOptions) -> Matrix:
-    """A copy of the starting block; Algorithm 3 asks for a sparse one."""
-    block = np.array(start, dtype=np.float64, order="C")
-    if options.sparsity and (len(block) == 1 or options.separate_supports):
-        for row in block:
-            core.truncate_top_k(row, options.sparsity)
-    elif options.sparsity:
-        columns = np.ascontiguousarray(block.T)
-        core.truncate_rows_top_k(columns, options.sparsity)
-        block = np.ascontiguousarray(columns.T)
-    return block
+def _truncated(vectors: Matrix, sparsity: int, options: FlowOptions) -> Matrix:
+    """The block with so many features left (0: all of them), and no row without any; may overwrite its argument."""
+    if not sparsity:
+        return vectors
+    if len(vectors) == 1 or options.separate_supports:
+        for row in vectors:
+            core.truncate_top_k(row, sparsity)
+        return vectors
+    columns = np.ascontiguousarray(vectors.T)
+    core.truncate_rows_top_k(columns, sparsity)
+    if columns.any(axis=0).all():
+        return np.ascontiguousarray(columns.T)
+    own = np.unique(np.abs(vectors).argmax(axis=1))  # each row keeps its largest entry
+    sizes = np.linalg.norm(vectors, axis=0)
+    sizes[own] = np.inf
+    dropped = np.argsort(-sizes, kind="stable")[sparsity:]
+    vectors[:, dropped] = 0.0
+    return vectors
 
 
 def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: bool) -> tuple[Matrix, Matrix]:
@@ -387,6 +447,14 @@ def _cautions(
         yield (
             f"the flow moved still after {flow.n_iterations} iterations: raise n_iterations (under lazy noise they "
             'cost no privacy) or memory_limit, or use method="release"'
+        )
+    reached = sorted(diagnostics.objectives, reverse=True)
+    if len(reached) > 1 and reached[1] < flow.objective - _AGREEMENT * abs(flow.objective):
+        others = ", ".join(f"{value:.4g}" for value in reached[1:])
+        yield (
+            f"of {len(reached)} starts one alone reached the sum of eigenvalues {flow.objective:.4g}; the others "
+            f"stopped at other features ({others}): components may be lost that more iterations do not find; raise "
+            'n_starts, try another init, or use method="release" with sparsity, which searches more supports'
         )
     if products.identity_b and products.noise_level > 0:
         deviation, k = products.noise_level / math.sqrt(2 * d), options.sparsity or d

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +20,8 @@ from dpgep.privacy.accounting import (
     rho_of,
 )
 from dpgep.privacy.ledger import Cost, Ledger, Release, cost_of, mu_covering, mu_within, total_cost
+from dpgep.privacy.processes import Owner
+from dpgep.problems.model import Adjacency
 
 # What rounding leaves of a spent budget, as a share of it: too little to run anything on.
 _CRUMB = Fraction(1, 2**40)
@@ -43,17 +44,24 @@ class Budget:
     A budget may be passed to several calls of `dpgep.solve`, from several threads: each call reserves a ``share`` of
     the total (a fraction of mu^2; by default all that is left) before it reads data, and pays for what it released.
 
+    All of them have one adjacency, that of the first: mu under "replace-one" and mu under "add-remove" do not add up,
+    and a run under "replace-one" publishes the number of people that "add-remove" protects. A run that released nothing
+    binds nobody.
+
     Parameters
     ----------
     epsilon, delta, rho, mu : float
         The budget, in one of the three forms.
     accounting : {"gdp", "zcdp"}
         The conversion used for (epsilon, delta).
+    adjacency : {"replace-one", "add-remove"}, optional
+        What the budget protects against, where no run is to decide it.
 
     Raises
     ------
     ValueError
-        If not exactly one form is given, or a value is out of range: epsilon, rho, mu > 0 and 0 < delta < 1.
+        If not exactly one form is given, or a value is out of range: epsilon, rho, mu > 0 and 0 < delta < 1; or for
+        another adjacency.
 
     Examples
     --------
@@ -70,6 +78,7 @@ class Budget:
         rho: float | None = None,
         mu: float | None = None,
         accounting: Accounting = "gdp",
+        adjacency: Adjacency | None = None,
     ) -> None:
         if accounting not in ("gdp", "zcdp"):
             raise ValueError(f'accounting must be "gdp" or "zcdp", got {accounting!r}')
@@ -79,6 +88,8 @@ class Budget:
             raise ValueError(f"give exactly one budget: epsilon with delta, rho, or mu; got {given}")
         if delta is not None and epsilon is None:
             raise ValueError(f"delta belongs to epsilon; a budget in {forms[0]} takes none")
+        if adjacency is not None:
+            _check_adjacency(adjacency)
         value = _positive(forms[0], {"epsilon": epsilon, "rho": rho, "mu": mu}[forms[0]])
         if epsilon is not None and delta is None and not math.isinf(value):
             raise ValueError("epsilon needs a delta: give delta as well, or use rho= or mu=")
@@ -90,8 +101,10 @@ class Budget:
         self.mu = self._to_mu(forms[0], value)
         self._reserved: Cost = Fraction(0)
         self._releases: list[Release] = []
+        self._adjacency, self._is_fixed = adjacency, adjacency is not None
+        self._open_ledgers = 0
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._owner = Owner()
 
     def _to_mu(self, form: str, value: float) -> float:
         if math.isinf(value):
@@ -113,8 +126,14 @@ class Budget:
     @property
     def releases(self) -> tuple[Release, ...]:
         """All releases paid from this budget."""
-        with self._lock:
+        with self._locked():
             return tuple(self._releases)
+
+    @property
+    def adjacency(self) -> Adjacency | None:
+        """The adjacency of all that is paid from this budget; None while nothing is reserved or released."""
+        with self._locked():
+            return self._adjacency
 
     @property
     def spent_mu(self) -> float:
@@ -135,60 +154,88 @@ class Budget:
         convert = epsilon_of if self.accounting == "gdp" else lambda m, d: epsilon_of_rho(rho_from_mu(m), d)
         return min(self.epsilon, convert(mu, self.delta))
 
+    def require(self, adjacency: Adjacency) -> None:
+        """Raise PrivacyBudgetError unless a run under ``adjacency`` may be paid from this budget."""
+        self._owner.require("this budget")  # before the lock, which a fork may have left taken
+        with self._lock:
+            self._require(adjacency)
+
     @contextmanager
-    def reserve(self, share: float | None = None) -> Iterator[Ledger]:
+    def reserve(self, share: float | None = None, *, adjacency: Adjacency) -> Iterator[Ledger]:
         """Reserve ``share`` of the total mu^2 (None: all that is left); pay on exit for what the ledger then holds.
 
         The reservation and its test are one atomic step, so that two threads cannot spend the same budget. An exception
-        before the first release gives everything back.
+        before the first release gives everything back, the choice of ``adjacency`` included.
         """
-        ledger = Ledger(*self._take(share))
+        ledger = Ledger(*self._take(share, adjacency))
         try:
             yield ledger
         finally:
-            with self._lock:
-                ledger.close()
-                self._releases.extend(ledger.releases)
-                if math.isfinite(self.mu):
-                    self._reserved -= cost_of(ledger.mu)
+            self._settle(ledger)
 
-    def _take(self, share: float | None) -> tuple[float, tuple[float, float] | None]:
+    def _take(self, share: float | None, adjacency: Adjacency) -> tuple[float, tuple[float, float] | None]:
         """The mu that is reserved, and (epsilon, delta) where that is all of a budget in this form."""
         part = None if share is None else _number("share", share)
         if part is not None and not 0 < part <= 1:
             raise ValueError(f"share must lie in (0, 1], got {share!r}")
-        if os.getpid() != self._process:  # before the lock, which a fork may have left taken
-            raise PrivacyBudgetError(
-                "this budget belongs to the process that made it: a forked copy could spend it again"
-            )
-        if math.isinf(self.mu):
-            return math.inf, None
+        self._owner.require("this budget")
         with self._lock:
-            total = cost_of(self.mu)
-            free = total - self._reserved - self._total(self._releases)
-            wanted = free if part is None else total * Fraction(part)
-            if free < wanted <= free + _CRUMB * total:
-                wanted = free  # ten shares of 0.1 are a budget, although 0.1 is a little more than a tenth
-            mu = mu_within(wanted)
-            if wanted > free or free < _CRUMB * total:
-                asked = "anything" if share is None else f"share = {part:g} (mu = {mu:.6g})"
-                raise PrivacyBudgetError(
-                    f"the budget cannot pay for {asked}: mu = {mu_within(free):.6g} of {self.mu:.6g} is left; "
-                    "no data was read and nothing was spent"
-                )
-            self._reserved += cost_of(mu)
-            if self.epsilon is None or self.delta is None or wanted != total:
-                return mu, None
-            return mu, (self.epsilon, self.delta)
+            self._require(adjacency)
+            reserved = (math.inf, None) if math.isinf(self.mu) else self._part(part)
+            self._adjacency = adjacency
+            self._open_ledgers += 1
+            return reserved
+
+    def _require(self, adjacency: Adjacency) -> None:
+        _check_adjacency(adjacency)
+        if self._adjacency not in (None, adjacency):
+            raise PrivacyBudgetError(
+                f"this budget is spent under {self._adjacency} adjacency and cannot pay for a run under {adjacency}: "
+                "the two do not add up; give each a budget of its own. No data was read and nothing was spent"
+            )
+
+    def _part(self, part: float | None) -> tuple[float, tuple[float, float] | None]:
+        total = cost_of(self.mu)
+        free = total - self._reserved - self._total(self._releases)
+        wanted = free if part is None else total * Fraction(part)
+        if free < wanted <= free + _CRUMB * total:
+            wanted = free  # ten shares of 0.1 are a budget, although 0.1 is a little more than a tenth
+        mu = mu_within(wanted)
+        if wanted > free or free < _CRUMB * total:
+            asked = "anything" if part is None else f"share = {part:g} (mu = {mu:.6g})"
+            raise PrivacyBudgetError(
+                f"the budget cannot pay for {asked}: mu = {mu_within(free):.6g} of {self.mu:.6g} is left; "
+                "no data was read and nothing was spent"
+            )
+        self._reserved += cost_of(mu)
+        if self.epsilon is None or self.delta is None or wanted != total:
+            return mu, None
+        return mu, (self.epsilon, self.delta)
+
+    def _settle(self, ledger: Ledger) -> None:
+        """Pay for what a ledger holds, and take back the rest of its reservation."""
+        if not self._owner.is_here:
+            return  # a forked copy, which cannot be spent from and whose lock may be taken for good
+        with self._lock:
+            self._releases.extend(ledger.close())
+            self._open_ledgers -= 1
+            if math.isfinite(self.mu):
+                self._reserved -= cost_of(ledger.mu)
+            if not (self._is_fixed or self._open_ledgers or self._releases):
+                self._adjacency = None
+
+    def _locked(self) -> AbstractContextManager[Any]:
+        """The lock, but in a forked copy, which never changes and where the lock may be taken for good."""
+        return self._lock if self._owner.is_here else nullcontext()
 
     def _spent(self) -> Cost:
-        with self._lock:
+        with self._locked():
             return self._total(self._releases)
 
     def _free(self) -> Cost:
         if math.isinf(self.mu):
             return math.inf
-        with self._lock:
+        with self._locked():
             return cost_of(self.mu) - self._reserved - self._total(self._releases)
 
     def _total(self, releases: list[Release]) -> Cost:
@@ -204,7 +251,14 @@ class Budget:
             target = f"epsilon={self.epsilon:g}"
         else:
             target = f"epsilon={self.epsilon:g}, delta={self.delta:.3g}, mu={self.mu:.4g}"
-        return f"Budget({target}; spent mu={self.spent_mu:.4g}, remaining mu={self.remaining_mu:.4g})"
+        adjacency = self.adjacency
+        binding = f", {adjacency}" if adjacency is not None else ""
+        return f"Budget({target}{binding}; spent mu={self.spent_mu:.4g}, remaining mu={self.remaining_mu:.4g})"
+
+
+def _check_adjacency(adjacency: object) -> None:
+    if adjacency not in ("replace-one", "add-remove"):
+        raise ValueError(f'adjacency must be "replace-one" or "add-remove", got {adjacency!r}')
 
 
 def _positive(name: str, value: object) -> float:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from dpgep.errors import PrivacyBudgetError
+from dpgep.privacy.processes import Owner
 
 # enters releases in a ledger, before their noise is drawn
 Charge = Callable[["Release"], None]
@@ -127,14 +128,17 @@ class Ledger:
         self._spent: Cost = Fraction(0)
         self._open = True
         self._lock = threading.Lock()
+        self._owner = Owner()
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return tuple(self._releases)
 
-    def close(self) -> None:
-        """Refuse further releases: the budget behind this ledger has been settled."""
-        self._open = False
+    def close(self) -> tuple[Release, ...]:
+        """All releases, and no more from now on: the budget behind this ledger is settled by them."""
+        with self._lock:  # a release of another thread is among them, or refused
+            self._open = False
+            return tuple(self._releases)
 
     @property
     def spent(self) -> Cost:
@@ -165,7 +169,8 @@ class Ledger:
         return mu_within(cost_of(self.mu) - self.spent) if math.isfinite(self.mu) else math.inf
 
     def check(self, mu: float) -> None:
-        """Raise PrivacyBudgetError if a release of cost mu^2 would exceed the limit, or the ledger is closed."""
+        """Raise PrivacyBudgetError if a release of cost mu^2 exceeds the limit, or the ledger is closed or a fork's."""
+        self._owner.require("this ledger")
         if not self._open:
             raise PrivacyBudgetError("this ledger is closed: reserve a new share of the budget")
         if self.spent + cost_of(mu) > cost_of(self.mu):
@@ -176,6 +181,7 @@ class Ledger:
 
     def record(self, release: Release) -> None:
         """Enter a release, before its noise is drawn: what fails later has been paid for."""
+        self._owner.require("this ledger")  # before the lock, which a fork may have left taken
         mu = self.mu if release.mu is None else release.mu
         with self._lock:
             self.check(mu)

@@ -40,6 +40,8 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     Collections that are not cut alike are cut as the first Dask array is, arrays in memory too. Raises ValueError where
     they have different numbers of rows, or where the sizes of the chunks are not known and their numbers differ.
     """
+    if len(data) > 1 and all(_is_frame(each) for each in data) and len({each.npartitions for each in data}) == 1:
+        return _joint_partitions(data)
     cut = next(map(_row_chunks, filter(is_spread, data)))
     columns = [_delayed_chunks(each, cut) for each in data]
     if len({len(column) for column in columns}) > 1:
@@ -52,7 +54,32 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
 
 def read_chunks(*chunks: Any) -> Iterator[Part]:
     """The people of a part, on a worker: arrays as they are, pandas through their own source."""
+    if len(chunks) == 1 and isinstance(chunks[0], tuple):  # of `_joint_partitions`
+        chunks = chunks[0]
     yield tuple(_array(chunk) for chunk in chunks)
+
+
+def _is_frame(values: Any) -> bool:
+    """Whether this is a Dask DataFrame or Series."""
+    return is_spread(values) and not hasattr(values, "chunks")
+
+
+def _joint_partitions(frames: tuple[Any, ...]) -> list[Part]:
+    """One delayed tuple for each partition, of what each frame holds of its people.
+
+    Optimized apart, two collections of one frame may end in different partitions: Dask merges those of Parquet where
+    few columns are read, and where it does so for one of two sets of files, fails to compute both. Simplified together,
+    they keep theirs; files are read once, and only the columns that are needed.
+    """
+    dataframe, pandas = import_extra("dask.dataframe", "dask"), import_extra("pandas", "dask")
+    joint = dataframe.map_partitions(
+        _together, *frames, meta=pandas.Series(dtype=object), enforce_metadata=False, align_dataframes=False
+    )
+    return [(part,) for part in joint.simplify().to_delayed(optimize_graph=False)]
+
+
+def _together(*chunks: Any) -> Part:
+    return chunks
 
 
 def _row_chunks(values: Any) -> tuple[int, ...] | None:

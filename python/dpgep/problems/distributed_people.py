@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
+from dpgep.problems.checksum import PassChecksum, PassComparison, combined
 from dpgep.problems.people import Batch, People, S
 from dpgep.problems.row_products import StreamedProducts
 
@@ -22,17 +23,19 @@ _FAN_IN = 4
 # Bytes that every task may carry with it; vectors to be multiplied are more, for one.
 _SENT_WITH_EACH = 1 << 16
 
-# What a task hands on: the number of people and the pickled sums over them, or the error that their rows raised. Bytes,
-# since Dask uses a result again when a worker is lost: nothing can change them.
-Partial = tuple[int, bytes] | Exception
+# What a task hands on: the number of people, the pickled sums over them and the checksum of their rows (none of a pass
+# that is not compared), or the error that their rows raised. Bytes, since Dask uses a result again when a worker is
+# lost: nothing can change them.
+Partial = tuple[int, bytes, bytes] | Exception
 
 
 class Distributed(People):
     """Rows in parts that Dask computes.
 
     ``read(*part)`` gives on a worker the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of
-    them; rows have ``n_features`` columns in all. ``n`` is the number of people where it is known. ``client`` is a
-    ``distributed.Client``; None: what ``dask.compute`` uses.
+    them, of which ``kept`` features (None: all) are clipped to ``bound``: ``n_features`` columns in all. ``n`` is the
+    number of people where it is known. ``client`` is a ``distributed.Client``; None: what ``dask.compute`` uses.
+    ``comparison`` is shared by all that read the same people.
     """
 
     def __init__(
@@ -45,6 +48,8 @@ class Distributed(People):
         fewest: int,
         n: int | None = None,
         client: Any = None,
+        kept: NDArray[np.intp] | None = None,
+        comparison: PassComparison | None = None,
     ) -> None:
         self._parts = parts
         self._read = read
@@ -53,31 +58,39 @@ class Distributed(People):
         self._fewest = fewest
         self._n = n
         self._client = client
+        self._kept = kept
+        self._comparison = comparison or PassComparison(
+            "rows that Dask computes differently, or in another order, each time: call persist() on them first"
+        )
         self.bound = bound
 
     @property
     def n(self) -> int | None:
         return self._n
 
-    def accumulate(self, make: Callable[[], S]) -> S:
+    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
         """One pass. The tree depends on the number of parts alone, so that sums in floating point have the same bits
         whichever worker is done first; the sums of a lost worker are computed again.
 
         Raises RuntimeError if workers keep dying over one part, and what the rows raise.
         """
         self.passes += 1
-        result = self._compute(self._tree(make))
+        key = self._comparison.key(alone=alone)
+        result = self._compute(self._tree(make, key))
         if isinstance(result, Exception):
             raise result
-        n, sums = result
+        n, sums, checksum = result
         if n < self._fewest:
             raise ValueError(f"the data must have at least {self._fewest} rows, they have {n}")
+        if key is not None:
+            self._comparison.compare(checksum)
         self._n = n
         return pickle.loads(sums)  # type: ignore[no-any-return]
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Distributed:
-        to_batch = partial(_restricted_batch, self._to_batch, features, bound)
-        return Distributed(self._parts, self._read, to_batch, len(features), bound, self._fewest, self._n, self._client)
+        kept = features if self._kept is None else self._kept[features]
+        facts = (len(features), bound, self._fewest, self._n, self._client, kept, self._comparison)
+        return Distributed(self._parts, self._read, self._to_batch, *facts)
 
     def row_products(self) -> StreamedProducts:
         return StreamedProducts(self.accumulate, self._n_features)
@@ -88,9 +101,10 @@ class Distributed(People):
             '.compute() first, or use method="release"'
         )
 
-    def _tree(self, make: Callable[[], Any]) -> Any:
+    def _tree(self, make: Callable[[], Any], key: bytes | None) -> Any:
         delayed = import_extra("dask", "dask").delayed
-        task = (self._read, self._to_batch, make)
+        restrict = None if self._kept is None else partial(_restricted, self._kept, self.bound)
+        task = (self._read, self._to_batch, restrict, make, key)
         if len(import_extra("cloudpickle", "dask").dumps(task)) > _SENT_WITH_EACH:
             # a key of the graph, which workers hand to each other: a block of vectors travels once to each of them
             shared = delayed(task, traverse=False)
@@ -118,17 +132,26 @@ class Distributed(People):
             ) from error
 
 
-def _summed(task: tuple[Callable[..., Any], Callable[..., Batch], Callable[[], Any]], *part: Any) -> Partial:
+Task = tuple[
+    Callable[..., Any], Callable[..., Batch], "Callable[[Batch], Batch] | None", Callable[[], Any], "bytes | None"
+]
+
+
+def _summed(task: Task, *part: Any) -> Partial:
     """The sums over the people of one part, on a worker."""
-    read, to_batch, make = task
+    read, to_batch, restrict, make, key = task
     try:
         sums, n = make(), 0
+        checksum = None if key is None else PassChecksum(key)
         with one_thread_per_task():
             for arrays in read(*part):
                 batch = to_batch(*arrays)
-                sums.add(batch)
+                if checksum is not None:
+                    checksum.add(batch.rows, batch.groups)
+                sums.add(batch if restrict is None else restrict(batch))
                 n += batch.n
-        return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+        digest = b"" if checksum is None else checksum.digest()
+        return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
     except Exception as error:
         return _carried(error)
 
@@ -139,12 +162,13 @@ def _merged(first: Partial, *others: Partial) -> Partial:
     for each in partials:
         if isinstance(each, Exception):
             return each
-    counts, (total, *rest) = zip(*partials, strict=True)
+    counts, (total, *rest), digests = zip(*partials, strict=True)
     try:
         sums = pickle.loads(total)
         for each in rest:
             sums.merge(pickle.loads(each))
-        return sum(counts), pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+        digest = combined(digests) if any(digests) else b""
+        return sum(counts), pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
     except Exception as error:
         return _carried(error)
 
@@ -164,5 +188,5 @@ def _carried(error: Exception) -> Exception:
     )
 
 
-def _restricted_batch(to_batch: Callable[..., Batch], features: NDArray[np.intp], bound: float, *arrays: Any) -> Batch:
-    return to_batch(*arrays).restricted(features, bound)
+def _restricted(features: NDArray[np.intp], bound: float, batch: Batch) -> Batch:
+    return batch.restricted(features, bound)

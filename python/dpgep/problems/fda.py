@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,15 @@ from dpgep.problems.first_order import schur_form_variance
 from dpgep.problems.groups import class_codes, public_classes
 from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, group_factors, moment_layout, total_mean
+from dpgep.problems.moments import (
+    MomentLayout,
+    MomentModel,
+    NoisyGroups,
+    group_factors,
+    moment_layout,
+    total_mean,
+    total_share,
+)
 from dpgep.problems.people import Batch
 from dpgep.problems.rows import Rows, as_view, check_bound
 from dpgep.problems.views import n_rows, opened, width
@@ -41,7 +49,7 @@ class FdaModel(MomentModel):
 
     def batch(self, bound: float, *data: Any) -> Batch:
         x = as_view(data[0], "X", self.n_features)
-        return Batch(Rows((x,), bound), class_codes(data[1], x.shape[0], self.classes))
+        return Batch.of_codes(Rows((x,), bound), class_codes(data[1], x.shape[0], self.classes))
 
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, len(self.classes), sums=True, facts=facts)
@@ -49,7 +57,7 @@ class FdaModel(MomentModel):
     def form(self, released: NoisyGroups) -> PairForm:
         groups, weights = group_factors(released)
         factors = np.vstack([groups, total_mean(released)])
-        return PairForm(factors, np.append(weights, -1.0), np.append(-weights, 0.0), second_b=True)
+        return PairForm(factors, np.append(weights, -total_share(released)), np.append(-weights, 0.0), second_b=True)
 
     def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = W
@@ -66,7 +74,7 @@ def fda(
     X: Any,
     labels: Any,
     *,
-    classes: Sequence[Hashable] | None = None,
+    classes: Sequence[Hashable] | Literal["public"] | None = None,
     bound: float = 1.0,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
@@ -83,10 +91,12 @@ def fda(
         One row per person.
     labels : array_like of n hashable labels
         One per person. A replaced person may also change class: labels are protected like rows.
-    classes : sequence of labels, optional
-        The public set of classes; a class without people is allowed. Without it, the set of distinct labels is taken as
-        public knowledge: it shows in ``solution.model.classes``. Give it where the existence of a class is itself
-        sensitive, and for labels that are read in batches.
+    classes : sequence of labels, or "public", optional
+        The public set of classes; a class without people is allowed. Who has another label, or none (NaN), counts as a
+        person and contributes nothing else: no row, no class. Without it, booleans have two classes and categorical
+        data (of pandas, an Enum of polars, an Arrow dictionary) the categories that they declare; else the set of
+        distinct labels is taken as public knowledge, with a `PrivacyWarning`: it shows in ``solution.model.classes``.
+        "public" says that it is. Labels that are read in batches have to be given unless they are of such a type.
     bound, adjacency, public_n
         As in `dpgep.pca`.
 
@@ -98,10 +108,11 @@ def fda(
     Raises
     ------
     TypeError, ValueError
-        As in `dpgep.pca`, and for fewer than two classes, NaN labels, labels outside ``classes``, or a wrong number of
-        them.
+        As in `dpgep.pca`, and for fewer than two classes, a wrong number of labels, or labels of a type that tells that
+        none is among ``classes``. Without ``classes`` also for NaN, and for labels that are no classification: more
+        than 100 distinct ones, or fractions.
     """
     bound = check_bound(bound)
     x = opened(X, "X", adjacency)
-    model = FdaModel(width(x), public_classes(labels, n_rows(x), classes))
+    model = FdaModel(width(x), public_classes(labels, n_rows(x), classes, stacklevel=3))
     return moment_problem(model, (x, labels), bound=bound, adjacency=adjacency, public_n=public_n)

@@ -1,39 +1,66 @@
-"""Groups of people: classes from labels, slices from a response and public edges."""
+"""Groups of people: classes from labels, slices from a response and public edges.
+
+Which groups there are is public, and a person's group is a function of that person alone. Who belongs to none of them
+(a label that is not among the classes, a missing response) counts as a person and contributes nothing else.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep.errors import PrivacyWarning
 from dpgep.problems.dask_parts import is_spread
 from dpgep.problems.rows import as_vector, check_not_masked, check_vector
+from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
 
 Codes = NDArray[np.intp]
+Classes = tuple[Hashable, ...]
+
+# The code of who is in no group.
+NO_GROUP = -1
+
+# A classification whose classes nobody lists has no more than these.
+_MOST_FOUND = 100
 
 
-def public_classes(labels: Any, n: int | None, classes: Sequence[Hashable] | None) -> tuple[Hashable, ...]:
-    """The set of classes: as given, or the distinct labels, which then count as public."""
-    if classes is not None:
-        found = tuple(classes)
-        if len(set(found)) < len(found):
-            raise ValueError(f"classes holds a label twice: {list(found)!r}")
-    elif n is None or is_spread(labels):
-        raise ValueError(
-            "labels that are read from a source need their public classes: pass classes=; finding them would take a "
-            "pass over all rows"
+def public_classes(
+    labels: Any, n: int | None, classes: Sequence[Hashable] | Literal["public"] | None, *, stacklevel: int
+) -> Classes:
+    """The set of classes: as given, as the type of the labels declares them, or the distinct labels.
+
+    The last become public by that: a `PrivacyWarning` says so, unless ``classes`` is "public".
+    """
+    if classes is None:
+        declared = labels.declared if isinstance(labels, Selection) else declared_values(_column(labels))
+        if declared is not None:
+            return _at_least_two(declared)
+        found = _found(labels, n)
+        if found is BOOLEANS:  # (0, 1) equals it
+            return found
+        _check_few(found)
+        warnings.warn(
+            PrivacyWarning(
+                "fda without classes= takes the set of labels as public: every label that occurs, even one person's, "
+                "is published in solution.model.classes. Pass the set that is public anyway, classes=[...] (who has "
+                'another label is left out), or classes="public" if these labels are'
+            ),
+            stacklevel=stacklevel,
         )
-    else:
-        found = _distinct(_label_array(labels, n))
-    if len(found) < 2:
-        raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(found)}: {list(found)!r}")
-    return found
+        return _at_least_two(found)
+    if isinstance(classes, (str, bytes)):
+        if classes != "public":
+            raise ValueError(f'classes must be a sequence of labels, or "public", got {classes!r}')
+        return _at_least_two(_found(labels, n))
+    return _given(classes, labels)
 
 
-def class_codes(labels: Any, n: int, classes: tuple[Hashable, ...]) -> Codes:
-    """Index of each row's class."""
+def class_codes(labels: Any, n: int, classes: Classes) -> Codes:
+    """Index of each row's class; `NO_GROUP` for labels that are not among them, missing ones included."""
     return _lookup(_label_array(labels, n), classes)
 
 
@@ -60,26 +87,93 @@ def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
 
 
 def slice_codes(y: Any, n: int, interior_edges: NDArray[np.float64]) -> Codes:
-    """Index of each row's slice; values beyond the outer edges belong to the outer slices."""
-    return np.searchsorted(interior_edges, as_vector(y, "y", n), side="right").astype(np.intp)
+    """Index of each row's slice; values beyond the outer edges belong to the outer slices, infinite ones too.
+
+    `NO_GROUP` for NaN.
+    """
+    values = as_vector(y, "y", n)
+    codes = np.searchsorted(interior_edges, values, side="right").astype(np.intp)
+    codes[np.isnan(values)] = NO_GROUP
+    return codes
+
+
+def _given(classes: Sequence[Hashable], labels: Any) -> Classes:
+    """The classes that were given, checked against each other and the type of the labels, not their values."""
+    given = tuple(classes)
+    if any(_is_missing(label) for label in given):
+        raise ValueError("classes hold NaN, which equals no label: people without a label are left out anyway")
+    if len(set(given)) < len(given):
+        raise ValueError(f"classes holds a label twice: {list(given)!r}")
+    if len(given) < 2:
+        raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(given)}: {list(given)!r}")
+    dtype = getattr(labels, "dtype", None)
+    of_text = all(isinstance(label, (str, bytes)) for label in given)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iufb" and of_text:
+        raise TypeError(f"labels are of type {dtype} and classes are text, {list(given)!r}: no label is among them")
+    return given
+
+
+def _at_least_two(classes: Classes) -> Classes:
+    if len(classes) < 2:
+        raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(classes)}")
+    return classes
+
+
+def _found(labels: Any, n: int | None) -> Classes:
+    """The distinct labels, which then count as public."""
+    if n is None or is_spread(labels) or isinstance(labels, Selection):
+        raise ValueError(
+            "labels that are read from a source need their public classes: pass classes=; finding them would take a "
+            "pass over all rows"
+        )
+    values = _label_array(labels, n)
+    if values.dtype == np.bool_:  # a list of them, say
+        return BOOLEANS
+    if _has_missing(values):
+        raise ValueError(
+            "labels contain NaN: give the missing class a name of its own, drop those rows, or pass classes= (who has "
+            "another label, or none, is left out)"
+        )
+    return _distinct(values)
+
+
+def _check_few(found: Classes) -> None:
+    fractions = (isinstance(label, float) and not label.is_integer() for label in found)
+    if len(found) > _MOST_FOUND or any(fractions):
+        raise ValueError(
+            f"labels hold fractions, or more than {_MOST_FOUND} distinct values, and all of them would be published "
+            "in solution.model.classes: for a response use dpgep.sir; if these are classes, pass their public set as "
+            "classes="
+        )
+
+
+def _column(labels: Any) -> Any:
+    """Labels, or the one column of a data frame that they are."""
+    is_frame = hasattr(labels, "iloc") and getattr(labels, "ndim", 1) == 2 and labels.shape[1] == 1
+    return labels[labels.columns[0]] if is_frame else labels
 
 
 def _label_array(labels: Any, n: int) -> NDArray[Any]:
     check_not_masked(labels, "labels")
+    labels = as_vector_of_values(_column(labels))
     values = labels if isinstance(labels, np.ndarray) else _one_per_row(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     check_vector(values, n, "labels must hold one label per row of X")
-    if _has_missing(values):
-        raise ValueError("labels contain NaN: drop those rows, or give the missing class a name of its own")
     return values
 
 
 def _has_missing(values: NDArray[Any]) -> bool:
     """Whether a label is NaN or NaT: one that does not equal itself would be a class of its own for every person."""
     if values.dtype == object:
-        return any(isinstance(label, (float, complex, np.generic)) and label != label for label in values.tolist())
+        return any(map(_is_missing, values.tolist()))
     return bool(values.dtype.kind in "fcmM" and (values != values).any())
+
+
+def _is_missing(label: Any) -> bool:
+    return type(label).__name__ == "NAType" or (
+        isinstance(label, (float, complex, np.generic)) and bool(label != label)
+    )
 
 
 def _one_per_row(labels: Any) -> NDArray[Any]:
@@ -94,9 +188,10 @@ def _one_per_row(labels: Any) -> NDArray[Any]:
     return values
 
 
-def _distinct(values: NDArray[Any]) -> tuple[Hashable, ...]:
+def _distinct(values: NDArray[Any]) -> Classes:
     if values.dtype != object:
-        return tuple(np.unique(values).tolist())
+        found = np.unique(values)
+        return tuple(found) if values.dtype.kind in "mM" else tuple(found.tolist())  # a list would hold plain numbers
     try:
         distinct = set(values)
     except TypeError:
@@ -105,36 +200,36 @@ def _distinct(values: NDArray[Any]) -> tuple[Hashable, ...]:
     return tuple(sorted(distinct, key=lambda label: (type(label).__name__, str(label))))
 
 
-def _lookup(values: NDArray[Any], classes: tuple[Hashable, ...]) -> Codes:
+def _lookup(values: NDArray[Any], classes: Classes) -> Codes:
     if values.dtype != object:
         codes = _lookup_sorted(values, classes)
         if codes is not None:
             return codes
     index = {label: position for position, label in enumerate(classes)}
+    listed = values.tolist()
     try:
-        return np.fromiter((index[label] for label in values.tolist()), dtype=np.intp, count=len(values))
-    except KeyError:
-        raise _unknown_label(classes) from None
+        return np.fromiter((index.get(label, NO_GROUP) for label in listed), dtype=np.intp, count=len(listed))
+    except TypeError:  # a label that cannot be hashed is not among the classes
+        return np.fromiter((_code(label, index) for label in listed), dtype=np.intp, count=len(listed))
+
+
+def _code(label: Any, index: dict[Hashable, int]) -> int:
+    try:
+        return index.get(label, NO_GROUP)
     except TypeError:
-        raise TypeError("labels must be hashable (numbers, strings, tuples, ...)") from None
+        return NO_GROUP
 
 
-def _lookup_sorted(values: NDArray[Any], classes: tuple[Hashable, ...]) -> Codes | None:
-    """The same by binary search, where classes and labels are both whole numbers, floats or text; else None."""
+def _lookup_sorted(values: NDArray[Any], classes: Classes) -> Codes | None:
+    """The same by binary search, where classes and labels are both whole numbers, floats, text or dates; else None."""
     try:
-        known = np.asarray(classes)
-    except ValueError:  # tuples of different lengths
+        known = np.asarray(classes, dtype=values.dtype if values.dtype.kind in "mM" else None)
+    except (TypeError, ValueError):  # tuples of different lengths, say
         return None
-    if known.ndim != 1 or known.dtype.kind != values.dtype.kind or known.dtype.kind not in "iufU":
+    if known.ndim != 1 or known.dtype.kind != values.dtype.kind or known.dtype.kind not in "iufUmM":
         return None
     order = np.argsort(known)
     ascending = known[order]
     places = np.searchsorted(ascending, values)
     np.minimum(places, len(known) - 1, out=places)
-    if not (ascending[places] == values).all():
-        raise _unknown_label(classes)
-    return order[places]
-
-
-def _unknown_label(classes: tuple[Hashable, ...]) -> ValueError:
-    return ValueError(f"labels contain a value that is not among the given classes {list(classes)!r}")
+    return np.where(ascending[places] == values, order[places], NO_GROUP)

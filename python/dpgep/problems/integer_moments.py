@@ -88,16 +88,21 @@ class IntegerSums:
         An interruption in between leaves sums that nothing can be done with: every later use raises RuntimeError.
         """
         self._require_whole()
+        self._add_rows(batch)
+        self.n += batch.others
+
+    def _add_rows(self, batch: Batch) -> None:
+        n = batch.rows.n
         if batch.rows.is_sparse:
             self._add_sparse(SparseRows(batch.rows), batch.groups)
             return
         # the kernel looks at all sums anew in each call
-        if self.layout.dimension <= min(core.narrow_dimension, batch.n):
-            people = batch.rows.in_one_piece(batch.n, fixed_point=True)
+        if self.layout.dimension <= min(core.narrow_dimension, n):
+            people = batch.rows.in_one_piece(n, fixed_point=True)
             if people is not None:
                 self._add_narrow(people, batch)
                 return
-        n_shares = self._n_shares(batch.n)
+        n_shares = self._n_shares(n)
         if n_shares > 1:
             self._add_shares(batch, n_shares)
             return
@@ -110,7 +115,7 @@ class IntegerSums:
                 raise NotFiniteError
             self._add_block(block, 1.0)
             added += len(block)
-        self.n += batch.n
+        self.n += n
         self._is_whole = True
 
     def merge(self, other: IntegerSums) -> None:
@@ -182,8 +187,9 @@ class IntegerSums:
         """Sum parts of the people by the kernel that needs no BLAS, and add these up; all of the batch, or none."""
         sums = IntegerSums(self.layout, self.bits)
         height = min(int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, self.layout.dimension**2)) + 1, self._limb_rows)
-        for start in range(0, batch.n, height):
-            sums._add_part(people, batch, slice(start, min(start + height, batch.n)))
+        n = batch.rows.n
+        for start in range(0, n, height):
+            sums._add_part(people, batch, slice(start, min(start + height, n)))
         self.merge(sums)
 
     def _add_part(self, people: NDArray[Any] | Columns, batch: Batch, part: slice) -> None:
@@ -203,8 +209,9 @@ class IntegerSums:
     def _add_shares(self, batch: Batch, n_threads: int) -> None:
         """Sum parts of the people, each thread in sums of its own, and add these up; all of the batch, or none."""
         shares: dict[int, IntegerSums] = {}
-        height = min(int(_WORK_OF_A_PART // self.layout.dimension**2) + 1, -(-batch.n // n_threads))
-        parts = [slice(start, min(start + height, batch.n)) for start in range(0, batch.n, height)]
+        n = batch.rows.n
+        height = min(int(_WORK_OF_A_PART // self.layout.dimension**2) + 1, -(-n // n_threads))
+        parts = [slice(start, min(start + height, n)) for start in range(0, n, height)]
 
         def add(part: slice) -> None:
             sums = shares.get(get_ident()) or shares.setdefault(get_ident(), IntegerSums(self.layout, self.bits))

@@ -120,7 +120,7 @@ class Moments:
 
     def update_people(self, people: People) -> None:
         """Add people wherever they are, of this model and clipped to this bound; all or none."""
-        sums = people.accumulate(partial(IntegerSums, self.layout, self.grid_bits))
+        sums = people.accumulate(partial(IntegerSums, self.layout, self.grid_bits), alone=True)
         with self._lock:
             self._sums.merge(sums)
 

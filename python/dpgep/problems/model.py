@@ -41,7 +41,8 @@ class PairForm:
         A = second_a M + F^T diag(weights_a) F,    B = second_b M + F^T diag(weights_b) F, or the identity.
 
     For two views, ``split`` = d_x > 0: both are blocks of the covariance C = M + F^T diag(weights_a) F, namely A =
-    [[0, C_xy], [C_yx, 0]] and B = blockdiag(C_xx, C_yy).
+    [[0, C_xy], [C_yx, 0]] and B = blockdiag(C_xx, C_yy). That says all of A and B: ``second_a``, ``second_b`` and
+    ``identity_b`` are refused beside it, as ``second_b`` is beside ``identity_b``.
     """
 
     factors: Matrix
@@ -52,15 +53,28 @@ class PairForm:
     identity_b: bool = False
     split: int = 0
 
+    def __post_init__(self) -> None:
+        d = self.factors.shape[1]
+        if not 0 <= self.split < d:
+            raise ValueError(f"split must lie between 0 and d - 1 = {d - 1}, got {self.split}")
+        if self.split:
+            for flag in ("second_a", "second_b", "identity_b"):
+                if getattr(self, flag):
+                    raise ValueError(f"split makes A and B of the covariance's blocks: {flag} must be False beside it")
+        if self.identity_b and self.second_b:
+            raise ValueError("identity_b leaves nothing of M in B: second_b must be False beside it")
+
     def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
         """A and B (None: the identity) for M = ``second``, which is overwritten."""
         low_a = self._low_rank(self.weights_a)
         if self.split:
             return self._blocks(_add(second, low_a))
+        copied = second.copy() if self.second_a and self.second_b else second
+        a = _add(copied, low_a) if self.second_a else _alone(low_a, second)
         if self.identity_b:
-            return _add(second, low_a), None
-        b = _add(second, self._low_rank(self.weights_b))
-        return np.zeros_like(second) if low_a is None else low_a, b
+            return a, None
+        low_b = self._low_rank(self.weights_b)
+        return a, _add(second, low_b) if self.second_b else _alone(low_b, second)
 
     def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
         """Diagonals of A and B from that of M."""
@@ -88,6 +102,10 @@ def _add(second: Matrix, low_rank: Matrix | None) -> Matrix:
     if low_rank is not None:
         second += low_rank
     return second
+
+
+def _alone(low_rank: Matrix | None, like: Matrix) -> Matrix:
+    return np.zeros_like(like) if low_rank is None else low_rank
 
 
 class Model(ABC):

@@ -62,11 +62,11 @@ class MomentProblem:
 
     def float_moments(self) -> FloatSums:
         """The moment matrix in floating point."""
-        return self.people.accumulate(partial(FloatSums, self.layout))
+        return self.people.accumulate(partial(FloatSums, self.layout), alone=True)
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """The moment matrix of rows in fixed point, exact."""
-        return self.people.accumulate(partial(IntegerSums, self.layout, bits)).moments()
+        return self.people.accumulate(partial(IntegerSums, self.layout, bits), alone=True).moments()
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
         """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""

@@ -7,6 +7,7 @@ of them.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 
 from dpgep.problems.model import Matrix, MatrixPair, Model, PairForm, PublicFacts
 from dpgep.problems.people import Batch
+
+# Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
+_SHOWN, _ROUNDING = 4.0, 1e-9
 
 
 @dataclass(frozen=True)
@@ -156,9 +160,23 @@ def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> M
     return MomentLayout(d, int(sums), sums=sums, counts=False)
 
 
+def total_share(moments: NoisyGroups) -> float:
+    """The share of people who belong to a group, which A, B and the mean are about.
+
+    1 where one group holds everybody, and where released counts do not show otherwise by four deviations of their
+    total: to divide by that noise would cost more than it corrects.
+    """
+    if len(moments.counts) < 2:
+        return 1.0
+    total, deviation = float(moments.counts.sum()), moments.noise.counts * math.sqrt(len(moments.counts))
+    if abs(total - 1) <= max(_SHOWN * deviation, _ROUNDING):
+        return 1.0
+    return max(total, deviation, 1 / moments.n)
+
+
 def total_mean(moments: NoisyGroups) -> Matrix:
-    """Mean of all rows from the sums per group."""
-    return np.asarray(moments.sums.sum(axis=1))
+    """Mean of the rows of all groups from their sums."""
+    return np.asarray(moments.sums.sum(axis=1)) / total_share(moments)
 
 
 def mean_factor(moments: NoisyGroups) -> Matrix:

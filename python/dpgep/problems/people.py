@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep.problems.checksum import PassChecksum, PassComparison
+from dpgep.problems.groups import NO_GROUP
 from dpgep.problems.row_products import RowProducts, StreamedProducts
 from dpgep.problems.rows import Rows
 from dpgep.sources import Selection
@@ -27,22 +29,36 @@ ANOTHER_PASS = (
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows of some people, and the group of each (None: all in one)."""
+    """Rows of some people, and the group of each (None: all in one).
+
+    ``others`` are people who belong to no group: they count as people, and contribute nothing to any sum.
+    """
 
     rows: Rows
     groups: NDArray[np.intp] | None = None
+    others: int = 0
+
+    @classmethod
+    def of_codes(cls, rows: Rows, codes: NDArray[np.intp]) -> Batch:
+        """People with the code of each one's group, `NO_GROUP` for none."""
+        listed = codes != NO_GROUP
+        n_listed = int(np.count_nonzero(listed))
+        if n_listed == rows.n:
+            return cls(rows, codes)
+        return cls(rows.chosen(listed), codes[listed], rows.n - n_listed)
 
     @property
     def n(self) -> int:
-        return self.rows.n
+        """Number of people, who may have no row here."""
+        return self.rows.n + self.others
 
     def part(self, people: slice) -> Batch:
-        """Some of the people."""
+        """Some of the rows."""
         return Batch(self.rows.part(people), None if self.groups is None else self.groups[people])
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
         """The same people with some of the features, rows clipped to a bound of their own."""
-        return Batch(self.rows.restricted(features, bound), self.groups)
+        return Batch(self.rows.restricted(features, bound), self.groups, self.others)
 
 
 class Sums(Protocol):
@@ -83,8 +99,12 @@ class People(ABC):
         """Number of people; None while nobody has counted."""
 
     @abstractmethod
-    def accumulate(self, make: Callable[[], S]) -> S:
-        """One pass: the sums over all people, begun by ``make()``."""
+    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
+        """One pass: the sums over all people, begun by ``make()``.
+
+        ``alone`` says that they are the whole of an answer with noise of its own. Raises DataChangedError if the pass
+        read other rows than the first that was not alone.
+        """
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp], bound: float) -> People:
@@ -110,7 +130,7 @@ class InMemory(People):
     def n(self) -> int:
         return self._batch.n
 
-    def accumulate(self, make: Callable[[], S]) -> S:
+    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
         self.passes += 1
         sums = make()
         sums.add(self._batch)
@@ -131,7 +151,8 @@ class InMemory(People):
 class Streamed(People):
     """Rows that a `dpgep.Scan` reads, one batch after the other, as often as they are needed.
 
-    ``to_batch`` makes a batch of the arrays of the selections; it has ``n_features`` columns in all.
+    ``to_batch`` makes a batch of the arrays of the selections, of which ``kept`` features (None: all) are clipped to
+    ``bound``: ``n_features`` columns in all. ``comparison`` is shared by all that read the same people.
     """
 
     def __init__(
@@ -141,11 +162,17 @@ class Streamed(People):
         n_features: int,
         bound: float,
         fewest: int,
+        kept: NDArray[np.intp] | None = None,
+        comparison: PassComparison | None = None,
     ) -> None:
         self._selections = selections
         self._to_batch = to_batch
         self._n_features = n_features
         self._fewest = fewest
+        self._kept = kept
+        self._comparison = comparison or PassComparison(
+            "a function that is scanned must give the same rows whenever it is called"
+        )
         self._counted: int | None = None
         self.bound = bound
         self.read_once = not selections[0].scan.repeatable
@@ -154,29 +181,33 @@ class Streamed(People):
     def n(self) -> int | None:
         return self._selections[0].scan.n_rows if self._counted is None else self._counted
 
-    def batches(self) -> Iterator[Batch]:
+    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
+        sums = make()
+        key = None if self.read_once else self._comparison.key(alone=alone)
+        checksum = None if key is None else PassChecksum(key)
+        for batch in self._batches(checksum):
+            sums.add(batch)
+        if checksum is not None:
+            self._comparison.compare(checksum.digest())
+        return sums
+
+    def _batches(self, checksum: PassChecksum | None) -> Iterator[Batch]:
         """One pass over the source. Raises ValueError at its end if there are too few rows."""
         self.passes += 1
         n = 0
         for arrays in self._selections[0].scan.read_apart(*self._selections):
             batch = self._to_batch(*arrays)
             n += batch.n
-            yield batch
+            if checksum is not None:
+                checksum.add(batch.rows, batch.groups)
+            yield batch if self._kept is None else batch.restricted(self._kept, self.bound)
         if n < self._fewest:
             raise ValueError(f"the source must have at least {self._fewest} rows, it has {n}")
         self._counted = n
 
-    def accumulate(self, make: Callable[[], S]) -> S:
-        sums = make()
-        for batch in self.batches():
-            sums.add(batch)
-        return sums
-
     def restricted(self, features: NDArray[np.intp], bound: float) -> Streamed:
-        def to_batch(*arrays: Any) -> Batch:
-            return self._to_batch(*arrays).restricted(features, bound)
-
-        return Streamed(self._selections, to_batch, len(features), bound, self._fewest)
+        kept = features if self._kept is None else self._kept[features]
+        return Streamed(self._selections, self._to_batch, len(features), bound, self._fewest, kept, self._comparison)
 
     def row_products(self) -> StreamedProducts:
         if self.read_once:

@@ -97,6 +97,11 @@ class Rows:
         """The rows of some of the people, not copied."""
         return Rows(tuple(view[people] for view in self.views), self.bound)
 
+    def chosen(self, people: NDArray[np.bool_]) -> Rows:
+        """A copy of the rows of the people who are marked."""
+        views = (np.asarray(view) if isinstance(view, Columns) else view for view in self.views)
+        return Rows(tuple(view[people] for view in views), self.bound)
+
     def restricted(self, features: NDArray[np.intp], bound: float) -> Rows:
         """A copy of some of the features (ascending indices over all views), to be clipped to a bound of its own."""
         views, first = [], 0
@@ -245,17 +250,15 @@ def as_view(values: Any, name: str, width: int) -> Any:
 
 
 def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
-    """`values` as a new float64 vector of length n without NaN or infinities."""
+    """`values` as a new float64 vector of length n."""
     check_not_masked(values, name)
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     check_vector(array, n, f"{name} must be a vector with one value per row of X")
     _check_real(array, name)
-    vector = array.astype(np.float64)
-    if not np.isfinite(vector).all():
-        raise ValueError(f"{name} contains NaN or infinite values: impute or drop them first")
-    return vector
+    with np.errstate(over="ignore"):  # a longdouble beyond float64
+        return array.astype(np.float64)
 
 
 def check_vector(array: NDArray[Any], n: int, demand: str) -> None:

@@ -13,7 +13,15 @@ from dpgep.problems.first_order import schur_form_variance
 from dpgep.problems.groups import slice_codes, slice_edges
 from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, group_factors, moment_layout, total_mean
+from dpgep.problems.moments import (
+    MomentLayout,
+    MomentModel,
+    NoisyGroups,
+    group_factors,
+    moment_layout,
+    total_mean,
+    total_share,
+)
 from dpgep.problems.people import Batch
 from dpgep.problems.rows import Rows, as_view, check_bound
 from dpgep.problems.views import opened, width
@@ -45,7 +53,8 @@ class SirModel(MomentModel):
 
     def batch(self, bound: float, *data: Any) -> Batch:
         x = as_view(data[0], "X", self.n_features)
-        return Batch(Rows((x,), bound), slice_codes(data[1], x.shape[0], np.array(self.interior_edges)))
+        codes = slice_codes(data[1], x.shape[0], np.array(self.interior_edges))
+        return Batch.of_codes(Rows((x,), bound), codes)
 
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, self.n_slices, sums=True, facts=facts)
@@ -53,7 +62,8 @@ class SirModel(MomentModel):
     def form(self, released: NoisyGroups) -> PairForm:
         groups, weights = group_factors(released)
         factors = np.vstack([groups, total_mean(released)])
-        return PairForm(factors, np.append(weights, -1.0), np.append(0.0 * weights, -1.0), second_b=True)
+        share = total_share(released)
+        return PairForm(factors, np.append(weights, -share), np.append(0.0 * weights, -share), second_b=True)
 
     def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = T
@@ -87,7 +97,8 @@ def sir(
     X : array_like of shape (n, d)
         One row per person.
     y : array_like of shape (n,)
-        The response. A replaced person may also change slice: responses are protected like rows.
+        The response. A replaced person may also change slice: responses are protected like rows. Infinity belongs to an
+        outer slice; who has NaN counts as a person and contributes nothing else.
     slices : int
         Number of slices of equal width over ``y_range``.
     y_range : (low, high)
@@ -106,7 +117,7 @@ def sir(
     Raises
     ------
     TypeError, ValueError
-        As in `dpgep.pca`, and if y is not a finite vector of length n or the slices are not given by public facts.
+        As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not given by public facts.
     """
     bound = check_bound(bound)
     interior = slice_edges(slices, y_range, edges)

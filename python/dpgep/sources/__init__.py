@@ -1,6 +1,18 @@
 """Sources: data in many forms as batches of rows."""
 
+from dpgep.sources.arrays import as_vector_of_values
+from dpgep.sources.declared import BOOLEANS, declared_values
 from dpgep.sources.scan import Scan, Selection, as_selection, is_source, scan
 from dpgep.sources.withheld import UnreadableError
 
-__all__ = ["Scan", "Selection", "UnreadableError", "as_selection", "is_source", "scan"]
+__all__ = [
+    "BOOLEANS",
+    "Scan",
+    "Selection",
+    "UnreadableError",
+    "as_selection",
+    "as_vector_of_values",
+    "declared_values",
+    "is_source",
+    "scan",
+]

@@ -10,9 +10,10 @@ import scipy.sparse
 
 from dpgep.sources import arrow, frames, kinds
 from dpgep.sources.columns import Columns
+from dpgep.sources.declared import Declared, declared_values
 from dpgep.sources.parts import Assembler, Part, check_real
 from dpgep.sources.recut import Pieces, rows_at_a_time
-from dpgep.sources.source import Key, Source, check_names, missing
+from dpgep.sources.source import Key, Source, check_names, missing, one_of
 
 
 class Array(Source):
@@ -22,6 +23,7 @@ class Array(Source):
     """
 
     def __init__(self, values: Any, name: str) -> None:
+        self._declared = declared_values(values)
         self._values = _checked(values, name)
         self._name = name
         self._in_memory = isinstance(self._values, np.ndarray) or scipy.sparse.issparse(self._values)
@@ -59,6 +61,9 @@ class Array(Source):
             return None
         check_names(key)
         return len(key)
+
+    def declared(self, key: Key) -> Declared | None:
+        return self._declared
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         # positions copy what they select, so that they are applied to some rows at a time
@@ -120,6 +125,9 @@ class SideBySide(Source):
             check_real(array.dtype, f"{self._kind} {name!r}")
         return len(key)
 
+    def declared(self, key: Key) -> Declared | None:
+        return self._array(one_of(key)).declared(None)
+
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         names = [tuple(self._arrays) if key is None else key if isinstance(key, tuple) else (key,) for key in keys]
         arrays = {name: self._array(name) for selected in names for name in selected}
@@ -137,6 +145,13 @@ class SideBySide(Source):
             return self._arrays[key]  # type: ignore[index]
         except (KeyError, TypeError):  # slices are hashable in recent versions of Python only
             raise missing(key, self._arrays, self._kind) from None
+
+
+def as_vector_of_values(values: Any) -> Any:
+    """A Series of pandas or polars or an Arrow array as a NumPy array, what is missing as NaN; all else as it is."""
+    if kinds.is_series(values):
+        return frames.vector(values)
+    return arrow.column_array(values) if kinds.is_arrow_column(values) else values
 
 
 def _checked(values: Any, name: str) -> Any:

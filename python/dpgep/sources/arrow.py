@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
+from dpgep.sources import kinds
 from dpgep.sources.columns import Columns
+from dpgep.sources.declared import Declared, declared_values, of_arrow_type
 from dpgep.sources.parts import Assembler, Part
 from dpgep.sources.recut import BATCH_BYTES, Pieces
-from dpgep.sources.source import Key, Source, as_names, not_numeric
+from dpgep.sources.source import Key, Source, as_names, not_numeric, one_of
 from dpgep.sources.withheld import messages_withheld, packages_messages_withheld
 
 # Decoded at a time, whatever the size of batches: with half of it Parquet takes a fifth longer, with more not less.
@@ -41,6 +43,10 @@ class ArrowSource(Source):
             if not is_numeric(kind):
                 raise not_numeric(name, kind)
         return len(names)
+
+    def declared(self, key: Key) -> Declared | None:
+        name = one_of(key)
+        return of_arrow_type(self.schema.field(name).type) if isinstance(name, str) else None
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         selected = [as_names(key, self.schema.names) for key in keys]
@@ -77,6 +83,14 @@ class Stream(ArrowSource):
     def n_rows(self) -> int | None:
         shape = getattr(self._values, "shape", None)
         return None if shape is None else int(shape[0])
+
+    def declared(self, key: Key) -> Declared | None:
+        name = one_of(key)
+        if isinstance(name, str) and kinds.is_pyarrow_table(self._values):
+            return declared_values(self._values.column(name))
+        if isinstance(name, str) and kinds.is_polars_frame(self._values):
+            return declared_values(self._values[name])
+        return super().declared(key)
 
     def record_batches(self, names: list[str], rows: int) -> Any:
         reader = self._next or self._open()

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from dpgep.sources import arrow, kinds
+from dpgep.sources.declared import BOOLEANS, Declared
 from dpgep.sources.recut import Pieces
 from dpgep.sources.source import Key, Source
 
@@ -29,11 +30,12 @@ class Batches(Source):
         self._begun: tuple[Source, Iterator[Any]] | None = self._begin()
 
     def width(self, key: Key) -> int | None:
-        if self._begun is None:
-            if not self.repeatable:
-                raise RuntimeError("the batches were read already: select the columns before they are read")
-            self._begun = self._begin()
-        return self._begun[0].width(key)
+        return self._first().width(key)
+
+    def declared(self, key: Key) -> Declared | None:
+        # categories of the first batch need not be those of another; those of (0, 1) equal booleans
+        declared = self._first().declared(key)
+        return declared if declared is BOOLEANS else None
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         """As of any source; a piece may be overwritten when the next is asked for, as an iterable may reuse memory."""
@@ -47,6 +49,13 @@ class Batches(Source):
             except StopIteration:
                 return
             batch = self._open_batch(following)
+
+    def _first(self) -> Source:
+        if self._begun is None:
+            if not self.repeatable:
+                raise RuntimeError("the batches were read already: select the columns before they are read")
+            self._begun = self._begin()
+        return self._begun[0]
 
     def _begin(self) -> tuple[Source, Iterator[Any]]:
         """The first batch, and an iterator over the others."""

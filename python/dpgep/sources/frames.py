@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
 from dpgep.sources.columns import Columns
+from dpgep.sources.declared import Declared, declared_values
 from dpgep.sources.recut import Pieces, rows_at_a_time
-from dpgep.sources.source import Key, Source, as_names, not_numeric
+from dpgep.sources.source import Key, Source, as_names, not_numeric, one_of
 from dpgep.sources.withheld import messages_withheld
 
 
@@ -40,6 +41,9 @@ class Frame(Source):
             if not _is_numeric(kind):
                 raise not_numeric(name, kind)
         return len(names)
+
+    def declared(self, key: Key) -> Declared | None:
+        return declared_values(self._frame[one_of(key)])
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         selected = [as_names(key, self._labels) for key in keys]

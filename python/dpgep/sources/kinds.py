@@ -25,6 +25,38 @@ def is_series(value: Any) -> bool:
     return _is(value, "pandas", "Series")
 
 
+def is_categorical(dtype: Any) -> bool:
+    """Whether a dtype is that of categorical data in pandas."""
+    return _is(dtype, "pandas", "CategoricalDtype")
+
+
+def is_pandas_boolean(dtype: Any) -> bool:
+    """Whether a dtype is pandas' own of booleans, or Arrow's in pandas."""
+    if _is(dtype, "pandas", "ArrowDtype"):
+        return str(dtype.pyarrow_dtype) == "bool"
+    return _is(dtype, "pandas", "BooleanDtype")
+
+
+def is_polars_series(value: Any) -> bool:
+    """Whether the value is a polars Series."""
+    return _is(value, "polars", "Series")
+
+
+def is_polars_frame(value: Any) -> bool:
+    """Whether the value is a polars DataFrame."""
+    return _is(value, "polars", "DataFrame")
+
+
+def is_arrow_array(value: Any) -> bool:
+    """Whether the value is a pyarrow Array or ChunkedArray."""
+    return _is(value, "pyarrow", "Array") or _is(value, "pyarrow", "ChunkedArray")
+
+
+def is_pyarrow_table(value: Any) -> bool:
+    """Whether the value is a pyarrow Table."""
+    return _is(value, "pyarrow", "Table")
+
+
 def is_dataset(value: Any) -> bool:
     """Whether the value is a pyarrow Dataset."""
     return _is(value, "pyarrow.dataset", "Dataset")
@@ -41,7 +73,7 @@ def is_record_batch(value: Any) -> bool:
 
 def is_arrow_column(value: Any) -> bool:
     """Whether the value is one column that Arrow can read: an Array, a ChunkedArray, a polars Series."""
-    if _is(value, "pyarrow", "Array") or _is(value, "pyarrow", "ChunkedArray"):
+    if is_arrow_array(value):
         return True
     return hasattr(value, "__arrow_c_stream__") and len(getattr(value, "shape", (0, 0))) == 1
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgep.sources.declared import Declared
 from dpgep.sources.opening import is_source_value, open_source
 from dpgep.sources.parts import Assembler, Part
 from dpgep.sources.progress import progress_bar
@@ -109,6 +110,11 @@ class Selection:
     def n_columns(self) -> int | None:
         """Number of columns of a matrix; None for a vector."""
         return self._n_columns
+
+    @property
+    def declared(self) -> Declared | None:
+        """The values that the type of a column declares: of booleans two, of categorical data in memory all theirs."""
+        return self.scan.source.declared(self.key)
 
 
 class Scan:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
+from dpgep.sources.declared import Declared
 from dpgep.sources.recut import Pieces
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
@@ -29,9 +30,18 @@ class Source(ABC):
     def width(self, key: Key) -> int | None:
         """Number of columns of the matrix that a key selects, None for a vector; refuses a key that selects nothing."""
 
+    def declared(self, key: Key) -> Declared | None:
+        """The values that the type of a column allows, None where it does not say; nothing is read for it."""
+        return None
+
     @abstractmethod
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         """One pass over the rows: a part for each key, the same rows in all, about ``batch_rows`` or fewer if cheap."""
+
+
+def one_of(key: Key) -> Key:
+    """The column that a key selects, also as a matrix of one."""
+    return key[0] if isinstance(key, tuple) and len(key) == 1 else key
 
 
 def missing(name: object, known: Iterable[object], what: str = "column") -> ValueError:
