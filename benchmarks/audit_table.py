@@ -9,6 +9,7 @@ Noise is seeded: the same number of runs gives the same tables.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import method_cases  # noqa: E402
 
 # The budget of the low-bit attacks, epsilon = 1 at delta = 1e-6, and their runs on each of the two data sets.
 LOW_BIT_MU = 0.23696
-LOW_BIT_RUNS = 2000
+LOW_BIT_RUNS = int(os.environ.get("DPGEP_LOW_BIT_RUNS", "2000"))
 
 
 def number(value: float | None) -> str:

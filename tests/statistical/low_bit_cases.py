@@ -128,7 +128,7 @@ def _samples(epsilon: float) -> Mechanism:
     stream = stream_of("bits: samples")
 
     def mechanism(rows: Matrix) -> Any:
-        with dpgep.Budget(epsilon=epsilon, delta=DELTA).reserve() as ledger:
+        with dpgep.Budget(epsilon=epsilon, delta=DELTA).reserve(adjacency="replace-one") as ledger:
             problem = dpgep.pca(rows, center=False)
             answers = Curator(problem, ledger, stream).samples(SampledMechanism(0.5, 1, 1), 0.5).products
             return answers.ascend(np.eye(D)[:8], np.zeros(1))[1], answers.full(np.eye(D)[:1])

@@ -180,7 +180,8 @@ def iid_case(name: str, direction: tuple[float, ...], across: tuple[float, ...],
 
     def mechanism(problem: Any) -> list[Matrix]:
         products = curator_of(problem, stream).products(ProductNoise("fresh", "iid", n_products))
-        return [products.times(question[None, :])[0][0] for _ in range(n_products)]
+        assert products.groups is not None
+        return [products.groups.n * products.times(question[None, :])[0][0] for _ in range(n_products)]
 
     return MethodCase(
         mechanism,
@@ -395,7 +396,7 @@ def sampled_case(adjacency: Adjacency, n_sampled: int, n_full: int, rate: float,
         stream = stream_of(f"samples {adjacency} {n_sampled} {n_full} {number}")
         with (
             mock.patch.object(sampled_products, "calibrate_sampled", return_value=enough),
-            dpgep.Budget(epsilon=SAMPLED_EPSILON, delta=SAMPLED_DELTA).reserve() as ledger,
+            dpgep.Budget(epsilon=SAMPLED_EPSILON, delta=SAMPLED_DELTA).reserve(adjacency=adjacency) as ledger,
         ):
             return Curator(problem, ledger, stream).samples(enough, 0.5).products, problem.facts.n
 
