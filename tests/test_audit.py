@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 import dpgep
+from dpgep import _low_bits
 from dpgep._low_bits import classes_below, numbers_in
 from dpgep.audit import AuditResult, _clopper_pearson, audit, audit_samples, release_statistic
 from dpgep.privacy.accounting import epsilon_of, mu_of
@@ -351,13 +352,16 @@ def test_low_bits_of_integers_tell_nothing(mu: float, rng: np.random.Generator) 
 
 
 @pytest.mark.statistical
-def test_low_bits_are_judged_on_runs_that_did_not_choose_them(rng: np.random.Generator) -> None:
-    # without a leak, the pattern that some runs show best exceeds 0 on others as rarely as the confidence says
+def test_low_bits_are_judged_on_runs_that_did_not_choose_them(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # where anything passes for a pattern, it fits the runs that chose it, and the others as rarely as confidence says
+    monkeypatch.setattr(_low_bits, "_chance", lambda n_entries: 0.0)
     results = [
-        audit_samples(*rng.standard_normal((2, 200, 20)), confidence=0.8, low_bits=True, parts=[5, 15])
-        for _ in range(100)
+        audit_samples(*rng.standard_normal((2, 200, 8)), confidence=0.8, low_bits=True, parts=[3, 5]) for _ in range(60)
     ]
-    assert_rarely(sum(result.mu > 0 for result in results), 100, 0.2)
+    assert all(result.pattern != "no pattern found" for result in results)
+    assert_rarely(sum(result.mu > 0 for result in results), 60, 0.2)
 
 
 def test_low_bits_need_the_same_numbers_from_every_run() -> None:
