@@ -171,7 +171,8 @@ def fresh_case(name: str, n_products: int = 3) -> MethodCase:
         return ratio(answers[0]) + sum(map(ratio, silent))
 
     # sums and counts have a worst pair of their own, and the products another
-    least = 0.5 if getattr(problems[0], "layout", None) and problems[0].layout.has_groups else 0.6
+    with_groups = isinstance(problems[0], MomentProblem) and problems[0].layout.has_groups
+    least = 0.5 if with_groups else 0.6
     return MethodCase(mechanism, problems, statistic, GAUSSIAN_CLAIM, least)
 
 

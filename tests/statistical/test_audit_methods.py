@@ -1,8 +1,8 @@
 """Every method audited: below its claim, close to it where the statistic is exact, and silent in its last bits.
 
 A sound method exceeds its claim in one audit with probability at most 1e-7 over the choice of seeds, which are fixed.
-A normal statistic at the claim mu = 3 gives a bound of 0.80 mu on average at 700 runs, with a deviation of 0.026 mu; the
-part of the claim that a case must reach lies five deviations or more below what its statistic can see.
+A normal statistic at the claim mu = 3 gives a bound of 0.80 mu on average at 700 runs, with a deviation of 0.026 mu;
+the part of the claim that a case must reach lies five deviations or more below what its statistic can see.
 DPGEP_METHOD_RUNS sets the number of runs; benchmarks/audit_table.py measures the table of docs/audits.md.
 """
 
