@@ -227,12 +227,16 @@ def screen_case(name: str, least: float = 0.6) -> MethodCase:
     problems, stream = RELEASES[name](), stream_of(f"screen {name}")
 
     def mechanism(problem: Any) -> NoisyMoments:
-        with mock.patch.object(screening, "normalized_groups", wraps=screening.normalized_groups) as groups_of:
-            seen: list[NoisyGroups] = []
-            groups_of.side_effect = lambda *arguments: seen.append(normalized_groups(*arguments)) or seen[0]
+        released: list[NoisyGroups] = []
+
+        def record(*arguments: Any) -> NoisyGroups:
+            released.append(normalized_groups(*arguments))
+            return released[0]
+
+        with mock.patch.object(screening, "normalized_groups", record):
             screen = curator_of(problem, stream).screen()
         assert screen.energy is not None
-        groups = seen[0]
+        groups = released[0]
         return NoisyMoments(groups.sums, groups.counts, groups.n, groups.noise, np.diag(screen.energy))
 
     seen = "likelihood ratio of the diagonal, sums and counts"
