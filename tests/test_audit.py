@@ -294,7 +294,7 @@ def test_misuse_with_problems_is_explained(changes: dict[str, Any], error: type[
         (-(2.0**-60), 0, 7),
         (1.0 + 2.0**-52, -52, 8),
         (1.0 + 2.0**-52, -51, 4),
-        (1e300, -50, 8),
+        (1e30, -50, 8),
     ],
 )
 def test_classes_below_a_power_of_two(value: float, scale: int, expected: int) -> None:
