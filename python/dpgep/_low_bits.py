@@ -45,10 +45,8 @@ class Pattern:
 
     def scores(self, values: Values) -> Values:
         """(runs,): sum of the weights of the entries' classes."""
-        total = np.zeros(len(values))
-        for entry, scale, weights in zip(self.entries, self.scales, self.weights, strict=True):
-            total += weights[classes_below(values[:, entry], int(scale))]
-        return total
+        classes = classes_below(values[:, self.entries], self.scales)
+        return np.asarray(np.take_along_axis(self.weights, classes.T, axis=1).sum(axis=0))
 
     def __str__(self) -> str:
         if not len(self.entries):
@@ -59,9 +57,12 @@ class Pattern:
         return f"numbers modulo {scale}, entries {some}"
 
 
-def classes_below(values: Values, scale: int) -> NDArray[np.intp]:
-    """Class of each value modulo 2^scale: its eighth of [0, 2^scale), 0 to 7, or 8 for a multiple of 2^scale."""
-    units = values * np.ldexp(1.0, -scale)
+def classes_below(values: Values, scales: Any) -> NDArray[np.intp]:
+    """Class of each value modulo 2^scale: its eighth of [0, 2^scale), 0 to 7, or 8 for a multiple of 2^scale.
+
+    ``scales``: one for all, or one for each column.
+    """
+    units = values * np.ldexp(1.0, -np.asarray(scales))
     fractions = units - np.floor(units)
     classes: NDArray[np.intp] = (fractions * _EIGHTHS).astype(np.intp)
     np.minimum(classes, _EIGHTHS - 1, out=classes)  # below zero and tiny, a fraction rounds to 1
@@ -102,36 +103,35 @@ class _Learned:
 def _learn_each(first: Values, second: Values) -> _Learned:
     """Each entry at the scale that tells most of it."""
     m = first.shape[1]
-    tops = np.array([_top(first[:, j], second[:, j]) for j in range(m)], dtype=np.intp)
+    tops = _top(np.maximum(np.abs(first).max(axis=0), np.abs(second).max(axis=0)))
     best, scales, weights = np.zeros(m), np.zeros(m, dtype=np.intp), np.zeros((m, N_CLASSES))
     for below in range(_COARSEST, _FINEST + 1):
         at = _in_range(tops - below)
-        for j in range(m):
-            counts = [_counts(values[:, j], int(at[j])) for values in (first, second)]
-            evidence = _evidence(*counts)
-            if evidence > best[j]:
-                best[j], scales[j], weights[j] = evidence, at[j], _weights(*counts)
+        counts = [_counts(values, at) for values in (first, second)]
+        evidence = _evidence(*counts)
+        better = evidence > best
+        best[better], scales[better], weights[better] = evidence[better], at[better], _weights(*counts)[better]
     used = np.flatnonzero(best > _chance(m))
     return _Learned(Pattern(used, scales[used], weights[used]), float(best[used].sum()))
 
 
 def _learn_alike(first: Values, second: Values) -> _Learned:
     """All entries at the scale that tells most of them together."""
-    m, top = first.shape[1], _top(first, second)
+    m, top = first.shape[1], _top(max(float(np.abs(values).max(initial=0.0)) for values in (first, second)))
     best = _Learned(Pattern(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty((0, N_CLASSES))), 0.0)
     for below in range(_COARSEST, _FINEST + 1):
-        scale = int(_in_range(top - below))
-        counts = [_counts(values.ravel(), scale) for values in (first, second)]
-        evidence = _evidence(*counts)
+        scale = _in_range(top - below)
+        counts = [_counts(values.reshape(-1, 1), scale)[0] for values in (first, second)]
+        evidence = float(_evidence(*counts))
         if evidence > max(best.evidence, _chance(1)):
             weights = np.tile(_weights(*counts), (m, 1))
             best = _Learned(Pattern(np.arange(m), np.full(m, scale, dtype=np.intp), weights), evidence)
     return best
 
 
-def _top(*values: Values) -> int:
-    """Exponent of the least power of two above all moduli."""
-    return int(np.frexp(max(float(np.abs(part).max(initial=0.0)) for part in values))[1])
+def _top(largest: Any) -> Any:
+    """Exponent of the least power of two above a modulus."""
+    return np.frexp(largest)[1].astype(np.intp)
 
 
 def _in_range(scales: Any) -> Any:
@@ -139,16 +139,19 @@ def _in_range(scales: Any) -> Any:
     return np.clip(scales, -950, 950)
 
 
-def _counts(values: Values, scale: int) -> Values:
-    return np.bincount(classes_below(values, scale), minlength=N_CLASSES).astype(np.float64)
+def _counts(values: Values, scales: Any) -> Values:
+    """(m, 9): how often each class is met in each of the m columns."""
+    m = values.shape[1]
+    columns = classes_below(values, scales) + N_CLASSES * np.arange(m)
+    return np.bincount(columns.ravel(), minlength=N_CLASSES * m).reshape(m, N_CLASSES).astype(np.float64)
 
 
-def _evidence(first: Values, second: Values) -> float:
-    """Likelihood ratio statistic G of two laws against one."""
+def _evidence(first: Values, second: Values) -> Values:
+    """Likelihood ratio statistic G of two laws against one, (m,)."""
     from scipy.special import xlogy
 
     half = np.maximum((first + second) / 2, 0.5)
-    return float(2 * (xlogy(first, first / half) + xlogy(second, second / half)).sum())
+    return np.asarray(2 * (xlogy(first, first / half) + xlogy(second, second / half)).sum(axis=-1))
 
 
 def _chance(n_entries: int) -> float:
