@@ -13,6 +13,8 @@ from scipy import stats
 from scipy.special import ndtri
 
 import dpgep
+from dpgep import _low_bits
+from dpgep._low_bits import classes_below, numbers_in
 from dpgep.audit import AuditResult, _clopper_pearson, audit, audit_samples, release_statistic
 from dpgep.privacy.accounting import epsilon_of, mu_of
 
@@ -278,6 +280,102 @@ def test_misuse_with_problems_is_explained(changes: dict[str, Any], error: type[
     arguments: dict[str, Any] = {"neighbours": (lone_row(0), lone_row(1)), "statistic": first_against_second}
     with pytest.raises(error, match=message):
         audit(uncentred, **{**arguments, **changes})
+
+
+@pytest.mark.parametrize(
+    ("value", "scale", "expected"),
+    [
+        (0.0, -5, 8),
+        (3.0, 0, 8),
+        (3.0, 1, 4),
+        (-1.0, 2, 6),
+        (0.3125, -3, 4),
+        (2.0**-60, 0, 0),
+        (-(2.0**-60), 0, 7),
+        (1.0 + 2.0**-52, -52, 8),
+        (1.0 + 2.0**-52, -51, 4),
+        (1e30, -50, 8),
+    ],
+)
+def test_classes_below_a_power_of_two(value: float, scale: int, expected: int) -> None:
+    assert classes_below(np.array([value]), scale) == expected
+
+
+def test_numbers_in_an_output_are_found_whole() -> None:
+    solution = dpgep.solve(dpgep.pca(lone_row(0)), epsilon=math.inf, n_components=1)
+    found = numbers_in((solution.components, [1.5, True, "text", None], {"count": np.int64(2**62 + 1)}))
+    assert [part.tolist() for part in found[1:]] == [[1.5], [2.0**30], [1.0]]
+    np.testing.assert_array_equal(found[0], solution.components.ravel())
+    assert any(np.array_equal(part, solution.mean) for part in numbers_in(solution))
+
+
+def float_noise(rng: np.random.Generator, totals: Samples, mu: float) -> Callable[[float], Samples]:
+    """50 sums that are 0, or all of ``totals``, plus doubles: together mu-GDP on paper."""
+    deviation = float(np.linalg.norm(totals)) / mu
+    return lambda side: side * totals + deviation * rng.standard_normal(len(totals))
+
+
+@pytest.mark.statistical
+def test_low_bits_of_floating_point_sums_are_flagged_and_their_values_are_not(rng: np.random.Generator) -> None:
+    mechanism = float_noise(rng, np.ones(50), 0.5)
+    arguments: Any = {"runs": 2000, "mu": 0.5, "delta": 1e-5, "confidence": 1 - 1e-7}
+    low_bits = audit(mechanism, (0.0, 1.0), None, low_bits=True, **arguments)
+    assert low_bits.flagged
+    assert low_bits.mu > 1.0
+    assert "numbers modulo 2^-" in repr(low_bits)
+    assert not audit(mechanism, (0.0, 1.0), np.sum, gaussian=True, **arguments).flagged
+
+
+@pytest.mark.statistical
+def test_low_bits_find_the_one_entry_that_tells(rng: np.random.Generator) -> None:
+    totals = np.zeros(40)
+    totals[17] = 1.0
+    result = audit(float_noise(rng, totals, 1.0), (0.0, 1.0), None, low_bits=True, runs=4000, mu=1.0)
+    assert result.flagged
+    assert result.pattern is not None
+    assert result.pattern.endswith("entries 17")
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("mu", [0.1, 3.0])
+def test_low_bits_of_integers_tell_nothing(mu: float, rng: np.random.Generator) -> None:
+    # exactly rounded noise on a grid: of 200 audits, none may find what is not there (each does with 1e-7)
+    unit = 2.0**-40
+
+    def on_grid(total: float) -> Samples:
+        return np.asarray(np.rint((total + rng.standard_normal((400, 5)) / mu) / unit) * unit)
+
+    bounds = [
+        audit_samples(on_grid(0.0), on_grid(1.0), low_bits=True, confidence=1 - 1e-7, delta=1e-5) for _ in range(20)
+    ]
+    assert max(result.mu for result in bounds) == 0.0
+
+
+@pytest.mark.statistical
+def test_low_bits_are_judged_on_runs_that_did_not_choose_them(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # where anything passes for a pattern, it fits the runs that chose it, and the others as rarely as confidence says
+    monkeypatch.setattr(_low_bits, "_chance", lambda n_entries: 0.0)
+    results = [
+        audit_samples(*rng.standard_normal((2, 200, 8)), confidence=0.8, low_bits=True, parts=[3, 5]) for _ in range(40)
+    ]
+    assert all(result.pattern != "no pattern found" for result in results)
+    assert_rarely(sum(result.mu > 0 for result in results), 40, 0.2)
+
+
+def test_low_bits_need_the_same_numbers_from_every_run() -> None:
+    lengths = iter(range(1, 100))
+    with pytest.raises(ValueError, match=r"low_bits needs the same numbers from every run: run 1 on data gave arrays"):
+        audit(lambda x: np.zeros(next(lengths)), (0.0, 1.0), None, low_bits=True, runs=20)
+    with pytest.raises(ValueError, match="gave arrays of lengths \\[\\]"):
+        audit(lambda x: "text", (0.0, 1.0), None, low_bits=True, runs=20)
+    with pytest.raises(ValueError, match="gaussian=True assumes a statistic that is a sum of values"):
+        audit_samples(np.zeros((20, 2)), np.zeros((20, 2)), low_bits=True, gaussian=True)
+    with pytest.raises(ValueError, match=r"must be matrices of one shape \(runs, m\), got shapes \(20,\)"):
+        audit_samples(np.zeros(20), np.zeros(20), low_bits=True)
+    with pytest.raises(ValueError, match=r"parts must add up to m = 2, got \[1\]"):
+        audit_samples(np.zeros((20, 2)), np.zeros((20, 2)), low_bits=True, parts=[1])
 
 
 def test_samples_that_are_not_gaussian_are_refused(rng: np.random.Generator) -> None:

@@ -4,6 +4,9 @@ A mechanism is mu-GDP if no test between neighbouring data sets beats that betwe
 positive rate a and false negative rate b, Phi^-1(1 - a) - Phi^-1(b) <= mu. It is (epsilon, delta)-private if 1 - b <=
 exp(epsilon) a + delta and 1 - a <= exp(epsilon) b + delta. So a good test, run often enough, refutes a claim. Nothing
 here can confirm one.
+
+The statistic is the caller's, the log-likelihood ratio at best; or, with ``low_bits``, one that is found in the last
+bits of the numbers published. A likelihood ratio takes them for real numbers, which the numbers of a program are not.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
+from dpgep._low_bits import learn_pattern, numbers_in
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
@@ -32,12 +36,14 @@ from dpgep.solution import Solution
 from dpgep.solve import solve
 
 Values = NDArray[np.float64]
-Statistic = Callable[[Any], float]
+Statistic = Callable[[Any], Any]
 
 FEWEST_RUNS = 20
 # A sample of a normal law fails the checks of `gaussian=True` with at most this probability, each of three.
 _NOT_GAUSSIAN = 1e-9
 _CANDIDATES = 600
+# Level of the bounds by which a threshold is chosen where stricter ones are all 0.
+_LENIENT = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +59,7 @@ class AuditResult:
     claimed_mu, claimed_epsilon : what the mechanism claims; None where it claims nothing of that kind.
     runs : number of runs on each of the two data sets.
     gaussian : whether the bounds rest on the assumption that the statistic is Gaussian.
+    pattern : of an audit of low bits, the pattern that was found and tested; else None.
     """
 
     mu: float
@@ -63,6 +70,7 @@ class AuditResult:
     claimed_epsilon: float | None
     runs: int
     gaussian: bool
+    pattern: str | None = None
 
     @property
     def flagged(self) -> bool:
@@ -71,6 +79,8 @@ class AuditResult:
 
     def __repr__(self) -> str:
         method = "Gaussian statistic" if self.gaussian else "thresholds"
+        if self.pattern is not None:
+            method = f"low bits ({self.pattern})"
         lines = [
             f"AuditResult: {self.runs} runs on each data set, {method}, confidence {self.confidence:.10g}",
             f"  mu      >= {self.mu:<10.4g} {_claim(self.claimed_mu)}",
@@ -105,6 +115,7 @@ def audit(
     rho: float | None = None,
     mu: float | None = None,
     gaussian: bool = False,
+    low_bits: bool = False,
     released: bool = False,
     seed: int | None = None,
     progress: bool = False,
@@ -128,7 +139,8 @@ def audit(
     statistic : callable, or None
         ``statistic(output)``: one finite number; large values (or small: both are tried) should speak for
         ``data_prime``. Best is the log-likelihood ratio of everything an attacker sees: the whole transcript or
-        release, not what was computed from it. None, with ``released``: exactly that.
+        release, not what was computed from it. None, with ``released``: exactly that. With ``low_bits``, an array of
+        numbers, the same number of them in every run; None: all numbers in the output (`numbers_in`).
     runs : int
         Number of runs on each of the two data sets.
     confidence : float in (0, 1)
@@ -141,6 +153,12 @@ def audit(
         **Assume** that the statistic is normal with the same variance on both data sets, as is every linear function of
         values released with Gaussian noise. Then |difference of means|/deviation is bounded from below, by quantiles of
         the normal and chi-square laws: much sharper. Samples that are visibly not normal are refused.
+    low_bits : bool
+        Attack the representation of the published numbers instead of their values. Real noise leaves nothing to see
+        in a number modulo a power of two far below the noise; floating-point noise does: where the data add 1 to it,
+        the sum is a multiple of 2^-53, where they add 0, it need not be. The first quarter of the runs chooses
+        entries, powers of two, and weights of what is found modulo them (eighths of the power; multiples of it), the
+        other runs test them. If nothing is found, the bounds are 0.
     released : bool
         Of a problem under the method "release", hand the statistic the released moments (or matrices) instead of the
         Solution computed from them: the most that anybody sees.
@@ -184,6 +202,17 @@ def audit(
     >>> rng = np.random.default_rng(0)
     >>> audit(lambda total: total + 0.5 * rng.standard_normal(), (0.0, 1.0), float, mu=1.0).flagged
     True
+
+    Noise that is large enough, but added in floating point to 0 or to 1. The likelihood ratio keeps the claim; the
+    low bits break it:
+
+    >>> noisy = lambda total: total + 2 * rng.standard_normal(50)
+    >>> zeros, ones = np.zeros(50), np.ones(50)
+    >>> mu = 50**0.5 / 2
+    >>> audit(noisy, (zeros, ones), np.sum, mu=mu, gaussian=True).flagged
+    False
+    >>> audit(noisy, (zeros, ones), None, low_bits=True, mu=mu).flagged
+    True
     """
     first, second = _check_arguments(mechanism, neighbours, statistic, runs, confidence, delta)
     claim = {"epsilon": epsilon, "rho": rho, "mu": mu}
@@ -191,8 +220,8 @@ def audit(
     output = mechanism(first)
     if isinstance(output, (MomentProblem, MatrixProblem)):
         budget = _budget(claim, delta, options)
-        if statistic is None:
-            statistic = release_statistic(output, mechanism(second)) if released else None
+        if statistic is None and released and not low_bits:
+            statistic = release_statistic(output, mechanism(second))
         draw = _problem_runs(mechanism, budget, released, seed, claim, delta, options)
         claimed = (budget.mu, _epsilon_claimed(budget, delta))
     else:
@@ -202,9 +231,13 @@ def audit(
         def draw(data: Any, side: int, run: int) -> Any:
             return mechanism(data)
 
-    if statistic is None:
+    parts = None
+    if low_bits:
+        samples, parts = _number_samples(draw, (first, second), statistic, runs, progress)
+    elif statistic is None:
         raise TypeError("statistic=None needs released=True and a mechanism that returns problems: give a statistic")
-    samples = [_samples(draw, data, side, statistic, runs, progress) for side, data in enumerate((first, second))]
+    else:
+        samples = [_samples(draw, data, side, statistic, runs, progress) for side, data in enumerate((first, second))]
     return audit_samples(
         *samples,
         confidence=confidence,
@@ -212,6 +245,8 @@ def audit(
         claimed_mu=claimed[0],
         claimed_epsilon=claimed[1],
         gaussian=gaussian,
+        low_bits=low_bits,
+        parts=parts,
     )
 
 
@@ -224,15 +259,20 @@ def audit_samples(
     claimed_mu: float | None = None,
     claimed_epsilon: float | None = None,
     gaussian: bool = False,
+    low_bits: bool = False,
+    parts: Sequence[int] | None = None,
 ) -> AuditResult:
     """The bounds of `audit` from statistics already computed: ``first`` on data, ``second`` on data_prime.
 
     Parameters
     ----------
-    first, second : array_like of shape (runs,)
-        The statistic in independent runs, in an order that does not depend on its values.
-    confidence, delta, gaussian
+    first, second : array_like of shape (runs,), or (runs, m) with ``low_bits``
+        The statistic in independent runs, or the published numbers, in an order that does not depend on their values.
+    confidence, delta, gaussian, low_bits
         As in `audit`.
+    parts : sequence of int
+        With ``low_bits``, lengths of the arrays that the m numbers come from, one after the other; default: one array.
+        A pattern may be that of all entries of an array.
     claimed_mu, claimed_epsilon : float
         What is compared with the bounds; ``claimed_epsilon`` is that at ``delta``.
 
@@ -240,22 +280,32 @@ def audit_samples(
     -------
     AuditResult
     """
+    if low_bits and gaussian:
+        raise ValueError("gaussian=True assumes a statistic that is a sum of values: that of their low bits is not")
     x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
-    if x.ndim != 1 or x.shape != y.shape:
-        raise ValueError(f"both samples must be vectors of one length, got shapes {x.shape} and {y.shape}")
+    if x.ndim != 1 + low_bits or x.shape != y.shape:
+        kind = "matrices of one shape (runs, m)" if low_bits else "vectors of one length"
+        raise ValueError(f"both samples must be {kind}, got shapes {x.shape} and {y.shape}")
     _check_numbers(len(x), confidence, delta)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("the samples contain NaN or infinite values")
+    if low_bits and parts is not None and sum(parts) != x.shape[1]:
+        raise ValueError(f"parts must add up to m = {x.shape[1]}, got {list(parts)}")
     if claimed_epsilon is not None and delta is None:
         raise ValueError("claimed_epsilon needs the delta it is claimed at")
     if gaussian and delta == 0:
         raise ValueError("gaussian=True needs delta > 0: at delta = 0 no Gaussian noise has a finite epsilon")
-    level = 1.0 - confidence
-    if gaussian:
+    level, pattern = 1.0 - confidence, None
+    if low_bits:
+        n_choose = len(x) // 4  # leaks are told by what never happens on one side: the more tests, the better
+        pattern = learn_pattern(x[:n_choose], y[:n_choose], parts)
+        mu, epsilon = _threshold_bounds(pattern.scores(x), pattern.scores(y), n_choose, delta, level)
+    elif gaussian:
         mu, epsilon = _gaussian_bounds(x, y, delta, level)
     else:
-        mu, epsilon = _threshold_bounds(x, y, delta, level)
-    return AuditResult(mu, epsilon, delta, confidence, claimed_mu, claimed_epsilon, len(x), gaussian)
+        mu, epsilon = _threshold_bounds(x, y, len(x) // 2, delta, level)
+    shown = None if pattern is None else str(pattern)
+    return AuditResult(mu, epsilon, delta, confidence, claimed_mu, claimed_epsilon, len(x), gaussian, shown)
 
 
 def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
@@ -431,26 +481,62 @@ def _claim_of_output(
     return delta, (None, None)
 
 
-def _samples(
+def _runs(
     draw: Callable[[Any, int, int], Any], data: Any, side: int, statistic: Statistic, runs: int, progress: bool
-) -> Values:
-    values = np.empty(runs)
+) -> Iterator[tuple[Any, str]]:
+    """The statistic in each run, and which run it is, in words."""
     name = ("data", "data_prime")[side]
     with warnings.catch_warnings():
         # the runs are meant to be noisy, and seeded where asked for
         warnings.simplefilter("ignore", AccuracyWarning)
         warnings.simplefilter("ignore", PrivacyWarning)
         for run in range(runs):
-            value = statistic(draw(data, side, run))
-            try:
-                values[run] = float(value)
-            except (TypeError, ValueError):
-                raise TypeError(f"statistic must return one number, got {type(value).__name__}") from None
-            if not math.isfinite(values[run]):
-                raise ValueError(f"statistic returned {values[run]} in run {run} on {name}: it must be finite")
+            yield statistic(draw(data, side, run)), f"run {run} on {name}"
             if progress and (run + 1) % max(1, runs // 10) == 0:
                 print(f"audit: {run + 1} of {runs} runs on {name}", file=sys.stderr)
+
+
+def _samples(
+    draw: Callable[[Any, int, int], Any], data: Any, side: int, statistic: Statistic, runs: int, progress: bool
+) -> Values:
+    values = np.empty(runs)
+    for run, (value, which) in enumerate(_runs(draw, data, side, statistic, runs, progress)):
+        try:
+            values[run] = float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"statistic must return one number, got {type(value).__name__}") from None
+        if not math.isfinite(values[run]):
+            raise ValueError(f"statistic returned {values[run]} in {which}: it must be finite")
     return values
+
+
+def _number_samples(
+    draw: Callable[[Any, int, int], Any],
+    neighbours: tuple[Any, Any],
+    statistic: Statistic | None,
+    runs: int,
+    progress: bool,
+) -> tuple[list[Values], list[int]]:
+    """The numbers published in each run, (runs, m) for each data set, and the lengths of the arrays they come from."""
+    parts: list[int] = []
+
+    def numbers(output: Any) -> list[Values]:
+        return numbers_in(output if statistic is None else statistic(output))
+
+    samples = []
+    for side, data in enumerate(neighbours):
+        rows = []
+        for arrays, which in _runs(draw, data, side, numbers, runs, progress):
+            lengths = [len(array) for array in arrays]
+            parts = parts or lengths
+            if not lengths or lengths != parts:
+                raise ValueError(
+                    f"low_bits needs the same numbers from every run: {which} gave arrays of lengths {lengths}, the "
+                    f"first one of {parts}; give a statistic that picks arrays"
+                )
+            rows.append(np.concatenate(arrays))
+        samples.append(np.stack(rows))
+    return samples, parts
 
 
 def _gaussian_bounds(x: Values, y: Values, delta: float | None, level: float) -> tuple[float, float | None]:
@@ -486,31 +572,37 @@ def _check_gaussian(x: Values, y: Values, pooled: float) -> None:
             raise ValueError("gaussian=True, but the statistic is visibly not normal: use gaussian=False")
 
 
-def _threshold_bounds(x: Values, y: Values, delta: float | None, level: float) -> tuple[float, float | None]:
-    """Clopper-Pearson bounds at a threshold for mu and one for epsilon, both chosen on the first half of the runs."""
-    half = len(x) // 2
-    thresholds = _candidate_thresholds(x[:half], y[:half])
+def _threshold_bounds(
+    x: Values, y: Values, n_choose: int, delta: float | None, level: float
+) -> tuple[float, float | None]:
+    """Clopper-Pearson bounds at a threshold for mu and one for epsilon, chosen on the first runs, judged on others."""
+    thresholds = _candidate_thresholds(x[:n_choose], y[:n_choose])
     each = level / (2 if delta is None else 4)
-    mu = _held_out(x, y, half, thresholds, each, _mu_of_rates)
+    mu = _held_out(x, y, n_choose, thresholds, each, _mu_of_rates)
     if delta is None:
         return mu, None
-    return mu, _held_out(x, y, half, thresholds, each, lambda a, b: _epsilon_of_rates(a, b, delta))
+    return mu, _held_out(x, y, n_choose, thresholds, each, lambda a, b: _epsilon_of_rates(a, b, delta))
 
 
 def _held_out(
     x: Values,
     y: Values,
-    half: int,
+    n_choose: int,
     thresholds: Values,
     level: float,
     bound: Callable[[Values, Values], Values],
 ) -> float:
     # The best of many thresholds is chosen as if all were judged: else one far out wins, with few and lucky counts.
-    strict = level / (2 * len(thresholds))
-    trained = [bound(*_rate_bounds(x[:half], y[:half], thresholds, upwards, strict)) for upwards in (True, False)]
+    # Where that proves nothing for any of them, one must be chosen all the same.
+    for strict in (level / (2 * len(thresholds)), _LENIENT):
+        trained = [
+            bound(*_rate_bounds(x[:n_choose], y[:n_choose], thresholds, upwards, strict)) for upwards in (True, False)
+        ]
+        if max(float(side.max()) for side in trained) > 0:
+            break
     upwards = bool(trained[0].max() >= trained[1].max())
     best = thresholds[[int(np.argmax(trained[0 if upwards else 1]))]]
-    return float(bound(*_rate_bounds(x[half:], y[half:], best, upwards, level))[0])
+    return float(bound(*_rate_bounds(x[n_choose:], y[n_choose:], best, upwards, level))[0])
 
 
 def _candidate_thresholds(x: Values, y: Values) -> Values:

@@ -1,0 +1,194 @@
+"""What the last bits of published numbers tell of two data sets: patterns no likelihood ratio of real numbers sees.
+
+Real noise much wider than 2^g is uniform modulo 2^g, whatever it was added to. Floating-point noise is not: 1 + z is a
+multiple of 2^-53 for every double z, 0 + z need not be. So numbers are looked at modulo a power of two well below their
+size: which eighth of [0, 2^g) they fall into, or that they are multiples of it. Entries whose classes differ between
+the data sets give a score, learned on some of the runs, to be judged on others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+_EIGHTHS = 8
+N_CLASSES = _EIGHTHS + 1
+# Scales looked at, in bits below the largest modulus of an entry. Noise is about a quarter of that or more: modulo 1/64
+# it is uniform up to exp(-2 pi^2 16^2). The last is where numbers 2^-18 of the largest end.
+_COARSEST, _FINEST = 6, 70
+# A pattern is used if without any leak some pattern would look like it with this probability.
+_BY_CHANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What tells the data sets apart: for each entry in use its scale g and the log-ratio of its classes.
+
+    Attributes
+    ----------
+    entries : indices of the entries in use.
+    scales : g of each.
+    weights : (entries, 9), logarithm of how much more frequent a class is on the second data set.
+    """
+
+    entries: NDArray[np.intp]
+    scales: NDArray[np.intp]
+    weights: Values
+
+    def scores(self, values: Values) -> Values:
+        """(runs,): sum of the weights of the entries' classes."""
+        classes = classes_below(values[:, self.entries], self.scales)
+        return np.asarray(np.take_along_axis(self.weights, classes.T, axis=1).sum(axis=0))
+
+    def __str__(self) -> str:
+        if not len(self.entries):
+            return "no pattern found"
+        finest, coarsest = int(self.scales.min()), int(self.scales.max())
+        scale = f"2^{finest}" if finest == coarsest else f"2^{finest} to 2^{coarsest}"
+        some = ", ".join(map(str, self.entries[:5])) + (", ..." if len(self.entries) > 5 else "")
+        return f"numbers modulo {scale}, entries {some}"
+
+
+def classes_below(values: Values, scales: Any) -> NDArray[np.intp]:
+    """Class of each value modulo 2^scale: its eighth of [0, 2^scale), 0 to 7, or 8 for a multiple of 2^scale.
+
+    ``scales``: one for all, or one for each column.
+    """
+    units = values * np.ldexp(1.0, -np.asarray(scales))
+    fractions = units - np.floor(units)
+    classes: NDArray[np.intp] = (fractions * _EIGHTHS).astype(np.intp)
+    np.minimum(classes, _EIGHTHS - 1, out=classes)  # below zero and tiny, a fraction rounds to 1
+    classes[fractions == 0] = _EIGHTHS
+    return classes
+
+
+def learn_pattern(first: Values, second: Values, parts: Sequence[int] | None = None) -> Pattern:
+    """The pattern that best tells the runs (runs, m) on two data sets apart.
+
+    ``parts`` are the lengths of the arrays that the m numbers come from (default: one array). In each array, either
+    every entry has a pattern of its own, or all are taken alike, as if they were so many runs of one: that shows leaks
+    too rare for each entry alone. The one with more evidence is used, if it is more than chance.
+    """
+    starts = np.cumsum([0, *(parts or [first.shape[1]])])
+    found = [
+        max(learn(first[:, start:end], second[:, start:end]) for learn in (_learn_each, _learn_alike))
+        for start, end in itertools.pairwise(starts.tolist())
+    ]
+    return Pattern(
+        np.concatenate([part.pattern.entries + start for part, start in zip(found, starts[:-1], strict=True)]),
+        np.concatenate([part.pattern.scales for part in found]),
+        np.concatenate([part.pattern.weights for part in found]),
+    )
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """A pattern, and twice the log-likelihood ratio that speaks for it."""
+
+    pattern: Pattern
+    evidence: float
+
+    def __lt__(self, other: _Learned) -> bool:
+        return self.evidence < other.evidence
+
+
+def _learn_each(first: Values, second: Values) -> _Learned:
+    """Each entry at the scale that tells most of it."""
+    m = first.shape[1]
+    tops = _top(np.maximum(np.abs(first).max(axis=0), np.abs(second).max(axis=0)))
+    best, scales, weights = np.zeros(m), np.zeros(m, dtype=np.intp), np.zeros((m, N_CLASSES))
+    for below in range(_COARSEST, _FINEST + 1):
+        at = _in_range(tops - below)
+        counts = [_counts(values, at) for values in (first, second)]
+        evidence = _evidence(*counts)
+        better = evidence > best
+        best[better], scales[better], weights[better] = evidence[better], at[better], _weights(*counts)[better]
+    used = np.flatnonzero(best > _chance(m))
+    return _Learned(Pattern(used, scales[used], weights[used]), float(best[used].sum()))
+
+
+def _learn_alike(first: Values, second: Values) -> _Learned:
+    """All entries at the scale that tells most of them together."""
+    m, top = first.shape[1], _top(max(float(np.abs(values).max(initial=0.0)) for values in (first, second)))
+    best = _Learned(Pattern(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty((0, N_CLASSES))), 0.0)
+    for below in range(_COARSEST, _FINEST + 1):
+        scale = _in_range(top - below)
+        counts = [_counts(values.reshape(-1, 1), scale)[0] for values in (first, second)]
+        evidence = float(_evidence(*counts))
+        if evidence > max(best.evidence, _chance(1)):
+            weights = np.tile(_weights(*counts), (m, 1))
+            best = _Learned(Pattern(np.arange(m), np.full(m, scale, dtype=np.intp), weights), evidence)
+    return best
+
+
+def _top(largest: Any) -> Any:
+    """Exponent of the least power of two above a modulus."""
+    return np.frexp(largest)[1].astype(np.intp)
+
+
+def _in_range(scales: Any) -> Any:
+    """2^-scale must be a double, and so must numbers in units of 2^scale."""
+    return np.clip(scales, -950, 950)
+
+
+def _counts(values: Values, scales: Any) -> Values:
+    """(m, 9): how often each class is met in each of the m columns."""
+    m = values.shape[1]
+    columns = classes_below(values, scales) + N_CLASSES * np.arange(m)
+    return np.bincount(columns.ravel(), minlength=N_CLASSES * m).reshape(m, N_CLASSES).astype(np.float64)
+
+
+def _evidence(first: Values, second: Values) -> Values:
+    """Likelihood ratio statistic G of two laws against one, (m,)."""
+    from scipy.special import xlogy
+
+    half = np.maximum((first + second) / 2, 0.5)
+    return np.asarray(2 * (xlogy(first, first / half) + xlogy(second, second / half)).sum(axis=-1))
+
+
+def _chance(n_entries: int) -> float:
+    """What the largest of all G exceeds by chance with probability of about ``_BY_CHANCE``."""
+    from scipy.special import chdtri
+
+    return float(chdtri(N_CLASSES - 1, _BY_CHANCE / (n_entries * (_FINEST - _COARSEST + 1))))
+
+
+def _weights(first: Values, second: Values) -> Values:
+    return np.asarray(np.log((second + 0.5) / (first + 0.5)))
+
+
+def numbers_in(output: Any) -> list[Values]:
+    """All numbers that an output consists of, array by array: what it is, or what dataclasses and sequences hold.
+
+    An integer of 64 bits becomes two numbers, its high and its low bits: neither is rounded.
+    """
+    return [part.ravel() for part in _parts(output) if part.size]
+
+
+def _parts(output: Any) -> Iterator[Values]:
+    if isinstance(output, np.ndarray) and output.dtype.kind in "iuf":
+        yield from _as_floats(output)
+    elif isinstance(output, (int, float, np.integer, np.floating)) and not isinstance(output, bool):
+        yield from _as_floats(np.asarray(output))
+    elif isinstance(output, (tuple, list)):
+        for part in output:
+            yield from _parts(part)
+    elif isinstance(output, dict):
+        yield from _parts(list(output.values()))
+    elif dataclasses.is_dataclass(output) and not isinstance(output, type):
+        yield from _parts([getattr(output, field.name) for field in dataclasses.fields(output)])
+
+
+def _as_floats(array: NDArray[Any]) -> Iterator[Values]:
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        yield from (half.astype(np.float64) for half in np.divmod(array, 1 << 32))
+    else:
+        yield array.astype(np.float64)
