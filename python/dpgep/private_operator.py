@@ -219,8 +219,8 @@ def private_operator(
 ) -> PrivateOperator:
     """One release of the problem's matrices, known by its products: for eigensolvers of any kind, at any dimension.
 
-    The pair A~ = A + noise, B~ = B + noise has the law of what ``method="release"`` releases (up to the rounding of
-    floating point), but no d x d matrix is formed. The budget is charged here, once.
+    The pair A~ = A + noise, B~ = B + noise has the law of what ``method="release"`` releases (answers are rounded
+    to a public grid), but no d x d matrix is formed. The budget is charged here, once.
 
     Parameters
     ----------

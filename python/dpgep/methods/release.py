@@ -98,7 +98,7 @@ class ReleaseOptions(PairOptions):
         Share of mu^2 that the scores cost; default 0.3.
     storage : {"auto", "matrix", "operator"}
         "matrix": the released d x d matrix is held in memory, about 32 d^2 bytes. "operator": it is known by its
-        products, whose noise is drawn as they are asked for; the same law, in floating point, in O(d) memory for each
+        products, whose noise is drawn as they are asked for; the same law, on a public grid, in O(d) memory for each
         direction asked. "auto": the matrix where it fits into memory_limit. With a screen: of the block, a matrix.
     memory_limit : int
         Bytes that a release may take beside the data, for "auto" and "operator". Default 4 GiB, a public constant:

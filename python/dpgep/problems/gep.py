@@ -164,7 +164,7 @@ def gep(
         Constants C such that one person moves the matrix by at most C/n in Frobenius norm. **Not checked**: the
         guarantee is as good as these numbers. docs/mathematics.md lists them; the models `pca`, `cca`, `fda` and `sir`
         enforce theirs and spend less, so prefer them where they apply. Required for B if B is given; 0 declares a
-        matrix public. Noise is added in floating point: C/n should be well above the rounding of the entries.
+        matrix public. They must hold for the matrices as they were computed, rounding included.
     adjacency : {"replace-one", "add-remove"}
         The relation for which the constants hold.
 
