@@ -37,37 +37,22 @@ for out in deviates:
     core.NoiseStream(key).normal(out)
 digest("normal", *deviates)
 
-for shape in ("goe", "iid"):
-    matrices = [rng.normal(size=(d, d)) for d in sizes]
-    packed = [rng.normal(size=d * (d + 1) // 2) for d in sizes]
-    stream = core.NoiseStream(key)
-    for matrix, triangle in zip(matrices, packed):
-        core.add_symmetric_noise(matrix, 0.3, shape, stream)
-        core.add_symmetric_noise_packed(triangle, 0.3, shape, stream)
-    digest("symmetric " + shape, *matrices, *packed)
-    digest("vector " + shape, *[
-        core.noise_times_vector(rng.normal(size=d).astype(t), 0.3, shape, stream)
-        for d in sizes for t in types
-    ])
-
-plain = [rng.normal(size=(d, 7)) for d in sizes]
-for array in plain:
-    core.add_noise(array, 0.3, core.NoiseStream(key))
-digest("plain", *plain)
-
-blocks = []
 for d in sizes:
-    for columns in (1, 2, 3, 5, 8, 13):
-        for t in types:
-            if columns <= d:
-                # A reflection of columns of a permutation: no LAPACK, whose bits depend on the processor.
-                block = np.eye(d)[:, rng.permutation(d)[:columns]]
-                u = rng.integers(-3, 4, size=d).astype(float)
-                u[0] = 1.0
-                block = block - np.outer(u, u[None, :] @ block) * (2.0 / float(u @ u))
-                block = np.ascontiguousarray(block, dtype=t)
-                blocks.append(core.noise_times_block(block, 0.3, core.NoiseStream(key)))
-digest("noise times block", *blocks)
+    matrix = rng.integers(-4, 5, size=(d, d)) / 4
+    matrix = matrix + matrix.T
+    answers = []
+    for noise, shape in (("lazy", "goe"), ("fresh", "goe"), ("fresh", "iid")):
+        oracle = core.PairOracle.of_matrices(
+            core.SymmetricMatrices(matrix), noise, scale_a=0.3, shape=shape, n_products=3, stream=core.NoiseStream(key)
+        )
+        for _ in range(2):
+            answers.append(oracle.times(rng.normal(size=(1 if shape == "iid" else min(3, d), d)))[0])
+    digest(f"noisy products {d}", *answers)
+
+mirrored = [rng.normal(size=(d, d)) for d in sizes]
+for matrix in mirrored:
+    core.mirror_upper(matrix)
+digest("mirror", *mirrored)
 
 clipped = []
 for d in sizes:

@@ -7,8 +7,6 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   module.attr("__version__") = DPGEP_VERSION;
   register_build_info(module);
   register_noise_stream(module);
-  register_symmetric_noise(module);
-  register_noise_product(module);
   register_clip(module);
   register_truncate(module);
   register_fixed_point(module);
@@ -16,6 +14,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_integer_moments(module);
   register_dense_moments(module);
   register_keyed_sums(module);
+  register_mirror(module);
   register_csr_moments(module);
   register_csr_sums(module);
   register_exact_noise(module);

@@ -1,6 +1,7 @@
 #include "dpgep/noisy_product.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,7 +18,11 @@ void require_noise(const Noise& noise, Index n_matrices) {
                                 std::to_string(n_matrices) + ", not " +
                                 std::to_string(noise.scales.size()));
   }
-  for (const double scale : noise.scales) require_noise_scale(scale);
+  for (const double scale : noise.scales) {
+    if (scale >= 0.0 && std::isfinite(scale)) continue;
+    throw std::invalid_argument("scale must satisfy 0 <= scale < inf, not " +
+                                std::to_string(scale));
+  }
   if (noise.n_products < 0) {
     throw std::invalid_argument("n_products must satisfy n_products >= 0, not " +
                                 std::to_string(noise.n_products));
@@ -51,6 +56,12 @@ NoiseMode parse_noise_mode(std::string_view name) {
   if (name == "lazy") return NoiseMode::lazy;
   throw std::invalid_argument("noise must be 'none', 'fresh' or 'lazy', not '" + std::string(name) +
                               "'");
+}
+
+NoiseShape parse_noise_shape(std::string_view name) {
+  if (name == "goe") return NoiseShape::goe;
+  if (name == "iid") return NoiseShape::iid;
+  throw std::invalid_argument("shape must be 'goe' or 'iid', not '" + std::string(name) + "'");
 }
 
 NoisyProducts::NoisyProducts(const ExactProducts& exact, Noise noise)

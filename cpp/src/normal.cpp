@@ -1,6 +1,8 @@
 #include "dpgep/normal.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 
 #include "box_muller.hpp"
 #include "dpgep/wipe.hpp"
@@ -50,31 +52,6 @@ void fill_normal(NoiseStream::Lease& stream, double* out, Index n) {
     n -= 2 * n_pairs;
   }
   wipe(pairs.data(), static_cast<std::size_t>(most_pairs) * sizeof(Pair));
-}
-
-NormalSequence::~NormalSequence() {
-  wipe(buffer_.data(), static_cast<std::size_t>(n_used_) * sizeof(double));
-}
-
-void NormalSequence::add_to(double* out, Index n, double scale) {
-  while (n > 0) {
-    if (position_ == n_ready_) refill();
-    const Index n_taken = std::min(n, n_ready_ - position_);
-    const double* const deviates = buffer_.data() + position_;
-    for (Index j = 0; j < n_taken; ++j) out[j] += scale * deviates[j];
-    position_ += n_taken;
-    out += n_taken;
-    n -= n_taken;
-  }
-}
-
-void NormalSequence::refill() {
-  n_ready_ = std::min(capacity, n_left_);
-  eigen_assert(n_ready_ > 0 && "the sequence is longer than was announced");
-  fill_normal(lease_, buffer_.data(), n_ready_);
-  n_left_ -= n_ready_;
-  n_used_ = std::max(n_used_, n_ready_);
-  position_ = 0;
 }
 
 }  // namespace dpgep

@@ -32,7 +32,6 @@ __all__ = [
     "gather_rows",
     "group_sums",
     "marked_moments",
-    "noise_times_block",
     "noise_times_vector",
     "normal",
     "pack",
@@ -203,23 +202,6 @@ def noise_times_vector(v: NDArray[Any], scale: float, shape: NoiseShape, deviate
     if _checked(shape) == "goe":
         return np.asarray(scale / math.sqrt(2.0) * (np.linalg.norm(v) * g + h * v))
     return np.asarray(scale * (np.sqrt(np.maximum(v @ v - v**2, 0.0)) * g + h * v))
-
-
-def noise_times_block(block: NDArray[Any], scale: float, deviates: Vector) -> Matrix:
-    """Z V for a fresh GOE matrix Z that is never formed; ``block`` V (d, K) has orthonormal columns.
-
-        scale / sqrt(2) (W - V (V' W)) + V G,
-
-    where W (d, K), row by row, is made of the first d K of the ``deviates`` (d K + K (K + 1) / 2,), and
-    G = symmetric_noise(K, scale, "goe") of the others.
-
-    Source: section 2.
-    """
-    block = block.astype(np.float64)
-    d, n_columns = block.shape
-    w = deviates[: d * n_columns].reshape(d, n_columns)
-    g = symmetric_noise(n_columns, scale, "goe", deviates[d * n_columns :])
-    return np.asarray(scale / math.sqrt(2.0) * (w - block @ (block.T @ w)) + block @ g)
 
 
 @dataclass(frozen=True)

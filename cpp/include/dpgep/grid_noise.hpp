@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "dpgep/noise_stream.hpp"
-#include "dpgep/symmetric_noise.hpp"
 #include "dpgep/typedefs.hpp"
 
 namespace dpgep {

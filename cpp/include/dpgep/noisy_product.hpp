@@ -26,6 +26,15 @@ enum class NoiseMode {
 // Throws std::invalid_argument, listing the names, for any other.
 NoiseMode parse_noise_mode(std::string_view name);
 
+// The law of a symmetric noise matrix Z of scale s.
+enum class NoiseShape {
+  goe,  // Var Z_ii = s^2, Var Z_ij = s^2 / 2: orthogonally invariant
+  iid,  // Var Z_ij = s^2 for all i <= j
+};
+
+// Throws std::invalid_argument, listing both names, for any other.
+NoiseShape parse_noise_shape(std::string_view name);
+
 struct Noise {
   NoiseMode mode = NoiseMode::none;
   std::vector<double> scales;  // one for each matrix; 0: the matrix is public. Not used with `none`

@@ -36,8 +36,9 @@ def add_symmetric_grid_noise(matrix: Matrix, deviation: float, stream: core.Nois
     integers = _nearest(matrix, unit)
     off_diagonal = math.isqrt((scale * scale - 1) // 2) + 1  # the least t with 2 t^2 >= scale^2
     core.add_exact_symmetric_noise(integers, scale, off_diagonal, stream, thread_count())
-    upper = np.triu(integers)
-    return np.asarray(unit * (upper + np.triu(integers, 1).T).astype(np.float64))
+    noisy = unit * integers.astype(np.float64)
+    core.mirror_upper(noisy)
+    return np.asarray(noisy)
 
 
 def noisy_squares(sums: GridSums, scale: int, stream: core.NoiseStream) -> Matrix:

@@ -40,7 +40,7 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
         core.add_exact_noise(moments.sums, noise.sums, stream, threads)
     if layout.counts:
         core.add_exact_noise(moments.counts, noise.counts, stream, threads)
-    return _normalized(problem, moments.n, *moments.to_float(), deviations, stream)
+    return _normalized(problem, moments.n, *moments.to_float(), deviations)
 
 
 def _plain(problem: Summable, charge: Charge) -> NoisyMoments:
@@ -62,15 +62,13 @@ def _normalized(
     sums: Matrix,
     counts: Matrix,
     noise: MomentNoise,
-    stream: core.NoiseStream | None = None,
 ) -> NoisyMoments:
     """Released sums over people, divided by n (public, or the released total) and in the units of the data.
 
     Only the upper triangle of ``second`` is read; it is overwritten.
     """
     bound = row_bound(problem.facts)
-    # draws nothing: makes the lower triangle the upper
-    core.add_symmetric_noise(second, 0.0, "goe", stream or core.NoiseStream())
+    core.mirror_upper(second)
     people = released_people(problem.facts, n, counts)
     second *= bound * bound / people
     return NoisyMoments(
