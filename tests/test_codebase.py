@@ -57,7 +57,7 @@ def test_methods_know_no_problem_and_no_kernel_of_rows() -> None:
 def test_noise_is_drawn_behind_the_curator_alone() -> None:
     """Also products: who could make an oracle without noise could see data."""
     draws = re.compile(
-        r"add_(exact_)?(symmetric_)?noise|noise_times|exact_normal|(PairOracle|SampledProducts)\.of|SymmetricMatrices\("
+        r"add_exact_(symmetric_)?noise|exact_normal|(PairOracle|SampledProducts)\.of|SymmetricMatrices\("
     )
     mechanisms = {"moment_release.py", "matrix_release.py", "screening.py", "products.py", "sampled_products.py"}
     mechanisms |= {"grid_noise.py"}
