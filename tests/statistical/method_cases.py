@@ -526,7 +526,7 @@ def _cases() -> dict[str, Callable[[], MethodCase]]:
         )
     cases["samples, add-remove"] = lambda: sampled_case("add-remove", 4, 0, 0.5, 0.35)
     cases["samples and everybody, add-remove"] = lambda: sampled_case("add-remove", 2, 1, 0.5, 0.35)
-    cases["samples, replace-one"] = lambda: sampled_case("replace-one", 4, 0, 0.5, 0.15)
+    cases["samples, replace-one"] = lambda: sampled_case("replace-one", 4, 0, 0.5, 0.0)
     cases["local report"] = local_case
     cases["mean of local reports, two people"] = local_mean_case
     return cases
