@@ -45,7 +45,7 @@ def quotient_accuracy(
     deviation = noise_level / math.sqrt(2 * n_features)
     alone = _alone(deviation, n_features, used, groups, noise_order)
     heights = (eigenvalues - centre) * sizes
-    lost = tuple(bool(gone) for gone in np.logical_or.add up(~(heights > alone)))
+    lost = tuple(bool(gone) for gone in np.cumsum(~(heights > alone)) > 0)
     found = lost.index(True) if True in lost else k
     values, size = eigenvalues[:found], sizes[:found]
     edge = deviation * math.sqrt(2 * used)
