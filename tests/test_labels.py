@@ -406,6 +406,7 @@ def test_a_pickled_solution_holds_the_classes_and_no_other_label(classes: Any, x
 # --- What is computed without them -----------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
 @pytest.mark.parametrize("method", ["release", "rayleigh-flow"])
 def test_who_is_in_no_class_does_not_bend_the_directions(method: str, x: Matrix, labels: Any) -> None:
     """They are no class at the origin: means are those of the people with a class."""
@@ -421,6 +422,7 @@ def test_who_is_in_no_class_does_not_bend_the_directions(method: str, x: Matrix,
     np.testing.assert_allclose(few.mean, all_of_them.mean, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
 def test_who_has_no_response_does_not_bend_the_directions(x: Matrix, rng: np.random.Generator) -> None:
     y = x @ [1.0, -1.0, 0.0, 0.0] + 0.1 * rng.standard_normal(N)
     missing = np.where(np.arange(N) % 3 == 0, np.nan, y)

@@ -87,6 +87,7 @@ def spied(problem: Any, k: int, options: DpsrOptions, mu: float = 5.0) -> tuple[
 # ---- Limits ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [1, 2])
 def test_without_noise_dpsr_reaches_the_solution(name: str, k: int) -> None:
@@ -177,6 +178,7 @@ def test_dpsrs_is_sparse_after_any_number_of_products(noise: Any, most: int) -> 
         assert np.count_nonzero(solution.components.any(axis=0)) <= 3
 
 
+@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
 @pytest.mark.parametrize("name", NAMES)
 def test_noise_shrinks_to_the_exact_answer(name: str) -> None:
     problem = problem_named(name)

@@ -52,8 +52,8 @@ def lost_components(
     mean, deviation = _edge(model, released, system, log_searched)
     lost: list[bool] = []
     for i in range(min(k, r)):
-        if i == r - 1 > 0 and log_searched == 0.0:
-            found = not lost[-1]  # the one direction that is left
+        if i == r - 1 and log_searched == 0.0 and (i > 0 or len(system.vectors) == 1):
+            found = not any(lost)  # the one direction that is left
         else:
             # fewer dimensions are left to noise by what stands above it
             edge = (mean * math.sqrt((r - i) / r) + deviation) ** model.noise_order

@@ -136,7 +136,8 @@ def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
             "release can represent: use a larger budget"
         )
     diagonal, sums, counts = (math.ceil(math.ldexp(s, 2 * bits)) for s in (noise.second, noise.sums, noise.counts))
-    off_diagonal = math.isqrt((diagonal * diagonal - 1) // 2) + 1  # the least t with 2 t^2 >= diagonal^2
+    # the least t with 2 t^2 >= diagonal^2
+    off_diagonal = math.isqrt((diagonal * diagonal - 1) // 2) + 1 if diagonal else 0
     return IntegerNoise(bits, diagonal, off_diagonal, sums, counts)
 
 

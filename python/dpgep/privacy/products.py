@@ -229,7 +229,7 @@ def _noisy_groups(
 ) -> NoisyGroups:
     """Released sums and counts, and in their ``noise`` the deviation of an answer about the second moment."""
     layout = problem.layout
-    bits = finest_bits(_deviations(problem, mu, noise))
+    bits = finest_bits(replace(_deviations(problem, mu, noise), second=0.0))  # products have a grid of their own
     if layout.has_groups or not isinstance(rows, RowProducts):
         exact = problem.grid_sums(bits)
     else:

@@ -40,6 +40,10 @@ class ScreenSums:
         self.energy = np.zeros(layout.n_features)
         self.groups = GroupSums(layout.n_features, layout.n_groups, with_sums=layout.sums)
 
+    @property
+    def n(self) -> int:
+        return self.groups.n
+
     def add(self, batch: Batch) -> None:
         self.groups.add(batch)
         self.energy += _sparse_energies(batch.rows) if batch.rows.is_sparse else _dense_energies(batch.rows)
