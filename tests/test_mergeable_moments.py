@@ -86,6 +86,7 @@ def test_the_solution_is_that_of_the_rows_themselves(name: str, rng: np.random.G
     assert ours.privacy == theirs.privacy
 
 
+@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
 @names
 def test_without_noise_it_is_the_solution_to_the_grid(name: str, rng: np.random.Generator) -> None:
     rows = people(rng)
@@ -272,6 +273,7 @@ def test_wrong_uses_say_what_to_do(rng: np.random.Generator) -> None:
     assert budget.spent_mu == 0.0
 
 
+@pytest.mark.filterwarnings("ignore:components .* are lost")
 def test_a_coarse_grid_serves_small_budgets(rng: np.random.Generator) -> None:
     fine, coarse = (dpgep.Moments(MODELS["pca"], bits=bits) for bits in (20, 8))
     for moments in (fine, coarse):

@@ -109,7 +109,7 @@ void add_products(const std::vector<FloatingRows>& views, const double* factors,
 }  // namespace
 
 // Rows whose products are added to an array of their own first, so that no sum has more than 4096
-// + 128 + n / 2^19 additions in a row: the error bound of docs/exactness.md.
+// + c + n / (4096 c) additions in a row, c being the number of chunks: docs/exactness.md.
 constexpr Index most_rows_in_a_row = 4096;
 
 DenseRows::DenseRows(std::vector<FloatingRows> views, ConstVectorView<double> factors, double scale,

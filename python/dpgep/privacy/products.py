@@ -229,34 +229,39 @@ def _noisy_groups(
 ) -> NoisyGroups:
     """Released sums and counts, and in their ``noise`` the deviation of an answer about the second moment."""
     layout = problem.layout
-    bits = finest_bits(replace(_deviations(problem, mu, noise), second=0.0))  # products have a grid of their own
+    least = _deviations(problem, mu, noise, _allowance(problem, noise, 0, MOST_BITS))
+    bits = finest_bits(replace(least, second=0.0))  # products have a grid of their own
     if layout.has_groups or not isinstance(rows, RowProducts):
         exact = problem.grid_sums(bits)
     else:
         exact = GridSums(layout, bits)
         exact.n, exact.counts = rows.n, group_counts(rows.n, None, layout.n_groups)
-    deviations = _deviations(problem, mu, noise, most_people(problem.facts, exact.n), bits)
+    allowance = _allowance(problem, noise, most_people(problem.facts, exact.n), bits)
+    deviations = _deviations(problem, mu, noise, allowance)
     of_sums = math.ceil(math.ldexp(deviations.sums, bits)) if layout.sums else 0
     of_counts = math.ceil(math.ldexp(deviations.counts, bits)) if layout.counts else 0
     deviations = replace(deviations, sums=math.ldexp(of_sums, -bits), counts=math.ldexp(of_counts, -bits))
-    for release in _releases(problem, mu, noise, deviations, bits):
+    for release in _releases(problem, mu, noise, deviations, allowance, bits):
         charge(release)
     return normalized_groups(problem, exact.n, *noisy_groups(exact, of_sums, of_counts, stream), deviations)
 
 
-def _deviations(
-    problem: MomentProblem, mu: float, noise: ProductNoise, n: int = 0, bits: int = MOST_BITS
-) -> MomentNoise:
-    """In units of rows in the unit ball, sums over at most n people: what costs ``mu`` with all that rounding adds."""
+def _allowance(problem: MomentProblem, noise: ProductNoise, n: int, bits: int) -> Allowance:
+    """What rounding adds to the cost of an answer, or of all answers under lazy noise, about at most n people."""
     layout, adjacency, d = problem.layout, problem.facts.adjacency, problem.layout.n_features
     if noise.kind == "lazy":
-        allowance = moments_allowance(calibrate_moments(1.0, layout, adjacency), n, d, _directions(noise, d), bits)
+        return moments_allowance(calibrate_moments(1.0, layout, adjacency), n, d, _directions(noise, d), bits)
+    base = calibrate_moments(1.0, _second_alone(layout), adjacency)
+    return iid_allowance(base, n, d) if noise.shape == "iid" else moments_allowance(base, n, d, d)
+
+
+def _deviations(problem: MomentProblem, mu: float, noise: ProductNoise, allowance: Allowance) -> MomentNoise:
+    """In units of rows in the unit ball, sums over people: what costs ``mu`` with all that rounding adds."""
+    layout, adjacency = problem.layout, problem.facts.adjacency
+    if noise.kind == "lazy":
         return calibrate_moments(allowance.within(mu), layout, adjacency)
     mu_groups, mu_each = _fresh_parts(layout, mu, noise)
     groups = calibrate_groups(mu_groups, layout, adjacency) if layout.has_groups else MomentNoise(0.0, 0.0, 0.0)
-    base = calibrate_moments(1.0, _second_alone(layout), adjacency)
-    iid = noise.shape == "iid"
-    allowance = iid_allowance(base, n, d) if iid else moments_allowance(base, n, d, d)
     each = calibrate_moments(allowance.within(mu_each), _second_alone(layout), adjacency)
     return replace(groups, second=each.second)
 
@@ -272,17 +277,22 @@ def _second_alone(layout: MomentLayout) -> MomentLayout:
 
 
 def _releases(
-    problem: MomentProblem, mu: float, noise: ProductNoise, deviations: MomentNoise, bits: int
+    problem: MomentProblem,
+    mu: float,
+    noise: ProductNoise,
+    deviations: MomentNoise,
+    allowance: Allowance,
+    bits: int,
 ) -> Iterator[Release]:
     """What the ledger says. Raises ArithmeticError where the noise, as it is drawn, does not keep ``mu``."""
     layout, adjacency = problem.layout, problem.facts.adjacency
     second = NoiseBlock("second moment of rows/bound, sum over people", noise.shape, deviations.second)
     if noise.kind == "lazy":
-        require_cost(moment_mu(deviations, layout, adjacency), mu)
+        require_cost(allowance.cost(moment_mu(deviations, layout, adjacency)), mu)
         yield Release("moment matrix, known by its products", mu, (second, *_group_blocks(deviations, layout)))
         return
     mu_groups, mu_each = _fresh_parts(layout, mu, noise)
-    require_cost(moment_mu(deviations, _second_alone(layout), adjacency), mu_each)
+    require_cost(allowance.cost(moment_mu(deviations, _second_alone(layout), adjacency)), mu_each)
     if layout.has_groups:
         require_cost(moment_mu(replace(deviations, second=math.inf), layout, adjacency), mu_groups)
         yield Release("sums and counts", mu_groups, _group_blocks(deviations, layout, bits), bits)

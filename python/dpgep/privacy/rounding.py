@@ -20,8 +20,8 @@ _UNIT = 2.0**-53
 _GRID = 2.0**-28
 # Directions are orthonormal to this (grid_noise.cpp).
 _ORTHONORMAL = 2.0**-36
-# Additions in a row in the sum of a kernel over people: blocks of 2^16 rows (csr_rows.cpp), or of 4096 in at most 128
-# chunks (dense_rows.cpp), and one for each block.
+# Additions in a row in the sum of a kernel over people: blocks of 2^16 rows, and one for each (csr_rows.cpp); fewer for
+# dense rows, in blocks of 4096, while they are fewer than 2^28 (dense_rows.cpp).
 _ROWS_IN_A_ROW = (1 << 16) + 256
 # People that a data set may have at most where their number is protected, so that nothing follows from it.
 MOST_PEOPLE = 1 << 24
@@ -39,6 +39,10 @@ class Allowance:
 
     relative: float
     absolute: float
+
+    def cost(self, mu: float) -> float:
+        """What answers with noise for ``mu`` cost."""
+        return mu * (1 + self.relative) + self.absolute
 
     def within(self, mu: float) -> float:
         """The mu' that costs at most ``mu``, rounded down.
@@ -83,7 +87,7 @@ def moments_allowance(base: MomentNoise, n: int, d: int, directions: int, bits: 
     """
     relative = (math.sqrt(12 * directions) * product_error(n, d, directions) + _tilt(directions)) / base.second
     if base.sums:
-        relative += 2 * (math.sqrt(d) * 2.0**-bits + 2.0**-40) / base.sums
+        relative += 2 * (math.sqrt(d) * 2.0**-bits + 2 * (d + 16) * _UNIT) / base.sums
     return Allowance(relative, _grid_shift(d, directions))
 
 
@@ -101,11 +105,11 @@ def iid_matrix_allowance(mu: float, d: int) -> tuple[Allowance, float]:
     return Allowance(0.0, radius * depth + _iid_shift(d)), radius
 
 
-def sampled_multiplier(multiplier: float, n: int, d: int) -> float:
-    """The noise, for sums over people in the unit ball, whose answers cost no more than those of ``multiplier`` would
-    without rounding. Blocks have at most d directions; chunks of a sample have n/32 rows.
+def covering_multiplier(multiplier: float, error: float, d: int) -> float:
+    """The noise whose answers cost no more than those of ``multiplier`` would without rounding.
+
+    For sums over people in the unit ball that are computed with this ``error``, and at most d directions.
     """
-    error = product_error(n, d, d, rows_in_a_row=n / 32 + 160)
     covering = multiplier * (1 + math.sqrt(12 * d) * error + _tilt(d)) * _ROUND_UP
     shift = covering * _grid_shift(d, d)
     if shift > 0.5:
@@ -137,12 +141,20 @@ def vector_allowance(size: int, sensitivity: float, error: float) -> Allowance:
     return Allowance(2 * error / sensitivity, math.sqrt(size) * _GRID)
 
 
-def product_error(n: int, d: int, directions: int, rows_in_a_row: float | None = None) -> float:
+def product_error(n: int, d: int, directions: int) -> float:
     """Euclidean norm of the error of (I - Q^T Q) S q, S the sum of x x^T over n people in the unit ball, beside the
     grid's rounding: of the inner products with q (d), the sum over people, and the projection.
     """
-    people = _ROWS_IN_A_ROW + n / 2**16 if rows_in_a_row is None else rows_in_a_row
-    return _SECOND_ORDER * _UNIT * n * (d + people + _projection_depth(d, directions))
+    return _error(n, d, directions, _ROWS_IN_A_ROW + n / 2**16)
+
+
+def sampled_product_error(n: int, d: int) -> float:
+    """The same for a sample of at most n people, in chunks of n/32 rows, and d directions."""
+    return _error(n, d, d, n / 32 + 160)
+
+
+def _error(n: int, d: int, directions: int, rows_in_a_row: float) -> float:
+    return _SECOND_ORDER * _UNIT * n * (d + rows_in_a_row + _projection_depth(d, directions))
 
 
 def _iid_shift(d: int) -> float:

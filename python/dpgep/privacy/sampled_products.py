@@ -11,7 +11,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release
 from dpgep.privacy.moment_release import row_bound
-from dpgep.privacy.rounding import most_people, sampled_multiplier
+from dpgep.privacy.rounding import covering_multiplier, most_people, product_error, sampled_product_error
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled
 from dpgep.problems.moment_problem import MomentProblem
 
@@ -72,9 +72,11 @@ def sampled_products(
 def _covering(mechanism: SampledMechanism, problem: MomentProblem, n: int) -> tuple[float, float]:
     """Noise of full and sampled answers: the multipliers, and what rounding of the sums adds."""
     most, d = most_people(problem.facts, n), problem.model.n_features
-    multipliers = (mechanism.noise_full, mechanism.noise_sampled)
-    full, sampled = (sampled_multiplier(multiplier, most, d) if multiplier else 0.0 for multiplier in multipliers)
-    return full, sampled
+    full, sampled = mechanism.noise_full, mechanism.noise_sampled
+    return (
+        covering_multiplier(full, product_error(most, d, d), d) if full else 0.0,
+        covering_multiplier(sampled, sampled_product_error(most, d), d) if sampled else 0.0,
+    )
 
 
 def _source(arrays: tuple[Any, ...]) -> Callable[..., core.SampledProducts]:

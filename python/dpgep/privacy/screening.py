@@ -23,7 +23,7 @@ from dpgep.privacy.grid_noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.ledger import Charge, NoiseBlock, Release, split
 from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
 from dpgep.privacy.moment_release import normalized_groups, row_bound
-from dpgep.privacy.rounding import most_people, released_matrix_allowance, screen_error, vector_allowance
+from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.model import Matrix
 from dpgep.problems.moment_problem import MomentProblem
@@ -99,9 +99,11 @@ def _screen_of_views(problem: MomentProblem, mu: float, stream: core.NoiseStream
     bits = finest_bits(_view_deviations(problem, mu))
     # no sums are released, and counts only where they are not public
     exact = replace(problem, layout=replace(problem.layout, sums=False)).grid_sums(bits, with_squares=True)
-    noise = _view_deviations(problem, mu, most_people(problem.facts, exact.n), bits)
+    n = most_people(problem.facts, exact.n)
+    noise = _view_deviations(problem, mu, n, bits)
     square, _, count = _integer_scales(noise, bits)
     noise = _deviations_of(square, 0, count, bits)
+    require_cost(_views_cost(problem, noise, n, bits), mu)
     norms = problem.cross_norms()
     charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, with_sums=False)))
     energy = noisy_squares(exact, square, stream)
@@ -160,8 +162,21 @@ def _ratio(a: Matrix, b: Matrix, noise: float) -> Matrix:
 
 def _view_deviations(problem: MomentProblem, mu: float, n: int = 0, bits: int = MOST_BITS) -> MomentNoise:
     """Of squares and row norms (``second``), and of the count, for at most n people."""
-    squared = (2.0 if problem.facts.adjacency == "replace-one" else 1.0) + (16.0 if problem.layout.sums else 0.0)
     mu_count, mu_values = split(mu, _COUNT_SHARE) if problem.layout.counts else (math.inf, mu)
-    sensitivity, d = math.sqrt(squared), problem.layout.n_features
-    left = vector_allowance(d, sensitivity, screen_error(n, d, bits)).within(mu_values)
-    return MomentNoise(calibrate_vector(sensitivity, left), 0.0, calibrate_vector(1.0, mu_count))
+    left = _views_allowance(problem, n, bits).within(mu_values)
+    return MomentNoise(calibrate_vector(_views_sensitivity(problem), left), 0.0, calibrate_vector(1.0, mu_count))
+
+
+def _views_sensitivity(problem: MomentProblem) -> float:
+    squared = (2.0 if problem.facts.adjacency == "replace-one" else 1.0) + (16.0 if problem.layout.sums else 0.0)
+    return math.sqrt(squared)
+
+
+def _views_allowance(problem: MomentProblem, n: int, bits: int) -> Allowance:
+    d = problem.layout.n_features
+    return vector_allowance(d, _views_sensitivity(problem), screen_error(n, d, bits))
+
+
+def _views_cost(problem: MomentProblem, noise: MomentNoise, n: int, bits: int) -> float:
+    values = _views_allowance(problem, n, bits).cost(_views_sensitivity(problem) / noise.second)
+    return math.hypot(values, 1 / noise.counts if problem.layout.counts else 0.0)

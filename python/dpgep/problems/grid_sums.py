@@ -12,7 +12,7 @@ from dpgep._threads import thread_count
 from dpgep.problems.model import Matrix
 from dpgep.problems.moments import MomentLayout
 from dpgep.problems.people import Batch
-from dpgep.problems.row_products import group_counts
+from dpgep.problems.row_products import RowProducts, group_counts
 from dpgep.problems.sparse_rows import GridRows, SparseRows
 
 Integers = NDArray[np.int64]
@@ -39,16 +39,20 @@ class GridSums:
         self._squares = np.zeros((2, d if with_squares else 0), dtype=np.int64)  # of 2^20, of 1
 
     def add(self, batch: Batch) -> None:
+        # a row too long for the products counts as zero there, and so it must here: by the same test
+        kept = RowProducts(batch.rows).factors > 0
         self.n += batch.n
         self.counts += group_counts(batch.n, batch.groups, len(self.counts))
-        if batch.rows.is_sparse:
-            rows = SparseRows(batch.rows)
-            rows.require_finite()
-            for part in rows.on_grid(self.bits, batch.n):
-                self._add_sparse(part, batch.groups)
+        if not self.sums.size and not self._squares.size:
             return
-        for people, block in batch.rows.clipped_blocks(0, self.bits):
-            self._add_block(block, None if batch.groups is None else batch.groups[people])
+        rows = batch.rows if kept.all() else batch.rows.chosen(kept)
+        groups = batch.groups if batch.groups is None or kept.all() else batch.groups[kept]
+        if rows.is_sparse:
+            for part in SparseRows(rows).on_grid(self.bits, rows.n):
+                self._add_sparse(part, groups)
+            return
+        for people, block in rows.clipped_blocks(0, self.bits):
+            self._add_block(block, None if groups is None else groups[people])
 
     def merge(self, other: GridSums) -> None:
         self.n += other.n

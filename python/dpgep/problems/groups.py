@@ -107,9 +107,10 @@ def _given(classes: Sequence[Hashable], labels: Any) -> Classes:
         raise ValueError(f"classes holds a label twice: {list(given)!r}")
     if len(given) < 2:
         raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(given)}: {list(given)!r}")
+    _check_numbers(given)
     dtype = getattr(labels, "dtype", None)
     if isinstance(dtype, np.dtype) and not any(_may_be(label, dtype.kind) for label in given):
-        raise TypeError(f"labels are of type {dtype}, so that none is among the classes {list(given)!r}")
+        raise TypeError(f"labels are of type {dtype.type.__name__}, so that none is among the classes {list(given)!r}")
     return given
 
 
@@ -123,7 +124,16 @@ def _may_be(label: Hashable, kind: str) -> bool:
 def _at_least_two(classes: Classes) -> Classes:
     if len(classes) < 2:
         raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(classes)}")
+    _check_numbers(classes)
     return classes
+
+
+def _check_numbers(classes: Classes) -> None:
+    """Whole numbers beyond 2^53 are other numbers in a column that holds a missing label: in floating point."""
+    kinds = [np.asarray(label).dtype.kind if isinstance(label, (int, np.integer)) else "" for label in classes]
+    numbers = [int(label) for label, kind in zip(classes, kinds, strict=True) if kind in ("i", "u", "O")]  # type: ignore[call-overload]
+    if any(abs(number) > 1 << 53 for number in numbers):
+        raise ValueError("classes that are numbers must lie within 2**53 of zero: use text for identifiers")
 
 
 def _found(labels: Any, n: int | None) -> Classes:
@@ -134,7 +144,9 @@ def _found(labels: Any, n: int | None) -> Classes:
             "pass over all rows"
         )
     values = _label_array(labels, n)
-    if values.dtype == np.bool_:  # a list of them, say
+    if values.dtype == np.bool_ or all(
+        isinstance(label, (bool, np.bool_)) for label in values.tolist()
+    ):  # in a list, say
         return BOOLEANS
     if _has_missing(values):
         raise ValueError(
@@ -184,14 +196,12 @@ def _is_missing(label: Any) -> bool:
 
 
 def _one_per_row(labels: Any) -> NDArray[Any]:
-    """A vector of labels; tuples stay labels, mixed types stay what they are."""
+    """A vector of labels that stay what they are: an array of one type would make of a label what the others are."""
     if hasattr(labels, "__array__"):
         return np.asarray(labels)
     listed = list(labels)
     values = np.empty(len(listed), dtype=object)
     values[:] = listed
-    if len({type(label) for label in listed}) == 1 and isinstance(listed[0], (str, int, float, np.generic)):
-        return np.asarray(listed)
     return values
 
 
@@ -204,6 +214,8 @@ def _distinct(values: NDArray[Any]) -> Classes:
     except TypeError:
         raise TypeError("labels must be hashable (numbers, strings, tuples, ...)") from None
     # not in order of appearance, which would depend on who comes first
+    if len({type(label) for label in distinct}) == 1 and isinstance(next(iter(distinct)), (str, int, float)):
+        return tuple(sorted(distinct))
     return tuple(sorted(distinct, key=lambda label: (type(label).__name__, str(label))))
 
 
@@ -228,15 +240,33 @@ def _code(label: Any, index: dict[Hashable, int]) -> int:
 
 
 def _lookup_sorted(values: NDArray[Any], classes: Classes) -> Codes | None:
-    """The same by binary search, where classes and labels are both whole numbers, floats, text or dates; else None."""
-    try:
-        known = np.asarray(classes, dtype=values.dtype if values.dtype.kind in "mM" else None)
-    except (TypeError, ValueError):  # tuples of different lengths, say
+    """The same by binary search, where labels and all classes are whole numbers, floats, text or dates; else None."""
+    found = _comparable(values, classes)
+    if found is None:
         return None
-    if known.ndim != 1 or known.dtype.kind != values.dtype.kind or known.dtype.kind not in "iufUmM":
-        return None
+    known, values = found
     order = np.argsort(known)
     ascending = known[order]
     places = np.searchsorted(ascending, values)
     np.minimum(places, len(known) - 1, out=places)
     return np.where(ascending[places] == values, order[places], NO_GROUP)
+
+
+def _comparable(values: NDArray[Any], classes: Classes) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Classes and labels as arrays of one kind, without loss; None where they are not of one."""
+    kind = values.dtype.kind
+    if kind == "U" and all(isinstance(label, str) for label in classes):
+        return np.asarray(classes), values
+    if kind in "iuf" and not any(isinstance(label, (bool, np.bool_)) for label in classes):
+        numbers = (float, np.floating) if kind == "f" else (int, np.integer)
+        known = np.asarray(classes) if all(isinstance(label, numbers) for label in classes) else None
+        return None if known is None or known.dtype.kind != kind else (known, values)
+    if kind in "mM":
+        as_time = np.datetime64 if kind == "M" else np.timedelta64
+        try:
+            known = np.array([as_time(label) for label in classes])  # type: ignore[call-overload]
+        except (TypeError, ValueError):  # text, say
+            return None
+        finest = np.result_type(known, values)
+        return known.astype(finest), values.astype(finest)
+    return None

@@ -45,7 +45,10 @@ def _of_arrow(column: Any) -> Declared | None:
         return of_arrow_type(column.type)
     chunks = getattr(column, "chunks", [column])
     words = dict.fromkeys(word for chunk in chunks for word in chunk.dictionary.to_pylist() if word is not None)
-    return tuple(words) if chunks else None
+    if not chunks:
+        return None
+    # sorted, unless the type says that the order means something: it may be that of their appearance
+    return tuple(words) if column.type.ordered else tuple(sorted(words, key=lambda word: (type(word).__name__, word)))
 
 
 def _of_polars(dtype: Any) -> Declared | None:
