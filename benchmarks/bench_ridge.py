@@ -66,14 +66,14 @@ def tables() -> Iterator[tuple[str, Any, int]]:
     cancer, diabetes, wine = datasets.load_breast_cancer(), datasets.load_diabetes(), datasets.load_wine()
     x = standardized(cancer.data)
     yield "breast cancer, CCA", dpgep.cca(x[:, :10], x[:, 10:]), len(x)
-    yield "breast cancer, FDA", dpgep.fda(x, cancer.target), len(x)
+    yield "breast cancer, FDA", dpgep.fda(x, cancer.target, classes="public"), len(x)
     yield "breast cancer, SIR", dpgep.sir(standardized(cancer.data[:, 1:]), cancer.data[:, 0], y_range=(6, 29)), len(x)
     x = standardized(diabetes.data)
     yield "diabetes, CCA", dpgep.cca(x[:, :4], x[:, 4:]), len(x)
     yield "diabetes, SIR", dpgep.sir(x, diabetes.target, y_range=(25, 346)), len(x)
     yield "diabetes, FDA", dpgep.fda(x, diabetes.target > 140), len(x)
     x = standardized(wine.data)
-    yield "wine, FDA", dpgep.fda(x, wine.target), len(x)
+    yield "wine, FDA", dpgep.fda(x, wine.target, classes="public"), len(x)
 
 
 def views(n: int, condition: float, seed: int = 0) -> Any:
