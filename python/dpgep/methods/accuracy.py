@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from dpgep.methods.result import Matrix
 
@@ -107,14 +106,11 @@ def _bootstrap(values: Matrix, variances: Matrix, found: int) -> tuple[Matrix, M
     theta = before_noise(values, variances)
     generator = np.random.default_rng(_SEED)
     n_draws = int(np.clip(_DRAWS_TIMES_CUBE / p**3, _FEWEST_DRAWS, _MOST_DRAWS))
-    same, inside = np.zeros(found), np.zeros(found)
-    for _ in range(n_draws):
-        noise = generator.standard_normal((p, p))
-        noise = np.triu(noise) + np.triu(noise, 1).T
-        noise *= deviations
-        noise.flat[:: p + 1] += theta
-        vectors = scipy.linalg.eigh(noise, check_finite=False, driver="evd")[1][:, ::-1]
-        squares = vectors[:found, :found] ** 2
-        same += 1 - np.diagonal(squares)
-        inside += 1 - squares.sum(axis=0)
-    return same / n_draws, np.maximum(inside / n_draws, 0.0)
+    noise = np.triu(generator.standard_normal((n_draws, p, p)))
+    noise = (noise + np.triu(noise, 1).transpose(0, 2, 1)) * deviations
+    noise[:, np.arange(p), np.arange(p)] += theta
+    vectors = np.linalg.eigh(noise)[1][:, :, ::-1]
+    squares = vectors[:, :found, :found] ** 2
+    same = 1 - np.diagonal(squares, axis1=1, axis2=2).mean(axis=0)
+    inside = 1 - squares.sum(axis=1).mean(axis=0)
+    return same, np.maximum(inside, 0.0)

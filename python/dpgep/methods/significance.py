@@ -27,8 +27,8 @@ _SEED = 0x6E6F697365
 # deviations at FALSE_ALARM), chi with one degree of freedom at worst (3.33), where the normal law has 2.58.
 _TAIL = 3.33 / 2.58
 # Draws of noise: many where they cost little, few where one is enough to find an edge that hardly fluctuates.
-_MOST_DRAWS, _FEWEST_DRAWS = 64, 4
-_DRAWS_TIMES_CUBE = 64 * 50**3
+_MOST_DRAWS, _FEWEST_DRAWS = 32, 4
+_DRAWS_TIMES_CUBE = 32 * 63**3
 # Beyond so many dimensions the leading eigenvalue alone is found by products.
 _DENSE = 128
 
