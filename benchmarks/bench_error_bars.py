@@ -25,8 +25,8 @@ from dpgep.privacy.ledger import Ledger
 
 Matrix = support.Matrix
 
-NULL_DRAWS = 5 if support.QUICK else 200
-SIGNAL_DRAWS = 3 if support.QUICK else 50
+NULL_DRAWS = 2 if support.QUICK else 200
+SIGNAL_DRAWS = 1 if support.QUICK else 50
 EPSILONS = (1.0,) if support.QUICK else (0.1, 1.0, 10.0, 100.0)
 # Shares asked for: of draws whose error bar is at least 0.9 of the truth, and of those that say that all is lost.
 LEAST_COVERED, LEAST_SAID = 0.95, 0.99

@@ -21,7 +21,7 @@ import dpgep
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from sparse_views import Covariance, sparse_views, worst_squared_sine
 
-SEEDS = 2 if support.QUICK else 20
+SEEDS = 1 if support.QUICK else 20
 LOST = 0.05
 # Covariance of a view, whether each direction has features of its own, people: with 60 there are fewer than features.
 SETTINGS: list[tuple[Covariance, bool, int]] = [

@@ -181,7 +181,7 @@ def test_a_sampled_answer_is_dominated_by_the_pair_that_is_accounted_for(seed):
     longer = divergences(without, (1 - q) * without + q * stats.norm.pdf(grid, 1.1, s), gammas, step)
     assert (longer > pair + 1e-9).any()
     event = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(s))
-    for gamma, delta in zip(gammas[2:], pair.max(axis=0)[2:], strict=True):
+    for gamma, delta in zip(gammas[3:], pair.max(axis=0)[3:], strict=True):  # at 0 the accountant takes minutes
         assert delta - 1e-7 <= delta_of_event(event, math.log(gamma), "add-remove") <= 1.01 * delta + 1e-4
 
 
