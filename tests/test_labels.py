@@ -419,7 +419,7 @@ COLUMNS: dict[str, tuple[list[Any], tuple[Any, ...], list[Any]]] = {
     "dates": (
         [np.datetime64("2020-01-01"), np.datetime64("2021-01-01")],
         (np.datetime64("2020-01-01"), np.datetime64("2021-01-01T06:00")),
-        [None, np.datetime64("2021-01-01T06:00"), np.datetime64("NaT"), "2020-01-01"],
+        [None, np.datetime64("2021-01-01T06:00"), np.datetime64("NaT", "D"), "2020-01-01"],
     ),
 }
 

@@ -6,6 +6,7 @@ Which groups there are is public, and a person's group is a function of that per
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal
@@ -262,11 +263,10 @@ def _comparable(values: NDArray[Any], classes: Classes) -> tuple[NDArray[Any], N
         known = np.asarray(classes) if all(isinstance(label, numbers) for label in classes) else None
         return None if known is None or known.dtype.kind != kind else (known, values)
     if kind in "mM":
-        as_time = np.datetime64 if kind == "M" else np.timedelta64
-        try:
-            known = np.array([as_time(label) for label in classes])  # type: ignore[call-overload]
-        except (TypeError, ValueError):  # text, say
+        types = (np.datetime64, datetime.date) if kind == "M" else (np.timedelta64, datetime.timedelta)
+        if not all(isinstance(label, types) for label in classes):
             return None
+        known = np.array(classes, dtype=f"{kind}8")
         finest = np.result_type(known, values)
         return known.astype(finest), values.astype(finest)
     return None

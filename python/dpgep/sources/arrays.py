@@ -151,6 +151,8 @@ def as_vector_of_values(values: Any) -> Any:
     """A Series of pandas or polars or an Arrow array as a NumPy array, what is missing as NaN; all else as it is."""
     if kinds.is_series(values):
         return frames.vector(values)
+    if kinds.is_polars_series(values):
+        values = frames.as_plain_text(values)
     return arrow.column_array(values) if kinds.is_arrow_column(values) else values
 
 

@@ -90,3 +90,10 @@ def _messages_withheld(series: Any) -> AbstractContextManager[None]:
 def _is_numeric(kind: Any) -> bool:
     types = import_extra("pandas", "arrow").api.types
     return bool(types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind))
+
+
+def as_plain_text(series: Any) -> Any:
+    """A polars Series whose categories, where it has such, are text: some versions hand dictionaries on wrongly."""
+    import polars
+
+    return series.cast(polars.String) if isinstance(series.dtype, (polars.Enum, polars.Categorical)) else series
