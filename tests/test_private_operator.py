@@ -73,7 +73,7 @@ def test_operators_are_linear_symmetric_and_agree_in_all_forms() -> None:
         full = known @ np.eye(D)
         np.testing.assert_allclose(full, full.T, atol=1e-14)
         np.testing.assert_allclose(known @ v, full @ v, atol=1e-12)
-        np.testing.assert_allclose(known.matvec(v[:, :1]), full @ v[:, :1], atol=1e-12)
+        np.testing.assert_allclose(known.matmat(v[:, :1]), full @ v[:, :1], atol=1e-12)
         np.testing.assert_allclose(known.T @ v[:, 0], full @ v[:, 0], atol=1e-12)
     a, b = private.times(v)
     np.testing.assert_allclose(a, private.a @ v)
