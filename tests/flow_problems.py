@@ -10,7 +10,8 @@ from scipy import sparse
 from dpgep import reference
 from dpgep._dispatch import core
 
-FORMS = ["pca", "uncentered pca", "cca", "fda", "sir"]
+FORMS = ["pca", "uncentered pca", "cca", "pls", "fda", "sir"]
+TWO_VIEWS = ["cca", "pls"]
 STORAGES = ["float64", "float32", "two views", "csr int32", "csr int64 float32"]
 D = 12
 N_VIEW = 5  # features of the first of two views
@@ -24,17 +25,13 @@ class Problem:
     rows: np.ndarray
     row_factors: np.ndarray
     factors: np.ndarray
-    weights_a: np.ndarray
-    weights_b: np.ndarray
-    second_a: float = 0.0
-    second_b: float = 0.0
-    identity_b: bool = False
+    a: reference.PencilPart
+    b: reference.PencilPart | None = None
     split: int = 0
 
     @property
     def pair(self):
-        names = ("weights_a", "weights_b", "second_a", "second_b", "identity_b", "split")
-        return {name: getattr(self, name) for name in names}
+        return {"a": self.a, "b": self.b, "split": self.split}
 
     def second_moment(self, block):
         return reference.rows_product(self.rows, self.row_factors, 1.0 / len(self.rows), block)
@@ -62,30 +59,17 @@ def problem(form, storage="float64", seed=0):
     one, none = np.ones(1), np.zeros(1)
     groups = np.vstack([sums, mean])
     between = np.concatenate([1 / shares, -one])
-    parts = {
-        "pca": {"factors": mean, "weights_a": -one, "weights_b": none, "second_a": 1.0, "identity_b": True},
-        "uncentered pca": {
-            "factors": np.empty((0, D)),
-            "weights_a": np.empty(0),
-            "weights_b": np.empty(0),
-            "second_a": 1.0,
-            "identity_b": True,
-        },
-        "cca": {"factors": mean, "weights_a": -one, "weights_b": none, "split": N_VIEW},
-        "fda": {
-            "factors": groups,
-            "weights_a": between,
-            "weights_b": np.concatenate([-1 / shares, none]),
-            "second_b": 1.0,
-        },
-        "sir": {
-            "factors": groups,
-            "weights_a": between,
-            "weights_b": np.concatenate([np.zeros(4), -one]),
-            "second_b": 1.0,
-        },
+    part = reference.PencilPart
+    means, of_mean = np.concatenate([np.zeros(4), -one]), part(-one, 1.0)
+    pencils = {
+        "pca": (mean, of_mean),
+        "uncentered pca": (np.empty((0, D)), part(np.empty(0), 1.0)),
+        "cca": (mean, part(-one, 1.0, "between"), part(-one, 1.0, "within"), N_VIEW),
+        "pls": (mean, part(-one, 1.0, "between"), None, N_VIEW),
+        "fda": (groups, part(between), part(np.concatenate([-1 / shares, none]), 1.0)),
+        "sir": (groups, part(between), part(means, 1.0)),
     }
-    return Problem(rows, row_factors, **parts[form])
+    return Problem(rows, row_factors, *pencils[form])
 
 
 def kernel_rows(given, storage="float64", n_threads=1):
@@ -115,7 +99,9 @@ def kernel_oracle(given, storage="float64", noise="none", scale=0.0, key=None, n
         noise,
         scale,
         given.factors,
-        **given.pair,
+        core.PencilPart(*given.a),
+        None if given.b is None else core.PencilPart(*given.b),
+        given.split,
         stream=None if key is None else core.NoiseStream(key),
         **arguments,
     )

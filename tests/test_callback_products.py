@@ -29,7 +29,7 @@ def oracle(products: Any, noise: str = "lazy", **arguments: Any) -> Any:
     none = np.empty(0)
     scale, stream = (0.1, core.NoiseStream(seeded_key(7))) if noise != "none" else (0.0, None)
     return core.PairOracle.of_rows(
-        products, noise, scale, np.empty((0, D)), none, none, 1.0, 0.0, True, stream=stream, **arguments
+        products, noise, scale, np.empty((0, D)), core.PencilPart(none, 1.0), stream=stream, **arguments
     )
 
 
@@ -156,9 +156,8 @@ def slow(v):
     print("asked", flush=True)
     time.sleep(60)
     return v
-none = np.empty(0)
-lazy = core.PairOracle.of_rows(core.CallbackProducts(slow, {D}), "none", 0.0, np.empty((0, {D})), none, none, 1.0, 0.0,
-                               True)
+moment = core.PencilPart(np.empty(0), 1.0)
+lazy = core.PairOracle.of_rows(core.CallbackProducts(slow, {D}), "none", 0.0, np.empty((0, {D})), moment)
 try:
     lazy.times(np.eye({D}))
 except KeyboardInterrupt:

@@ -205,13 +205,14 @@ def build(name: str, x: Any, labels: Any) -> Any:
     return {
         "pca": lambda: dpgep.pca(x),
         "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:]),
+        "pls": lambda: dpgep.pls(x[:, :3], x[:, 3:]),
         "fda": lambda: dpgep.fda(x, labels, classes=[0, 1, 2]),
         "sir": lambda: dpgep.sir(x, x[:, 0], slices=4, y_range=(-1, 1)),
         "add-remove": lambda: dpgep.pca(x, adjacency="add-remove"),
     }[name]()
 
 
-@pytest.mark.parametrize("name", ["pca", "cca", "fda", "sir", "add-remove"])
+@pytest.mark.parametrize("name", ["pca", "cca", "pls", "fda", "sir", "add-remove"])
 def test_a_release_from_arrays_is_that_of_one_process(name: str, people: Any) -> None:
     x, labels = people
     ours = solve_seeded(build(name, spread(x, 70), spread(labels, 70)), mu=1.0)

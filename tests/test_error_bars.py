@@ -26,6 +26,7 @@ def null_problems(rng: np.random.Generator) -> dict[str, Any]:
         "pca uncentred": dpgep.pca(x, center=False),
         "pca with a mean": dpgep.pca(x + 0.15),
         "cca": dpgep.cca(x[:, :4], x[:, 4:]),
+        "pls": dpgep.pls(x[:, :4], x[:, 4:]),
         "fda": dpgep.fda(x, rng.integers(0, 3, 1000), classes=(0, 1, 2)),
         "sir": dpgep.sir(x, rng.standard_normal(1000), slices=4, y_range=(-2, 2)),
         "gep": dpgep.gep(np.eye(8) / 8, np.eye(8), n=1000, sensitivity_a=2.0, sensitivity_b=2.0),
@@ -33,7 +34,7 @@ def null_problems(rng: np.random.Generator) -> dict[str, Any]:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["pca", "pca uncentred", "pca with a mean", "cca", "fda", "sir", "gep"])
+@pytest.mark.parametrize("name", ["pca", "pca uncentred", "pca with a mean", "cca", "pls", "fda", "sir", "gep"])
 def test_noise_alone_is_lost(name: str, rng: np.random.Generator) -> None:
     # Noise is several times what chance left in the rows. Each draw passes for a component with a probability of about
     # FALSE_ALARM; were it twice that, more than 8 of 60 would do so with a probability of 2e-8.
@@ -46,7 +47,7 @@ def test_noise_alone_is_lost(name: str, rng: np.random.Generator) -> None:
     assert passed <= 8
 
 
-@pytest.mark.parametrize("name", ["pca", "cca", "fda", "sir"])
+@pytest.mark.parametrize("name", ["pca", "cca", "pls", "fda", "sir"])
 def test_signal_is_not_lost(name: str, rng: np.random.Generator) -> None:
     """Rows with a direction that stands out: without this, a library that calls all lost would pass."""
     n, labels = 100_000, rng.integers(0, 2, 100_000)
@@ -56,6 +57,7 @@ def test_signal_is_not_lost(name: str, rng: np.random.Generator) -> None:
     problem = {
         "pca": lambda: dpgep.pca(x),
         "cca": lambda: dpgep.cca(x[:, :4], x[:, 4:]),
+        "pls": lambda: dpgep.pls(x[:, :4], x[:, 4:]),
         "fda": lambda: dpgep.fda(x, labels, classes=(0, 1)),
         "sir": lambda: dpgep.sir(x, labels + 0.0, slices=2, y_range=(0, 1)),
     }[name]()

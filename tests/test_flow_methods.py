@@ -39,6 +39,7 @@ def problems(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, 
         "pca": dpgep.pca(form(x), **rest),
         "pca uncentred": dpgep.pca(form(x), center=False, **rest),
         "cca": dpgep.cca(first, second, **rest),
+        "pls": dpgep.pls(first, second, **rest),
         "fda": dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
         "sir": dpgep.sir(form(x), y, slices=4, y_range=(-1, 1), **rest),
     }
@@ -439,7 +440,7 @@ def test_one_absurd_row_changes_no_answer_by_more_than_the_bound(form: str, valu
 
 @pytest.mark.parametrize("n", [0, 1])
 @pytest.mark.parametrize("public_n", [None, 10])
-@pytest.mark.parametrize("name", ["pca", "cca", "fda", "sir"])
+@pytest.mark.parametrize("name", ["pca", "cca", "pls", "fda", "sir"])
 def test_nobody_and_one_person_are_served_alike_under_add_remove(n: int, public_n: int | None, name: str) -> None:
     rng = np.random.default_rng(0)
     x, labels = rng.standard_normal((n, 4)), rng.integers(0, 2, n)
@@ -447,6 +448,7 @@ def test_nobody_and_one_person_are_served_alike_under_add_remove(n: int, public_
     problem = {
         "pca": lambda: dpgep.pca(x, **rest),
         "cca": lambda: dpgep.cca(x[:, :2], x[:, 2:], **rest),
+        "pls": lambda: dpgep.pls(x[:, :2], x[:, 2:], **rest),
         "fda": lambda: dpgep.fda(x, labels, classes=[0, 1], **rest),
         "sir": lambda: dpgep.sir(x, labels.astype(float), slices=2, y_range=(0, 1), **rest),
     }[name]()

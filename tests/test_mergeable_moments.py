@@ -27,6 +27,7 @@ D = 5
 MODELS = {
     "pca": dpgep.PcaModel(D, center=True),
     "cca": dpgep.CcaModel(2, D - 2, center=True),
+    "pls": dpgep.PlsModel(2, D - 2, center=True),
     "fda": dpgep.FdaModel(D, ("a", "b", "c")),
     "sir": dpgep.SirModel(D, (-0.5, 0.0, 0.5)),
 }
@@ -44,6 +45,7 @@ def arguments(name: str, rows: Any, chosen: Any = slice(None)) -> tuple[Any, ...
     return {
         "pca": lambda: (x[chosen],),
         "cca": lambda: (x[chosen, :2], x[chosen, 2:]),
+        "pls": lambda: (x[chosen, :2], x[chosen, 2:]),
         "fda": lambda: (x[chosen], labels[chosen]),
         "sir": lambda: (x[chosen], y[chosen]),
     }[name]()

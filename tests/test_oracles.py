@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from numpy.typing import NDArray
+from sklearn.cross_decomposition import PLSSVD
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -94,6 +95,31 @@ def test_cca_is_the_svd_of_whitened_views(correlated_rows: Matrix, rng: np.rando
     for k in range(3):
         correlation = np.corrcoef(scores[0][:, k], scores[1][:, k])[0, 1]
         assert correlation == pytest.approx(correlations[k], abs=1e-9)
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_pls_is_the_svd_of_the_cross_covariance(center: bool, correlated_rows: Matrix) -> None:
+    x, y = correlated_rows[:, :4], correlated_rows[:, 4:] + correlated_rows[:, :1]
+    bound = 2 * float(np.linalg.norm(np.hstack([x, y]), axis=1).max())
+    ours = exact(dpgep.pls(x, y, bound=bound, center=center))
+    mean_x, mean_y = (center * view.mean(axis=0) for view in (x, y))
+    left, covariances, right = np.linalg.svd((x - mean_x).T @ (y - mean_y) / len(x))
+    k = min(x.shape[1], y.shape[1])
+    np.testing.assert_allclose(ours.eigenvalues, covariances, rtol=TOLERANCE)
+    assert_same_directions(ours.x_weights, left[:, :k].T)
+    assert_same_directions(ours.y_weights, right.T[:, :k].T)
+    np.testing.assert_allclose(np.linalg.norm(ours.components[:, :4], axis=1), math.sqrt(0.5), rtol=1e-9)
+    scores = ours.transform(x, y)
+    np.testing.assert_allclose(np.mean(scores[0] * scores[1], axis=0), covariances, rtol=1e-9)
+
+
+def test_pls_is_scikit_learns(correlated_rows: Matrix) -> None:
+    x, y = correlated_rows[:, :4], correlated_rows[:, 4:] + correlated_rows[:, :1]
+    bound = 2 * float(np.linalg.norm(np.hstack([x, y]), axis=1).max())
+    ours = exact(dpgep.pls(x, y, bound=bound))
+    theirs = PLSSVD(n_components=2, scale=False).fit(x, y)
+    assert_same_directions(ours.x_weights[:2], theirs.x_weights_.T)
+    assert_same_directions(ours.y_weights[:2], theirs.y_weights_.T)
 
 
 def test_uncentred_cca_is_the_pencil(correlated_rows: Matrix) -> None:

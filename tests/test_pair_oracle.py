@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from flow_problems import FORMS, STORAGES, D, kernel_oracle, kernel_rows, problem, reference_oracle
+from flow_problems import FORMS, STORAGES, TWO_VIEWS, D, kernel_oracle, kernel_rows, problem, reference_oracle
 from statistics_helpers import seeded_key
 
 from dpgep._dispatch import core
@@ -44,7 +44,7 @@ def test_pairs_agree_with_the_reference(form, noise, storage):
         assert kernel.n_answered == 3
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "cca"])
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in TWO_VIEWS])
 def test_iid_noise_agrees_with_the_reference(form):
     given = problem(form)
     kernel = kernel_oracle(given, noise="fresh", scale=SCALE, key=KEY, shape="iid", n_products=2)
@@ -116,17 +116,24 @@ FACTORS = np.ones((2, D))
 WEIGHTS = np.ones(2)
 
 
-def of_rows(noise="none", scale=0.0, factors=FACTORS, weights_a=WEIGHTS, weights_b=WEIGHTS, **arguments):
-    named = {"second_a": 1.0, "second_b": 1.0, "identity_b": False, **arguments}
-    return core.PairOracle.of_rows(kernel_rows(problem("pca")), noise, scale, factors, weights_a, weights_b, **named)
+def part(weights=WEIGHTS, share=1.0, blocks="whole"):
+    return core.PencilPart(weights, share, blocks)
+
+
+def of_rows(noise="none", scale=0.0, factors=FACTORS, a=None, b=None, **arguments):
+    rows = kernel_rows(problem("pca"))
+    return core.PairOracle.of_rows(rows, noise, scale, factors, a or part(), b or part(), **arguments)
 
 
 WRONG = {
     "factors too narrow": ({"factors": np.ones((2, D - 1))}, "factors"),
     "factors of one axis": ({"factors": np.ones(D)}, "factors"),
     "factors of float32": ({"factors": np.ones((2, D), dtype=np.float32)}, "factors"),
-    "too few weights of A": ({"weights_a": np.ones(1)}, "weights_a"),
-    "too many weights of B": ({"weights_b": np.ones(3)}, "weights_b"),
+    "too few weights of A": ({"a": part(np.ones(1))}, r"a\.weights"),
+    "too many weights of B": ({"b": part(np.ones(3))}, r"b\.weights"),
+    "an infinite weight": ({"a": part(np.array([1.0, np.inf]))}, r"a\.weights must be finite"),
+    "a share that is no number": ({"b": part(share=np.nan)}, r"b\.share must be finite"),
+    "blocks of one view": ({"a": part(blocks="between")}, "split is 0"),
     "a split past the end": ({"split": D}, "split"),
     "a negative split": ({"split": -1}, "split"),
     "unknown noise": ({"noise": "stale"}, "none.*fresh.*lazy"),
@@ -150,7 +157,11 @@ def test_the_pair_that_the_others_vary_is_accepted():
 def test_other_types_are_refused():
     # pybind11 3.1 runs keep_alive on calls whose arguments it refused, and crashed.
     with pytest.raises(TypeError):
-        core.PairOracle.of_rows(np.ones((3, D)), "none", 0.0, FACTORS, WEIGHTS, WEIGHTS, 1.0, 1.0, False)
+        core.PairOracle.of_rows(np.ones((3, D)), "none", 0.0, FACTORS, part())
+    with pytest.raises(TypeError):
+        part([1, 2])
+    with pytest.raises(ValueError, match=r'blocks must be "whole", "between" or "within", not "diagonal"'):
+        part(blocks="diagonal")
     with pytest.raises(TypeError):
         of_rows(scale="wide")
     with pytest.raises(TypeError):

@@ -26,12 +26,13 @@ def problem(name: str, x: Matrix, **facts: Any) -> Any:
         "pca": lambda: dpgep.pca(x, **facts),
         "second moment": lambda: dpgep.pca(x, center=False, **facts),
         "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:], **facts),
+        "pls": lambda: dpgep.pls(x[:, :3], x[:, 3:], **facts),
         "fda": lambda: dpgep.fda(x, np.sign(x[:, 0]), classes=[-1.0, 1.0], **facts),
         "sir": lambda: dpgep.sir(x, x[:, 0], slices=3, y_range=(-1, 1), **facts),
     }[name]()
 
 
-names = pytest.mark.parametrize("name", ["pca", "second moment", "cca", "fda", "sir"])
+names = pytest.mark.parametrize("name", ["pca", "second moment", "cca", "pls", "fda", "sir"])
 
 
 def released(given: Any, **budget: Any) -> dpgep.PrivateMoments:

@@ -60,6 +60,7 @@ def problems(rng: np.random.Generator) -> dict[str, Any]:
         "pca": dpgep.pca(x, bound=2.0),
         "pca uncentred": dpgep.pca(x, center=False, bound=0.5),
         "cca": dpgep.cca(x[:, :2], x[:, 2:]),
+        "pls": dpgep.pls(x[:, :2], x[:, 2:], bound=0.7),
         "fda": dpgep.fda(x, np.arange(200) % 3, classes=range(3)),
         "sir": dpgep.sir(x, x[:, 0], slices=4, y_range=(-1, 1)),
         "fda public n": dpgep.fda(x, np.arange(200) % 3, classes=range(3), adjacency="add-remove", public_n=200),
@@ -67,7 +68,7 @@ def problems(rng: np.random.Generator) -> dict[str, Any]:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["pca", "pca uncentred", "cca", "fda", "sir", "fda public n"])
+@pytest.mark.parametrize("name", ["pca", "pca uncentred", "cca", "pls", "fda", "sir", "fda public n"])
 def test_noise_has_the_calibrated_deviations(name: str, rng: np.random.Generator) -> None:
     problem = problems(rng)[name]
     mu = 0.7
@@ -110,7 +111,7 @@ def test_a_seed_reproduces_warns_and_is_marked(correlated_rows: Matrix) -> None:
     assert "SEEDED" in str(first.privacy)
 
 
-@pytest.mark.parametrize("name", ["pca", "pca uncentred", "cca", "fda", "sir", "fda public n"])
+@pytest.mark.parametrize("name", ["pca", "pca uncentred", "cca", "pls", "fda", "sir", "fda public n"])
 def test_noise_shrinks_to_the_exact_answer(name: str, rng: np.random.Generator) -> None:
     problem = problems(rng)[name]
     exact = solve_seeded(problem, epsilon=math.inf, n_components=1)
@@ -147,7 +148,9 @@ def mean_squared_sine(problem: Any, mu: float, k: int, draws: int) -> tuple[Matr
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["pca", "pca uncentred", "pca add-remove", "cca", "fda", "sir", "gep"])
+@pytest.mark.parametrize(
+    "name", ["pca", "pca uncentred", "pca add-remove", "cca", "pls", "pls uncentred", "fda", "sir", "gep"]
+)
 def test_expected_error_is_the_measured_one(name: str, rng: np.random.Generator) -> None:
     # 400 draws: the relative deviation of a mean of squared sines (at worst chi-square with one degree of freedom) is
     # sqrt(2/400) = 7 %, so 40 % is beyond five deviations even with a second-order bias of some percent.
@@ -162,11 +165,13 @@ def test_expected_error_is_the_measured_one(name: str, rng: np.random.Generator)
         "pca uncentred": lambda: dpgep.pca(x, center=False),
         "pca add-remove": lambda: dpgep.pca(x, adjacency="add-remove"),
         "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:] + x[:, :2]),
+        "pls": lambda: dpgep.pls(x[:, :3], x[:, 3:] + x[:, :2]),
+        "pls uncentred": lambda: dpgep.pls(x[:, :3], x[:, 3:] + x[:, :2], center=False),
         "fda": lambda: dpgep.fda(x, labels, classes=range(4)),
         "sir": lambda: dpgep.sir(x, y, slices=4, y_range=(-0.4, 0.6)),
         "gep": lambda: dpgep.gep(second, np.diag([1.0, 0.8, 0.6, 0.9, 0.7]), n=n, sensitivity_a=1.0, sensitivity_b=5.0),
     }[name]()
-    mu = 3.0 if name.startswith("pca") else 60.0
+    mu = 3.0 if name.startswith("pca") else 20.0 if name.startswith("pls") else 60.0
     measured, span, predicted, predicted_span = mean_squared_sine(problem, mu, 2, 400)
     assert (measured > 1e-7).all()
     assert measured.max() < 0.1

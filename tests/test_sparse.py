@@ -63,10 +63,12 @@ def assert_is_a_solution(fit: SparseFit, a: Matrix, b: Matrix | None, k: int, n_
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("n_components", [1, 2])
 @pytest.mark.parametrize("general", [False, True])
-@pytest.mark.parametrize("matrix", ["covariance", "noise"])
+@pytest.mark.parametrize("matrix", ["covariance", "noise", "between views"])
 def test_the_best_of_all_supports(seed: int, n_components: int, general: bool, matrix: str):
     rng = np.random.default_rng(seed)
-    a = correlations(rng, 12) if matrix == "covariance" else goe(rng, 12)
+    a = goe(rng, 12) if matrix == "noise" else correlations(rng, 12)
+    if matrix == "between views":
+        a[:7, :7], a[7:, 7:] = 0.0, 0.0
     b = correlations(rng, 12) if general else None
     fit = sparse_eigenvectors(a, b, 3, n_components)
     assert_is_a_solution(fit, a, b, 3, n_components)

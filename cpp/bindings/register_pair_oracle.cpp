@@ -65,24 +65,29 @@ const ExactProducts& rows_of(const py::object& rows) {
                        py::str(py::type::of(rows)).cast<std::string>());
 }
 
+Blocks parse_blocks(std::string_view name) {
+  if (name == "whole") return Blocks::whole;
+  if (name == "between") return Blocks::between;
+  if (name == "within") return Blocks::within;
+  throw py::value_error("blocks must be \"whole\", \"between\" or \"within\", not \"" +
+                        std::string(name) + "\"");
+}
+
+PencilPart pencil_part(const py::array& weights, double share, std::string_view blocks) {
+  return {const_vector<double>(weights, "weights"), share, parse_blocks(blocks)};
+}
+
 std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mode, double scale,
-                                    const py::array& factors, const py::array& weights_a,
-                                    const py::array& weights_b, double second_a, double second_b,
-                                    bool identity_b, Index split, std::string_view shape,
+                                    const py::array& factors, const PencilPart& a,
+                                    const PencilPart* b, Index split, std::string_view shape,
                                     Index n_products, NoiseStream* stream,
                                     std::optional<Index> max_directions, int n_threads) {
-  Released released{const_rows<double>(factors, "factors"),
-                    const_vector<double>(weights_a, "weights_a"),
-                    const_vector<double>(weights_b, "weights_b")};
-  if (split != 0 && identity_b) {
-    throw py::value_error("identity_b must be False where split != 0: B is made of the blocks");
-  }
-  PairForm form = MomentPair{released, second_a, second_b, identity_b};
-  if (split != 0) form = CrossPair{std::move(released), split};
+  Pencil pencil{const_rows<double>(factors, "factors"), {a}, split};
+  if (b != nullptr) pencil.parts.push_back(*b);
   return std::make_unique<HeldOracle>(
       rows_of(rows), rows,
       noise_of(mode, {scale}, shape, n_products, stream, max_directions, n_threads),
-      owner_of(stream), std::move(form));
+      owner_of(stream), std::move(pencil));
 }
 
 py::tuple times(HeldOracle& oracle, const py::array& V) {
@@ -106,6 +111,13 @@ void register_pair_oracle(py::module_& module) {
       PyErr_SetString(PyExc_MemoryError, error.what());
     }
   });
+  py::class_<PencilPart>(module, "PencilPart", py::module_local(), py::is_final(), R"(
+One matrix of a pair: the blocks "whole", "between" or "within" views of share M + F^T diag(weights) F.
+
+weights: (r,) float64, copied, and public; M and F belong to the PairOracle.
+)")
+      .def(py::init(&pencil_part), py::arg("weights").noconvert(), py::arg("share") = 0.0,
+           py::arg("blocks") = "whole");
   py::class_<HeldOracle>(module, "PairOracle", py::module_local(), py::is_final(), R"(
 Products with a pair (A, B) of symmetric matrices, noise included.
 
@@ -133,25 +145,20 @@ Raises ValueError for another noise or shape, for a scale that is negative or no
 max_directions < 0, lazy noise of shape "iid", scale_b without b, and where noise is to be drawn without a stream.
 )")
       .def_static("of_rows", &of_rows, py::arg("rows"), py::arg("noise"), py::arg("scale"),
-                  py::arg("factors").noconvert(), py::arg("weights_a").noconvert(),
-                  py::arg("weights_b").noconvert(), py::arg("second_a"), py::arg("second_b"),
-                  py::arg("identity_b"), py::arg("split").noconvert() = 0, py::arg("shape") = "goe",
+                  py::arg("factors").noconvert(), py::arg("a"), py::arg("b") = py::none(),
+                  py::arg("split").noconvert() = 0, py::arg("shape") = "goe",
                   py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(),
                   py::arg("max_directions") = py::none(), py::arg("n_threads").noconvert() = 1, R"(
-A and B made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
+A and B (None: the identity) made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
+each is a PencilPart, the blocks of share M~ + F^T diag(weights) F for two views, the features before split and the
+others; split = 0: one view.
 
-    split == 0:  A v = second_a M~ v + F^T (weights_a * (F v)),
-                 B v = second_b M~ v + F^T (weights_b * (F v)), or v if identity_b;
-    split > 0:   C = M~ + F^T diag(weights_a) F for two views, the features before split and the
-                 others: A has the blocks of C off the diagonal, B those on it.
+M~ is asked once for both, and not at all where neither needs it; where blocks are kept, for the block of all
+[v_x, 0] and then all [0, v_y].
 
-M~ is asked once for both, with split for the block of all [v_x, 0] and then all [0, v_y], and not at
-all where neither needs it. With identity_b, second_b and weights_b are not used; with split, neither
-are second_a, second_b and weights_b.
-
-rows: DenseRows, CsrRows or CallbackProducts. factors: (r, d) float64; weights: (r,) float64; all are copied, and public.
-The noise as of_matrices. Raises ValueError or TypeError as of_matrices, and for other shapes, entries
-that are not finite, and unless 0 <= split < d.
+rows: DenseRows, CsrRows or CallbackProducts. factors: (r, d) float64, copied, and public. The noise as of_matrices.
+Raises ValueError or TypeError as of_matrices, and for other shapes, weights or shares that are not finite, and
+unless 0 <= split < d, and 0 < split where blocks are kept.
 )")
       .def_property_readonly("n_features", &HeldOracle::n_features)
       .def_property_readonly("noise", [](const HeldOracle& self) { return name_of(self.mode()); })

@@ -1,5 +1,6 @@
 #include "dpgep/pair_oracle.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -8,37 +9,73 @@
 namespace dpgep {
 namespace {
 
-void require_weights(const Vector<double>& weights, Index n, const char* name) {
-  if (weights.size() != n) {
-    throw std::invalid_argument(std::string(name) + " must have an entry for each of the " +
-                                std::to_string(n) + " rows of factors, not " +
-                                std::to_string(weights.size()));
-  }
-  if (!weights.allFinite()) throw std::invalid_argument(std::string(name) + " must be finite");
-}
-
-void require_released(const Released& released, Index n_features) {
-  if (released.F.cols() != n_features) {
-    throw std::invalid_argument("factors must have n_features = " + std::to_string(n_features) +
-                                " columns, not " + std::to_string(released.F.cols()));
-  }
-  require_weights(released.weights_a, released.F.rows(), "weights_a");
-  require_weights(released.weights_b, released.F.rows(), "weights_b");
-}
-
 void require_form(const MatrixPair&, Index) {}
 
-void require_form(const MomentPair& pair, Index n_features) {
-  require_released(pair.released, n_features);
-  if (!std::isfinite(pair.second_a)) throw std::invalid_argument("second_a must be finite");
-  if (!std::isfinite(pair.second_b)) throw std::invalid_argument("second_b must be finite");
+void require_part(const PencilPart& part, const Pencil& pencil, const char* name) {
+  const auto refuse = [name](const std::string& what) {
+    throw std::invalid_argument(std::string(name) + what);
+  };
+  const Index n_factors = pencil.F.rows();
+  if (part.weights.size() != n_factors) {
+    refuse(".weights must have an entry for each of the " + std::to_string(n_factors) +
+           " rows of factors, not " + std::to_string(part.weights.size()));
+  }
+  if (!part.weights.allFinite()) refuse(".weights must be finite");
+  if (!std::isfinite(part.share)) refuse(".share must be finite");
+  if (part.blocks != Blocks::whole && pencil.split == 0) {
+    refuse(".blocks must be \"whole\" of one view: split is 0");
+  }
 }
 
-void require_form(const CrossPair& pair, Index n_features) {
-  require_released(pair.released, n_features);
-  if (pair.split > 0 && pair.split < n_features) return;
-  throw std::invalid_argument("split must satisfy 0 < split < n_features = " +
-                              std::to_string(n_features) + ", not " + std::to_string(pair.split));
+void require_form(const Pencil& pencil, Index n_features) {
+  if (pencil.F.cols() != n_features) {
+    throw std::invalid_argument("factors must have n_features = " + std::to_string(n_features) +
+                                " columns, not " + std::to_string(pencil.F.cols()));
+  }
+  if (pencil.split < 0 || pencil.split >= n_features) {
+    throw std::invalid_argument(
+        "split must satisfy 0 <= split < n_features = " + std::to_string(n_features) + ", not " +
+        std::to_string(pencil.split));
+  }
+  require_part(pencil.parts.at(0), pencil, "a");
+  if (pencil.parts.size() > 1) require_part(pencil.parts[1], pencil, "b");
+}
+
+bool keeps_blocks(const PencilPart& part) {
+  return part.blocks != Blocks::whole;
+}
+
+bool needs_moment(const PencilPart& part) {
+  return part.share != 0.0;
+}
+
+template <class Predicate>
+bool any(const Pencil& pencil, Predicate predicate) {
+  return std::any_of(pencil.parts.begin(), pencil.parts.end(), predicate);
+}
+
+// (2 K, d): all [v_x, 0] and then all [0, v_y].
+Block views_of(const ConstBlock& V, Index split) {
+  const Index K = V.rows();
+  const Index n_right = V.cols() - split;
+  Block views = Block::Zero(2 * K, V.cols());
+  views.topLeftCorner(K, split) = V.leftCols(split);
+  views.bottomRightCorner(K, n_right) = V.rightCols(n_right);
+  return views;
+}
+
+// The blocks of a matrix times V, from the matrix times `views_of` V.
+Block kept(const Block& products, Blocks blocks, Index split) {
+  const Index K = products.rows() / 2;
+  const Index n_right = products.cols() - split;
+  if (blocks == Blocks::whole) return products.topRows(K) + products.bottomRows(K);
+  Block result(K, products.cols());
+  if (blocks == Blocks::between) {
+    result << products.bottomLeftCorner(K, split), products.topRightCorner(K, n_right);
+  } else {
+    result << products.topLeftCorner(K, split), products.bottomRightCorner(K, n_right);
+  }
+  return result;
 }
 
 // V F^T, (K, r).
@@ -61,30 +98,20 @@ PairProducts MatrixPair::answer(const ConstBlock& V, NoisyProducts& noisy) const
   return {std::move(products[0]), std::move(products[1])};
 }
 
-PairProducts MomentPair::answer(const ConstBlock& V, NoisyProducts& noisy) const {
-  const auto& [F, weights_a, weights_b] = released;
-  const double share_b = identity_b ? 0.0 : second_b;
-  const bool needs_moment = second_a != 0.0 || share_b != 0.0;
-  const Block moment = needs_moment ? noisy.times(V)[0] : Block::Zero(V.rows(), V.cols());
-  const Block parts = components(V, F);
-  PairProducts products{second_a * moment, identity_b ? Block(V) : Block(share_b * moment)};
-  add_released(parts, weights_a, F, products.A);
-  if (!identity_b) add_released(parts, weights_b, F, products.B);
-  return products;
-}
-
-PairProducts CrossPair::answer(const ConstBlock& V, NoisyProducts& noisy) const {
-  const Index K = V.rows();
-  const Index n_right = V.cols() - split;
-  Block views = Block::Zero(2 * K, V.cols());
-  views.topLeftCorner(K, split) = V.leftCols(split);
-  views.bottomRightCorner(K, n_right) = V.rightCols(n_right);
-  Block moment = std::move(noisy.times(view(views))[0]);
-  add_released(components(view(views), released.F), released.weights_a, released.F, moment);
-  PairProducts products{Block(K, V.cols()), Block(K, V.cols())};
-  products.A << moment.bottomLeftCorner(K, split), moment.topRightCorner(K, n_right);
-  products.B << moment.topLeftCorner(K, split), moment.bottomRightCorner(K, n_right);
-  return products;
+PairProducts Pencil::answer(const ConstBlock& V, NoisyProducts& noisy) const {
+  const bool of_views = any(*this, keeps_blocks);
+  const Block views = of_views ? views_of(V, split) : Block();
+  const ConstBlock asked = of_views ? view(views) : V;
+  const Block moment =
+      any(*this, needs_moment) ? noisy.times(asked)[0] : Block::Zero(asked.rows(), asked.cols());
+  const Block in_factors = components(asked, F);
+  const auto times = [&](const PencilPart& part) {
+    Block products = part.share * moment;
+    add_released(in_factors, part.weights, F, products);
+    return of_views ? kept(products, part.blocks, split) : products;
+  };
+  Block of_a = times(parts[0]);
+  return {std::move(of_a), parts.size() > 1 ? times(parts[1]) : Block(V)};
 }
 
 PairOracle::PairOracle(const ExactProducts& exact, Noise noise, PairForm form)

@@ -15,6 +15,7 @@ from dpgep.problems.fda import FdaModel, fda
 from dpgep.problems.gep import gep
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.pca import PcaModel, pca
+from dpgep.problems.pls import PlsModel, pls
 from dpgep.problems.sir import SirModel, sir
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import solve
@@ -31,6 +32,7 @@ __all__ = [
     "FdaModel",
     "Moments",
     "PcaModel",
+    "PlsModel",
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",
@@ -47,6 +49,7 @@ __all__ = [
     "gep",
     "local",
     "pca",
+    "pls",
     "private_operator",
     "release",
     "scan",

@@ -137,6 +137,12 @@ class CallbackProducts:
     def times(self, V: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
 @final
+class PencilPart:
+    def __init__(
+        self, weights: NDArray[np.float64], share: float = 0.0, blocks: Literal["whole", "between", "within"] = "whole"
+    ) -> None: ...
+
+@final
 class PairOracle:
     @staticmethod
     def of_matrices(
@@ -156,11 +162,8 @@ class PairOracle:
         noise: _NoiseMode,
         scale: float,
         factors: NDArray[np.float64],
-        weights_a: NDArray[np.float64],
-        weights_b: NDArray[np.float64],
-        second_a: float,
-        second_b: float,
-        identity_b: bool,
+        a: PencilPart,
+        b: PencilPart | None = None,
         split: int = 0,
         shape: _NoiseShape = "goe",
         n_products: int = 0,

@@ -318,7 +318,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
 
     Parameters
     ----------
-    problem : from `dpgep.pca`, `cca`, `fda`, `sir` or `gep`
+    problem : from `dpgep.pca`, `cca`, `pls`, `fda`, `sir` or `gep`
         On the first data set.
     problem_prime : the same
         On its neighbour.

@@ -41,13 +41,13 @@ def moments(
 
     Parameters
     ----------
-    model : `PcaModel`, `CcaModel`, `FdaModel` or `SirModel`
+    model : `PcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
         What is asked, of how many features.
     X : Dask array of shape (n, d), Dask DataFrame, or list of Parquet paths
         One row per person. Arrays are cut by rows, columns made whole. Paths must mean the same files on all machines.
     other : optional
-        Y (cca), labels (fda) or y (sir): a Dask array or Series with the same rows, or the name of a column of X, a
-        DataFrame or Parquet (cca: a list of names).
+        Y (cca, pls), labels (fda) or y (sir): a Dask array or Series with the same rows, or the name of a column of X,
+        a DataFrame or Parquet (cca, pls: a list of names).
     columns : sequence of str, optional
         Of a DataFrame or of Parquet: those of X. Default: all but ``other``.
     client : distributed.Client, optional

@@ -158,7 +158,7 @@ def release(
 
     Parameters
     ----------
-    problem : from `dpgep.pca`, `cca`, `fda` or `sir`, or `dpgep.Moments`
+    problem : from `dpgep.pca`, `cca`, `pls`, `fda` or `sir`, or `dpgep.Moments`
         The people and what is asked of them.
     epsilon, delta, rho, mu, budget, share, accounting, seed
         As in `dpgep.solve`.
@@ -187,7 +187,8 @@ def release(
     """
     if not isinstance(problem, (MomentProblem, Moments)):
         raise TypeError(
-            f"only problems of rows have moments: pca, cca, fda, sir or dpgep.Moments; got {type(problem).__name__}"
+            "only problems of rows have moments: pca, cca, pls, fda, sir or dpgep.Moments; "
+            f"got {type(problem).__name__}"
         )
     account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
     warn_large_delta(account, problem.facts.n, stacklevel=3)

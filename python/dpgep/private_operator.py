@@ -224,7 +224,7 @@ def private_operator(
 
     Parameters
     ----------
-    problem : from `dpgep.pca`, `cca`, `fda`, `sir` or `gep`
+    problem : from `dpgep.pca`, `cca`, `pls`, `fda`, `sir` or `gep`
         The data, which must not change while the operator is used.
     epsilon, delta, rho, mu, budget, share, accounting
         The budget, as in `dpgep.solve`.

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Flow",
     "LazyNoise",
+    "PencilPart",
     "chacha20_block",
     "chacha20_stream",
     "clip_factors",
@@ -398,43 +399,44 @@ def rows_product(rows: NDArray[Any], factors: Vector, scale: float, block: Matri
     return np.asarray(scale * ((block @ shrunk.T) @ shrunk))
 
 
+class PencilPart(NamedTuple):
+    """The ``blocks`` ("whole", "between" or "within" views) of share M + F' diag(weights) F, F (r, d)."""
+
+    weights: Vector
+    share: float = 0.0
+    blocks: str = "whole"
+
+
 def pair_products(
-    second: Product,
-    block: Matrix,
-    factors: Matrix,
-    weights_a: Vector,
-    weights_b: Vector,
-    *,
-    second_a: float = 0.0,
-    second_b: float = 0.0,
-    identity_b: bool = False,
-    split: int = 0,
+    second: Product, block: Matrix, factors: Matrix, a: PencilPart, b: PencilPart | None = None, split: int = 0
 ) -> tuple[Matrix, Matrix]:
-    """``block`` V (K, d) times A and B, which a second moment M and r released ``factors`` F (r, d) make up.
+    """``block`` V (K, d) times A and B (None: I), which a second moment M and r released ``factors`` F (r, d) make up.
 
-    If ``split`` is 0,
-
-        A = second_a M + F' diag(weights_a) F,   B = second_b M + F' diag(weights_b) F, or I if ``identity_b``,
-
-    which covers principal components, discriminants and sliced inverse regression. Otherwise C = M + F' diag(weights_a)
-    F is the covariance of two views, split after column ``split``, A its off-diagonal and B its diagonal blocks:
-    canonical correlations. Then M is asked once, for the 2K rows [V_x, 0] and [0, V_y].
+    The first of two views has the features before ``split``, which is 0 where there is one view. M is asked once, and
+    not at all if neither needs it; where blocks are kept, for the 2K rows [V_x, 0] and [0, V_y].
 
     Source: sections 2 and 4.
     """
-    if split == 0:
-        moment = second(block) if second_a != 0.0 or second_b != 0.0 else np.zeros(block.shape)
-        a = second_a * moment + block @ factors.T * weights_a @ factors
-        b = block.copy() if identity_b else second_b * moment + block @ factors.T * weights_b @ factors
-        return a, b
-    x, y = block.copy(), block.copy()
-    x[:, split:] = 0.0
-    y[:, :split] = 0.0
-    views = np.vstack([x, y])
-    x, y = np.split(second(views) + views @ factors.T * weights_a @ factors, 2)
-    a, b = y.copy(), x.copy()
-    a[:, split:], b[:, split:] = x[:, split:], y[:, split:]
-    return a, b
+    parts = [part for part in (a, b) if part is not None]
+    asked, of_views = block, any(part.blocks != "whole" for part in parts)
+    if of_views:
+        x, y = block.copy(), block.copy()
+        x[:, split:] = 0.0
+        y[:, :split] = 0.0
+        asked = np.vstack([x, y])
+    moment = second(asked) if any(part.share != 0.0 for part in parts) else np.zeros(asked.shape)
+
+    def times(part: PencilPart) -> Matrix:
+        products = part.share * moment + asked @ factors.T * part.weights @ factors
+        if not of_views:
+            return np.asarray(products)
+        of_x, of_y = np.split(products, 2)
+        if part.blocks == "whole":
+            return np.asarray(of_x + of_y)
+        left, right = (of_y, of_x) if part.blocks == "between" else (of_x, of_y)
+        return np.hstack([left[:, :split], right[:, split:]])
+
+    return times(a), block.copy() if b is None else times(b)
 
 
 @dataclass(frozen=True)
@@ -503,7 +505,7 @@ def rayleigh_flow(
 
 
 def deflated_flow(
-    times: PairProduct, start: Matrix, n_iterations: int, step_size: float, *, ridge: float = 0.0
+    times: PairProduct, start: Matrix, n_iterations: int, step_size: float, *, shift: float = 0.0, ridge: float = 0.0
 ) -> tuple[Matrix, Vector]:
     """The solutions of :func:`rayleigh_flow` one after the other: unit rows (K, d) and their quotients (K,).
 
@@ -523,7 +525,7 @@ def deflated_flow(
         return av, bv
 
     for v0 in start:
-        flow = rayleigh_flow(deflated, v0[None, :], n_iterations, step_size, ridge=ridge)
+        flow = rayleigh_flow(deflated, v0[None, :], n_iterations, step_size, shift=shift, ridge=ridge)
         v = flow.vectors[0]
         av, bv = (product[0] for product in times(v[None, :]))
         bv = bv + ridge * v

@@ -138,16 +138,16 @@ class Solution:
 
     @property
     def x_weights(self) -> Matrix:
-        """(K, d_x) weights of the first view, rows of unit norm (CCA only)."""
+        """(K, d_x) weights of the first view, rows of unit norm (CCA and PLS only)."""
         return self._weights(0)
 
     @property
     def y_weights(self) -> Matrix:
-        """(K, d_y) weights of the second view, rows of unit norm (CCA only)."""
+        """(K, d_y) weights of the second view, rows of unit norm (CCA and PLS only)."""
         return self._weights(1)
 
     def transform(self, X: Any, Y: Any = None) -> Any:
-        """Coordinates (X - mean) V^T of new rows, shape (n, K); for CCA with Y, the pair of both views' coordinates.
+        """Coordinates (X - mean) V^T of new rows, shape (n, K); with Y (CCA, PLS) the pair of both views' coordinates.
 
         The result is as private as the rows passed here: the report of this solution does not cover it. Rows are not
         clipped.

@@ -45,7 +45,7 @@ def solve(
 
     Parameters
     ----------
-    problem : from `dpgep.pca`, `cca`, `fda`, `sir` or `gep`
+    problem : from `dpgep.pca`, `cca`, `pls`, `fda`, `sir` or `gep`
         The data and what is asked of them.
     epsilon, delta, rho, mu : float
         The budget of this run, in exactly one form (see `dpgep.Budget`). ``epsilon=math.inf`` runs without noise.
@@ -127,7 +127,8 @@ def require_problem(problem: Any) -> None:
     """Raise TypeError for what is not a problem."""
     if not isinstance(problem, (MomentProblem, Moments, MatrixProblem)):
         raise TypeError(
-            f"problem must come from dpgep.pca, cca, fda, sir or gep, or be dpgep.Moments; got {type(problem).__name__}"
+            "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
+            f"got {type(problem).__name__}"
         )
 
 

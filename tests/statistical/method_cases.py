@@ -114,16 +114,15 @@ def adaptively(products: NoisyProducts, d: int) -> tuple[Matrix, Matrix]:
 
 def second_moment(problem: MomentProblem, groups: NoisyGroups, a: Matrix, b: Matrix) -> Matrix:
     """The noisy second moment that A and B were made of, by released sums and counts."""
-    form = problem.model.form(groups)
+    pencil = problem.model.pencil(groups)
 
     def low_rank(weights: Matrix) -> Matrix:
-        return np.asarray((form.factors.T * weights) @ form.factors)
+        return np.asarray((pencil.factors.T * weights) @ pencil.factors)
 
-    if form.split:
-        return np.asarray(a + b - low_rank(form.weights_a))
-    if form.second_a:
-        return np.asarray(a - low_rank(form.weights_a))
-    return np.asarray(b - low_rank(form.weights_b))
+    if pencil.a.moment:  # and where B has it, too, they are blocks of one matrix
+        return np.asarray((a if pencil.b is None else a + b) - low_rank(pencil.a.weights))
+    assert pencil.b is not None
+    return np.asarray(b - low_rank(pencil.b.weights))
 
 
 def known(problem: Any, products: NoisyProducts, a: Matrix, b: Matrix) -> NoisyMoments | NoisyMatrices:

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "dpgep/noisy_product.hpp"
 
@@ -20,37 +21,35 @@ struct MatrixPair {
   PairProducts answer(const ConstBlock& V, NoisyProducts& noisy) const;
 };
 
-// What is public of a pair that is made of one noisy second moment M~ and released vectors, the
-// rows of F (r, d).
-struct Released {
+// Which blocks of a matrix are kept, for two views: those off the diagonal, or those on it.
+enum class Blocks { whole, between, within };
+
+// The `blocks` of  share M~ + F^T diag(weights) F;  weights: (r,).
+struct PencilPart {
+  Vector<double> weights;
+  double share;
+  Blocks blocks;
+};
+
+// A, and B or I, made of one noisy second moment M~ and of released vectors, the rows of F (r, d):
+// `parts` are A and, if it is not I, B.
+// The first view has the features before `split`, 0 where there is one view. M~ is asked once for
+// both, and not at all if neither needs it; where blocks are kept, for 2 K rows, all [v_x, 0] and
+// then all [0, v_y].
+struct Pencil {
   Block F;
-  Vector<double> weights_a, weights_b;  // (r,)
-};
-
-//   A = second_a M~ + F^T diag(weights_a) F,   B = second_b M~ + F^T diag(weights_b) F, or I.
-// M~ is asked once for both, and not at all if neither needs it.
-struct MomentPair {
-  Released released;
-  double second_a, second_b;
-  bool identity_b;
-  PairProducts answer(const ConstBlock& V, NoisyProducts& noisy) const;
-};
-
-// Two views, the features before `split` and the others: C = M~ + F^T diag(weights_a) F, A its
-// blocks off the diagonal, B those on it. M~ is asked once for 2 K rows, all [v_x, 0] and then all
-// [0, v_y].
-struct CrossPair {
-  Released released;
+  std::vector<PencilPart> parts;
   Index split;
   PairProducts answer(const ConstBlock& V, NoisyProducts& noisy) const;
 };
 
-using PairForm = std::variant<MatrixPair, MomentPair, CrossPair>;
+using PairForm = std::variant<MatrixPair, Pencil>;
 
 class PairOracle {
  public:
   // Throws std::invalid_argument if released vectors or weights have other sizes than n_features
-  // and r, for a weight that is not finite, and unless 0 < split < n_features.
+  // and r, for a weight or share that is not finite, and unless 0 <= split < n_features, and
+  // 0 < split where blocks are kept.
   PairOracle(const ExactProducts& exact, Noise noise, PairForm form);
 
   Index n_features() const { return noisy_.n_features(); }

@@ -155,10 +155,10 @@ def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
     """Where to begin: the range of A where released vectors span it (class and slice means), else at random."""
     random = curator.public_generator().standard_normal((k, curator.model.n_features))
     model: Any = curator.model  # one of rows, where there are groups
-    form = None if products.groups is None else model.form(products.groups)
-    if form is None or form.second_a or form.split:
+    pencil = None if products.groups is None else model.pencil(products.groups)
+    if pencil is None or pencil.a.moment:
         return random
-    means = form.factors[(form.weights_a != 0) & form.factors.any(axis=1)]
+    means = pencil.factors[(pencil.a.weights != 0) & pencil.factors.any(axis=1)]
     return np.concatenate([means, random[: max(k - len(means), 0)]])
 
 

@@ -9,7 +9,7 @@ known by its products ("lazy"), which costs one release however long the flow ru
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -251,14 +251,14 @@ def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> 
 def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, options: FlowOptions) -> MethodResult:
     """The flows from each start on products that are paid for; the best result."""
     ridge = _ridge(products, options)
-    step = options.step_size or _default_step(curator, products, ridge)
+    step, shift = options.step_size or _default_step(curator, products, ridge), _shift(curator, products)
     flows: list[_Flow] = []
     for start in initial.starts:
         if flows and _steps_left(products, len(start)) < 1:
             break
         # the dense components of the same noisy matrix know where they lead: no more is asked of many features
         share = 0.0 if initial.kind == "dense" else _NARROWING / (len(initial.starts) - len(flows))
-        flows.append(_run(products, start, options, step, ridge, curator.model.shift, share))
+        flows.append(_run(products, start, options, step, ridge, shift, share))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
     accuracy = _accuracy(curator, products, best, initial, ridge, options)
     diagnostics = FlowDiagnostics(
@@ -332,42 +332,54 @@ def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> fl
     if products.identity_b:
         return STEP
     if products.lazy:
-        return STEP / _largest_eigenvalue(products, ridge, curator.model.n_features, curator.public_generator())
+        largest = _largest_eigenvalue(lambda v: products.times(v)[1], products, curator)
+        return STEP / max(largest + ridge, np.finfo(float).tiny)
     assert curator.public.largest_b is not None  # checked before anything was released
     return STEP / (curator.public.largest_b + ridge)
+
+
+def _shift(curator: Curator, products: NoisyProducts) -> float:
+    """About what makes A + shift B positive semidefinite."""
+    if curator.model.shift is not None:
+        return curator.model.shift
+    if products.lazy:
+        return _largest_eigenvalue(lambda v: products.times(v)[0], products, curator)
+    assert curator.facts.bound is not None  # there are rows, as there are views
+    return curator.facts.bound**2 / 2  # no covariance of unit directions of two parts of a row is larger
 
 
 class _Enough(Exception):
     """A search has used its part of the room for directions."""
 
 
-def _largest_eigenvalue(products: NoisyProducts, ridge: float, d: int, generator: np.random.Generator) -> float:
-    """Largest eigenvalue of the noisy B + ridge I, by products that cost nothing; within a twentieth, from above.
+def _largest_eigenvalue(answer_of: Callable[[Matrix], Matrix], products: NoisyProducts, curator: Curator) -> float:
+    """Largest eigenvalue of a noisy matrix, by ``products`` with it that cost nothing; within a twentieth, from above.
 
     A third of the room for directions may be used up: then twice the largest stretch of a vector seen serves.
     """
+    d = curator.model.n_features
     if d <= 20 and products.room >= d:
-        b = products.times(np.eye(d))[1]
-        return max(float(scipy.linalg.eigvalsh((b + b.T) / 2)[-1]) + ridge, np.finfo(float).tiny)
+        matrix = answer_of(np.eye(d))
+        return max(float(scipy.linalg.eigvalsh((matrix + matrix.T) / 2)[-1]), 0.0)
     least, longest = products.room * 2 / 3, 0.0
 
     def times(v: Matrix) -> Matrix:
         nonlocal longest
         if products.room - products.n_views < least:
             raise _Enough
-        answer = products.times(v.reshape(1, -1))[1][0]
+        answer = answer_of(v.reshape(1, -1))[0]
         longest = max(longest, float(np.linalg.norm(answer) / np.linalg.norm(v)))
         return np.asarray(answer)
 
     operator = LinearOperator((d, d), matvec=times, dtype=np.float64)
-    start = generator.standard_normal(d)
+    start = curator.public_generator().standard_normal(d)
     try:
         largest = float(eigsh(operator, k=1, which="LA", tol=0.02, v0=start, return_eigenvectors=False, maxiter=50)[0])
     except ArpackNoConvergence as stopped:
         largest = float(max(stopped.eigenvalues, default=longest))
     except _Enough:
         largest = 2 * longest
-    return max(1.05 * largest + ridge, np.finfo(float).tiny)
+    return max(1.05 * largest, 0.0)
 
 
 def _run(

@@ -38,7 +38,7 @@ from dpgep.privacy.rounding import (
 )
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.grid_sums import GridSums
-from dpgep.problems.model import Matrix
+from dpgep.problems.model import Matrix, PencilPart
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.moments import MomentLayout, MomentNoise, NoisyGroups
 from dpgep.problems.row_products import RowProducts, StreamedProducts, group_counts
@@ -126,18 +126,15 @@ def row_products(
         _plain_groups(problem, charge) if math.isinf(mu) else _noisy_groups(problem, rows, mu, noise, stream, charge)
     )
     d = problem.model.n_features
-    form = problem.model.form(groups)
+    pencil = problem.model.pencil(groups)
     oracle = core.PairOracle.of_rows(
         rows.second_moment(1 / groups.n),
         "none" if math.isinf(mu) else noise.kind,
         groups.noise.second,
-        np.ascontiguousarray(form.factors, dtype=np.float64),
-        np.ascontiguousarray(form.weights_a, dtype=np.float64),
-        np.ascontiguousarray(form.weights_b, dtype=np.float64),
-        float(form.second_a),
-        float(form.second_b),
-        form.identity_b,
-        form.split,
+        np.ascontiguousarray(pencil.factors, dtype=np.float64),
+        _compiled(pencil.a),
+        None if pencil.b is None else _compiled(pencil.b),
+        pencil.first_view if pencil.keeps_blocks else 0,
         noise.shape,
         noise.n_products,
         stream,
@@ -148,11 +145,15 @@ def row_products(
         oracle=oracle,
         groups=groups,
         noise_level=groups.noise.second * math.sqrt(2 * d),
-        identity_b=form.identity_b,
+        identity_b=pencil.b is None,
         lazy=noise.kind == "lazy" or math.isinf(mu),
-        n_views=2 if form.split else 1,
+        n_views=2 if pencil.keeps_blocks else 1,
         most_directions=noise.most_directions(d, 1),
     )
+
+
+def _compiled(part: PencilPart) -> core.PencilPart:
+    return core.PencilPart(np.ascontiguousarray(part.weights, dtype=np.float64), float(part.moment), part.blocks)
 
 
 def matrix_products(

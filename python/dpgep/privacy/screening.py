@@ -125,7 +125,7 @@ def _scored(
     scale = row_bound(problem.facts) ** 2 / groups.n
     if norms is not None:
         return Screen(norms * scale, energy * scale, groups.noise.second)
-    scores = _ratio(*problem.model.form(groups).diagonals(energy * scale), groups.noise.second)
+    scores = _ratio(*problem.model.pencil(groups).diagonals(energy * scale), groups.noise.second)
     return Screen(scores, energy * scale, groups.noise.second)
 
 

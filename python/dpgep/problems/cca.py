@@ -6,91 +6,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpgep.problems.first_order import rank_two_squares, squares, symmetric_form_variance
-from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, mean_factor, moment_layout, total_mean
-from dpgep.problems.people import Batch
-from dpgep.problems.rows import Rows, as_view, check_bound, check_same_rows
-from dpgep.problems.views import opened, width
+from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart
+from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moments import NoisyGroups, mean_factor
+from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
 
 
 @dataclass(frozen=True)
-class CcaModel(MomentModel):
+class CcaModel(TwoViewModel):
     """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation."""
 
-    d_x: int
-    d_y: int
-    center: bool
     name = "cca"
-    inputs = ("X", "Y")
     shift = 1.0  # eigenvalues are correlations
     largest_eigenvalue = 1.0
 
-    @property
-    def n_features(self) -> int:  # type: ignore[override]
-        return self.d_x + self.d_y
-
-    @property
-    def first_view(self) -> int:
-        return self.d_x
-
-    @property
-    def max_components(self) -> int:
-        return min(self.d_x, self.d_y)
-
-    @property
-    def max_components_reason(self) -> str:
-        return f"CCA of {self.d_x} and {self.d_y} features has min = {self.max_components} pairs"
-
-    def batch(self, bound: float, *data: Any) -> Batch:
-        x, y = as_view(data[0], "X", self.d_x), as_view(data[1], "Y", self.d_y)
-        check_same_rows(x, y)
-        return Batch(Rows((x, y), bound))
-
-    def layout(self, facts: PublicFacts) -> MomentLayout:
-        return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
-
-    def form(self, released: NoisyGroups) -> PairForm:
+    def pencil(self, released: NoisyGroups) -> Pencil:
         mean = mean_factor(released)
-        return PairForm(mean, -np.ones(len(mean)), np.zeros(len(mean)), split=self.d_x)
+        weights = -np.ones(len(mean))
+        between, within = PencilPart(weights, blocks="between"), PencilPart(weights, blocks="within")
+        return Pencil(mean, between, within, first_view=self.d_x)
 
     def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        # dA - lambda dB is the derivative dT of the covariance with its diagonal blocks times -lambda. Its blocks carry
-        # independent noise: first the second moment, diagonal blocks (GOE) and the off-diagonal one (entries of
-        # variance s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left
-        # out.
-        weight = -eigenvalues[:, None]
-        (ux, uy), (vx, vy) = self._parts(left), self._parts(right)
-        variance = weight**2 * (symmetric_form_variance(ux, vx) + symmetric_form_variance(uy, vy))
-        # |u_x v_y^T + v_x u_y^T|_F^2 / 2
-        variance += np.outer(squares(vy), squares(ux)) / 2 + np.outer(squares(vx), squares(uy)) / 2
-        variance += (vx.T @ ux) * (vy.T @ uy)
-        variance *= released.noise.second**2
-        if released.sums.size:
-            mean_x, mean_y = self._parts(total_mean(released))
-            for u, v, own, other, w, z in ((ux, vx, mean_x, mean_y, uy, vy), (uy, vy, mean_y, mean_x, ux, vx)):
-                # noise in this view's sums meets the mean of its own part (weight -lambda) and of the other part
-                # (weight 1)
-                a_left = -(weight * (own @ u) + other @ w)
-                a_right = -(weight[:, 0] * (own @ v) + other @ z)
-                variance += released.noise.sums**2 * rank_two_squares(u, v, a_left[:, None, :], a_right[:, None])
-        return np.asarray(variance)
-
-    def restricted(self, features: NDArray[np.intp]) -> CcaModel:
-        d_x = int((features < self.d_x).sum())
-        return CcaModel(d_x, len(features) - d_x, self.center)
-
-    def mean(self, released: NoisyGroups) -> Matrix | None:
-        return total_mean(released) if self.center else None
-
-    def split(self, components: Matrix) -> tuple[Matrix, ...]:
-        return components[:, : self.d_x], components[:, self.d_x :]
-
-    def _parts(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        return vectors[: self.d_x], vectors[self.d_x :]
+        return block_form_variance(released, self.d_x, left, right, within=-eigenvalues)
 
 
 def cca(
@@ -127,7 +65,4 @@ def cca(
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
-    bound = check_bound(bound)
-    x, y = opened(X, "X", adjacency), opened(Y, "Y", adjacency)
-    model = CcaModel(width(x), width(y), center)
-    return moment_problem(model, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)
+    return two_view_problem(CcaModel, X, Y, bound, center, adjacency, public_n)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
 from dpgep.problems.groups import class_codes, public_classes
-from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
+from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 from dpgep.problems.moments import (
     MomentLayout,
@@ -55,10 +55,11 @@ class FdaModel(MomentModel):
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, len(self.classes), sums=True, facts=facts)
 
-    def form(self, released: NoisyGroups) -> PairForm:
+    def pencil(self, released: NoisyGroups) -> Pencil:
         groups, weights = group_factors(released)
         factors = np.vstack([groups, total_mean(released)])
-        return PairForm(factors, np.append(weights, -total_share(released)), np.append(-weights, 0.0), second_b=True)
+        between = PencilPart(np.append(weights, -total_share(released)), moment=False)
+        return Pencil(factors, between, PencilPart(np.append(-weights, 0.0)))
 
     def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = W

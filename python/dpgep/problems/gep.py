@@ -162,7 +162,7 @@ def gep(
         Public number of people.
     sensitivity_a, sensitivity_b : float
         Constants C such that one person moves the matrix by at most C/n in Frobenius norm. **Not checked**: the
-        guarantee is as good as these numbers. docs/mathematics.md lists them; the models `pca`, `cca`, `fda` and `sir`
+        guarantee is as good as these numbers. docs/mathematics.md lists them; the models of rows (`pca`, `cca`, ...)
         enforce theirs and spend less, so prefer them where they apply. Required for B if B is given; 0 declares a
         matrix public. They must hold for the matrices as they were computed, rounding included.
     adjacency : {"replace-one", "add-remove"}

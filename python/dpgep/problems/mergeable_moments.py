@@ -36,7 +36,7 @@ class Moments:
 
     Parameters
     ----------
-    model : `PcaModel`, `CcaModel`, `FdaModel` or `SirModel`
+    model : `PcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
         What is asked, of how many features: public.
     bound, adjacency, public_n
         As in `dpgep.pca`.
@@ -67,7 +67,9 @@ class Moments:
         bits: int = DEFAULT_BITS,
     ) -> None:
         if not isinstance(model, MomentModel):
-            raise TypeError(f"model must be a PcaModel, CcaModel, FdaModel or SirModel, got {type(model).__name__}")
+            raise TypeError(
+                f"model must be a PcaModel, CcaModel, PlsModel, FdaModel or SirModel, got {type(model).__name__}"
+            )
         if isinstance(bits, bool) or bits not in _BITS:
             raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")
         self.model = model
@@ -107,7 +109,7 @@ class Moments:
         return 1.0 if self.model.identity_b else self._bound**2
 
     def update(self, X: Any, other: Any = None, *, n_threads: int | None = None) -> None:
-        """Add the people of one batch: rows X (m, d), with Y (cca), labels (fda) or y (sir) as ``other``.
+        """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``other``.
 
         All of them, or none: raises TypeError or ValueError as `dpgep.pca` and the others do, also for a NaN or an
         infinity, and leaves the sums as they were. Raises RuntimeError after an update that was interrupted by

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Matrix: TypeAlias = NDArray[np.float64]
 Adjacency = Literal["replace-one", "add-remove"]
+Blocks = Literal["whole", "between", "within"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,77 +37,80 @@ class MatrixPair:
 
 
 @dataclass(frozen=True, eq=False)
-class PairForm:
-    """A and B of a model of rows, as functions of the second moment M of the rows and of released vectors F (r, d).
+class PencilPart:
+    """One matrix of a pencil: some blocks of M + F^T diag(weights) F, or, without ``moment``, of F^T diag(weights) F.
 
-        A = second_a M + F^T diag(weights_a) F,    B = second_b M + F^T diag(weights_b) F, or the identity.
+    Attributes
+    ----------
+    weights : (r,), one for each of the pencil's factors.
+    moment : whether the second moment M is a part of it.
+    blocks : all of it, or for two views those "between" the views or those "within" a view; the others are zero.
+    """
 
-    For two views, ``split`` = d_x > 0: both are blocks of the covariance C = M + F^T diag(weights_a) F, namely A =
-    [[0, C_xy], [C_yx, 0]] and B = blockdiag(C_xx, C_yy). That says all of A and B: ``second_a``, ``second_b`` and
-    ``identity_b`` are refused beside it, as ``second_b`` is beside ``identity_b``.
+    weights: Matrix
+    moment: bool = True
+    blocks: Blocks = "whole"
+
+    def matrix(self, second: Matrix, factors: Matrix, first_view: int) -> Matrix:
+        """The matrix for M = ``second``, which is overwritten."""
+        if not self.moment:
+            second[...] = 0.0
+        used = self.weights != 0
+        if used.any():
+            second += (factors[used].T * self.weights[used]) @ factors[used]
+        x, y = slice(0, first_view), slice(first_view, None)
+        for rows, columns in {"whole": (), "between": ((x, x), (y, y)), "within": ((x, y), (y, x))}[self.blocks]:
+            second[rows, columns] = 0.0
+        return second
+
+    def diagonal(self, second: Matrix, factors: Matrix) -> Matrix:
+        """Its diagonal, from that of M."""
+        if self.blocks == "between":
+            return np.zeros_like(second)
+        return np.asarray(self.weights @ factors**2 + second * self.moment)
+
+
+@dataclass(frozen=True, eq=False)
+class Pencil:
+    """A and B of a model of rows, made of the second moment M of the rows and of released vectors.
+
+    Attributes
+    ----------
+    factors : (r, d), the released vectors F.
+    a, b : the two matrices; ``b`` is None for the identity.
+    first_view : number of features of the first of two views, 0 where there is one view.
     """
 
     factors: Matrix
-    weights_a: Matrix
-    weights_b: Matrix
-    second_a: bool = False
-    second_b: bool = False
-    identity_b: bool = False
-    split: int = 0
+    a: PencilPart
+    b: PencilPart | None
+    first_view: int = 0
 
     def __post_init__(self) -> None:
         d = self.factors.shape[1]
-        if not 0 <= self.split < d:
-            raise ValueError(f"split must lie between 0 and d - 1 = {d - 1}, got {self.split}")
-        if self.split:
-            for flag in ("second_a", "second_b", "identity_b"):
-                if getattr(self, flag):
-                    raise ValueError(f"split makes A and B of the covariance's blocks: {flag} must be False beside it")
-        if self.identity_b and self.second_b:
-            raise ValueError("identity_b leaves nothing of M in B: second_b must be False beside it")
+        if not 0 <= self.first_view < d:
+            raise ValueError(f"first_view must lie between 0 and d - 1 = {d - 1}, got {self.first_view}")
+        if self.keeps_blocks and not self.first_view:
+            raise ValueError('blocks "between" or "within" views need two views: first_view is 0')
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Whether a product asks M about each view by itself."""
+        return any(part is not None and part.blocks != "whole" for part in (self.a, self.b))
 
     def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
         """A and B (None: the identity) for M = ``second``, which is overwritten."""
-        low_a = self._low_rank(self.weights_a)
-        if self.split:
-            return self._blocks(_add(second, low_a))
-        copied = second.copy() if self.second_a and self.second_b else second
-        a = _add(copied, low_a) if self.second_a else _alone(low_a, second)
-        if self.identity_b:
-            return a, None
-        low_b = self._low_rank(self.weights_b)
-        return a, _add(second, low_b) if self.second_b else _alone(low_b, second)
+        if self.b is None:
+            return self.a.matrix(second, self.factors, self.first_view), None
+        other = second.copy() if self.a.moment and self.b.moment else np.empty_like(second)
+        for_a, for_b = (other, second) if self.b.moment else (second, other)
+        a = self.a.matrix(for_a, self.factors, self.first_view)
+        return a, self.b.matrix(for_b, self.factors, self.first_view)
 
     def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
         """Diagonals of A and B from that of M."""
-        squared = self.factors**2
-        a, b = self.weights_a @ squared, self.weights_b @ squared
-        if self.split:
-            return np.zeros_like(second), second + a
-        return a + second * self.second_a, np.ones_like(second) if self.identity_b else b + second * self.second_b
-
-    def _low_rank(self, weights: Matrix) -> Matrix | None:
-        used = weights != 0
-        factors = self.factors[used]
-        return (factors.T * weights[used]) @ factors if len(factors) else None
-
-    def _blocks(self, joint: Matrix) -> tuple[Matrix, Matrix]:
-        x, y = slice(0, self.split), slice(self.split, None)
-        a = np.zeros_like(joint)
-        a[x, y], a[y, x] = joint[x, y], joint[y, x]
-        joint[x, y] = 0.0
-        joint[y, x] = 0.0
-        return a, joint
-
-
-def _add(second: Matrix, low_rank: Matrix | None) -> Matrix:
-    if low_rank is not None:
-        second += low_rank
-    return second
-
-
-def _alone(low_rank: Matrix | None, like: Matrix) -> Matrix:
-    return np.zeros_like(like) if low_rank is None else low_rank
+        of_b = np.ones_like(second) if self.b is None else self.b.diagonal(second, self.factors)
+        return self.a.diagonal(second, self.factors), of_b
 
 
 class PlausibleTruth(Protocol):
@@ -125,8 +129,9 @@ class Model(ABC):
     name: str
     n_features: int
     # a flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B): with eigenvalues of at least
-    # -shift, no step divides by a quotient near zero
-    shift: float = 0.0
+    # -shift, no step divides by a quotient near zero, and none follows the negative ones; None: they are those of -A,
+    # in the units of the data
+    shift: float | None = 0.0
     # the power of the noise in which the eigenvalues of a pair without signal grow
     noise_order: int = 1
     # what no eigenvalue exceeds without noise

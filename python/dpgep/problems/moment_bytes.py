@@ -13,16 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep import _container
-from dpgep.problems.cca import CcaModel
-from dpgep.problems.fda import FdaModel
 from dpgep.problems.integer_moments import IntegerSums
 from dpgep.problems.model import PublicFacts
+from dpgep.problems.models import MODELS
 from dpgep.problems.moments import MomentModel
-from dpgep.problems.pca import PcaModel
-from dpgep.problems.sir import SirModel
 
 _KIND, _VERSION = "moments", 1
-_MODELS: dict[str, type[MomentModel]] = {model.name: model for model in (PcaModel, CcaModel, FdaModel, SirModel)}
 
 
 def pack(description: dict[str, Any], sums: IntegerSums) -> bytes:
@@ -80,5 +76,5 @@ def _scalar(value: Any) -> Any:
 
 def model_of(fields: dict[str, Any]) -> MomentModel:
     """The model of `model_fields`."""
-    model = _MODELS[fields.pop("name")]
+    model = MODELS[fields.pop("name")]
     return model(**{key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()})

@@ -1,4 +1,4 @@
-"""Rows of people and the model to fit to them: what `pca`, `cca`, `fda` and `sir` build."""
+"""Rows of people and the model to fit to them: what `pca`, `cca`, `pls`, `fda` and `sir` build."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpgep.sources import Selection
 
 @dataclass(frozen=True, eq=False)
 class MomentProblem:
-    """Rows of people and the model to fit to them. Built by `pca`, `cca`, `fda` and `sir`."""
+    """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`."""
 
     model: MomentModel
     facts: PublicFacts

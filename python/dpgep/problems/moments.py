@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep.problems.denoise import goe, mixed_directions, spectrum_before_noise
-from dpgep.problems.model import Matrix, MatrixPair, Model, PairForm, PublicFacts
+from dpgep.problems.model import Matrix, MatrixPair, Model, Pencil, PublicFacts
 from dpgep.problems.people import Batch
 
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
@@ -175,7 +175,7 @@ class MomentModel(Model):
         """What a release contains."""
 
     @abstractmethod
-    def form(self, released: NoisyGroups) -> PairForm:
+    def pencil(self, released: NoisyGroups) -> Pencil:
         """A and B as functions of the second moment, given the released sums and counts."""
 
     @abstractmethod
@@ -189,12 +189,12 @@ class MomentModel(Model):
             sums=mean.T * shares + released.noise.sums * generator.standard_normal(released.sums.shape),
             counts=released.counts + released.noise.counts * generator.standard_normal(released.counts.shape),
         )
-        form = self.form(groups)
+        pencil = self.pencil(groups)
         second = np.zeros((d, d))
-        if form.second_a or form.split:
+        if pencil.a.moment:
             second += goe(d, released.noise.second, generator)
             second += mean.T @ mean
-        return form.matrices(second)[0]
+        return pencil.matrices(second)[0]
 
     def noise_of_b(self, released: NoisyMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
@@ -226,7 +226,7 @@ class MomentModel(Model):
 
     def pair(self, released: NoisyMoments) -> MatrixPair:
         level, rounding = released.second_noise_level, released.rounding
-        return MatrixPair(*self.form(released).matrices(released.second), level, rounding)
+        return MatrixPair(*self.pencil(released).matrices(released.second), level, rounding)
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
-from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
+from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, mean_factor, moment_layout, total_mean
 from dpgep.problems.people import Batch
@@ -45,9 +45,9 @@ class PcaModel(MomentModel):
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
 
-    def form(self, released: NoisyGroups) -> PairForm:
+    def pencil(self, released: NoisyGroups) -> Pencil:
         mean = mean_factor(released)
-        return PairForm(mean, -np.ones(len(mean)), np.zeros(len(mean)), second_a=True, identity_b=True)
+        return Pencil(mean, PencilPart(-np.ones(len(mean))), None)
 
     def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return schur_form_variance(released, left, right, total=1.0, within=0.0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
 from dpgep.problems.groups import slice_codes, slice_edges
-from dpgep.problems.model import Adjacency, Matrix, PairForm, PublicFacts
+from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 from dpgep.problems.moments import (
     MomentLayout,
@@ -61,11 +61,12 @@ class SirModel(MomentModel):
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, self.n_slices, sums=True, facts=facts)
 
-    def form(self, released: NoisyGroups) -> PairForm:
+    def pencil(self, released: NoisyGroups) -> Pencil:
         groups, weights = group_factors(released)
         factors = np.vstack([groups, total_mean(released)])
         share = total_share(released)
-        return PairForm(factors, np.append(weights, -share), np.append(0.0 * weights, -share), second_b=True)
+        of_means = PencilPart(np.append(weights, -share), moment=False)
+        return Pencil(factors, of_means, PencilPart(np.append(0.0 * weights, -share)))
 
     def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = T

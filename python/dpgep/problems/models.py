@@ -1,0 +1,14 @@
+"""The models of rows by name. A new one is a file, a line here, and its builder among the names of `dpgep`."""
+
+from __future__ import annotations
+
+from dpgep.problems.cca import CcaModel
+from dpgep.problems.fda import FdaModel
+from dpgep.problems.moments import MomentModel
+from dpgep.problems.pca import PcaModel
+from dpgep.problems.pls import PlsModel
+from dpgep.problems.sir import SirModel
+
+MODELS: dict[str, type[MomentModel]] = {
+    model.name: model for model in (PcaModel, CcaModel, PlsModel, FdaModel, SirModel)
+}

@@ -1,0 +1,68 @@
+"""Partial least squares: A = [[0, Sxy], [Syx, 0]], B = I."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart
+from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moments import NoisyGroups, mean_factor
+from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
+
+
+@dataclass(frozen=True)
+class PlsModel(TwoViewModel):
+    """max x^T Sxy y over unit x and y, as A v = lambda v with v = (x, y); lambda is the covariance of the scores."""
+
+    name = "pls"
+    shift = None  # eigenvalues come in pairs, lambda and -lambda
+    identity_b = True
+
+    def pencil(self, released: NoisyGroups) -> Pencil:
+        mean = mean_factor(released)
+        return Pencil(mean, PencilPart(-np.ones(len(mean)), blocks="between"), None, first_view=self.d_x)
+
+    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        return block_form_variance(released, self.d_x, left, right, within=0.0)
+
+
+def pls(
+    X: Any,
+    Y: Any,
+    *,
+    bound: float = 1.0,
+    center: bool = True,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Partial least squares of two views of the same people: the directions whose scores have the largest covariance.
+
+    Problem: A v = lambda v with v = (x, y) and A = [[0, Sxy], [Syx, 0]], Sxy the cross-covariance of the views (their
+    cross moment if not ``center``); no factor n/(n-1). Eigenvalues are the leading singular values of Sxy, the
+    solution's ``x_weights`` and ``y_weights`` its singular vectors. All pairs follow from one Sxy without deflation, as
+    in scikit-learn's `PLSSVD`, and unlike `PLSCanonical`.
+
+    Parameters
+    ----------
+    X, Y : array_like of shapes (n, d_x) and (n, d_y)
+        Row i of both belongs to person i.
+    bound : float
+        Public bound on the norm of the *joint* row (x, y), enforced by shrinking both parts together. Where the views
+        differ in scale, rescale them by public factors first: covariances depend on the units.
+    center, adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem
+        To be passed to `dpgep.solve`; the solution holds both weight sets.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.cca`.
+    """
+    return two_view_problem(PlsModel, X, Y, bound, center, adjacency, public_n)
