@@ -358,6 +358,7 @@ def _largest_eigenvalue(answer_of: Callable[[Matrix], Matrix], products: NoisyPr
     A third of the room for directions may be used up: then twice the largest stretch of a vector seen serves.
     """
     d = curator.model.n_features
+    start = curator.public_generator().standard_normal(d)
     if d <= 20 and products.room >= d:
         matrix = answer_of(np.eye(d))
         return max(float(scipy.linalg.eigvalsh((matrix + matrix.T) / 2)[-1]), 0.0)
@@ -372,7 +373,6 @@ def _largest_eigenvalue(answer_of: Callable[[Matrix], Matrix], products: NoisyPr
         return np.asarray(answer)
 
     operator = LinearOperator((d, d), matvec=times, dtype=np.float64)
-    start = curator.public_generator().standard_normal(d)
     try:
         largest = float(eigsh(operator, k=1, which="LA", tol=0.02, v0=start, return_eigenvectors=False, maxiter=50)[0])
     except ArpackNoConvergence as stopped:
