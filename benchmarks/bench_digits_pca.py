@@ -104,9 +104,9 @@ def test_distance(reference: support.Matrix) -> None:
 def test_time(benchmark: Any, reference: support.Matrix) -> None:
     x = support.digits()[0]
     assert support.squared_sine_distance(fit(x, float("inf")).components, reference) < 1e-10
-    times = support.alternate(
-        benchmark, lambda: fit(x), lambda: TruncatedSVD(K, algorithm="arpack").fit(x), 3 if support.QUICK else 31
-    )
+    rounds = 3 if support.QUICK else 31
+    with pytest.warns(dpgep.AccuracyWarning, match="are lost"):  # noise hides some of so many at this budget
+        times = support.alternate(benchmark, lambda: fit(x), lambda: TruncatedSVD(K, algorithm="arpack").fit(x), rounds)
     support.say(
         f"digits: private fit {1e3 * times.ours:.3g} ms, "
         f"scikit-learn TruncatedSVD {1e3 * times.theirs:.3g} ms (not private)"

@@ -10,7 +10,7 @@ from typing import Any
 import support
 
 TARGET_RATIO = 1.5
-ROUNDS = 3 if support.QUICK else 21
+ROUNDS = 1 if support.QUICK else 21
 # Nothing that a fit does not need: each of these costs tenths of a second.
 NOT_IMPORTED = ["scipy.stats", "scipy.optimize", "dp_accounting", "sklearn", "matplotlib"]
 

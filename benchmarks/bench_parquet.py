@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 D = 100
 GROUP_ROWS = 1 << 17
-N_GROUPS = 3 if support.QUICK else 192
+N_GROUPS = 2 if support.QUICK else 192
 READ_BUFFER = 1 << 18
 ROUNDS = 1  # of a minute: ten gigabytes average over enough
 # The whole address space of the process, as by `ulimit -v`: the imports take 0.47e9 of it, all of it is 0.85e9 at most.
 LIMIT = 1.0e9
-UPDATED_ROWS = 2_000_000
+UPDATED_ROWS = 50_000 if support.QUICK else 2_000_000
 # Threads and allocators reserve address space ahead: a stack for each thread, an arena for each, 1 GB for a pool.
 ENVIRONMENT = {
     **dict.fromkeys(("DPGEP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "2"),

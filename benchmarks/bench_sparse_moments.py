@@ -25,6 +25,7 @@ TARGET_TWO_THREADS = 1.7
 TARGET_SLOPE = 1.1
 
 ROUNDS = 2 if support.QUICK else 5
+DIMENSIONS = (1000, 2000) if support.QUICK else (2000, 5000)
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -78,7 +79,7 @@ def filled_in(rows: SparseRows, values: NDArray[np.int32]) -> NDArray[np.float64
     return np.asarray(total).T
 
 
-@pytest.mark.parametrize("d", [2000, 5000])
+@pytest.mark.parametrize("d", DIMENSIONS)
 @pytest.mark.parametrize("cores", [1, CORES])
 def test_moments_against_scipy_and_dsyrk(benchmark: Any, d: int, cores: int) -> None:
     rows = SparseRows.random(2000 if support.QUICK else 20_000, d, d // 100)
@@ -106,9 +107,10 @@ def test_moments_against_scipy_and_dsyrk(benchmark: Any, d: int, cores: int) -> 
 
 @pytest.mark.skipif(CORES < 2, reason="one core")
 def test_moments_on_two_threads(benchmark: Any) -> None:
-    rows = SparseRows.random(2000 if support.QUICK else 20_000, 5000, 200)
+    d = DIMENSIONS[-1]
+    rows = SparseRows.random(2000 if support.QUICK else 20_000, d, d // 25)
     values = rows.on_grid()
-    one, two = np.zeros((2, 5000, 5000), dtype=np.int64)
+    one, two = np.zeros((2, d, d), dtype=np.int64)
     times = support.alternate(
         benchmark, lambda: moments(rows, values, two, 2), lambda: moments(rows, values, one, 1), ROUNDS
     )

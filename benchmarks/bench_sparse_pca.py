@@ -24,7 +24,7 @@ import printed_flows
 
 ITERATIONS = 15
 SEEDS = 5 if support.QUICK else 25
-SPARSE_SEEDS = 2 if support.QUICK else 20
+SPARSE_SEEDS = 1 if support.QUICK else 20
 
 
 def dense_spike(n: int = 30000, d: int = 20) -> Matrix:

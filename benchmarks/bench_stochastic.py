@@ -25,7 +25,8 @@ from dpgep._threads import thread_count
 KEY = bytes(range(32))
 RATE = 0.02
 DEVIATION = 2.0
-REPEATS = 3 if support.QUICK else 20
+REPEATS = 1 if support.QUICK else 20
+MNIST_ROWS = 6000 if support.QUICK else None
 # For both: add/remove, where the methods' accounting is native.
 EPSILONS = (2.0,) if support.QUICK else (0.5, 2.0, 4.0)
 DELTA = 1e-6
@@ -33,9 +34,9 @@ N_COMPONENTS = 5
 JUDGED = 2.0  # of EPSILONS: below, privacy noise dominates the sampling noise that variance reduction removes
 
 
-def mnist_rows(n: int | None = None) -> NDArray[np.float32]:
+def mnist_rows() -> NDArray[np.float32]:
     with support.data_set("mnist") as arrays:
-        return support.unit_rows(arrays["x_train"][:n]).astype(np.float32)
+        return support.unit_rows(arrays["x_train"][:MNIST_ROWS]).astype(np.float32)
 
 
 def a9a_rows() -> Any:
@@ -63,7 +64,7 @@ def tuned_epoch(
 
 @pytest.mark.parametrize("n_vectors", [1, 5])
 def test_an_epoch_on_mnist(benchmark: Any, n_vectors: int) -> None:
-    rows = mnist_rows(6000 if support.QUICK else None)
+    rows = mnist_rows()
     n, d = rows.shape
     factors, steps = np.ones(n), np.geomspace(20.0, 2.0, round(1 / RATE))
     block = np.ascontiguousarray(np.linalg.qr(np.random.default_rng(1).standard_normal((d, n_vectors)))[0].T)

@@ -219,8 +219,7 @@ def _movement(before: Matrix, after: Matrix) -> float:
     """Sine of the largest angle from the span of ``after`` to that of ``before``, coordinates in nested subspaces."""
     if len(before) != len(after) or not len(after):
         return 1.0
-    old = scipy.linalg.qr(before.T, mode="economic")[0]
-    new = scipy.linalg.qr(after.T, mode="economic")[0]
+    old, new = np.linalg.qr(before.T)[0], np.linalg.qr(after.T)[0]
     new[: len(old)] -= old @ (old.T @ new[: len(old)])
     return min(float(np.linalg.norm(new, 2)), 1.0)
 

@@ -9,6 +9,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
+# Up to this size the checks of SciPy take longer than LAPACK, and a copy costs nothing.
+_SMALL = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,9 @@ def _inverse_square_root(values: Matrix, vectors: Matrix, rounding: float) -> Ma
 
 
 def _eigh(matrix: Matrix, driver: str = "evr") -> tuple[Matrix, Matrix]:
+    if len(matrix) <= _SMALL:
+        small = np.linalg.eigh(matrix)
+        return small.eigenvalues, small.eigenvectors
     # The transpose is Fortran-ordered: LAPACK overwrites it in place. "evr" needs one matrix beside its input; "evd", a
     # little faster, two.
     values, vectors = scipy.linalg.eigh(matrix.T, overwrite_a=True, check_finite=False, driver=driver)

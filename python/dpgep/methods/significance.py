@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.special
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -100,11 +99,8 @@ def _edge(model: Any, released: Any, system: Eigensystem, log_searched: float) -
     generator = np.random.default_rng(_SEED)
     r = len(system.values)
     n_draws = int(np.clip(_DRAWS_TIMES_CUBE / r**3, _FEWEST_DRAWS, _MOST_DRAWS))
-    draws = [
-        max(_leading_value(model.noise_alone(released, system.values, generator), system.vectors, model), 0.0)
-        for _ in range(n_draws)
-    ]
-    rooted = np.array(draws) ** (1 / model.noise_order)
+    noises = model.noise_alone(released, system.values, generator, n_draws)
+    rooted = np.maximum(_leading_values(noises, system.vectors, model), 0.0) ** (1 / model.noise_order)
     # prediction of one more draw from few: Student's law in place of the normal one
     rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
     if log_searched == 0.0:
@@ -113,12 +109,16 @@ def _edge(model: Any, released: Any, system: Eigensystem, log_searched: float) -
     return float(rooted.mean()), _TAIL * rank * spread
 
 
-def _leading_value(noise: Matrix, vectors: Matrix, model: Any) -> float:
-    """Largest eigenvalue of V^T N V, counted from its centre."""
+def _leading_values(noises: Iterator[Matrix], vectors: Matrix, model: Any) -> Matrix:
+    """Largest eigenvalue of V^T N V for each N, counted from its centre."""
+    if vectors.shape[1] > _DENSE:
+        return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
+    spectra = np.linalg.eigvalsh(np.stack([vectors.T @ noise @ vectors for noise in noises]))
+    return np.array([values[-1] - model.centre(values) for values in spectra])
+
+
+def _leading_by_products(noise: Matrix, vectors: Matrix, model: Any) -> float:
     r = vectors.shape[1]
-    if r <= _DENSE:
-        values = scipy.linalg.eigvalsh(vectors.T @ noise @ vectors, check_finite=False)
-        return float(values[-1] - model.centre(values))
     operator = LinearOperator((r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64)
     try:
         top = eigsh(operator, k=1, which="LA", tol=1e-3, v0=np.ones(r), return_eigenvectors=False)[0]

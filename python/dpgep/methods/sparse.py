@@ -252,25 +252,35 @@ class _Pair:
                 f"B + ridge I is not positive definite: its smallest diagonal entry is {self.diagonal_b.min():.3g}; "
                 "pass a larger ridge"
             )
+        self.roots_b = np.sqrt(self.diagonal_b)
+        self._solved: dict[tuple[bytes, int], _Candidate] = {}  # searches from many starts meet in few supports
 
     def __len__(self) -> int:
         return len(self.a)
 
     def eigenpairs(self, support: Support, n_components: int) -> _Candidate:
-        k, block = len(support), np.ix_(support, support)
-        b = None
-        if self.b is not None:
-            b = self.b[block]
-            b.flat[:: k + 1] += self.ridge
+        asked = support.tobytes(), n_components
+        if asked not in self._solved:
+            values, vectors = self._solve(support)
+            leading = slice(None, -n_components - 1, -1)
+            self._solved[asked] = _Candidate(support, values[leading], vectors[:, leading].copy())
+        return self._solved[asked]
+
+    def _solve(self, support: Support) -> tuple[Matrix, Matrix]:
+        """All solutions on a support, ascending."""
+        block = support[:, None], support
+        if self.b is None:
+            values, vectors = np.linalg.eigh(self.a[block])
+            return values, vectors
+        b = self.b[block]
+        b.flat[:: len(b) + 1] += self.ridge
         try:
-            values, vectors = scipy.linalg.eigh(
-                self.a[block], b, overwrite_a=True, overwrite_b=True, driver="evd" if b is None else "gvd"
-            )
+            values, vectors = scipy.linalg.eigh(self.a[block], b, overwrite_a=True, overwrite_b=True, driver="gvd")
         except np.linalg.LinAlgError as error:
             raise np.linalg.LinAlgError(
-                f"B + ridge I is not positive definite on a support of {k} coordinates; pass a larger ridge"
+                f"B + ridge I is not positive definite on a support of {len(b)} coordinates; pass a larger ridge"
             ) from error
-        return _Candidate(support, values[::-1][:n_components], vectors[:, ::-1][:, :n_components])
+        return values, vectors
 
     def a_times(self, support: Support, vectors: Matrix) -> Matrix:
         """A V, (K, d), for vectors (k, K) on the support."""
@@ -300,6 +310,7 @@ class _Pair:
         self.a -= np.outer(half, bv)
         self.a -= np.outer(bv, half)
         self.diagonal_a = np.diagonal(self.a).copy()
+        self._solved.clear()
 
 
 def _search(pair: _Pair, k: int, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED) -> _Found:
@@ -326,7 +337,7 @@ def _starts(pair: _Pair, k: int, n_components: int) -> Iterator[Support]:
     yield _largest(pair.diagonal_a / pair.diagonal_b, k)
     if k == len(pair):
         return
-    roots = np.sqrt(pair.diagonal_b)
+    roots = pair.roots_b
     sizes = np.abs(pair.a)
     if pair.b is not None:
         sizes /= roots
@@ -349,7 +360,7 @@ def _starts(pair: _Pair, k: int, n_components: int) -> Iterator[Support]:
 
 def _leading(pair: _Pair, n_components: int, column: np.intp) -> Matrix:
     """Roughly the leading eigenvectors (d, K) of A scaled to a unit diagonal of B."""
-    d, roots = len(pair), np.sqrt(pair.diagonal_b)
+    d, roots = len(pair), pair.roots_b
     if d <= SCREENED:
         scaled = pair.a / roots / roots[:, None]
         return np.asarray(scipy.linalg.eigh(scaled, driver="evd")[1][:, -n_components:])
@@ -369,7 +380,7 @@ def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, k: int, n_comp
     block = np.ix_(screened, screened)
     entries = np.sort(sizes[block], axis=None)
     penalty = float(entries[-min(k * k, len(entries))])
-    roots = np.sqrt(pair.diagonal_b[screened])
+    roots = pair.roots_b[screened]
     fit = fantope_relaxation(
         pair.a[block] / roots / roots[:, None],
         None,
@@ -400,7 +411,7 @@ def _flow_step(pair: _Pair, support: Support, vectors: Matrix, k: int) -> tuple[
     rho: a negative quotient must not turn ascent into descent.
     """
     av, bv = pair.a_times(support, vectors), pair.b_times(support, vectors)
-    roots = np.sqrt(pair.diagonal_b)
+    roots = pair.roots_b
     norms = np.einsum("ik,ki->i", bv[:, support], vectors)
     rho = np.einsum("ik,ki->i", av[:, support], vectors) / norms
     step = 0.5
@@ -408,7 +419,7 @@ def _flow_step(pair: _Pair, support: Support, vectors: Matrix, k: int) -> tuple[
         correlations = np.abs(pair.b[np.ix_(support, support)]) / roots[support] / roots[support][:, None]
         step /= max(1.0, float(correlations.sum(axis=1).max()))
     # a support inside one of two views has rho = 0: then A v leads, not a division by it
-    reach = np.linalg.norm(av, axis=1) / np.linalg.norm(bv, axis=1)
+    reach = _row_norms(av) / _row_norms(bv)
     size = np.maximum(np.abs(rho), np.maximum(1e-3 * reach, np.finfo(float).tiny))[:, None]
     moved = step * (av - rho[:, None] * bv) / size / roots
     moved[:, support] += vectors.T * roots[support]
@@ -466,15 +477,17 @@ def _exchange(pair: _Pair, candidate: _Candidate, added: Support) -> _Candidate:
     """Add coordinates, solve, keep the k largest rows, solve again."""
     n_components, k = candidate.vectors.shape[1], len(candidate.support)
     union = pair.eigenpairs(np.concatenate([candidate.support, added]), n_components)
-    weights = _row_norms(union.vectors * np.sqrt(pair.diagonal_b[union.support])[:, None])
+    weights = _row_norms(union.vectors * pair.roots_b[union.support][:, None])
     return pair.eigenpairs(np.sort(union.support[_largest(weights, k)]), n_components)
 
 
 def _single_exchanges(pair: _Pair, candidate: _Candidate, added: np.intp) -> Iterator[_Candidate]:
     """The coordinate added for each of those with the smallest rows in turn."""
-    weights = _row_norms(candidate.vectors * np.sqrt(pair.diagonal_b[candidate.support])[:, None])
+    weights = _row_norms(candidate.vectors * pair.roots_b[candidate.support][:, None])
     for dropped in np.argsort(weights, kind="stable")[:DROPPED]:
-        support = np.sort(np.append(np.delete(candidate.support, dropped), added))
+        support = candidate.support.copy()
+        support[dropped] = added
+        support.sort()
         yield pair.eigenpairs(support, candidate.vectors.shape[1])
 
 

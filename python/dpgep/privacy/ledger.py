@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 from dpgep.errors import PrivacyBudgetError
@@ -86,6 +87,7 @@ def equal_parts(mu: float, parts: int) -> float:
     return mu_within(cost_of(mu) / parts) if math.isfinite(mu) else math.inf
 
 
+@lru_cache(maxsize=128)  # every query asks for the cost of its budget several times
 def cost_of(mu: float) -> Cost:
     """mu^2 as an exact rational: sums of costs are compared with budgets without rounding."""
     return Fraction(mu) ** 2 if math.isfinite(mu) else math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,10 +79,13 @@ class GepModel(Model):
         variance = released.noise_a**2 + (eigenvalues * released.noise_b) ** 2
         return variance[:, None] * symmetric_form_variance(left, right)
 
-    def noise_alone(self, released: NoisyMatrices, values: Matrix, generator: np.random.Generator) -> Matrix:
+    def noise_alone(
+        self, released: NoisyMatrices, values: Matrix, generator: np.random.Generator, n_draws: int
+    ) -> Iterator[Matrix]:
         # A - c B is noise alone where A = c B
         deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
-        return goe(self.n_features, deviation, generator)
+        for _ in range(n_draws):
+            yield goe(self.n_features, deviation, generator)
 
     def centre(self, values: Matrix) -> float:
         return float(values.mean())

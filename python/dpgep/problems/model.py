@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -165,8 +166,10 @@ class Model(ABC):
         """
 
     @abstractmethod
-    def noise_alone(self, released: Any, values: Matrix, generator: np.random.Generator) -> Matrix:
-        """A of one more release of data without signal, noise drawn from its known law: (d, d).
+    def noise_alone(
+        self, released: Any, values: Matrix, generator: np.random.Generator, n_draws: int
+    ) -> Iterator[Matrix]:
+        """A (d, d) of each of ``n_draws`` more releases of data without signal, noise drawn from its known law.
 
         Without signal means: no covariance between views, no differences between groups, or, where A is a moment
         itself, A = `centre` (values) B; ``values`` are the eigenvalues released.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -181,20 +182,24 @@ class MomentModel(Model):
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> MomentModel: ...
 
-    def noise_alone(self, released: NoisyGroups, values: Matrix, generator: np.random.Generator) -> Matrix:
-        d, mean = self.n_features, mean_factor(released)
-        shares = _shares(released)
-        groups = replace(
-            released,
-            sums=mean.T * shares + released.noise.sums * generator.standard_normal(released.sums.shape),
-            counts=released.counts + released.noise.counts * generator.standard_normal(released.counts.shape),
-        )
-        pencil = self.pencil(groups)
-        second = np.zeros((d, d))
-        if pencil.a.moment:
-            second += goe(d, released.noise.second, generator)
-            second += mean.T @ mean
-        return pencil.matrices(second)[0]
+    def noise_alone(
+        self, released: NoisyGroups, values: Matrix, generator: np.random.Generator, n_draws: int
+    ) -> Iterator[Matrix]:
+        d, noise, mean = self.n_features, released.noise, mean_factor(released)
+        sums, second_of_mean = mean.T * _shares(released), mean.T @ mean
+        for _ in range(n_draws):
+            groups = NoisyGroups(
+                sums=sums + noise.sums * generator.standard_normal(released.sums.shape),
+                counts=released.counts + noise.counts * generator.standard_normal(released.counts.shape),
+                n=released.n,
+                noise=noise,
+            )
+            pencil = self.pencil(groups)
+            second = np.zeros((d, d))
+            if pencil.a.moment:
+                second += goe(d, noise.second, generator)
+                second += second_of_mean
+            yield pencil.matrices(second)[0]
 
     def noise_of_b(self, released: NoisyMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
