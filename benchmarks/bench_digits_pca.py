@@ -101,12 +101,14 @@ def test_distance(reference: support.Matrix) -> None:
     support.judge("digits, median squared sine distance", statistics.median(distances), TARGET_DISTANCE, always=True)
 
 
+# at this budget noise hides the last component now and then
+@pytest.mark.filterwarnings("ignore:components .* are lost:dpgep.AccuracyWarning")
 def test_time(benchmark: Any, reference: support.Matrix) -> None:
     x = support.digits()[0]
     assert support.squared_sine_distance(fit(x, float("inf")).components, reference) < 1e-10
-    rounds = 3 if support.QUICK else 31
-    with pytest.warns(dpgep.AccuracyWarning, match="are lost"):  # noise hides some of so many at this budget
-        times = support.alternate(benchmark, lambda: fit(x), lambda: TruncatedSVD(K, algorithm="arpack").fit(x), rounds)
+    times = support.alternate(
+        benchmark, lambda: fit(x), lambda: TruncatedSVD(K, algorithm="arpack").fit(x), 3 if support.QUICK else 31
+    )
     support.say(
         f"digits: private fit {1e3 * times.ours:.3g} ms, "
         f"scikit-learn TruncatedSVD {1e3 * times.theirs:.3g} ms (not private)"

@@ -71,8 +71,8 @@ def _inverse_square_root(values: Matrix, vectors: Matrix, rounding: float) -> Ma
 
 def _eigh(matrix: Matrix, driver: str = "evr") -> tuple[Matrix, Matrix]:
     if len(matrix) <= _SMALL:
-        small = np.linalg.eigh(matrix)
-        return small.eigenvalues, small.eigenvectors
+        values, vectors = np.linalg.eigh(matrix)
+        return values, vectors
     # The transpose is Fortran-ordered: LAPACK overwrites it in place. "evr" needs one matrix beside its input; "evd", a
     # little faster, two.
     values, vectors = scipy.linalg.eigh(matrix.T, overwrite_a=True, check_finite=False, driver=driver)
