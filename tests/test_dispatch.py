@@ -163,7 +163,7 @@ def holds_avx(listing):
 @pytest.mark.parametrize("module", ["_core_baseline", "_cpu"])
 def test_what_every_processor_loads_holds_no_avx(module):
     listing = disassembly(module)
-    assert len(listing.splitlines()) > 1000
+    assert "cpuid" in listing if module == "_cpu" else len(listing.splitlines()) > 1000
     assert not holds_avx(listing)
 
 

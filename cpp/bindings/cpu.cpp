@@ -1,12 +1,12 @@
 // Which instruction-set levels this processor runs. Compiled for the baseline: it is asked before
-// any variant of the core is loaded.
-#include <pybind11/pybind11.h>
+// any variant of the core is loaded. Python's own interface, since pybind11 takes seconds to
+// compile.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #endif
-
-namespace py = pybind11;
 
 namespace {
 
@@ -35,15 +35,31 @@ bool has_v3() {
 }
 #endif
 
-py::tuple levels() {
-  if (has_v3()) return py::make_tuple("baseline", "v3");
-  return py::make_tuple("baseline");
+PyObject* levels(PyObject* /*module*/, PyObject* /*no_arguments*/) {
+  if (has_v3()) return Py_BuildValue("(ss)", "baseline", "v3");
+  return Py_BuildValue("(s)", "baseline");
 }
+
+PyMethodDef methods[] = {
+    {"levels", levels, METH_NOARGS,
+     "The levels this processor runs, ascending: 'baseline', then 'v3' (x86-64-v3)."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    "_cpu",
+    "The instruction-set levels of this processor (private).",
+    0,
+    methods,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+};
 
 }  // namespace
 
-PYBIND11_MODULE(_cpu, module) {
-  module.doc() = "The instruction-set levels of this processor (private).";
-  module.def("levels", &levels,
-             "The levels this processor runs, ascending: 'baseline', then 'v3' (x86-64-v3).");
+PyMODINIT_FUNC PyInit__cpu() {
+  return PyModuleDef_Init(&definition);
 }

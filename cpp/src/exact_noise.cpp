@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <stdexcept>
+#include <string>
 
 #include "dpgep/exact_normal.hpp"
 #include "dpgep/parallel.hpp"
