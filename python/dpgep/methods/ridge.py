@@ -123,11 +123,20 @@ def _solutions(pair: Any, k: int, regularizations: Matrix, root: Matrix) -> Matr
     values, basis = np.linalg.eigh(pair.b)
     scales = np.maximum(values, 0.0) + regularizations[:, None]
     scales = np.where(scales > pair.rounding, 1 / np.sqrt(np.maximum(scales, np.finfo(float).tiny)), 0.0)
-    whitened = (basis.T @ pair.a @ basis) * scales[:, :, None] * scales[:, None, :]
-    leading = np.linalg.eigh(whitened)[1][:, :, : -k - 1 : -1]
-    columns = (root @ basis) @ (scales[:, :, None] * leading)
+    columns = (root @ basis) @ (scales[:, :, None] * _leading(pair, basis, scales, k))
     norms = np.linalg.norm(columns, axis=1, keepdims=True)
     return np.asarray(columns / np.where(norms > 0, norms, 1.0))
+
+
+def _leading(pair: Any, basis: Matrix, scales: Matrix, k: int) -> Matrix:
+    """(m, d, K), leading eigenvectors of D U^T A U D for each of m diagonal D = ``scales`` (m, d), U the ``basis``."""
+    if pair.low_rank is None or len(pair.low_rank[0]) < k:
+        whitened = (basis.T @ pair.a @ basis) * scales[:, :, None] * scales[:, None, :]
+        return np.asarray(np.linalg.eigh(whitened)[1][:, :, : -k - 1 : -1])
+    factors, weights = pair.low_rank
+    q, triangle = np.linalg.qr((basis.T @ factors.T) * scales[:, :, None])
+    small = (triangle * weights) @ triangle.transpose(0, 2, 1)
+    return np.asarray(q @ np.linalg.eigh(small)[1][:, :, : -k - 1 : -1])
 
 
 def _squared_sines(right: Matrix, found: Matrix) -> Matrix:

@@ -27,12 +27,14 @@ class MatrixPair:
     a, b : (d, d) arrays; ``b`` is None for the identity. The solver may overwrite both.
     noise_level : expected operator norm of the noise in B (in A where B is the identity): deviation x sqrt(2 d).
     rounding : size of the rounding errors in B, below which an eigenvalue of B means nothing.
+    low_rank : (F, w) with A = F^T diag(w) F, where A is known so; else None.
     """
 
     a: Matrix
     b: Matrix | None
     noise_level: float
     rounding: float
+    low_rank: tuple[Matrix, Matrix] | None = None
 
 
 @dataclass(frozen=True, eq=False)

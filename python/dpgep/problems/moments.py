@@ -118,28 +118,34 @@ class NoisyMoments(NoisyGroups):
         return 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(self.second)).max())
 
 
-_NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
+NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class PlausibleMoments:
-    """Moments that may have been before the noise of a release, and that noise."""
+    """Moments that may have been before the noise of a release, and that noise.
+
+    ``numbers`` (d,): for how many directions of the whole problem each feature stands. The variance of its noise is as
+    many times larger.
+    """
 
     model: MomentModel
     moments: NoisyMoments
     noise: MomentNoise
+    numbers: Matrix
 
     def pair(self) -> MatrixPair:
         return self.model.pair(replace(self.moments, second=self.moments.second.copy()))
 
     def noisy_pair(self, generator: np.random.Generator) -> MatrixPair:
-        moments, noise = self.moments, self.noise
+        moments, noise, d = self.moments, self.noise, len(self.numbers)
+        roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
         noisy = NoisyMoments(
-            sums=moments.sums + noise.sums * generator.standard_normal(moments.sums.shape),
+            sums=moments.sums + noise.sums * roots[:, None] * generator.standard_normal(moments.sums.shape),
             counts=moments.counts + noise.counts * generator.standard_normal(moments.counts.shape),
             n=moments.n,
-            noise=noise,
-            second=moments.second + goe(len(moments.second), noise.second, generator),
+            noise=noise.scaled(mean_root, mean_root, 1.0),
+            second=moments.second + goe(d, noise.second, generator) * np.maximum.outer(roots, roots),
         )
         return self.model.pair(noisy)
 
@@ -200,33 +206,30 @@ class MomentModel(Model):
         return None if self.identity_b else released.second_noise_level
 
     def plausible_truth(self, released: NoisyMoments, most_features: int) -> PlausibleMoments:
-        # M less what the groups' sums explain of it is a scatter, hence positive semidefinite
-        factors, weights = _group_part(released)
-        values, vectors = scipy.linalg.eigh(
-            _add_low_rank(released.second.copy(), factors, -weights), overwrite_a=True, check_finite=False
-        )
+        # M less what the mean explains of it is a covariance, hence positive semidefinite
+        mean = mean_factor(released)
+        values, vectors = scipy.linalg.eigh(released.second - mean.T @ mean, overwrite_a=True, check_finite=False)
         values = spectrum_before_noise(values, released.noise.second)
         thinning = max(self.n_features / most_features, 1.0)
         sizes = [math.ceil(width / thinning) for width in _widths(self)]
-        root, noise, model = math.sqrt(thinning), released.noise, self
-        sums = factors.T if len(factors) > 1 else released.sums
+        sums, model = released.sums, self
         if thinning > 1:
-            directions = _thinned(vectors, values, _widths(self), sizes)
+            directions, root = _thinned(vectors, values, _widths(self), sizes), math.sqrt(thinning)
             model = self.restricted(_first_of_each(_widths(self), sizes))
-            vectors, sums, factors = directions.T @ vectors, root * (directions.T @ sums), root * (factors @ directions)
-            noise = noise.scaled(root, root, 1.0)
+            vectors, sums, mean = directions.T @ vectors, root * (directions.T @ sums), root * (mean @ directions)
         second = (vectors * values) @ vectors.T
         if self.first_view:
             # a correlation is spread over as many directions as before
             second[: sizes[0], sizes[0] :] *= thinning
             second[sizes[0] :, : sizes[0]] *= thinning
-        counts = 1 / weights if len(factors) > 1 else released.counts
-        second = _add_low_rank(second, factors, weights)
-        return PlausibleMoments(model, NoisyMoments(sums, counts, released.n, _NO_NOISE, second), noise)
+        moments = NoisyMoments(sums, released.counts, released.n, NO_NOISE, second + mean.T @ mean)
+        return PlausibleMoments(model, moments, released.noise, np.full(len(second), thinning))
 
     def pair(self, released: NoisyMoments) -> MatrixPair:
         level, rounding = released.second_noise_level, released.rounding
-        return MatrixPair(*self.form(released).matrices(released.second), level, rounding)
+        form = self.form(released)
+        low_rank = None if form.second_a or form.split else (form.factors, form.weights_a)
+        return MatrixPair(*form.matrices(released.second), level, rounding, low_rank)
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:
@@ -290,19 +293,6 @@ def _james_stein(moments: NoisyGroups) -> Matrix:
     squared = np.einsum("ij,ij->j", moments.sums, moments.sums)
     noise = max(d - 2, 0) * moments.noise.sums**2
     return np.asarray(np.clip(1 - np.divide(noise, squared, out=np.zeros_like(squared), where=squared > 0), 0.0, 1.0))
-
-
-def _group_part(moments: NoisyGroups) -> tuple[Matrix, Matrix]:
-    """(F, w) with F^T diag(w) F the part of the second moment that lies in the means of the groups."""
-    if moments.sums.shape[1] > 1:
-        return group_factors(moments)
-    mean = mean_factor(moments)
-    return mean, np.ones(len(mean))
-
-
-def _add_low_rank(matrix: Matrix, factors: Matrix, weights: Matrix) -> Matrix:
-    matrix += (factors.T * weights) @ factors
-    return matrix
 
 
 def _widths(model: MomentModel) -> list[int]:
