@@ -14,6 +14,7 @@ from conftest import Matrix, solve_seeded, unit_rows
 import dpgep
 from dpgep.methods.generalized_eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
+from dpgep.problems.cca import CcaModel
 from dpgep.problems.denoise import (
     LEAST_DEVIATIONS,
     edge,
@@ -280,6 +281,29 @@ def test_the_truth_of_groups_is_that_of_the_rows(d: int, rng: np.random.Generato
     assert len(pair.a) <= 2 * MOST_FEATURES + 1
     largest = scipy.linalg.eigh(pair.a, pair.b, eigvals_only=True)[-1]
     assert 2 < largest < 8
+
+
+@pytest.mark.parametrize("d", [20, 200])
+def test_the_truth_of_views_is_that_of_the_rows(d: int, rng: np.random.Generator) -> None:
+    """A correlation of 0.8 along a direction of each view that noise reaches half of; elsewhere it reaches beyond.
+
+    The seed is fixed. Noise in the three entries that make the correlation has a deviation of at most 0.08 of them.
+    """
+    values = np.r_[np.full(3, 1.0), 0.03, np.full(d - 4, 0.01)] / d
+    deviation = 0.5 * values[3] / math.sqrt(2 * d)
+    second = np.diag(np.tile(values, 2))
+    second[3, d + 3] = second[d + 3, 3] = 0.8 * values[3]
+    noise = MomentNoise(deviation, 0.0, 0.0)
+    second = second + goe(2 * d, deviation, rng)
+    given = NoisyMoments(np.zeros((2 * d, 1)), np.empty(0), 1000.0, noise, second)
+    truth = CcaModel(d, d, True).plausible_truth(given, MOST_FEATURES)
+    pair = truth.pair()
+    assert pair.b is not None
+    assert len(pair.a) <= max(2 * d, 2 * MOST_FEATURES)
+    assert np.linalg.eigvalsh(truth.moments.second)[0] > 0
+    correlations = scipy.linalg.eigh(pair.a, pair.b, eigvals_only=True)
+    assert 0.5 < correlations[-1] < 1
+    assert correlations[-2] < 0.3
 
 
 def test_mixed_directions_are_orthonormal_and_keep_the_spectrum(rng: np.random.Generator) -> None:

@@ -177,13 +177,13 @@ class Model(ABC):
     def noise_of_b(self, released: Any) -> float | None:
         """Expected operator norm of the noise in B, the noise level of its pair; None where B is the identity."""
 
-    @abstractmethod
     def plausible_truth(self, released: Any, most_features: int) -> PlausibleTruth:
-        """A pair that may have been before the noise, of at most about ``most_features`` features, and its noise.
+        """A pair that may have been before the noise, and its noise; asked only where B carries noise.
 
-        A larger problem is thinned out: of neighbouring directions in the spectrum of B a few are kept, with as much
-        more noise and signal in each. Leaves ``released`` as it is.
+        A problem of more than about ``most_features`` features is thinned out: of neighbouring directions in the
+        spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
         """
+        raise NotImplementedError(f"B of {self.name} carries no noise")
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> Any:

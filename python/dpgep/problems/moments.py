@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.problems.denoise import goe, mixed_directions, spectrum_before_noise
+from dpgep.problems.denoise import goe
 from dpgep.problems.model import Matrix, MatrixPair, Model, PairForm, PublicFacts
 from dpgep.problems.people import Batch
 
@@ -205,26 +204,6 @@ class MomentModel(Model):
     def noise_of_b(self, released: NoisyMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
 
-    def plausible_truth(self, released: NoisyMoments, most_features: int) -> PlausibleMoments:
-        # M less what the mean explains of it is a covariance, hence positive semidefinite
-        mean = mean_factor(released)
-        values, vectors = scipy.linalg.eigh(released.second - mean.T @ mean, overwrite_a=True, check_finite=False)
-        values = spectrum_before_noise(values, released.noise.second)
-        thinning = max(self.n_features / most_features, 1.0)
-        sizes = [math.ceil(width / thinning) for width in _widths(self)]
-        sums, model = released.sums, self
-        if thinning > 1:
-            directions, root = _thinned(vectors, values, _widths(self), sizes), math.sqrt(thinning)
-            model = self.restricted(_first_of_each(_widths(self), sizes))
-            vectors, sums, mean = directions.T @ vectors, root * (directions.T @ sums), root * (mean @ directions)
-        second = (vectors * values) @ vectors.T
-        if self.first_view:
-            # a correlation is spread over as many directions as before
-            second[: sizes[0], sizes[0] :] *= thinning
-            second[sizes[0] :, : sizes[0]] *= thinning
-        moments = NoisyMoments(sums, released.counts, released.n, NO_NOISE, second + mean.T @ mean)
-        return PlausibleMoments(model, moments, released.noise, np.full(len(second), thinning))
-
     def pair(self, released: NoisyMoments) -> MatrixPair:
         level, rounding = released.second_noise_level, released.rounding
         form = self.form(released)
@@ -293,28 +272,3 @@ def _james_stein(moments: NoisyGroups) -> Matrix:
     squared = np.einsum("ij,ij->j", moments.sums, moments.sums)
     noise = max(d - 2, 0) * moments.noise.sums**2
     return np.asarray(np.clip(1 - np.divide(noise, squared, out=np.zeros_like(squared), where=squared > 0), 0.0, 1.0))
-
-
-def _widths(model: MomentModel) -> list[int]:
-    """Number of features of each view."""
-    return [width for width in (model.first_view, model.n_features - model.first_view) if width]
-
-
-def _first_of_each(widths: list[int], sizes: list[int]) -> NDArray[np.intp]:
-    """Indices of as many features of each view as ``sizes`` says."""
-    starts = np.cumsum([0, *widths[:-1]])
-    return np.concatenate([start + np.arange(size) for start, size in zip(starts, sizes, strict=True)])
-
-
-def _thinned(vectors: Matrix, values: Matrix, widths: list[int], sizes: list[int]) -> Matrix:
-    """Orthonormal columns that keep the spectrum of each view's block of V diag(values) V^T, fewer of them."""
-    generator = np.random.default_rng(0)  # signs only: public, the same in every run
-    blocks, first = [], 0
-    for width, size in zip(widths, sizes, strict=True):
-        basis = vectors
-        if len(widths) > 1:
-            rows = vectors[first : first + width]
-            basis = scipy.linalg.eigh((rows * values) @ rows.T, overwrite_a=True, check_finite=False)[1]
-        blocks.append(mixed_directions(basis, size, generator))
-        first += width
-    return np.asarray(scipy.linalg.block_diag(*blocks))
