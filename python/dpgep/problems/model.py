@@ -180,8 +180,8 @@ class Model(ABC):
     def plausible_truth(self, released: Any, most_features: int) -> PlausibleTruth:
         """A pair that may have been before the noise, and its noise; asked only where B carries noise.
 
-        A problem of more than about ``most_features`` features is thinned out: of neighbouring directions in the
-        spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
+        A problem of many features is thinned out to about ``most_features`` of a kind: of neighbouring directions in
+        the spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
         """
         raise NotImplementedError(f"B of {self.name} carries no noise")
 
