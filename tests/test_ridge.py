@@ -240,6 +240,7 @@ def test_a_low_rank_matrix_before_noise(rng: np.random.Generator) -> None:
     assert found.overlaps[0] == pytest.approx((found.left[:, 0] @ u[:, 0]) ** 2, abs=0.15)
     assert (found.overlaps[1:] < 0.3).all()  # what passes the edge by chance
     assert 0.5 < found.overlaps[0] < 0.8
+    assert low_rank_before_noise(np.empty((0, 3)), 1.0).left.shape == (0, 0)
     exact = low_rank_before_noise(np.diag([2.0, 1.0]), 0.0)
     np.testing.assert_allclose(exact.sizes, [2, 1])
     np.testing.assert_allclose(exact.overlaps, 1)

@@ -63,7 +63,7 @@ def low_rank_before_noise(matrix: Matrix, deviation: float) -> LowRank:
     alone could show, y <= s (sqrt m + sqrt n), is left out. The squared cosine of left vectors before and after is
     (t^4 - m n s^4)/(t^4 + m s^2 t^2) (Benaych-Georges and Nadakuditi).
     """
-    left, found, right = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
+    left, found, right = np.linalg.svd(matrix, full_matrices=False)  # SciPy 1.12 refuses empty ones
     m, n = matrix.shape
     kept = found > deviation * (math.sqrt(m) + math.sqrt(n))
     left, found, right = left[:, kept], found[kept], right[kept]
