@@ -8,13 +8,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from conftest import Matrix, solve_seeded, unit_rows
 
 import dpgep
 from dpgep.methods.generalized_eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
-from dpgep.problems.denoise import LEAST_SHARE, edge, goe, mixed_directions, signal_of, spectrum_before_noise
+from dpgep.problems.cca import CcaModel
+from dpgep.problems.denoise import (
+    LEAST_DEVIATIONS,
+    edge,
+    goe,
+    low_rank_before_noise,
+    merged_directions,
+    mixed_directions,
+    signal_of,
+    spectrum_before_noise,
+)
+from dpgep.problems.fda import FdaModel
 from dpgep.problems.gep import GepModel, NoisyMatrices
+from dpgep.problems.moments import MomentNoise, NoisyMoments
 
 D = 12
 
@@ -189,7 +202,7 @@ def test_eigenvalues_well_above_the_noise_are_recovered(rng: np.random.Generator
     values = np.linalg.eigvalsh(np.diag(truth) + goe(d, deviation, rng))
     found = spectrum_before_noise(values, deviation)
     np.testing.assert_allclose(found[-2:], [3 * limit, 5 * limit], atol=limit / 2)
-    np.testing.assert_allclose(found[:-2], LEAST_SHARE * limit)
+    np.testing.assert_allclose(found[:-2], LEAST_DEVIATIONS * deviation)
 
 
 def test_what_is_swamped_keeps_its_trace(rng: np.random.Generator) -> None:
@@ -213,6 +226,85 @@ def test_noise_alone_is_no_signal(rng: np.random.Generator) -> None:
     spike = np.zeros((60, 60))
     spike[0, 0] = -100.0
     assert signal_of(spike + noise, 1.0)[0, 0] == pytest.approx(-100.0, rel=0.1)
+
+
+def test_a_low_rank_matrix_before_noise(rng: np.random.Generator) -> None:
+    """A singular value of 30 in 400 x 9, where noise makes up to 23 and adds 6: size and overlap of it are right.
+
+    One entry along it has deviation 1: the size is allowed 6. The squared cosine has a deviation of about 0.02: 0.15.
+    """
+    m, n = 400, 9
+    u, v = np.linalg.qr(rng.standard_normal((m, 1)))[0], np.linalg.qr(rng.standard_normal((n, 1)))[0]
+    found = low_rank_before_noise(30 * u @ v.T + rng.standard_normal((m, n)), 1.0)
+    assert found.sizes[0] == pytest.approx(30, abs=6)
+    assert found.overlaps[0] == pytest.approx((found.left[:, 0] @ u[:, 0]) ** 2, abs=0.15)
+    assert (found.overlaps[1:] < 0.3).all()  # what passes the edge by chance
+    assert 0.5 < found.overlaps[0] < 0.8
+    assert low_rank_before_noise(np.empty((0, 3)), 1.0).left.shape == (0, 0)
+    exact = low_rank_before_noise(np.diag([2.0, 1.0]), 0.0)
+    np.testing.assert_allclose(exact.sizes, [2, 1])
+    np.testing.assert_allclose(exact.overlaps, 1)
+
+
+def test_directions_that_are_merged_keep_trace_and_sums(rng: np.random.Generator) -> None:
+    values, rows = np.geomspace(1, 100, 30), rng.standard_normal((30, 2))
+    merged, sums, numbers = merged_directions(values, rows, 7)
+    assert len(merged) == len(sums) == 7
+    assert numbers.sum() == 30
+    assert numbers @ merged == pytest.approx(values.sum())
+    first = int(numbers[0])
+    assert np.abs(sums[0, 0]) <= np.abs(rows[:first, 0]).sum()
+    alone = merged_directions(values, rows, 30)
+    np.testing.assert_array_equal(alone[0], values)
+    np.testing.assert_allclose(np.abs(alone[1]), np.abs(rows))
+    assert len(merged_directions(values[:0], rows[:0], 5)[0]) == 0
+
+
+@pytest.mark.parametrize("d", [40, 400])
+def test_the_truth_of_groups_is_that_of_the_rows(d: int, rng: np.random.Generator) -> None:
+    """Two classes whose means differ along one direction below the noise of W, W there five times its mean elsewhere.
+
+    The quotient of the classes is |difference|^2/4 over W along it, 4 here, whatever the noise in the other directions;
+    with W replaced by its mean in all directions below the noise it is five times that.
+    """
+    values = np.r_[np.full(3, 1.0), 0.05, np.full(d - 4, 0.01)] / d
+    deviation = 0.005 / d
+    assert edge(d, deviation) > 0.04 / d
+    sums = np.zeros((d, 2))
+    sums[3] = math.sqrt(4 * values[3]) / 2 * np.array([1.0, -1.0])
+    counts = np.full(2, 0.5)
+    noise = MomentNoise(deviation, deviation, 0.0)
+    second = np.diag(values) + (sums / counts) @ sums.T + goe(d, deviation, rng)
+    given = NoisyMoments(sums + deviation * rng.standard_normal(sums.shape), counts, 1000.0, noise, second)
+    truth = FdaModel(d, (0, 1)).plausible_truth(given, MOST_FEATURES)
+    pair = truth.pair()
+    assert pair.b is not None
+    assert len(pair.a) <= 2 * MOST_FEATURES + 1
+    largest = scipy.linalg.eigh(pair.a, pair.b, eigvals_only=True)[-1]
+    assert 2 < largest < 8
+
+
+@pytest.mark.parametrize("d", [20, 200])
+def test_the_truth_of_views_is_that_of_the_rows(d: int, rng: np.random.Generator) -> None:
+    """A correlation of 0.8 along a direction of each view that noise reaches half of; elsewhere it reaches beyond.
+
+    The seed is fixed. Noise in the three entries that make the correlation has a deviation of at most 0.08 of them.
+    """
+    values = np.r_[np.full(3, 1.0), 0.03, np.full(d - 4, 0.01)] / d
+    deviation = 0.5 * values[3] / math.sqrt(2 * d)
+    second = np.diag(np.tile(values, 2))
+    second[3, d + 3] = second[d + 3, 3] = 0.8 * values[3]
+    noise = MomentNoise(deviation, 0.0, 0.0)
+    second = second + goe(2 * d, deviation, rng)
+    given = NoisyMoments(np.zeros((2 * d, 1)), np.empty(0), 1000.0, noise, second)
+    truth = CcaModel(d, d, True).plausible_truth(given, MOST_FEATURES)
+    pair = truth.pair()
+    assert pair.b is not None
+    assert len(pair.a) <= max(2 * d, 2 * MOST_FEATURES)
+    assert np.linalg.eigvalsh(truth.moments.second)[0] > 0
+    correlations = scipy.linalg.eigh(pair.a, pair.b, eigvals_only=True)
+    assert 0.5 < correlations[-1] < 1
+    assert correlations[-2] < 0.3
 
 
 def test_mixed_directions_are_orthonormal_and_keep_the_spectrum(rng: np.random.Generator) -> None:

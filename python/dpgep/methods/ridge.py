@@ -22,7 +22,7 @@ from dpgep.methods.result import Matrix
 MULTIPLES = (0.01, 0.03, 0.1, 0.3, 0.55, 1.0, 1.7, 3.0, 5.0)
 # Errors within this factor of the least are as good: the simulation is not sharper.
 TIE = 1.03
-# Features of the simulated problem: more are thinned out to about so many.
+# Features of the simulated problem: more of a kind (in the noise, or out of it) are thinned out to about so many.
 MOST_FEATURES = 96
 # Repeated releases: at least so many, and more of small matrices, whose errors scatter more, up to this many.
 FEWEST_DRAWS = 4
@@ -85,7 +85,7 @@ def estimated_errors(
     """Errors that the leading solutions of a released pair have with each xi, estimated by repeating the release.
 
     The supposed truth is ``model.plausible_truth``; its solutions play the part of the right ones. A model of many
-    features is thinned out to about ``MOST_FEATURES``, and K to what is left. Leaves ``released`` as it is.
+    features is thinned out to about ``MOST_FEATURES`` of a kind, and K to what is left. Leaves ``released`` as it is.
     """
     truth = model.plausible_truth(released, MOST_FEATURES)
     generator = np.random.default_rng(_SEED)
@@ -123,11 +123,20 @@ def _solutions(pair: Any, k: int, regularizations: Matrix, root: Matrix) -> Matr
     values, basis = np.linalg.eigh(pair.b)
     scales = np.maximum(values, 0.0) + regularizations[:, None]
     scales = np.where(scales > pair.rounding, 1 / np.sqrt(np.maximum(scales, np.finfo(float).tiny)), 0.0)
-    whitened = (basis.T @ pair.a @ basis) * scales[:, :, None] * scales[:, None, :]
-    leading = np.linalg.eigh(whitened)[1][:, :, : -k - 1 : -1]
-    columns = (root @ basis) @ (scales[:, :, None] * leading)
+    columns = (root @ basis) @ (scales[:, :, None] * _leading(pair, basis, scales, k))
     norms = np.linalg.norm(columns, axis=1, keepdims=True)
     return np.asarray(columns / np.where(norms > 0, norms, 1.0))
+
+
+def _leading(pair: Any, basis: Matrix, scales: Matrix, k: int) -> Matrix:
+    """(m, d, K), leading eigenvectors of D U^T A U D for each of m diagonal D = ``scales`` (m, d), U the ``basis``."""
+    if pair.low_rank is None or 2 * len(pair.low_rank[0]) >= len(basis):
+        whitened = (basis.T @ pair.a @ basis) * scales[:, :, None] * scales[:, None, :]
+        return np.asarray(np.linalg.eigh(whitened)[1][:, :, : -k - 1 : -1])
+    factors, weights = pair.low_rank
+    q, triangle = np.linalg.qr((basis.T @ factors.T) * scales[:, :, None])
+    small = (triangle * weights) @ triangle.transpose(0, 2, 1)
+    return np.asarray(q @ np.linalg.eigh(small)[1][:, :, : -k - 1 : -1])
 
 
 def _squared_sines(right: Matrix, found: Matrix) -> Matrix:

@@ -9,7 +9,8 @@ import numpy as np
 
 from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import NoisyGroups, mean_factor
+from dpgep.problems.moments import NoisyGroups, NoisyMoments, PlausibleMoments, mean_factor
+from dpgep.problems.two_view_truth import two_view_truth
 from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
 
 
@@ -29,6 +30,9 @@ class CcaModel(TwoViewModel):
 
     def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return block_form_variance(released, self.d_x, left, right, within=-eigenvalues)
+
+    def plausible_truth(self, released: NoisyMoments, most_features: int) -> PlausibleMoments:
+        return two_view_truth(self, released, most_features)
 
 
 def cca(

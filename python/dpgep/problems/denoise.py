@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -10,10 +11,10 @@ from scipy.special import log_ndtr
 
 from dpgep.problems.model import Matrix
 
-# What noise has swamped of a positive semidefinite matrix is not guessed to be below this share of the noise's edge: a
-# few eigenvalues near zero may be there by chance, and a truth that is singular by chance would make the simulated
-# problem one about that direction alone. Public constant: of 0.15, 0.25 and 0.4, the one with the smallest worst error.
-LEAST_SHARE = 0.4
+# No eigenvalue of a positive semidefinite matrix is guessed to be below so many deviations of one entry of the noise. A
+# few may seem near zero by chance, and a truth that is singular by chance would make the simulated problem one about
+# that direction alone; a quotient along one direction is known no better than this. A public constant.
+LEAST_DEVIATIONS = 2.0
 
 
 def edge(d: int, deviation: float) -> float:
@@ -25,18 +26,51 @@ def spectrum_before_noise(values: Matrix, deviation: float) -> Matrix:
     """Eigenvalues that a positive semidefinite matrix may have had, from those of it plus GOE(deviation).
 
     An eigenvalue t well above the others is expected at t + edge^2/(4 t); it is taken back. Those within the edge of
-    the noise, m of them, are replaced by their common mean: the trace is kept, N(mean, deviation^2/m) under a flat
-    prior on the positive numbers, and the mean is at least ``LEAST_SHARE`` of the edge.
+    the noise are replaced by one, `swamped_mean`, which keeps the trace. None is below ``LEAST_DEVIATIONS``.
     """
+    if deviation == 0:
+        return np.maximum(values, 0.0)
     limit = edge(len(values), deviation)
     above = values > limit
     cleaned = _without_repulsion(np.maximum(values, limit), limit)
-    swamped = int((~above).sum())
-    if swamped and deviation > 0:
-        mean = (float(values.sum()) - float(cleaned[above].sum())) / swamped
-        least = LEAST_SHARE * limit
-        cleaned[~above] = max(_positive_mean(mean, deviation / math.sqrt(swamped)), least)
-    return np.asarray(cleaned if deviation > 0 else np.maximum(values, 0.0))
+    if not above.all():
+        cleaned[~above] = swamped_mean(float(values.sum() - cleaned[above].sum()), int((~above).sum()), deviation)
+    return np.maximum(cleaned, LEAST_DEVIATIONS * deviation)
+
+
+def swamped_mean(trace: float, n: int, deviation: float) -> float:
+    """Mean of n eigenvalues within the edge of the noise, from their sum.
+
+    That of N(trace/n, deviation^2/n) under a flat prior on the positive numbers, at least ``LEAST_DEVIATIONS``.
+    """
+    return max(_positive_mean(trace / n, deviation / math.sqrt(n)), LEAST_DEVIATIONS * deviation)
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """U diag(sizes) V^T; ``overlaps``: expected squared cosines of the columns of U with those before noise."""
+
+    left: Matrix
+    sizes: Matrix
+    right: Matrix
+    overlaps: Matrix
+
+
+def low_rank_before_noise(matrix: Matrix, deviation: float) -> LowRank:
+    """What a matrix (m, n) may have been before independent entries of this deviation were added.
+
+    A singular value t is expected at y with y^2 = (t^2 + m s^2)(t^2 + n s^2)/t^2; it is taken back, and what noise
+    alone could show, y <= s (sqrt m + sqrt n), is left out. The squared cosine of left vectors before and after is
+    (t^4 - m n s^4)/(t^4 + m s^2 t^2) (Benaych-Georges and Nadakuditi).
+    """
+    left, found, right = np.linalg.svd(matrix, full_matrices=False)  # SciPy 1.12 refuses empty ones
+    m, n = matrix.shape
+    kept = found > deviation * (math.sqrt(m) + math.sqrt(n))
+    left, found, right = left[:, kept], found[kept], right[kept]
+    middle = found**2 - deviation**2 * (m + n)
+    squares = (middle + np.sqrt(np.maximum(middle**2 - 4 * m * n * deviation**4, 0.0))) / 2
+    overlaps = (squares**2 - m * n * deviation**4) / (squares**2 + m * deviation**2 * squares)
+    return LowRank(left, np.sqrt(squares), right, overlaps)
 
 
 def signal_of(matrix: Matrix, deviation: float) -> Matrix:
@@ -57,6 +91,21 @@ def mixed_directions(vectors: Matrix, n_directions: int, generator: np.random.Ge
     first = np.arange(n_directions) * d // n_directions
     signed = vectors * generator.choice([-1.0, 1.0], size=d)
     return np.asarray(np.add.reduceat(signed, first, axis=1) / np.sqrt(np.diff(first, append=d)))
+
+
+def merged_directions(values: Matrix, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
+    """The same for a diagonal matrix: at most ``most`` of its ``values`` and ``rows``, and for how many each stands.
+
+    Rows are summed, with random signs: those of `mixed_directions` times the root of their number.
+    """
+    d = len(values)
+    n = min(d, most)
+    if n == 0:
+        return values, rows, values
+    first = np.arange(n) * d // n
+    numbers = np.diff(first, append=d)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(d, 1))  # public, the same in every run
+    return np.add.reduceat(values, first) / numbers, np.add.reduceat(rows * signs, first), numbers.astype(float)
 
 
 def goe(d: int, deviation: float, generator: np.random.Generator) -> Matrix:

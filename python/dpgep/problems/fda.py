@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
+from dpgep.problems.group_model import GroupModel
 from dpgep.problems.groups import class_codes, public_classes
 from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 from dpgep.problems.moments import (
     MomentLayout,
-    MomentModel,
     NoisyGroups,
     group_factors,
     moment_layout,
@@ -28,13 +28,12 @@ from dpgep.problems.views import n_rows, opened, width
 
 
 @dataclass(frozen=True)
-class FdaModel(MomentModel):
+class FdaModel(GroupModel):
     """max v^T A v / v^T B v, A the scatter of class means around the mean, B the scatter of rows around class means."""
 
     n_features: int
     classes: tuple[Hashable, ...]
     name = "fda"
-    noise_order = 2  # A is the scatter of noisy means
     inputs = ("X", "labels")
 
     @property
@@ -67,9 +66,6 @@ class FdaModel(MomentModel):
 
     def restricted(self, features: NDArray[np.intp]) -> FdaModel:
         return FdaModel(len(features), self.classes)
-
-    def mean(self, released: NoisyGroups) -> Matrix | None:
-        return total_mean(released)
 
 
 def fda(

@@ -29,12 +29,14 @@ class MatrixPair:
     a, b : (d, d) arrays; ``b`` is None for the identity. The solver may overwrite both.
     noise_level : expected operator norm of the noise in B (in A where B is the identity): deviation x sqrt(2 d).
     rounding : size of the rounding errors in B, below which an eigenvalue of B means nothing.
+    low_rank : (F, w) with A = F^T diag(w) F, where A is known so; else None.
     """
 
     a: Matrix
     b: Matrix | None
     noise_level: float
     rounding: float
+    low_rank: tuple[Matrix, Matrix] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,13 +185,13 @@ class Model(ABC):
     def noise_of_b(self, released: Any) -> float | None:
         """Expected operator norm of the noise in B, the noise level of its pair; None where B is the identity."""
 
-    @abstractmethod
     def plausible_truth(self, released: Any, most_features: int) -> PlausibleTruth:
-        """A pair that may have been before the noise, of at most about ``most_features`` features, and its noise.
+        """A pair that may have been before the noise, and its noise; asked only where B carries noise.
 
-        A larger problem is thinned out: of neighbouring directions in the spectrum of B a few are kept, with as much
-        more noise and signal in each. Leaves ``released`` as it is.
+        A problem of many features is thinned out to about ``most_features`` of a kind: of neighbouring directions in
+        the spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
         """
+        raise NotImplementedError(f"B of {self.name} carries no noise")
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> Any:

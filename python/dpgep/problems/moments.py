@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.problems.denoise import goe, mixed_directions, spectrum_before_noise
+from dpgep.problems.denoise import goe
 from dpgep.problems.model import Matrix, MatrixPair, Model, Pencil, PublicFacts
 from dpgep.problems.people import Batch
 
@@ -119,28 +118,34 @@ class NoisyMoments(NoisyGroups):
         return 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(self.second)).max())
 
 
-_NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
+NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class PlausibleMoments:
-    """Moments that may have been before the noise of a release, and that noise."""
+    """Moments that may have been before the noise of a release, and that noise.
+
+    ``numbers`` (d,): for how many directions of the whole problem each feature stands. The variance of its noise is as
+    many times larger.
+    """
 
     model: MomentModel
     moments: NoisyMoments
     noise: MomentNoise
+    numbers: Matrix
 
     def pair(self) -> MatrixPair:
         return self.model.pair(replace(self.moments, second=self.moments.second.copy()))
 
     def noisy_pair(self, generator: np.random.Generator) -> MatrixPair:
-        moments, noise = self.moments, self.noise
+        moments, noise, d = self.moments, self.noise, len(self.numbers)
+        roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
         noisy = NoisyMoments(
-            sums=moments.sums + noise.sums * generator.standard_normal(moments.sums.shape),
+            sums=moments.sums + noise.sums * roots[:, None] * generator.standard_normal(moments.sums.shape),
             counts=moments.counts + noise.counts * generator.standard_normal(moments.counts.shape),
             n=moments.n,
-            noise=noise,
-            second=moments.second + goe(len(moments.second), noise.second, generator),
+            noise=noise.scaled(mean_root, mean_root, 1.0),
+            second=moments.second + goe(d, noise.second, generator) * np.maximum.outer(roots, roots),
         )
         return self.model.pair(noisy)
 
@@ -204,34 +209,11 @@ class MomentModel(Model):
     def noise_of_b(self, released: NoisyMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
 
-    def plausible_truth(self, released: NoisyMoments, most_features: int) -> PlausibleMoments:
-        # M less what the groups' sums explain of it is a scatter, hence positive semidefinite
-        factors, weights = _group_part(released)
-        values, vectors = scipy.linalg.eigh(
-            _add_low_rank(released.second.copy(), factors, -weights), overwrite_a=True, check_finite=False
-        )
-        values = spectrum_before_noise(values, released.noise.second)
-        thinning = max(self.n_features / most_features, 1.0)
-        sizes = [math.ceil(width / thinning) for width in _widths(self)]
-        root, noise, model = math.sqrt(thinning), released.noise, self
-        sums = factors.T if len(factors) > 1 else released.sums
-        if thinning > 1:
-            directions = _thinned(vectors, values, _widths(self), sizes)
-            model = self.restricted(_first_of_each(_widths(self), sizes))
-            vectors, sums, factors = directions.T @ vectors, root * (directions.T @ sums), root * (factors @ directions)
-            noise = noise.scaled(root, root, 1.0)
-        second = (vectors * values) @ vectors.T
-        if self.first_view:
-            # a correlation is spread over as many directions as before
-            second[: sizes[0], sizes[0] :] *= thinning
-            second[sizes[0] :, : sizes[0]] *= thinning
-        counts = 1 / weights if len(factors) > 1 else released.counts
-        second = _add_low_rank(second, factors, weights)
-        return PlausibleMoments(model, NoisyMoments(sums, counts, released.n, _NO_NOISE, second), noise)
-
     def pair(self, released: NoisyMoments) -> MatrixPair:
         level, rounding = released.second_noise_level, released.rounding
-        return MatrixPair(*self.pencil(released).matrices(released.second), level, rounding)
+        pencil = self.pencil(released)
+        low_rank = None if pencil.a.moment else (pencil.factors, pencil.a.weights)
+        return MatrixPair(*pencil.matrices(released.second), level, rounding, low_rank)
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:
@@ -295,41 +277,3 @@ def _james_stein(moments: NoisyGroups) -> Matrix:
     squared = np.einsum("ij,ij->j", moments.sums, moments.sums)
     noise = max(d - 2, 0) * moments.noise.sums**2
     return np.asarray(np.clip(1 - np.divide(noise, squared, out=np.zeros_like(squared), where=squared > 0), 0.0, 1.0))
-
-
-def _group_part(moments: NoisyGroups) -> tuple[Matrix, Matrix]:
-    """(F, w) with F^T diag(w) F the part of the second moment that lies in the means of the groups."""
-    if moments.sums.shape[1] > 1:
-        return group_factors(moments)
-    mean = mean_factor(moments)
-    return mean, np.ones(len(mean))
-
-
-def _add_low_rank(matrix: Matrix, factors: Matrix, weights: Matrix) -> Matrix:
-    matrix += (factors.T * weights) @ factors
-    return matrix
-
-
-def _widths(model: MomentModel) -> list[int]:
-    """Number of features of each view."""
-    return [width for width in (model.first_view, model.n_features - model.first_view) if width]
-
-
-def _first_of_each(widths: list[int], sizes: list[int]) -> NDArray[np.intp]:
-    """Indices of as many features of each view as ``sizes`` says."""
-    starts = np.cumsum([0, *widths[:-1]])
-    return np.concatenate([start + np.arange(size) for start, size in zip(starts, sizes, strict=True)])
-
-
-def _thinned(vectors: Matrix, values: Matrix, widths: list[int], sizes: list[int]) -> Matrix:
-    """Orthonormal columns that keep the spectrum of each view's block of V diag(values) V^T, fewer of them."""
-    generator = np.random.default_rng(0)  # signs only: public, the same in every run
-    blocks, first = [], 0
-    for width, size in zip(widths, sizes, strict=True):
-        basis = vectors
-        if len(widths) > 1:
-            rows = vectors[first : first + width]
-            basis = scipy.linalg.eigh((rows * values) @ rows.T, overwrite_a=True, check_finite=False)[1]
-        blocks.append(mixed_directions(basis, size, generator))
-        first += width
-    return np.asarray(scipy.linalg.block_diag(*blocks))

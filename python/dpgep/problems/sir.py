@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.problems.first_order import schur_form_variance
+from dpgep.problems.group_model import GroupModel
 from dpgep.problems.groups import slice_codes, slice_edges
 from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 from dpgep.problems.moments import (
     MomentLayout,
-    MomentModel,
     NoisyGroups,
     group_factors,
     moment_layout,
@@ -28,13 +28,12 @@ from dpgep.problems.views import opened, width
 
 
 @dataclass(frozen=True)
-class SirModel(MomentModel):
+class SirModel(GroupModel):
     """max v^T A v / v^T B v, A the covariance of slice means, B the covariance of the rows."""
 
     n_features: int
     interior_edges: tuple[float, ...]
     name = "sir"
-    noise_order = 2  # A is the scatter of noisy means
     largest_eigenvalue = 1.0  # a part of the variance
     inputs = ("X", "y")
 
@@ -74,9 +73,6 @@ class SirModel(MomentModel):
 
     def restricted(self, features: NDArray[np.intp]) -> SirModel:
         return SirModel(len(features), self.interior_edges)
-
-    def mean(self, released: NoisyGroups) -> Matrix | None:
-        return total_mean(released)
 
 
 def sir(

@@ -1,0 +1,85 @@
+"""Models of groups, FDA and SIR: what their noisy sums and scatter may have been before the noise.
+
+A is the scatter of the groups' means, at most of rank groups - 1. So the directions of the means count besides those in
+which the scatter W within groups stands out of the noise: along a direction that was not found in the noise of W, W is
+known to the deviation of one entry, however many features there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dpgep.problems.denoise import (
+    LowRank,
+    edge,
+    low_rank_before_noise,
+    merged_directions,
+    spectrum_before_noise,
+    swamped_mean,
+)
+from dpgep.problems.model import Matrix
+from dpgep.problems.moments import (
+    NO_NOISE,
+    MomentModel,
+    NoisyMoments,
+    PlausibleMoments,
+    group_factors,
+    total_mean,
+)
+
+
+class GroupModel(MomentModel):
+    """A model whose A is the scatter of noisy group means."""
+
+    noise_order = 2
+
+    def mean(self, released: Any) -> Matrix | None:
+        return total_mean(released)
+
+    def plausible_truth(self, released: NoisyMoments, most_features: int) -> PlausibleMoments:
+        factors, weights = group_factors(released)
+        scatter = released.second - (factors.T * weights) @ factors
+        values, vectors = scipy.linalg.eigh(scatter, overwrite_a=True, check_finite=False)
+        noise, counts, total = released.noise, 1 / weights, released.sums.sum(axis=1)
+        shares = counts / counts.sum()
+        covariance = released.second - np.outer(total, total) / counts.sum()
+        contrasts = released.sums - np.outer(total, shares)
+        # coordinates in which W is diagonal: where it stands out of the noise, along the sums elsewhere, and the rest
+        shown = values > edge(len(values), noise.second)
+        above, below = vectors[:, shown], vectors[:, ~shown]
+        seen = low_rank_before_noise(above.T @ contrasts, noise.sums)
+        hidden = low_rank_before_noise(below.T @ contrasts, noise.sums)
+        along = below @ hidden.left
+        quotients = along.T @ covariance @ along - _scatter(hidden, counts)
+        found, rotation = np.linalg.eigh(quotients)  # SciPy 1.12 refuses empty ones
+        along = along @ rotation
+        upper = spectrum_before_noise(values, noise.second)[shown]
+        middle = spectrum_before_noise(found, noise.second)
+        parts = [
+            merged_directions(upper, seen.left @ _rows(seen) + np.outer(above.T @ total, shares), most_features),
+            (middle, rotation.T @ _rows(hidden) + np.outer(along.T @ total, shares), np.ones(len(middle))),
+        ]
+        n_left = len(values) - len(upper) - len(middle)
+        if n_left:  # no signal there but the mean of all, along one direction
+            trace = np.trace(covariance) - np.trace(_scatter(seen, counts)) - np.trace(_scatter(hidden, counts))
+            flat = np.full(n_left, swamped_mean(float(trace - upper.sum() - middle.sum()), n_left, noise.second))
+            beside = total - above @ (above.T @ total) - along @ (along.T @ total)
+            rest = np.vstack([np.linalg.norm(beside) * shares, np.zeros((n_left - 1, len(shares)))])
+            parts.append(merged_directions(flat, rest, most_features))
+        values, sums, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+        moments = NoisyMoments(sums, counts, released.n, NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
+        return PlausibleMoments(self.restricted(np.arange(len(values))), moments, noise, numbers)
+
+
+def _rows(contrasts: LowRank) -> Matrix:
+    """Sums of the groups, less their share of the sum of all, along the left vectors."""
+    return np.asarray(contrasts.sizes[:, None] * contrasts.right)
+
+
+def _scatter(contrasts: LowRank, counts: Matrix) -> Matrix:
+    """The scatter of means along the left vectors: less than that of the rows, as noise has turned the vectors."""
+    rows = np.sqrt(contrasts.overlaps)[:, None] * _rows(contrasts)
+    return np.asarray((rows / counts) @ rows.T)
