@@ -174,3 +174,36 @@ def test_rows_clipped_without_noise_are_said_to_be_so(rng: np.random.Generator) 
         warnings.simplefilter("always")
         dpgep.solve(dpgep.pca(raw), epsilon=1.0, delta=1e-6)
     assert not any("longer than the bound" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize("options", [{"method": "rayleigh-flow"}, {"method": "dpsr"}, {"storage": "operator"}], ids=str)
+def test_the_centre_of_both_signs_is_zero(options: dict[str, Any], rng: np.random.Generator) -> None:
+    """One feature in each view, 45 times the noise: what a random start says of the centre would call it lost."""
+    shared = rng.standard_normal((4000, 1)) / 4
+    problem = dpgep.pls(shared, shared + rng.standard_normal((4000, 1)) / 20)
+    for seed in range(8):
+        found = solve_seeded(problem, seed, mu=5.0, n_components=1, **options).diagnostics
+        assert found.lost == (False,)
+        assert found.expected_error[0] < 0.01
+
+
+@pytest.mark.parametrize("bound", [1e-30, 1e-20, 1e20, 1e30])
+@pytest.mark.parametrize("options", [{}, {"method": "rayleigh-flow"}, {"sparsity": 2}], ids=str)
+def test_error_bars_do_not_depend_on_units(options: dict[str, Any], bound: float, rng: np.random.Generator) -> None:
+    x = isotropic(3000, 6, rng)
+    x[:, 3] += x[:, 0]
+    labels = (x[:, 1] > 0).astype(int)
+
+    def errors(unit: float) -> list[float]:
+        rows = unit * x
+        problems: list[Any] = [
+            dpgep.pca(rows, bound=unit),
+            dpgep.cca(rows[:, :3], rows[:, 3:], bound=unit),
+            dpgep.pls(rows[:, :3], rows[:, 3:], bound=unit),
+            dpgep.fda(rows, labels, classes=(0, 1), bound=unit),
+        ]
+        fits = [solve_seeded(problem, 1, mu=20.0, n_components=1, **options) for problem in problems]
+        return [float(fit.diagnostics.expected_error[0]) for fit in fits]
+
+    # what rounding moves may choose another ridge, as good within some percent
+    np.testing.assert_allclose(errors(bound), errors(1.0), rtol=0.1, atol=1e-9)

@@ -90,7 +90,7 @@ def operator_release(curator: Curator, k: int, options: Any) -> MethodResult:
 def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int, options: Any) -> MethodResult:
     eigenvalues = leading.system.values[: len(leading.vectors)].copy()
     # Ritz values of noise lie evenly around its centre
-    centre = float(leading.system.values[len(eigenvalues) :].mean()) if products.identity_b else 0.0
+    centre = curator.model.centre(leading.system.values[len(eigenvalues) :]) if products.identity_b else 0.0
     norms = np.linalg.norm(leading.vectors, axis=1)
     accuracy = quotient_accuracy(
         eigenvalues,

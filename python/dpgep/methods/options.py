@@ -7,6 +7,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 
 def whole_number(value: Any) -> int | None:
     """The int that ``value`` is, None if it is not one: booleans and floats are not."""
@@ -22,6 +24,15 @@ def require_count(name: str, value: Any, *, largest: int | None = None) -> None:
     if number is None or number < 1 or (largest is not None and number > largest):
         limit = "of at least 1" if largest is None else f"between 1 and {largest}"
         raise ValueError(f"{name} must be a whole number {limit}, got {value!r}")
+
+
+def require_sparsity(sparsity: Any, model: Any, n_components: int, *, separate: bool = False) -> None:
+    """Raise ValueError unless ``sparsity`` features hold K components, or each its own: in every view as many."""
+    require_count("sparsity", sparsity, largest=model.n_features)
+    n_views, k = len(model.split(np.empty((1, model.n_features)))), 1 if separate else n_components
+    if sparsity < k * n_views:
+        what = f"{k} component{'s' * (k > 1)}{' of two views' * (n_views > 1)}"
+        raise ValueError(f"{what} need{'s' * (k == 1)} a sparsity of at least {k * n_views}, got {sparsity}")
 
 
 def require_non_negative(name: str, value: Any) -> None:

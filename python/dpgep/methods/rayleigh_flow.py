@@ -28,6 +28,7 @@ from dpgep.methods.options import (
     require_one_of,
     require_positive,
     require_share,
+    require_sparsity,
 )
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import Matrix, MethodResult, oriented
@@ -39,6 +40,8 @@ from dpgep.privacy.products import NoisyProducts, ProductNoise
 
 # eta lambda_max(B), below the 1 of the theory (Theorem 4).
 STEP = 0.9
+# Of one component, eigenvalues coming in pairs, lambda and -lambda: rho v + (A v - rho v)/2 is (A + rho I) v / 2.
+_STEP_OF_ONE = 0.5
 # A flow has converged where a step moves no component by more than this.
 TOLERANCE = 1e-9
 _ITERATIONS = {"fresh": 15, "lazy": 300}
@@ -128,6 +131,11 @@ class FlowOptions:
                 'step_size is needed with noise="fresh" and a private B: nothing public bounds its eigenvalues; pass '
                 "0.9 over a public bound of the largest"
             )
+        if self.noise == "fresh" and public.model.shift is None and k > 1:
+            raise ValueError(
+                f'noise="fresh" finds one component of {public.model.name}, not {k}: its eigenvalues come in pairs, '
+                'lambda and -lambda, and several need a shift that nothing public gives; use noise="lazy"'
+            )
         if self.noise_shape == "iid" and (k > 1 or len(public.model.split(np.zeros((1, d)))) > 1):
             raise ValueError(
                 'noise_shape="iid" serves one product at a time: a single component, not for two views; use "goe"'
@@ -169,9 +177,7 @@ class TruncatedFlowOptions(FlowOptions):
 
     def check(self, public: PublicSide, k: int) -> None:
         super().check(public, k)
-        require_count("sparsity", self.sparsity, largest=public.model.n_features)
-        if k > self.sparsity and not self.separate_supports:
-            raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
+        require_sparsity(self.sparsity, public.model, k, separate=self.separate_supports)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +303,7 @@ def _accuracy(
         sparsity=options.sparsity or None,
         identity_b=products.identity_b,
         ridge=ridge,
-        centre=float(flow.quotients[0].mean()) if known else 0.0,
+        centre=curator.model.centre(flow.quotients[0]) if known else 0.0,
         groups=products.groups,
         noise_order=curator.model.noise_order,
     )
@@ -330,7 +336,7 @@ def _ridge(products: NoisyProducts, options: FlowOptions) -> float:
 
 def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> float:
     if products.identity_b:
-        return STEP
+        return STEP if products.lazy or curator.model.shift is not None else _STEP_OF_ONE
     if products.lazy:
         largest = _largest_eigenvalue(lambda v: products.times(v)[1], products, curator)
         return STEP / max(largest + ridge, np.finfo(float).tiny)
@@ -344,8 +350,7 @@ def _shift(curator: Curator, products: NoisyProducts) -> float:
         return curator.model.shift
     if products.lazy:
         return _largest_eigenvalue(lambda v: products.times(v)[0], products, curator)
-    assert curator.facts.bound is not None  # there are rows, as there are views
-    return curator.facts.bound**2 / 2  # no covariance of unit directions of two parts of a row is larger
+    return 0.0  # and one component alone: its own quotient takes the place of the shift
 
 
 class _Enough(Exception):

@@ -17,7 +17,14 @@ from scipy.sparse import eye_array
 from dpgep.methods.accuracy import Accuracy, accuracy_given, expected_accuracy, rows_needed
 from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
 from dpgep.methods.operator_release import operator_release
-from dpgep.methods.options import require_count, require_flag, require_non_negative, require_one_of, require_share
+from dpgep.methods.options import (
+    require_count,
+    require_flag,
+    require_non_negative,
+    require_one_of,
+    require_share,
+    require_sparsity,
+)
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.ridge import Ridge, chosen_ridge, estimated_errors, public_ridge
 from dpgep.methods.screening import Screened, keep_features
@@ -80,9 +87,7 @@ class PairOptions:
         """What depends on the model of a problem."""
         if self.sparsity is None or isinstance(self.sparsity, str):
             return
-        require_count("sparsity", self.sparsity, largest=model.n_features)
-        if k > self.sparsity and not self.separate_supports:
-            raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
+        require_sparsity(self.sparsity, model, k, separate=self.separate_supports)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,13 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.methods.options import require_count, require_non_negative, require_one_of, require_positive
+from dpgep.methods.options import (
+    require_count,
+    require_non_negative,
+    require_one_of,
+    require_positive,
+    require_sparsity,
+)
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import Matrix, MethodResult, oriented
@@ -158,9 +164,7 @@ class DpsrsOptions(DpsrOptions):
 
     def check(self, public: PublicSide, k: int) -> None:
         """Raises before anything is released."""
-        require_count("sparsity", self.sparsity, largest=public.model.n_features)
-        if k > self.sparsity:
-            raise ValueError(f"{k} components need a sparsity of at least {k}, got {self.sparsity}")
+        require_sparsity(self.sparsity, public.model, k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +293,7 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         sparsity=options.sparsity or None,
         identity_b=products.identity_b,
         ridge=xi,
-        centre=leading.first if products.identity_b else 0.0,
+        centre=curator.model.centre(np.array([leading.first])) if products.identity_b else 0.0,
         groups=products.groups,
         noise_order=curator.model.noise_order,
     )

@@ -176,6 +176,8 @@ def sparse_solution(pair: Any, sparsity: Any, n_components: int, *, ridge: float
     try:
         return sparse_eigenvectors(pair.a, pair.b, sparsity, n_components, ridge=ridge, **settings)
     except np.linalg.LinAlgError:
+        if pair.b is None:
+            raise
         least = max(ridge, public_ridge(pair.noise_level), pair.rounding)
         b = positive_part(pair.b.copy())
         return sparse_eigenvectors(pair.a, b, sparsity, n_components, ridge=least, **settings)

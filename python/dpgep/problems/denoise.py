@@ -63,14 +63,16 @@ def low_rank_before_noise(matrix: Matrix, deviation: float) -> LowRank:
     alone could show, y <= s (sqrt m + sqrt n), is left out. The squared cosine of left vectors before and after is
     (t^4 - m n s^4)/(t^4 + m s^2 t^2) (Benaych-Georges and Nadakuditi).
     """
-    left, found, right = np.linalg.svd(matrix, full_matrices=False)  # SciPy 1.12 refuses empty ones
+    left, found, right = np.linalg.svd(matrix, full_matrices=False)  # SciPy's refused empty ones
     m, n = matrix.shape
     kept = found > deviation * (math.sqrt(m) + math.sqrt(n))
     left, found, right = left[:, kept], found[kept], right[kept]
+    unit = float(found.max(initial=0.0)) or 1.0  # fourth powers of other units might leave the range
+    found, deviation = found / unit, deviation / unit
     middle = found**2 - deviation**2 * (m + n)
     squares = (middle + np.sqrt(np.maximum(middle**2 - 4 * m * n * deviation**4, 0.0))) / 2
     overlaps = (squares**2 - m * n * deviation**4) / (squares**2 + m * deviation**2 * squares)
-    return LowRank(left, np.sqrt(squares), right, overlaps)
+    return LowRank(left, unit * np.sqrt(squares), right, overlaps)
 
 
 def signal_of(matrix: Matrix, deviation: float) -> Matrix:

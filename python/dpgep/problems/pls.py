@@ -43,7 +43,7 @@ def pls(
     Problem: A v = lambda v with v = (x, y) and A = [[0, Sxy], [Syx, 0]], Sxy the cross-covariance of the views (their
     cross moment if not ``center``); no factor n/(n-1). Eigenvalues are the leading singular values of Sxy, the
     solution's ``x_weights`` and ``y_weights`` its singular vectors. All pairs follow from one Sxy without deflation, as
-    in scikit-learn's `PLSSVD`, and unlike `PLSCanonical`.
+    in scikit-learn's `PLSSVD`, and unlike `PLSCanonical`. Beyond the rank of Sxy, weights are any vectors.
 
     Parameters
     ----------

@@ -284,8 +284,8 @@ def check_bound(bound: Any) -> float:
         value = float(bound)
     except (TypeError, ValueError):
         raise TypeError(f"bound must be a number, got {bound!r}") from None
-    if not 1e-120 <= value <= 1e120:
-        raise ValueError(f"bound must be a positive finite number (between 1e-120 and 1e120), got {bound!r}")
+    if not 1e-30 <= value <= 1e30:  # eighth powers of it are computed
+        raise ValueError(f"bound must be a positive finite number (between 1e-30 and 1e30), got {bound!r}")
     return value
 
 
