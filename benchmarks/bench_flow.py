@@ -75,9 +75,9 @@ def pair_oracle(matrices: Any, noise: str, key: bytes | None = None) -> Any:
 
 def rows_oracle(second: Any, noise: str) -> Any:
     """Principal components of the rows, not centered."""
-    none = np.empty((0, second.n_features)), np.empty(0), np.empty(0)
+    factors, moment = np.empty((0, second.n_features)), core.PencilPart(np.empty(0), 1.0)
     return core.PairOracle.of_rows(
-        second, noise, SCALE, *none, 1.0, 0.0, True, n_products=N_ITERATIONS, stream=core.NoiseStream()
+        second, noise, SCALE, factors, moment, n_products=N_ITERATIONS, stream=core.NoiseStream()
     )
 
 
