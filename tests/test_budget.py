@@ -1,5 +1,6 @@
 """Budgets: three forms, exact composition, shares, threads."""
 
+import contextlib
 import copy
 import math
 import os
@@ -392,11 +393,9 @@ def test_threads_of_two_adjacencies_cannot_both_spend() -> None:
             spent: list[Adjacency] = spent,
         ) -> None:
             barrier.wait()
-            try:
+            with contextlib.suppress(PrivacyBudgetError):
                 spend(budget, 0.25, adjacency)
                 spent.append(adjacency)
-            except PrivacyBudgetError:
-                pass
 
         threads = [threading.Thread(target=run, args=(each,)) for each in (*OTHER, *OTHER)]
         for thread in threads:

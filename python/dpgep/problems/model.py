@@ -191,7 +191,7 @@ class Model(ABC):
         A problem of many features is thinned out to about ``most_features`` of a kind: of neighbouring directions in
         the spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
         """
-        raise NotImplementedError(f"B of {self.name} carries no noise")
+        raise TypeError(f"B of {self.name} carries no noise: there is nothing before it to look for")
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> Any:
