@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 from conftest import Matrix, nothing_spent, solve_seeded
@@ -129,6 +130,16 @@ def test_mismatched_views_and_responses_show_both_shapes(rng: np.random.Generato
         dpgep.fda(x, np.arange(59))
     with pytest.raises(ValueError, match=r"one value per row of X, shape \(60,\); got shape \(59,\)"):
         dpgep.sir(x, np.arange(59), y_range=(0, 1))
+
+
+def test_columns_without_numbers_are_named() -> None:
+    table = pandas.DataFrame(
+        {"age": [30, 40, 50], "sex": ["f", "m", "f"], "day": pandas.to_datetime(["2026-01-01"] * 3)}
+    )
+    with pytest.raises(TypeError, match=r"columns 'sex' \(\w+\), 'day' \(datetime64\[\w+\]\) do not: leave them out"):
+        dpgep.pca(table)
+    with pytest.raises(TypeError, match=r"columns 0 \(\w+\), .*7 \(\w+\), \.\.\. do not"):
+        dpgep.pca(pandas.DataFrame(np.full((3, 9), "a", dtype=object)))
 
 
 @pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, 1e-31, 1.1e30])

@@ -228,6 +228,8 @@ def as_matrix(values: Any, name: str) -> Any:
         check_matrix(values, name)
         return values
     array = values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
+    if array.dtype == object:
+        _name_other_columns(values, name)
     check_matrix(array, name)
     return array
 
@@ -292,6 +294,17 @@ def check_bound(bound: Any) -> float:
 def check_same_rows(x: NDArray[Any], y: NDArray[Any]) -> None:
     if x.shape[0] != y.shape[0]:
         raise ValueError(f"X and Y must have the same number of rows, got shapes {x.shape} and {y.shape}")
+
+
+def _name_other_columns(values: Any, name: str) -> None:
+    """Raise TypeError with the columns of a pandas table that hold no numbers: names and types, which are public."""
+    dtypes = getattr(values, "dtypes", None)
+    if dtypes is None or not hasattr(dtypes, "items"):
+        return
+    other = [f"{column!r} ({dtype})" for column, dtype in dtypes.items() if dtype.kind not in "fiub"]
+    if other:
+        shown = ", ".join(other[:8]) + ", ..." * (len(other) > 8)
+        raise TypeError(f"{name} must hold real numbers, which columns {shown} do not: leave them out, or encode them")
 
 
 def _check_real(array: Any, name: str) -> None:
