@@ -27,11 +27,11 @@ class Problem:
     factors: np.ndarray
     a: reference.PencilPart
     b: reference.PencilPart | None = None
-    split: int = 0
+    first_view_size: int = 0
 
     @property
     def pair(self):
-        return {"a": self.a, "b": self.b, "split": self.split}
+        return {"a": self.a, "b": self.b, "first_view_size": self.first_view_size}
 
     def second_moment(self, block):
         return reference.rows_product(self.rows, self.row_factors, 1.0 / len(self.rows), block)
@@ -101,7 +101,7 @@ def kernel_oracle(given, storage="float64", noise="none", scale=0.0, key=None, n
         given.factors,
         core.PencilPart(*given.a),
         None if given.b is None else core.PencilPart(*given.b),
-        given.split,
+        given.first_view_size,
         stream=None if key is None else core.NoiseStream(key),
         **arguments,
     )

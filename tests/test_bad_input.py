@@ -268,7 +268,7 @@ def test_classes_that_cannot_be_are_named(rng: np.random.Generator) -> None:
             TypeError, match=rf"labels are of type {labels.dtype.type.__name__}, so that none is among the classes \["
         ):
             dpgep.fda(x, labels, classes=classes)
-    assert dpgep.fda(x, numbers.astype(str), classes=["0", 1]).people.n == N  # some may be
+    assert dpgep.fda(x, numbers.astype(str), classes=["0", 1]).dataset.n == N  # some may be
 
 
 def test_labels_that_cannot_be_are_named(rng: np.random.Generator) -> None:

@@ -18,15 +18,15 @@ from conftest import Matrix
 import dpgep
 from dpgep import Budget, PrivacyBudgetError
 from dpgep._dispatch import core
+from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, mu_of
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.ledger import Ledger, Release, cost_of, mu_covering, mu_within, split
-from dpgep.problems.model import Adjacency
+from dpgep.privacy.ledger import Ledger, LedgerEntry, cost_of, mu_rounded_down, mu_rounded_up, split_budget
 
 
 def spend(budget: Budget, share: float | None = None, adjacency: Adjacency = "replace-one") -> float:
     with budget.reserve(share, adjacency=adjacency) as ledger:
-        ledger.record(Release("test", ledger.mu, ()))
+        ledger.record(LedgerEntry("test", ledger.mu, ()))
         return ledger.mu
 
 
@@ -113,7 +113,7 @@ def test_an_exception_after_the_release_keeps_it_on_the_ledger() -> None:
 
     def fail_after_release() -> None:
         with budget.reserve(0.25, adjacency="replace-one") as ledger:
-            ledger.record(Release("test", ledger.mu, ()))
+            ledger.record(LedgerEntry("test", ledger.mu, ()))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -131,7 +131,7 @@ def test_threads_cannot_spend_the_same_budget_twice() -> None:
         barrier.wait()
         try:
             with budget.reserve(0.5, adjacency="replace-one") as ledger:
-                ledger.record(Release("test", ledger.mu, ()))
+                ledger.record(LedgerEntry("test", ledger.mu, ()))
             outcomes.append(True)
         except PrivacyBudgetError:
             outcomes.append(False)
@@ -152,7 +152,7 @@ def test_share_out_of_range(share: float) -> None:
 
 def test_ledger_refuses_what_does_not_fit() -> None:
     ledger = Ledger(1.0)
-    ledger.record(Release("first", 0.8, ()))
+    ledger.record(LedgerEntry("first", 0.8, ()))
     with pytest.raises(PrivacyBudgetError, match=r"mu = 0.7 does not fit.*has spent mu = 0.8"):
         ledger.check(0.7)
     ledger.check(0.59)
@@ -179,9 +179,9 @@ def test_infinite_budget_never_runs_out() -> None:
 
 def test_rounding_helpers_are_tight() -> None:
     for mu in (0.1, 1 / 3, 0.7071067811865476, 5e-7, 123.456):
-        assert mu_within(cost_of(mu)) == mu == mu_covering(cost_of(mu))
-        assert mu_within(cost_of(mu) * (1 - Fraction(1, 10**30))) == math.nextafter(mu, 0)
-        assert mu_covering(cost_of(mu) * (1 + Fraction(1, 10**30))) == math.nextafter(mu, math.inf)
+        assert mu_rounded_down(cost_of(mu)) == mu == mu_rounded_up(cost_of(mu))
+        assert mu_rounded_down(cost_of(mu) * (1 - Fraction(1, 10**30))) == math.nextafter(mu, 0)
+        assert mu_rounded_up(cost_of(mu) * (1 + Fraction(1, 10**30))) == math.nextafter(mu, math.inf)
 
 
 def test_repr_shows_what_is_left() -> None:
@@ -227,7 +227,7 @@ def test_a_fork_is_told_although_its_number_is_that_of_the_parent(monkeypatch: p
     budget = Budget(mu=1.0)
     with budget.reserve(0.5, adjacency="replace-one") as ledger:
         assert in_a_fork(lambda: spend(budget)) == 0
-        assert in_a_fork(lambda: ledger.record(Release("test", 0.1, ()))) == 0
+        assert in_a_fork(lambda: ledger.record(LedgerEntry("test", 0.1, ()))) == 0
         assert in_a_fork(lambda: in_a_fork(lambda: ledger.check(0.1)) and spend(Budget(mu=1.0))) == 1
 
 
@@ -246,9 +246,9 @@ def test_a_fork_that_python_does_not_see_is_told_by_its_number(monkeypatch: pyte
 def test_a_ledger_that_is_open_across_a_fork_refuses_in_the_child_alone() -> None:
     budget = Budget(epsilon=1.0, delta=1e-6)
     with budget.reserve(adjacency="replace-one") as ledger:
-        assert in_a_fork(lambda: ledger.record(Release("child", 0.1, ()))) == 0
+        assert in_a_fork(lambda: ledger.record(LedgerEntry("child", 0.1, ()))) == 0
         assert in_a_fork(ledger.whole_target) == 0
-        ledger.record(Release("parent", 0.1, ()))
+        ledger.record(LedgerEntry("parent", 0.1, ()))
     assert [release.query for release in budget.releases] == ["parent"]
 
 
@@ -261,7 +261,7 @@ def test_a_child_ends_although_another_thread_held_the_locks() -> None:
         assert budget.remaining_mu <= 1.0
         assert "replace-one" in repr(budget)
         assert budget.releases == ()
-        ledger.record(Release("child", 0.1, ()))
+        ledger.record(LedgerEntry("child", 0.1, ()))
 
     reservation = budget.reserve(0.5, adjacency="replace-one")
     ledger = reservation.__enter__()
@@ -276,7 +276,7 @@ def test_a_settled_ledger_is_closed() -> None:
     with budget.reserve(0.5, adjacency="replace-one") as ledger:
         ledger.check(0.1)
     with pytest.raises(PrivacyBudgetError, match="this ledger is closed"):
-        ledger.record(Release("late", 0.1, ()))
+        ledger.record(LedgerEntry("late", 0.1, ()))
 
 
 def test_what_a_thread_enters_while_a_ledger_closes_is_paid_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +291,7 @@ def test_what_a_thread_enters_while_a_ledger_closes_is_paid_or_refused(monkeypat
 
     monkeypatch.setattr(Ledger, "check", slow_check)
     with budget.reserve(adjacency="replace-one") as ledger:
-        thread = threading.Thread(target=ledger.record, args=(Release("late", 0.5, ()),))
+        thread = threading.Thread(target=ledger.record, args=(LedgerEntry("late", 0.5, ()),))
         thread.start()
         checked.wait()
     closing.set()
@@ -429,7 +429,7 @@ def test_runs_of_two_adjacencies_would_cost_more_than_their_sum() -> None:
     statistic is normal: of 1500 runs a side, mu is estimated with a deviation of sqrt(2/1500 + 3.67^2/6000) = 0.06, and
     the bound, 2.6 of them below the estimate, falls below 3.17 (another 5.8) with a probability below 1e-6.
     """
-    half = split(3.0, 0.5)[0]
+    half = split_budget(3.0, 0.5)[0]
     runs: tuple[Adjacency, ...] = ("add-remove", "replace-one")
     stream = core.NoiseStream()
 

@@ -10,11 +10,11 @@ from scipy.optimize import minimize
 
 import dpgep
 from dpgep import Budget, gep, solve
+from dpgep.models.model import Adjacency
+from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy import calibration
 from dpgep.privacy.calibration import calibrate_moments, matrix_deviations, moment_mu
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.model import Adjacency
-from dpgep.problems.moments import MomentLayout, MomentNoise
 
 LAYOUTS: list[tuple[str, MomentLayout, Adjacency]] = [
     ("second moment", MomentLayout(3, 0, sums=False, counts=False), "replace-one"),

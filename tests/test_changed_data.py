@@ -17,9 +17,9 @@ import scipy.sparse
 from conftest import Matrix, solve_seeded
 
 import dpgep
-from dpgep.problems import checksum
-from dpgep.problems.checksum import PassChecksum
-from dpgep.problems.rows import Rows
+from dpgep.data import checksum
+from dpgep.data.checksum import PassChecksum
+from dpgep.data.rows import Rows
 from dpgep.sources.columns import Columns
 
 N, D = 700, 6

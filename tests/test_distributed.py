@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 
 import dpgep
 import dpgep.distributed
+from dpgep.data import dask_dataset, parquet_parts
+from dpgep.data.dask_dataset import DaskDataset
+from dpgep.data.dataset import Batch, InMemoryDataset
+from dpgep.data.float_moments import FloatSums
+from dpgep.data.integer_moments import ExactMomentAccumulator
+from dpgep.data.row_products import ProductSums
+from dpgep.data.rows import NotFiniteError, Rows
+from dpgep.data.screen_sums import ScreenSums
 from dpgep.distributed import moments
-from dpgep.problems import distributed_people, parquet_parts
-from dpgep.problems.distributed_people import Distributed
-from dpgep.problems.float_moments import FloatSums
-from dpgep.problems.integer_moments import IntegerSums
-from dpgep.problems.model import PublicFacts
-from dpgep.problems.people import Batch, InMemory
-from dpgep.problems.row_products import ProductSums
-from dpgep.problems.rows import NotFiniteError, Rows
-from dpgep.problems.screen_sums import ScreenSums
+from dpgep.models.model import PublicFacts
 
 NAMES = list("abcdef")
 
@@ -257,7 +257,7 @@ def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
     layout = dpgep.PcaModel(6, center=True).layout(PublicFacts("add-remove", 1.0, None))
     return {
         "float": lambda: FloatSums(layout),
-        "integer": lambda: IntegerSums(layout, 20),
+        "integer": lambda: ExactMomentAccumulator(layout, 20),
         "products": lambda: ProductSums(block),
         "screen": lambda: ScreenSums(layout),
     }
@@ -265,7 +265,7 @@ def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
 
 def numbers(sums: Any) -> list[Any]:
     """What a method reads of the sums."""
-    if isinstance(sums, IntegerSums):
+    if isinstance(sums, ExactMomentAccumulator):
         return [np.triu(sums.limbs()[0])]
     if isinstance(sums, ScreenSums):
         return [sums.energy, sums.groups.counts, sums.groups.sums]
@@ -277,13 +277,13 @@ def test_every_sum_over_people_is_that_of_one_process(name: str, people: Any, rn
     """To rounding for floating point, whose bits the tree alone decides: twice the same."""
     x, _ = people
     make = accumulators(rng.standard_normal((2, 6)))[name]
-    spread_people, whole = build("pca", spread(x, 30), None).people, InMemory(Batch(Rows((x,), 1.0)))
-    assert isinstance(spread_people, Distributed)
-    first, second, expected = (numbers(p.accumulate(make)) for p in (spread_people, spread_people, whole))
+    on_dask, whole = build("pca", spread(x, 30), None).dataset, InMemoryDataset(Batch(Rows((x,), 1.0)))
+    assert isinstance(on_dask, DaskDataset)
+    first, second, expected = (numbers(p.accumulate(make)) for p in (on_dask, on_dask, whole))
     for a, b, c in zip(first, second, expected, strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_allclose(a, c, rtol=1e-12, atol=1e-12)
-    assert spread_people.passes == 2
+    assert on_dask.passes == 2
 
 
 def test_restricted_people_are_clipped_anew(people: Any) -> None:
@@ -295,7 +295,7 @@ def test_restricted_people_are_clipped_anew(people: Any) -> None:
 
 
 def test_sums_are_pickled_by_their_value(people: Any) -> None:
-    sums = IntegerSums(dpgep.PcaModel(6, center=False).layout(PublicFacts("replace-one", 1.0, 5)), 20)
+    sums = ExactMomentAccumulator(dpgep.PcaModel(6, center=False).layout(PublicFacts("replace-one", 1.0, 5)), 20)
     sums.add(Batch(Rows((people[0],), 1.0)))
     again = pickle.loads(pickle.dumps(sums))
     again.merge(sums)
@@ -308,8 +308,8 @@ def test_a_result_is_used_again_unchanged(people: Any) -> None:
     x, _ = people
     make = accumulators(np.ones((1, 6)))["integer"]
     task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), None, make, b"k" * 16)
-    parts = [distributed_people._summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
-    assert distributed_people._merged(*parts) == distributed_people._merged(*parts)
+    parts = [dask_dataset._summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
+    assert dask_dataset._merged(*parts) == dask_dataset._merged(*parts)
 
 
 # --- What is refused -------------------------------------------------------------------------------
@@ -328,9 +328,9 @@ def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
     rows = np.full((3, 6), np.inf)
     make = accumulators(rows[:1])["integer"]
     task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), None, make, None)
-    error = distributed_people._summed(task, rows)
+    error = dask_dataset._summed(task, rows)
     assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
-    assert distributed_people._merged((3, b"never read", b""), error) is error
+    assert dask_dataset._merged((3, b"never read", b""), error) is error
 
 
 class UnpicklableError(Exception):
@@ -371,7 +371,7 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
         "make": accumulators(np.ones((1, 6)))["integer"],
         "key": None,
     }
-    found = distributed_people._summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
+    found = dask_dataset._summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
     assert type(found) is carried
     assert type(pickle.loads(pickle.dumps(found))) is carried
     if carried is RuntimeError:
@@ -380,9 +380,9 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
 
 
 def test_no_error_of_merging_reaches_dask() -> None:
-    found = distributed_people._merged((3, pickle.dumps(1), b""), (3, pickle.dumps(2), b""))
+    found = dask_dataset._merged((3, pickle.dumps(1), b""), (3, pickle.dumps(2), b""))
     assert isinstance(found, AttributeError)
-    assert isinstance(distributed_people._merged((3, b"no pickle", b""), (3, b"", b"")), pickle.UnpicklingError)
+    assert isinstance(dask_dataset._merged((3, b"no pickle", b""), (3, b"", b"")), pickle.UnpicklingError)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -391,7 +391,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         raise error
 
     with pytest.raises(error):
-        distributed_people._summed((stop, stop, None, list, None), np.ones((3, 6)))
+        dask_dataset._summed((stop, stop, None, list, None), np.ones((3, 6)))
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_vectors_that_arrive_unaligned_are_multiplied(people: Any, rng: np.rando
 
 def shared_keys(people: Any, make: Any) -> int:
     """Keys of the graph that hold what tasks share."""
-    assert isinstance(people, Distributed)
+    assert isinstance(people, DaskDataset)
     return sum(key.startswith("tuple-") for key in people._tree(make, None).__dask_graph__() if isinstance(key, str))
 
 
@@ -489,10 +489,10 @@ def test_vectors_are_a_key_that_workers_share_and_what_is_small_is_none(
     """Dask would move parts to the worker where a shared key lies: it does with 94 MB of 16 parts, at the benchmark."""
     make = partial(ProductSums, rng.standard_normal((2, 6)))
     with client.as_current():
-        rows = build("pca", spread(people[0], 90), None).people
+        rows = build("pca", spread(people[0], 90), None).dataset
         assert shared_keys(rows, make) == 0
         carried = rows.accumulate(make).product
-        monkeypatch.setattr(distributed_people, "_SENT_WITH_EACH", 2 * 6 * 8 - 1)
+        monkeypatch.setattr(dask_dataset, "_SENT_WITH_EACH", 2 * 6 * 8 - 1)
         assert shared_keys(rows, make) == 1
         np.testing.assert_array_equal(rows.accumulate(make).product, carried)
 

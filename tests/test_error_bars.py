@@ -12,7 +12,7 @@ import dpgep
 from dpgep.methods.accuracy import before_noise
 from dpgep.methods.quotient_accuracy import semicircle_edge
 from dpgep.methods.significance import FALSE_ALARM
-from dpgep.problems.denoise import goe
+from dpgep.models.denoise import goe
 
 
 def isotropic(n: int, d: int, rng: np.random.Generator) -> Matrix:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dpgep
 from dpgep import reference
 from dpgep._dispatch import core
-from dpgep.problems.rows import Rows
+from dpgep.data.rows import Rows
 from dpgep.sources.columns import Columns
 
 

@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.data.dataset import Batch
+from dpgep.data.groups import class_codes
+from dpgep.data.rows import Rows
 from dpgep.distributed import moments
+from dpgep.models.model import Adjacency
+from dpgep.models.moments import MomentNoise, ReleasedGroups, total_mean, total_share
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise
-from dpgep.problems.groups import class_codes
-from dpgep.problems.model import Adjacency
-from dpgep.problems.moments import MomentNoise, NoisyGroups, total_mean, total_share
-from dpgep.problems.people import Batch
-from dpgep.problems.rows import Rows
 
 N, NAMES = 600, list("abcd")
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
@@ -254,7 +254,7 @@ def test_who_is_in_no_class_counts_and_contributes_nothing(
     problem = dpgep.fda(rows, marks, classes=["no", "yes"], bound=1.5, adjacency=adjacency)
     ours = problem.integer_moments(20)
     equal_sums(ours, listed_alone(x, labels, labels != "secret"))
-    assert ours.n == problem.people.n == N
+    assert ours.n == problem.dataset.n == N
     assert problem.float_moments().n == N
 
 
@@ -326,13 +326,13 @@ def test_any_type_of_label_may_be_among_no_class(kind: str) -> None:
     problem = dpgep.fda(np.eye(3), values, classes=classes)
     np.testing.assert_array_equal(problem.groups, [0, 1])
     np.testing.assert_array_equal(problem.rows.views[0], np.eye(3)[:2])
-    assert problem.people.n == 3
+    assert problem.dataset.n == 3
 
 
 @pytest.mark.parametrize("kind", ["missing categories", "missing booleans", "an Enum", "an Arrow dictionary"])
 def test_who_has_no_category_is_in_no_class(kind: str) -> None:
     problem = dpgep.fda(np.eye(3), DTYPES[kind][0])
-    assert (problem.people.n, len(problem.groups)) == (3, 2)
+    assert (problem.dataset.n, len(problem.groups)) == (3, 2)
 
 
 # --- Privacy of who is in no class -----------------------------------------------------------------
@@ -495,8 +495,8 @@ def test_who_has_no_response_does_not_bend_the_directions(x: Matrix, rng: np.ran
     np.testing.assert_allclose(few.components, all_of_them.components, atol=1e-9)
 
 
-def groups(counts: list[float], noise: float) -> NoisyGroups:
-    return NoisyGroups(np.ones((2, len(counts))), np.array(counts), 100.0, MomentNoise(0.0, 0.0, noise))
+def groups(counts: list[float], noise: float) -> ReleasedGroups:
+    return ReleasedGroups(np.ones((2, len(counts))), np.array(counts), 100.0, MomentNoise(0.0, 0.0, noise))
 
 
 def test_the_share_of_people_in_a_class_is_read_off_the_release_where_it_shows() -> None:
@@ -535,7 +535,7 @@ def test_responses_of_any_number_type(x: Matrix) -> None:
         pl.Series([1, None, 2]),
         pa.array([1.5, None, 2]),
     ):
-        assert dpgep.sir(np.eye(3), y, **edges).people.n == 3  # type: ignore[arg-type]
+        assert dpgep.sir(np.eye(3), y, **edges).dataset.n == 3  # type: ignore[arg-type]
 
 
 # --- Batches ---------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.problems import integer_moments, sparse_rows
-from dpgep.problems.rows import Rows
+from dpgep.data import integer_moments, sparse_rows
+from dpgep.data.rows import Rows
 
 D = 5
 MODELS = {
@@ -34,7 +34,7 @@ MODELS = {
 names = pytest.mark.parametrize("name", MODELS)
 
 
-def people(rng: np.random.Generator, n: int = 500) -> tuple[Matrix, Any, Matrix]:
+def dataset(rng: np.random.Generator, n: int = 500) -> tuple[Matrix, Any, Matrix]:
     """Rows inside and beyond the bound, with labels and responses."""
     x = rng.standard_normal((n, D)) * rng.choice([0.1, 0.4, 3.0], (n, 1))
     return x, np.array(["a", "b", "c"])[rng.integers(0, 3, n)], rng.uniform(-1, 1, n)
@@ -68,7 +68,7 @@ def problem(name: str, rows: Any) -> Any:
 @given(cuts=st.lists(st.integers(0, 500), max_size=6), seed=st.integers(0, 9))
 def test_any_split_order_and_merging_gives_the_same_bytes(name: str, cuts: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    rows = people(rng)
+    rows = dataset(rng)
     whole = summed(name, rows, [slice(None)]).to_bytes()
     parts = np.split(rng.permutation(500), sorted(cuts))
     assert summed(name, rows, parts).to_bytes() == whole
@@ -80,7 +80,7 @@ def test_any_split_order_and_merging_gives_the_same_bytes(name: str, cuts: list[
 
 @names
 def test_the_solution_is_that_of_the_rows_themselves(name: str, rng: np.random.Generator) -> None:
-    rows = people(rng)
+    rows = dataset(rng)
     ours = solve_seeded(summed(name, rows, np.split(np.arange(500), [100, 300])), mu=1.0, n_components=2)
     theirs = solve_seeded(problem(name, rows), mu=1.0, n_components=2)
     np.testing.assert_array_equal(ours.components, theirs.components)
@@ -91,7 +91,7 @@ def test_the_solution_is_that_of_the_rows_themselves(name: str, rng: np.random.G
 @pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
 @names
 def test_without_noise_it_is_the_solution_to_the_grid(name: str, rng: np.random.Generator) -> None:
-    rows = people(rng)
+    rows = dataset(rng)
     ours = dpgep.solve(summed(name, rows, [slice(None)]), epsilon=np.inf)
     theirs = dpgep.solve(problem(name, rows), epsilon=np.inf)
     np.testing.assert_allclose(ours.eigenvalues, theirs.eigenvalues, atol=1e-4)
@@ -104,7 +104,7 @@ def test_bytes_pickles_and_files_keep_everything(
     name: str, limb_bits: int, rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(integer_moments, "_LIMB_BITS", limb_bits)  # 46: 64 rows a limb, so that there are two
-    rows = people(rng)
+    rows = dataset(rng)
     moments = summed(name, rows, [slice(None, 300)])
     moments.save(tmp_path / "moments")
     assert [path.name for path in tmp_path.iterdir()] == ["moments"]
@@ -121,7 +121,7 @@ def test_bytes_pickles_and_files_keep_everything(
 
 
 def test_two_limbs_hold_what_one_cannot(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = people(rng)
+    rows = dataset(rng)
     plain = solve_seeded(summed("fda", rows, [slice(None)]), mu=1.0)
     monkeypatch.setattr(integer_moments, "_LIMB_BITS", 46)
     for cuts in itertools.combinations([50, 63, 64, 65, 200, 450], 3):
@@ -134,7 +134,7 @@ def test_two_limbs_hold_what_one_cannot(rng: np.random.Generator, monkeypatch: p
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "empty", "version", "other"])
 def test_damaged_bytes_are_refused(damage: str, rng: np.random.Generator) -> None:
-    data = summed("pca", people(rng), [slice(None)]).to_bytes()
+    data = summed("pca", dataset(rng), [slice(None)]).to_bytes()
     damaged, message = {
         "cut": (data[:-10], "incomplete or were altered"),
         "altered": (data[:200] + bytes([data[200] ^ 1]) + data[201:], "incomplete or were altered"),
@@ -149,7 +149,7 @@ def test_damaged_bytes_are_refused(damage: str, rng: np.random.Generator) -> Non
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_every_altered_byte_is_noticed(data: Any) -> None:
-    packed = bytearray(summed("sir", people(np.random.default_rng(1), 20), [slice(None)]).to_bytes())
+    packed = bytearray(summed("sir", dataset(np.random.default_rng(1), 20), [slice(None)]).to_bytes())
     place = data.draw(st.integers(0, len(packed) - 1))
     packed[place] ^= data.draw(st.integers(1, 255))
     with pytest.raises(ValueError, match=r"dpgep moments|altered|another version"):
@@ -160,7 +160,7 @@ def test_every_altered_byte_is_noticed(data: Any) -> None:
 @pytest.mark.usefixtures("dense_sums")
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
 def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.random.Generator) -> None:
-    rows = people(rng, 20_000)
+    rows = dataset(rng, 20_000)
     moments = summed(name, rows, [slice(None, 9000)])
     before = moments.to_bytes()
     rows[0][19_990, 1] = np.nan
@@ -178,7 +178,7 @@ def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.
 
 
 def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    moments = summed("pca", people(rng), [slice(None)])
+    moments = summed("pca", dataset(rng), [slice(None)])
 
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -195,7 +195,7 @@ def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: p
 def test_interrupted_sums_of_narrow_rows_are_as_before(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x = people(rng)[0]
+    x = dataset(rng)[0]
     moments, whole = summed("pca", (x, None, None), [slice(200)]), summed("pca", (x, None, None), [slice(None)])
     before = moments.to_bytes()
     monkeypatch.setattr(core, "narrow_dimension", D + 1)
@@ -217,7 +217,7 @@ def test_interrupted_sums_of_narrow_rows_are_as_before(
 
 
 def test_threads_take_turns(rng: np.random.Generator) -> None:
-    x = people(rng, 4000)[0]
+    x = dataset(rng, 4000)[0]
     one, two = dpgep.Moments(MODELS["pca"]), dpgep.Moments(MODELS["pca"])
 
     def add(part: Matrix) -> None:
@@ -266,7 +266,7 @@ def test_wrong_uses_say_what_to_do(rng: np.random.Generator) -> None:
     budget = dpgep.Budget(mu=1.0)
     with pytest.raises(ValueError, match="update them with at least 2"):
         dpgep.solve(dpgep.Moments(MODELS["pca"]), budget=budget)
-    moments = summed("pca", people(rng), [slice(None)])
+    moments = summed("pca", dataset(rng), [slice(None)])
     for method in ("rayleigh-flow", "dpsr"):
         with pytest.raises(ValueError, match="hold no rows"):
             dpgep.solve(moments, budget=budget, method=method, n_components=1)
@@ -279,14 +279,14 @@ def test_wrong_uses_say_what_to_do(rng: np.random.Generator) -> None:
 def test_a_coarse_grid_serves_small_budgets(rng: np.random.Generator) -> None:
     fine, coarse = (dpgep.Moments(MODELS["pca"], bits=bits) for bits in (20, 8))
     for moments in (fine, coarse):
-        moments.update(people(rng)[0])
+        moments.update(dataset(rng)[0])
     with pytest.raises(ValueError, match="summed with bits="):
         dpgep.solve(fine, mu=1e-6)
     assert dpgep.solve(coarse, mu=1e-6).privacy.exact
 
 
 def test_add_remove_releases_the_number_of_people(rng: np.random.Generator) -> None:
-    rows = people(rng)
+    rows = dataset(rng)
     moments = dpgep.Moments(MODELS["pca"], adjacency="add-remove")
     moments.update(rows[0])
     ours = solve_seeded(moments, mu=1.0)

@@ -71,10 +71,10 @@ def test_two_views_share_one_noisy_moment():
     # A and B are the blocks of one matrix C, so that A + B is C itself.
     given = problem("cca")
     a, b = kernel_oracle(given, noise="lazy", scale=SCALE, key=KEY).times(np.eye(D))
-    split = given.split
-    np.testing.assert_array_equal(a[:split, :split], 0.0)
-    np.testing.assert_array_equal(a[split:, split:], 0.0)
-    np.testing.assert_array_equal(b[:split, split:], 0.0)
+    first_view_size = given.first_view_size
+    np.testing.assert_array_equal(a[:first_view_size, :first_view_size], 0.0)
+    np.testing.assert_array_equal(a[first_view_size:, first_view_size:], 0.0)
+    np.testing.assert_array_equal(b[:first_view_size, first_view_size:], 0.0)
     one_view = kernel_oracle(problem("pca"), noise="lazy", scale=SCALE, key=KEY).times(np.eye(D))[0]
     assert_close(a + b, one_view)
 
@@ -133,9 +133,9 @@ WRONG = {
     "too many weights of B": ({"b": part(np.ones(3))}, r"b\.weights"),
     "an infinite weight": ({"a": part(np.array([1.0, np.inf]))}, r"a\.weights must be finite"),
     "a share that is no number": ({"b": part(share=np.nan)}, r"b\.share must be finite"),
-    "blocks of one view": ({"a": part(blocks="between")}, "split is 0"),
-    "a split past the end": ({"split": D}, "split"),
-    "a negative split": ({"split": -1}, "split"),
+    "blocks of one view": ({"a": part(blocks="between")}, "first_view_size is 0"),
+    "a first view past the end": ({"first_view_size": D}, "first_view_size"),
+    "a negative size": ({"first_view_size": -1}, "first_view_size"),
     "unknown noise": ({"noise": "stale"}, "none.*fresh.*lazy"),
     "negative scale": ({"noise": "lazy", "scale": -1.0, "stream": core.NoiseStream(KEY)}, "scale"),
     "no stream": ({"noise": "lazy", "scale": 1.0}, "stream"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpgep import reference
-from dpgep.problems.model import Pencil, PencilPart
+from dpgep.models.model import Pencil, PencilPart
 
 D, SPLIT = 5, 2
 WEIGHTS = (np.array([1.0, 0.0, -2.0]), np.ones(3))
@@ -22,10 +22,10 @@ def released() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return rows.T @ rows, rng.standard_normal((3, D))
 
 
-def pencil(factors: Any, a: Any, b: Any, first_view: int = SPLIT) -> Pencil:
+def pencil(factors: Any, a: Any, b: Any, first_view_size: int = SPLIT) -> Pencil:
     parts = [None if part is None else PencilPart(w, *part) for w, part in zip(WEIGHTS, (a, b), strict=True)]
     assert parts[0] is not None
-    return Pencil(factors, parts[0], parts[1], first_view)
+    return Pencil(factors, parts[0], parts[1], first_view_size)
 
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.product(PARTS, [*PARTS, None])), ids=str)
@@ -52,10 +52,10 @@ def test_matrices_diagonals_and_products_agree(a: Any, b: Any) -> None:
 def test_blocks_need_two_views(part: str, blocks: str) -> None:
     parts = {"a": (True, "whole"), "b": (True, "whole"), part: (True, blocks)}
     with pytest.raises(ValueError, match="need two views"):
-        pencil(released()[1], **parts, first_view=0)
+        pencil(released()[1], **parts, first_view_size=0)
 
 
-@pytest.mark.parametrize("first_view", [-1, D, D + 1])
-def test_the_first_view_leaves_features_to_the_second(first_view: int) -> None:
-    with pytest.raises(ValueError, match=rf"first_view must lie between 0 and d - 1 = {D - 1}, got {first_view}"):
-        pencil(released()[1], (True, "whole"), None, first_view)
+@pytest.mark.parametrize("first_view_size", [-1, D, D + 1])
+def test_the_first_view_leaves_features_to_the_second(first_view_size: int) -> None:
+    with pytest.raises(ValueError, match=rf"first_view must lie between 0 and d - 1 = {D - 1}, got {first_view_size}"):
+        pencil(released()[1], (True, "whole"), None, first_view_size)

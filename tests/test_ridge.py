@@ -14,8 +14,7 @@ from conftest import Matrix, solve_seeded, unit_rows
 import dpgep
 from dpgep.methods.generalized_eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
-from dpgep.problems.cca import CcaModel
-from dpgep.problems.denoise import (
+from dpgep.models.denoise import (
     LEAST_DEVIATIONS,
     edge,
     goe,
@@ -25,17 +24,18 @@ from dpgep.problems.denoise import (
     signal_of,
     spectrum_before_noise,
 )
+from dpgep.models.moments import MomentNoise, ReleasedMoments
+from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
-from dpgep.problems.gep import GepModel, NoisyMatrices
-from dpgep.problems.moments import MomentNoise, NoisyMoments
+from dpgep.problems.gep import GepModel, ReleasedMatrices
 
 D = 12
 
 
-def released(b: Matrix, a: Matrix, noise: float, seed: int = 0) -> NoisyMatrices:
+def released(b: Matrix, a: Matrix, noise: float, seed: int = 0) -> ReleasedMatrices:
     """A and B with GOE noise of one deviation."""
     generator = np.random.default_rng(seed)
-    return NoisyMatrices(a + goe(len(a), noise, generator), b + goe(len(b), noise, generator), noise, noise)
+    return ReleasedMatrices(a + goe(len(a), noise, generator), b + goe(len(b), noise, generator), noise, noise)
 
 
 def pair_with_spectrum(values: Matrix, rng: np.random.Generator, d: int = D) -> tuple[Matrix, Matrix]:
@@ -46,7 +46,7 @@ def pair_with_spectrum(values: Matrix, rng: np.random.Generator, d: int = D) -> 
     return b, np.outer(v, v)
 
 
-def choose(given: NoisyMatrices, k: int = 1) -> float:
+def choose(given: ReleasedMatrices, k: int = 1) -> float:
     model = GepModel(len(given.a))
     level = model.noise_of_b(given)
     assert level is not None
@@ -100,7 +100,7 @@ def test_the_choice_knows_no_units(rng: np.random.Generator) -> None:
     given = released(*pair_with_spectrum(np.geomspace(0.1, 10, D), rng), 0.1)
     assert given.b is not None
     unit = 2.0**-9
-    scaled = NoisyMatrices(given.a * unit, given.b * unit, given.noise_a * unit, given.noise_b * unit)
+    scaled = ReleasedMatrices(given.a * unit, given.b * unit, given.noise_a * unit, given.noise_b * unit)
     assert choose(scaled) == choose(given)
 
 
@@ -275,7 +275,7 @@ def test_the_truth_of_groups_is_that_of_the_rows(d: int, rng: np.random.Generato
     counts = np.full(2, 0.5)
     noise = MomentNoise(deviation, deviation, 0.0)
     second = np.diag(values) + (sums / counts) @ sums.T + goe(d, deviation, rng)
-    given = NoisyMoments(sums + deviation * rng.standard_normal(sums.shape), counts, 1000.0, noise, second)
+    given = ReleasedMoments(sums + deviation * rng.standard_normal(sums.shape), counts, 1000.0, noise, second)
     truth = FdaModel(d, (0, 1)).plausible_truth(given, MOST_FEATURES)
     pair = truth.pair()
     assert pair.b is not None
@@ -296,7 +296,7 @@ def test_the_truth_of_views_is_that_of_the_rows(d: int, rng: np.random.Generator
     second[3, d + 3] = second[d + 3, 3] = 0.8 * values[3]
     noise = MomentNoise(deviation, 0.0, 0.0)
     second = second + goe(2 * d, deviation, rng)
-    given = NoisyMoments(np.zeros((2 * d, 1)), np.empty(0), 1000.0, noise, second)
+    given = ReleasedMoments(np.zeros((2 * d, 1)), np.empty(0), 1000.0, noise, second)
     truth = CcaModel(d, d, True).plausible_truth(given, MOST_FEATURES)
     pair = truth.pair()
     assert pair.b is not None

@@ -15,6 +15,8 @@ from scipy import sparse
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.data.compensated_sum import CompensatedSum
+from dpgep.models.model import PublicFacts
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.grid_noise import add_grid_noise, add_symmetric_grid_noise
 from dpgep.privacy.ledger import Ledger
@@ -29,8 +31,6 @@ from dpgep.privacy.rounding import (
     product_error,
     sampled_product_error,
 )
-from dpgep.problems.compensated_sum import CompensatedSum
-from dpgep.problems.model import PublicFacts
 
 UNIT = 2.0**-53
 

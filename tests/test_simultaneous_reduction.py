@@ -64,7 +64,7 @@ class Spy:
         self.paid: list[ProductNoise] = []
         products, times = curator.products, NoisyProducts.times
 
-        def ask(answers: NoisyProducts, block: Matrix) -> tuple[Matrix, Matrix]:
+        def expand(answers: NoisyProducts, block: Matrix) -> tuple[Matrix, Matrix]:
             self.asked.append(block.copy())
             self.answered.append(times(answers, block))
             return self.answered[-1]
@@ -72,7 +72,7 @@ class Spy:
         def pay(noise: ProductNoise, *rest: Any) -> NoisyProducts:
             self.paid.append(noise)
             answers = products(noise, *rest)
-            object.__setattr__(answers, "times", lambda block: ask(answers, block))
+            object.__setattr__(answers, "times", lambda block: expand(answers, block))
             return answers
 
         curator.products = pay  # type: ignore[method-assign]

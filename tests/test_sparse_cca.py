@@ -42,18 +42,18 @@ def solved(views: SparseViews, k: int, seed: int, **options: Any) -> tuple[dpgep
 def test_every_component_is_found(init: str, k: int, covariance: Covariance, own_features: bool) -> None:
     views = sparse_views(1, k, covariance=covariance, own_features=own_features)
     correlations, directions = views.scipy_solution(k)
-    solution, cautions = solved(views, k, 1, init=init)
+    solution, accuracy_warnings = solved(views, k, 1, init=init)
     assert worst_squared_sine(solution.components, directions) < FOUND
     np.testing.assert_allclose(solution.eigenvalues, correlations, atol=0.01)
-    assert cautions == []
+    assert accuracy_warnings == []
 
 
 def test_a_lost_component_is_not_blamed_on_the_iterations() -> None:
     """Fewer people than features of a view: starts end at different features, and the best may be none of the truth."""
     views = sparse_views(0, 2, n=40, covariance="identity")
-    solution, cautions = solved(views, 2, 0, n_starts=2)
+    solution, accuracy_warnings = solved(views, 2, 0, n_starts=2)
     assert worst_squared_sine(solution.components, views.scipy_solution(2)[1]) > 0.5
-    (caution,) = cautions
+    (caution,) = accuracy_warnings
     assert "2 starts one alone reached" in caution
     assert "more iterations do not find" in caution
 
@@ -144,18 +144,18 @@ def test_a_large_support_is_left_alone() -> None:
     assert exchange_features(products, on(range(d - 1), d, k=1), 0.0) is not None
 
 
-@pytest.mark.parametrize("room", range(4, 30, 3))
-def test_exchanges_end_where_memory_does(room: int) -> None:
+@pytest.mark.parametrize("capacity", range(4, 30, 3))
+def test_exchanges_end_where_memory_does(capacity: int) -> None:
     """Whatever is left: no answer is lost, and a last question still has room."""
     d = 60
     views = sparse_views(0, 2, n=200, d_view=d // 2)
     problem = dpgep.cca(views.x, views.y, bound=views.bound)
     curator = Curator(problem, Ledger(100.0), core.NoiseStream())
-    products = curator.products(ProductNoise("lazy", "goe", 0, 8 * d * 3 * room))
-    assert products.room == room
+    products = curator.products(ProductNoise("lazy", "goe", 0, 8 * d * 3 * capacity))
+    assert products.capacity == capacity
     exchanged = exchange_features(products, on(range(8), d), products.noise_level)
-    assert products.room >= 0
-    assert (exchanged is None) == (room < 12)
+    assert products.capacity >= 0
+    assert (exchanged is None) == (capacity < 12)
     if exchanged is not None:
         products.times(exchanged.vectors)
 

@@ -14,7 +14,7 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import sparse, stats
 
 import dpgep
-from dpgep.privacy.ledger import Ledger, Release
+from dpgep.privacy.ledger import Ledger, LedgerEntry
 from dpgep.privacy.sampled import (
     SampledMechanism,
     add_remove_target,
@@ -259,9 +259,9 @@ def test_what_is_left_after_another_run_is_refused():
 def test_a_ledger_takes_nothing_beside_samples():
     ledger = Ledger(1.0, (1.0, DELTA))
     assert ledger.whole_target() == (1.0, DELTA)
-    ledger.record(Release("samples", None, (), event=dp_accounting.GaussianDpEvent(5.0)))
+    ledger.record(LedgerEntry("samples", None, (), event=dp_accounting.GaussianDpEvent(5.0)))
     assert ledger.remaining == 0.0
-    for refused in (Release("more", None, ()), Release("gaussian", 0.01, ())):
+    for refused in (LedgerEntry("more", None, ()), LedgerEntry("gaussian", 0.01, ())):
         with pytest.raises(dpgep.PrivacyBudgetError):
             ledger.record(refused)
     with pytest.raises(dpgep.PrivacyBudgetError):

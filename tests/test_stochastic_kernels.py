@@ -331,13 +331,13 @@ def test_a_step_too_large_is_not_taken_and_loses_no_answer(step):
     source, plain = products(rows, factors, design), Reference(rows, factors, design)
     steps = np.array([0.0, step, 0.0])
     vectors, quotients = source.ascend(block, steps)
-    assert source.n_steps_held == 1
+    assert source.n_rejected_steps == 1
     assert_agree((vectors, quotients), (block, block @ (block @ rows.T @ rows / 50).T))
     assert_agree((vectors, quotients), reference.sampled_ascent(plain.sampled, block, steps))
     # control: the same with a step that can be taken
     source = products(rows, factors, design)
     moved, _ = source.ascend(block, np.array([0.0, 1e-17, 0.0]))
-    assert source.n_steps_held == 0
+    assert source.n_rejected_steps == 0
     assert np.abs(moved - block).max() > 1e-3
 
 

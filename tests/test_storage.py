@@ -12,10 +12,10 @@ from scipy import stats
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.methods.asked_subspace import leading_solutions
 from dpgep.methods.generalized_eigen import solve_pair
 from dpgep.methods.operator_release import _start
 from dpgep.methods.ridge import WHOLE, public_ridge
+from dpgep.methods.search_space import leading_solutions
 from dpgep.methods.storage import MEMORY_LIMIT, choose_storage
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger

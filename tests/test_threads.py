@@ -18,8 +18,8 @@ from conftest import Matrix, solve_seeded
 import dpgep
 from dpgep import _threads
 from dpgep._threads import run, thread_count, use_threads
-from dpgep.problems import block_products, integer_moments
-from dpgep.problems.block_products import add_products
+from dpgep.data import block_products, integer_moments
+from dpgep.data.block_products import add_products
 
 COUNTS = (1, 2, 3)
 
@@ -296,7 +296,7 @@ def test_a_bad_environment_is_named(value: str, monkeypatch: pytest.MonkeyPatch)
 OVERSUBSCRIPTION = """
     import time, warnings
     import numpy as np, dpgep, threadpoolctl
-    from dpgep.problems import block_products
+    from dpgep.data import block_products
 
     warnings.simplefilter("ignore")
     x = np.random.default_rng(0).standard_normal((20000, 400)) / 20

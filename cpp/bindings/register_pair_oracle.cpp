@@ -79,10 +79,10 @@ PencilPart pencil_part(const py::array& weights, double share, std::string_view 
 
 std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mode, double scale,
                                     const py::array& factors, const PencilPart& a,
-                                    const PencilPart* b, Index split, std::string_view shape,
+                                    const PencilPart* b, Index first_view_size, std::string_view shape,
                                     Index n_products, NoiseStream* stream,
                                     std::optional<Index> max_directions, int n_threads) {
-  Pencil pencil{const_rows<double>(factors, "factors"), {a}, split};
+  Pencil pencil{const_rows<double>(factors, "factors"), {a}, first_view_size};
   if (b != nullptr) pencil.parts.push_back(*b);
   return std::make_unique<HeldOracle>(
       rows_of(rows), rows,
@@ -107,7 +107,7 @@ void register_pair_oracle(py::module_& module) {
   py::register_local_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);
-    } catch (const NoRoom& error) {
+    } catch (const CapacityExceeded& error) {
       PyErr_SetString(PyExc_MemoryError, error.what());
     }
   });
@@ -146,19 +146,19 @@ max_directions < 0, lazy noise of shape "iid", scale_b without b, and where nois
 )")
       .def_static("of_rows", &of_rows, py::arg("rows"), py::arg("noise"), py::arg("scale"),
                   py::arg("factors").noconvert(), py::arg("a"), py::arg("b") = py::none(),
-                  py::arg("split").noconvert() = 0, py::arg("shape") = "goe",
+                  py::arg("first_view_size").noconvert() = 0, py::arg("shape") = "goe",
                   py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(),
                   py::arg("max_directions") = py::none(), py::arg("n_threads").noconvert() = 1, R"(
 A and B (None: the identity) made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
-each is a PencilPart, the blocks of share M~ + F^T diag(weights) F for two views, the features before split and the
-others; split = 0: one view.
+each is a PencilPart, the blocks of share M~ + F^T diag(weights) F for two views, the features before first_view_size and the
+others; first_view_size = 0: one view.
 
 M~ is asked once for both, and not at all where neither needs it; where blocks are kept, for the block of all
 [v_x, 0] and then all [0, v_y].
 
 rows: DenseRows, CsrRows or CallbackProducts. factors: (r, d) float64, copied, and public. The noise as of_matrices.
 Raises ValueError or TypeError as of_matrices, and for other shapes, weights or shares that are not finite, and
-unless 0 <= split < d, and 0 < split where blocks are kept.
+unless 0 <= first_view_size < d, and 0 < first_view_size where blocks are kept.
 )")
       .def_property_readonly("n_features", &HeldOracle::n_features)
       .def_property_readonly("noise", [](const HeldOracle& self) { return name_of(self.mode()); })

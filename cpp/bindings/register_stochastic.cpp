@@ -247,7 +247,7 @@ Raises ValueError for other shapes or strides, deviations negative or not finite
           "The same for compressed sparse rows, as CsrRows takes them.")
       .def_property_readonly("n_features", &SampledProducts::n_features)
       .def_property_readonly(
-          "n_steps_held",
+          "n_rejected_steps",
           [](SampledProducts& products) {
             const py::gil_scoped_release no_gil;
             return products.n_held();

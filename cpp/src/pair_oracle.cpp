@@ -22,8 +22,8 @@ void require_part(const PencilPart& part, const Pencil& pencil, const char* name
   }
   if (!part.weights.allFinite()) refuse(".weights must be finite");
   if (!std::isfinite(part.share)) refuse(".share must be finite");
-  if (part.blocks != Blocks::whole && pencil.split == 0) {
-    refuse(".blocks must be \"whole\" of one view: split is 0");
+  if (part.blocks != Blocks::whole && pencil.first_view_size == 0) {
+    refuse(".blocks must be \"whole\" of one view: first_view_size is 0");
   }
 }
 
@@ -32,10 +32,10 @@ void require_form(const Pencil& pencil, Index n_features) {
     throw std::invalid_argument("factors must have n_features = " + std::to_string(n_features) +
                                 " columns, not " + std::to_string(pencil.F.cols()));
   }
-  if (pencil.split < 0 || pencil.split >= n_features) {
+  if (pencil.first_view_size < 0 || pencil.first_view_size >= n_features) {
     throw std::invalid_argument(
-        "split must satisfy 0 <= split < n_features = " + std::to_string(n_features) + ", not " +
-        std::to_string(pencil.split));
+        "first_view_size must satisfy 0 <= first_view_size < n_features = " + std::to_string(n_features) + ", not " +
+        std::to_string(pencil.first_view_size));
   }
   require_part(pencil.parts.at(0), pencil, "a");
   if (pencil.parts.size() > 1) require_part(pencil.parts[1], pencil, "b");
@@ -55,25 +55,25 @@ bool any(const Pencil& pencil, Predicate predicate) {
 }
 
 // (2 K, d): all [v_x, 0] and then all [0, v_y].
-Block views_of(const ConstBlock& V, Index split) {
+Block views_apart(const ConstBlock& V, Index first_view_size) {
   const Index K = V.rows();
-  const Index n_right = V.cols() - split;
+  const Index n_right = V.cols() - first_view_size;
   Block views = Block::Zero(2 * K, V.cols());
-  views.topLeftCorner(K, split) = V.leftCols(split);
+  views.topLeftCorner(K, first_view_size) = V.leftCols(first_view_size);
   views.bottomRightCorner(K, n_right) = V.rightCols(n_right);
   return views;
 }
 
-// The blocks of a matrix times V, from the matrix times `views_of` V.
-Block kept(const Block& products, Blocks blocks, Index split) {
+// The blocks of a matrix times V, from the matrix times `views_apart` V.
+Block kept(const Block& products, Blocks blocks, Index first_view_size) {
   const Index K = products.rows() / 2;
-  const Index n_right = products.cols() - split;
+  const Index n_right = products.cols() - first_view_size;
   if (blocks == Blocks::whole) return products.topRows(K) + products.bottomRows(K);
   Block result(K, products.cols());
   if (blocks == Blocks::between) {
-    result << products.bottomLeftCorner(K, split), products.topRightCorner(K, n_right);
+    result << products.bottomLeftCorner(K, first_view_size), products.topRightCorner(K, n_right);
   } else {
-    result << products.topLeftCorner(K, split), products.bottomRightCorner(K, n_right);
+    result << products.topLeftCorner(K, first_view_size), products.bottomRightCorner(K, n_right);
   }
   return result;
 }
@@ -100,7 +100,7 @@ PairProducts MatrixPair::answer(const ConstBlock& V, NoisyProducts& noisy) const
 
 PairProducts Pencil::answer(const ConstBlock& V, NoisyProducts& noisy) const {
   const bool of_views = any(*this, keeps_blocks);
-  const Block views = of_views ? views_of(V, split) : Block();
+  const Block views = of_views ? views_apart(V, first_view_size) : Block();
   const ConstBlock asked = of_views ? view(views) : V;
   const Block moment =
       any(*this, needs_moment) ? noisy.times(asked)[0] : Block::Zero(asked.rows(), asked.cols());
@@ -108,7 +108,7 @@ PairProducts Pencil::answer(const ConstBlock& V, NoisyProducts& noisy) const {
   const auto times = [&](const PencilPart& part) {
     Block products = part.share * moment;
     add_released(in_factors, part.weights, F, products);
-    return of_views ? kept(products, part.blocks, split) : products;
+    return of_views ? kept(products, part.blocks, first_view_size) : products;
   };
   Block of_a = times(parts[0]);
   return {std::move(of_a), parts.size() > 1 ? times(parts[1]) : Block(V)};

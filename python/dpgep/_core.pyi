@@ -164,7 +164,7 @@ class PairOracle:
         factors: NDArray[np.float64],
         a: PencilPart,
         b: PencilPart | None = None,
-        split: int = 0,
+        first_view_size: int = 0,
         shape: _NoiseShape = "goe",
         n_products: int = 0,
         stream: NoiseStream | None = None,
@@ -234,7 +234,7 @@ class SampledProducts:
     @property
     def n_features(self) -> int: ...
     @property
-    def n_steps_held(self) -> int: ...
+    def n_rejected_steps(self) -> int: ...
     def full(self, V: NDArray[np.float64]) -> NDArray[np.float64]: ...
     def ascend(
         self, V: NDArray[np.float64], step_sizes: NDArray[np.float64]

@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._low_bits import learn_pattern, numbers_in
 from dpgep.errors import AccuracyWarning, PrivacyWarning
+from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, Problem
 from dpgep.privacy.ledger import Ledger
-from dpgep.problems.gep import MatrixProblem, NoisyMatrices
+from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import NoisyMoments
 from dpgep.solution import Solution
 from dpgep.solve import solve
 
@@ -347,9 +347,9 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     return statistic
 
 
-def _blocks(released: NoisyMoments | NoisyMatrices) -> tuple[float, list[tuple[Values, float]]]:
+def _blocks(released: ReleasedMoments | ReleasedMatrices) -> tuple[float, list[tuple[Values, float]]]:
     """(n, blocks with the deviations of their noise); noise was added to n times each block. n may itself be noisy."""
-    if isinstance(released, NoisyMatrices):
+    if isinstance(released, ReleasedMatrices):
         blocks = [(released.a, released.noise_a)]
         return 1.0, blocks if released.b is None else [*blocks, (released.b, released.noise_b)]
     noise = released.noise
@@ -360,7 +360,7 @@ def _blocks(released: NoisyMoments | NoisyMatrices) -> tuple[float, list[tuple[V
     ]
 
 
-def _sums(released: NoisyMoments | NoisyMatrices) -> list[tuple[Values, float]]:
+def _sums(released: ReleasedMoments | ReleasedMatrices) -> list[tuple[Values, float]]:
     n, blocks = _blocks(released)
     return [(block * n, deviation * n) for block, deviation in blocks]
 
@@ -433,7 +433,7 @@ def _problem_runs(
         raise TypeError(f"released=True audits what the method 'release' sees: it takes no {', '.join(unknown)}")
     streams = [core.NoiseStream(_key(seed, side)) for side in (0, 1)]
 
-    def curated(data: Any, side: int, run: int) -> NoisyMoments | NoisyMatrices:
+    def curated(data: Any, side: int, run: int) -> ReleasedMoments | ReleasedMatrices:
         return Curator(mechanism(data), Ledger(budget.mu), streams[side]).release()
 
     return curated

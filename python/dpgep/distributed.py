@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from dpgep.problems.dask_parts import is_spread
-from dpgep.problems.distributed_people import Distributed
+from dpgep.data.dask_dataset import DaskDataset
+from dpgep.data.dask_parts import is_dask_collection
+from dpgep.data.parquet_parts import columns_but, parquet_parts, read_parquet
+from dpgep.models.model import Adjacency
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
-from dpgep.problems.model import Adjacency
-from dpgep.problems.moment_problem import distributed_people
-from dpgep.problems.moments import MomentModel
-from dpgep.problems.parquet_parts import columns_but, parquet_parts, read_parquet
+from dpgep.problems.moment_problem import dask_dataset
+from dpgep.problems.row_model import RowModel
 
 __all__ = ["moments"]
 
 
 def moments(
-    model: MomentModel,
+    model: RowModel,
     X: Any,
-    other: Any = None,
+    y: Any = None,
     *,
     columns: Sequence[str] | None = None,
     client: Any = None,
@@ -45,11 +45,11 @@ def moments(
         What is asked, of how many features.
     X : Dask array of shape (n, d), Dask DataFrame, or list of Parquet paths
         One row per person. Arrays are cut by rows, columns made whole. Paths must mean the same files on all machines.
-    other : optional
+    y : optional
         Y (cca, pls), labels (fda) or y (sir): a Dask array or Series with the same rows, or the name of a column of X,
         a DataFrame or Parquet (cca, pls: a list of names).
     columns : sequence of str, optional
-        Of a DataFrame or of Parquet: those of X. Default: all but ``other``.
+        Of a DataFrame or of Parquet: those of X. Default: all but ``y``.
     client : distributed.Client, optional
         The cluster. Default: what ``dask.compute`` uses: the client that was made last, or threads of this process.
     bound, adjacency, public_n, bits
@@ -63,7 +63,7 @@ def moments(
     Raises
     ------
     TypeError, ValueError
-        As `dpgep.Moments.update` does; and where X and ``other`` are cut into different parts.
+        As `dpgep.Moments.update` does; and where X and ``y`` are cut into different parts.
     RuntimeError
         If workers keep dying over one part.
     ImportError
@@ -78,17 +78,17 @@ def moments(
     10000
     """
     result = Moments(model, bound=bound, adjacency=adjacency, public_n=public_n, bits=bits)
-    data = model.data(X, other)
+    data = model.data(X, y)
     if _is_paths(X):
-        people = _parquet_people(model, X, other, columns, float(bound), client)
-    elif is_spread(X):
-        people = distributed_people(model, _selected(X, other, columns), float(bound), 0, client)
+        dataset = _parquet_dataset(model, X, y, columns, float(bound), client)
+    elif is_dask_collection(X):
+        dataset = dask_dataset(model, _selected(X, y, columns), float(bound), 0, client)
     else:
         raise TypeError(
             f"X must be a Dask array or DataFrame, or a list of Parquet paths, got {type(data[0]).__name__}: data in "
             "memory or in one source need no cluster, dpgep.Moments(...).update takes them"
         )
-    result.update_people(people)
+    result.update_dataset(dataset)
     return result
 
 
@@ -96,34 +96,34 @@ def _is_paths(X: Any) -> bool:
     return isinstance(X, (list, tuple)) and bool(X) and all(isinstance(path, (str, os.PathLike)) for path in X)
 
 
-def _selected(X: Any, other: Any, columns: Sequence[str] | None) -> tuple[Any, ...]:
+def _selected(X: Any, y: Any, columns: Sequence[str] | None) -> tuple[Any, ...]:
     """X and what belongs to it as collections of their own."""
-    names = _names(other)
+    names = _names(y)
     if hasattr(X, "chunks"):
         if columns is not None or names:
-            raise TypeError("a Dask array has no column names: pass X[:, columns], and a Dask array as other")
-        return (X,) if other is None else (X, other)
+            raise TypeError("a Dask array has no column names: pass X[:, columns], and a Dask array as y")
+        return (X,) if y is None else (X, y)
     if columns is None:
         columns = [name for name in X.columns if name not in names]
-    if other is None:
+    if y is None:
         return (X[list(columns)],)
-    return X[list(columns)], X[other] if names else other
+    return X[list(columns)], X[y] if names else y
 
 
-def _parquet_people(
-    model: MomentModel, paths: Sequence[str], other: Any, columns: Sequence[str] | None, bound: float, client: Any
-) -> Distributed:
-    names = _names(other)
-    if other is not None and not names:
-        raise TypeError(f"of Parquet files, other must be the name of a column, or a list of names; got {other!r}")
-    keys = [list(columns or columns_but(paths, names)), *([] if other is None else [other])]
+def _parquet_dataset(
+    model: RowModel, paths: Sequence[str], y: Any, columns: Sequence[str] | None, bound: float, client: Any
+) -> DaskDataset:
+    names = _names(y)
+    if y is not None and not names:
+        raise TypeError(f"of Parquet files, y must be the name of a column, or a list of names; got {y!r}")
+    keys = [list(columns or columns_but(paths, names)), *([] if y is None else [y])]
     read, to_batch = partial(read_parquet, keys), partial(model.batch, bound)
-    return Distributed(parquet_parts(paths), read, to_batch, model.n_features, bound, 0, client=client)
+    return DaskDataset(parquet_parts(paths), read, to_batch, model.n_features, bound, 0, client=client)
 
 
-def _names(other: Any) -> list[str]:
-    """The columns that ``other`` names; none if it is data."""
-    if isinstance(other, str):
-        return [other]
-    is_names = isinstance(other, (list, tuple)) and bool(other) and all(isinstance(name, str) for name in other)
-    return list(other) if is_names else []
+def _names(y: Any) -> list[str]:
+    """The columns that ``y`` names; none if it is data."""
+    if isinstance(y, str):
+        return [y]
+    is_names = isinstance(y, (list, tuple)) and bool(y) and all(isinstance(name, str) for name in y)
+    return list(y) if is_names else []

@@ -13,16 +13,17 @@ import numpy as np
 from dpgep import _container
 from dpgep.errors import AccuracyWarning
 from dpgep.methods.release import PairOptions, solve_released
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.privacy.accounting import Accounting, epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.ledger import NoiseBlock, Release
+from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.privacy.streams import noise_stream
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.model import Matrix
 from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle, unpacked_triangle
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import MomentModel, MomentNoise, NoisyMoments
+from dpgep.problems.row_model import RowModel
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import budget_of, component_count, n_counted, privacy_report, solution_of, warn_large_delta
 
@@ -51,9 +52,9 @@ class PrivateMoments:
     n_people : number of people used for normalization: public, or a released noisy count.
     """
 
-    model: MomentModel
+    model: RowModel
     privacy: PrivacyReport
-    _noisy: NoisyMoments
+    _noisy: ReleasedMoments
     _sources: frozenset[str]
 
     @property
@@ -78,7 +79,7 @@ class PrivateMoments:
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
         result = solve_released(self.model, noisy, k, settings)
         solution = solution_of(result, self.privacy, self.model, "release", passes=0)
-        for caution in result.cautions:
+        for caution in result.accuracy_warnings:
             warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
         return solution
 
@@ -121,7 +122,7 @@ class PrivateMoments:
         ends = np.cumsum([d * (d + 1) // 2, math.prod(sums)])
         triangle, sums_flat, counts_flat = np.split(values, ends)
         upper = unpacked_triangle(triangle, d)
-        noisy = NoisyMoments(
+        noisy = ReleasedMoments(
             sums=sums_flat.reshape(sums),
             counts=counts_flat.reshape(counts),
             n=header["n"],
@@ -196,18 +197,18 @@ def release(
     with account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
         noisy = Curator(problem, ledger, stream).release()
         report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
-    assert isinstance(noisy, NoisyMoments)
-    moments = PrivateMoments(problem.model, report, noisy, frozenset([problem.identity]))
+    assert isinstance(noisy, ReleasedMoments)
+    moments = PrivateMoments(problem.model, report, noisy, frozenset([problem.population_id]))
     warn_large_delta(account, n_counted(problem), moments, stacklevel=3)
     return moments
 
 
-def _pooled(a: NoisyMoments, b: NoisyMoments) -> NoisyMoments:
+def _pooled(a: ReleasedMoments, b: ReleasedMoments) -> ReleasedMoments:
     """Weighted means by numbers of people; independent noise adds in quadrature."""
     n = a.n + b.n
     ours, theirs = a.n / n, b.n / n
     noise = [math.hypot(ours * s, theirs * t) for s, t in zip(_deviations(a), _deviations(b), strict=True)]
-    return NoisyMoments(
+    return ReleasedMoments(
         sums=ours * a.sums + theirs * b.sums,
         counts=ours * a.counts + theirs * b.counts,
         n=n,
@@ -216,7 +217,7 @@ def _pooled(a: NoisyMoments, b: NoisyMoments) -> NoisyMoments:
     )
 
 
-def _deviations(noisy: NoisyMoments) -> tuple[float, float, float]:
+def _deviations(noisy: ReleasedMoments) -> tuple[float, float, float]:
     return noisy.noise.second, noisy.noise.sums, noisy.noise.counts
 
 
@@ -231,7 +232,7 @@ def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
     blocks = zip(a.releases[0].noise, b.releases[0].noise, strict=False)
     noise = tuple(NoiseBlock(x.name, x.shape, math.hypot(x.deviation, y.deviation)) for x, y in blocks)
     bits = [report.releases[0].grid_bits for report in (a, b)]
-    merged = Release("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
+    merged = LedgerEntry("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
     return PrivacyReport(
         epsilon=None if delta is None else _epsilon(a, b, mu, delta),
         delta=delta,
@@ -252,7 +253,7 @@ def _epsilon(a: PrivacyReport, b: PrivacyReport, mu: float, delta: float) -> flo
 
 def _report_from(fields: dict[str, Any]) -> PrivacyReport:
     releases = [
-        Release(**{**entry, "noise": tuple(NoiseBlock(**block) for block in entry["noise"])})
+        LedgerEntry(**{**entry, "noise": tuple(NoiseBlock(**block) for block in entry["noise"])})
         for entry in fields["releases"]
     ]
     return PrivacyReport(**{**fields, "releases": tuple(releases)})

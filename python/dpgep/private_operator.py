@@ -15,7 +15,7 @@ from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
 from dpgep.methods.options import require_non_negative
 from dpgep.methods.ridge import WHOLE, public_ridge
-from dpgep.methods.storage import MEMORY_LIMIT, require_memory_limit, require_room
+from dpgep.methods.storage import MEMORY_LIMIT, require_capacity, require_memory_limit
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, Problem, PublicSide
@@ -130,7 +130,7 @@ class PrivateOperator:
         except MemoryError as error:
             raise self._full() from error
         solution = solution_of(result, self.privacy, self._curator.model, method, passes=self._products.oracle.n_passes)
-        for caution in result.cautions:
+        for caution in result.accuracy_warnings:
             warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
         return solution
 
@@ -268,7 +268,7 @@ def private_operator(
     stream = noise_stream(seed, stacklevel=2)
     with account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
         curator = Curator(problem, ledger, stream)
-        require_room(curator.public, 1, memory_limit)
+        require_capacity(curator.public, 1, memory_limit)
         products = curator.products(ProductNoise("lazy", "goe", 0, memory_limit))
         report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
     ridge = public_ridge(products.noise_level, multiple=WHOLE) if regularization is None else float(regularization)

@@ -408,7 +408,12 @@ class PencilPart(NamedTuple):
 
 
 def pair_products(
-    second: Product, block: Matrix, factors: Matrix, a: PencilPart, b: PencilPart | None = None, split: int = 0
+    second: Product,
+    block: Matrix,
+    factors: Matrix,
+    a: PencilPart,
+    b: PencilPart | None = None,
+    first_view_size: int = 0,
 ) -> tuple[Matrix, Matrix]:
     """``block`` V (K, d) times A and B (None: I), which a second moment M and r released ``factors`` F (r, d) make up.
 
@@ -421,8 +426,8 @@ def pair_products(
     asked, of_views = block, any(part.blocks != "whole" for part in parts)
     if of_views:
         x, y = block.copy(), block.copy()
-        x[:, split:] = 0.0
-        y[:, :split] = 0.0
+        x[:, first_view_size:] = 0.0
+        y[:, :first_view_size] = 0.0
         asked = np.vstack([x, y])
     moment = second(asked) if any(part.share != 0.0 for part in parts) else np.zeros(asked.shape)
 
@@ -434,7 +439,7 @@ def pair_products(
         if part.blocks == "whole":
             return np.asarray(of_x + of_y)
         left, right = (of_y, of_x) if part.blocks == "between" else (of_x, of_y)
-        return np.hstack([left[:, :split], right[:, split:]])
+        return np.hstack([left[:, :first_view_size], right[:, first_view_size:]])
 
     return times(a), block.copy() if b is None else times(b)
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.methods.result import Diagnostics
+from dpgep.models.model import Adjacency, Model
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
-from dpgep.privacy.ledger import Release
+from dpgep.privacy.ledger import LedgerEntry
 from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
-from dpgep.problems.model import Adjacency, Model
 
 Matrix = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class PrivacyReport:
     mu: float | None
     adjacency: Adjacency | Literal["local"]
     bound: float | None
-    releases: tuple[Release, ...]
+    releases: tuple[LedgerEntry, ...]
     exact: bool
     seeded: bool
 
@@ -152,8 +152,8 @@ class Solution:
         The result is as private as the rows passed here: the report of this solution does not cover it. Rows are not
         clipped.
         """
-        parts = self.model.split(self.components)
-        means = [None] * len(parts) if self.mean is None else list(self.model.split(self.mean[None, :]))
+        parts = self.model.views_of(self.components)
+        means = [None] * len(parts) if self.mean is None else list(self.model.views_of(self.mean[None, :]))
         if len(parts) == 1:
             if Y is not None:
                 raise TypeError(f"{self.model.name} has one view: transform takes X alone")
@@ -162,7 +162,7 @@ class Solution:
         return x if Y is None else (x, _project(Y, self.y_weights, means[1], "Y"))
 
     def _weights(self, view: int) -> Matrix:
-        parts = self.model.split(self.components)
+        parts = self.model.views_of(self.components)
         if len(parts) == 1:
             raise AttributeError(f"{self.model.name} has one view: see components")
         norms = np.linalg.norm(parts[view], axis=1, keepdims=True)

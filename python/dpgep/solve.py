@@ -8,20 +8,20 @@ import warnings
 from typing import Any
 
 from dpgep._threads import checked_threads, use_threads
+from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import whole_number
 from dpgep.methods.result import MethodResult
+from dpgep.models.model import Model, PublicFacts
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, Problem
-from dpgep.privacy.ledger import Ledger, mu_covering
+from dpgep.privacy.ledger import Ledger, mu_rounded_up
 from dpgep.privacy.streams import noise_stream
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.model import Model, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.people import ANOTHER_PASS
 from dpgep.solution import PrivacyReport, Solution
 
 
@@ -118,7 +118,7 @@ def solve(
         report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
     solution = solution_of(result, report, curator.model, method, passes=problem.passes - before)
     warn_large_delta(account, n_counted(problem), solution, stacklevel=3)
-    for caution in result.cautions:
+    for caution in result.accuracy_warnings:
         warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
     return solution
 
@@ -145,7 +145,7 @@ def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
 
 
 def _check_passes(problem: Problem, method: str, in_one_pass: bool) -> None:
-    if isinstance(problem, MomentProblem) and problem.people.read_once and not in_one_pass:
+    if isinstance(problem, MomentProblem) and problem.dataset.read_once and not in_one_pass:
         raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
 
 
@@ -199,12 +199,12 @@ def n_counted(problem: Problem) -> int | None:
     """The public number of people of a source, where it became known only by reading it."""
     if not isinstance(problem, MomentProblem) or problem.facts.n is not None or not problem.facts.n_is_public:
         return None
-    return problem.people.n
+    return problem.dataset.n
 
 
 def privacy_report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
     """The guarantee of everything that the ledger holds."""
-    covering = mu_covering(ledger.spent)
+    covering = mu_rounded_up(ledger.spent)
     mu = None if any(release.mu is None for release in ledger.releases) else covering
     return PrivacyReport(
         epsilon=account.epsilon_at(covering),

@@ -20,11 +20,11 @@ from printed_mechanisms import Pair
 import dpgep
 from dpgep._dispatch import core
 from dpgep.audit import AuditResult, audit, release_statistic
+from dpgep.data.integer_moments import IntegerMoments
 from dpgep.privacy.accounting import mu_of
 from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.problems.integer_moments import IntegerMoments
 
 Matrix = NDArray[np.float64]
 EPSILON, DELTA = 1.0, 1e-3

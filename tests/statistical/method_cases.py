@@ -23,16 +23,16 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.audit import AuditResult, audit, release_statistic
 from dpgep.local import GaussianRandomizer
+from dpgep.models.model import Adjacency
+from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.privacy import sampled_products, screening
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import normalized_groups
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled, epsilon_of_event
-from dpgep.problems.gep import NoisyMatrices
-from dpgep.problems.model import Adjacency
+from dpgep.problems.gep import ReleasedMatrices
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import NoisyGroups, NoisyMoments
 
 MU = 3.0  # at which some hundred runs come within a fifth of the claim
 DELTA = 1e-3
@@ -112,7 +112,7 @@ def adaptively(products: NoisyProducts, d: int) -> tuple[Matrix, Matrix]:
     return a, b
 
 
-def second_moment(problem: MomentProblem, groups: NoisyGroups, a: Matrix, b: Matrix) -> Matrix:
+def second_moment(problem: MomentProblem, groups: ReleasedGroups, a: Matrix, b: Matrix) -> Matrix:
     """The noisy second moment that A and B were made of, by released sums and counts."""
     pencil = problem.model.pencil(groups)
 
@@ -125,29 +125,29 @@ def second_moment(problem: MomentProblem, groups: NoisyGroups, a: Matrix, b: Mat
     return np.asarray(b - low_rank(pencil.b.weights))
 
 
-def known(problem: Any, products: NoisyProducts, a: Matrix, b: Matrix) -> NoisyMoments | NoisyMatrices:
+def known(problem: Any, products: NoisyProducts, a: Matrix, b: Matrix) -> ReleasedMoments | ReleasedMatrices:
     """What the answers A and B, and the groups, say of the release behind them."""
     if products.groups is None:
         d = problem.model.n_features
         levels = [problem.sensitivity_a > 0, problem.sensitivity_b > 0]
         noise = products.noise_level / math.sqrt(2 * d)
         ratio = problem.sensitivity_b / problem.sensitivity_a if all(levels) else 1.0
-        return NoisyMatrices(
+        return ReleasedMatrices(
             a, None if problem.b is None else b, noise / ratio, noise if problem.b is not None else 0.0
         )
     groups = products.groups
     second = second_moment(problem, groups, a, b)
-    return NoisyMoments(groups.sums, groups.counts, groups.n, groups.noise, (second + second.T) / 2)
+    return ReleasedMoments(groups.sums, groups.counts, groups.n, groups.noise, (second + second.T) / 2)
 
 
-def lazy_case(name: str, ask: Callable[[NoisyProducts, int], tuple[Matrix, Matrix]]) -> MethodCase:
+def lazy_case(name: str, expand: Callable[[NoisyProducts, int], tuple[Matrix, Matrix]]) -> MethodCase:
     """All that lazy noise answers: one release, known by its products."""
     problems = RELEASES[name]()
     stream = stream_of(f"lazy {name}")
 
-    def mechanism(problem: Any) -> NoisyMoments | NoisyMatrices:
+    def mechanism(problem: Any) -> ReleasedMoments | ReleasedMatrices:
         products = curator_of(problem, stream).products(ProductNoise("lazy", "goe", 0))
-        return known(problem, products, *ask(products, problem.model.n_features))
+        return known(problem, products, *expand(products, problem.model.n_features))
 
     return MethodCase(mechanism, problems, release_statistic(*problems), GAUSSIAN_CLAIM)
 
@@ -158,13 +158,13 @@ def fresh_case(name: str, n_products: int = 3) -> MethodCase:
     stream, ratio = stream_of(f"fresh {name}"), release_statistic(*problems)
     d = problems[0].model.n_features
 
-    def mechanism(problem: Any) -> list[NoisyMoments | NoisyMatrices]:
+    def mechanism(problem: Any) -> list[ReleasedMoments | ReleasedMatrices]:
         products = curator_of(problem, stream).products(ProductNoise("fresh", "goe", n_products))
         return [known(problem, products, *at_once(products, d)) for _ in range(n_products)]
 
     def statistic(answers: list[Any]) -> float:
         """Sums and counts are the same in all answers, and count once."""
-        if isinstance(answers[0], NoisyMatrices):
+        if isinstance(answers[0], ReleasedMatrices):
             return sum(map(ratio, answers))
         silent = [replace(each, sums=0 * each.sums, counts=0 * each.counts) for each in answers[1:]]
         return ratio(answers[0]) + sum(map(ratio, silent))
@@ -225,10 +225,10 @@ def screen_case(name: str, least: float = 0.6) -> MethodCase:
     """The noisy diagonal with the sums and counts that scores are computed from."""
     problems, stream = RELEASES[name](), stream_of(f"screen {name}")
 
-    def mechanism(problem: Any) -> NoisyMoments:
-        released: list[NoisyGroups] = []
+    def mechanism(problem: Any) -> ReleasedMoments:
+        released: list[ReleasedGroups] = []
 
-        def record(*arguments: Any) -> NoisyGroups:
+        def record(*arguments: Any) -> ReleasedGroups:
             released.append(normalized_groups(*arguments))
             return released[0]
 
@@ -236,7 +236,7 @@ def screen_case(name: str, least: float = 0.6) -> MethodCase:
             screen = curator_of(problem, stream).screen()
         assert screen.energy is not None
         groups = released[0]
-        return NoisyMoments(groups.sums, groups.counts, groups.n, groups.noise, np.diag(screen.energy))
+        return ReleasedMoments(groups.sums, groups.counts, groups.n, groups.noise, np.diag(screen.energy))
 
     seen = "likelihood ratio of the diagonal, sums and counts"
     return MethodCase(mechanism, problems, release_statistic(*problems), GAUSSIAN_CLAIM, least, seen=seen)
@@ -369,7 +369,7 @@ def operator_pair_case() -> MethodCase:
     problems = RELEASES["fda, class changes"]()
     seeds = itertools.count()
 
-    def mechanism(problem: Any) -> NoisyMoments | NoisyMatrices:
+    def mechanism(problem: Any) -> ReleasedMoments | ReleasedMatrices:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             operator = dpgep.private_operator(problem, mu=MU, seed=next(seeds), regularization=0.0)

@@ -46,7 +46,7 @@ struct Noise {
 };
 
 // Lazy noise would have to remember more directions than it may. Nothing was drawn.
-class NoRoom : public std::runtime_error {
+class CapacityExceeded : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -75,7 +75,7 @@ class NoisyProducts {
   Index n_passes() const { return n_passes_; }
 
   // For each matrix the products with the rows of V. Throws std::runtime_error beyond the calls
-  // that are paid, NoRoom beyond max_directions, std::invalid_argument for V not finite or of
+  // that are paid, CapacityExceeded beyond max_directions, std::invalid_argument for V not finite or of
   // other width, and for several directions of fresh noise of shape iid; std::logic_error should
   // directions not be orthonormal to 2^-36, which the calibration relies on.
   std::vector<Block> times(const ConstBlock& V);

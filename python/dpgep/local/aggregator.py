@@ -19,9 +19,9 @@ from dpgep.methods.fantope import FantopeFit
 from dpgep.methods.options import require_count
 from dpgep.methods.release import PairOptions, solve_released
 from dpgep.methods.result import MethodResult
+from dpgep.models.model import PublicFacts
+from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.privacy.curator import PublicSide
-from dpgep.problems.model import PublicFacts
-from dpgep.problems.moments import MomentNoise, NoisyMoments
 from dpgep.problems.pca import PcaModel
 from dpgep.solution import PrivacyReport, Solution
 
@@ -256,13 +256,13 @@ class Aggregator:
             method=method,
         )
         self._warn_large_delta()
-        for caution in result.cautions:
+        for caution in result.accuracy_warnings:
             warnings.warn(AccuracyWarning(caution, solution), stacklevel=3)
         return solution
 
-    def _moments(self) -> NoisyMoments:
+    def _moments(self) -> ReleasedMoments:
         d = self.mechanism.dim
-        return NoisyMoments(
+        return ReleasedMoments(
             second=self.second_moment(),
             sums=np.empty((d, 0)),
             counts=np.empty(0),

@@ -14,12 +14,12 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dpgep.data.rows import check_bound
 from dpgep.methods.options import require_count
+from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import MOST_BITS, IntegerNoise, calibrate_moments, moment_mu, on_grid
-from dpgep.privacy.ledger import NoiseBlock, Release, cost_of, equal_parts, mu_covering
-from dpgep.problems.moments import MomentLayout, MomentNoise
-from dpgep.problems.rows import check_bound
+from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, cost_of, equal_parts, mu_rounded_up
 
 LARGEST_DIM = 1 << 16  # beyond it a report has 17 GB
 
@@ -78,17 +78,17 @@ class LocalMechanism:
         """Gaussian-DP parameter of one report, rounded down."""
         return equal_parts(Budget(epsilon=self.epsilon, delta=self.delta).mu, self.records_per_person)
 
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[LedgerEntry, ...]:
         """What one person releases."""
         if not self.is_noisy:
-            return (Release("local report", math.inf, ()),) * self.records_per_person
+            return (LedgerEntry("local report", math.inf, ()),) * self.records_per_person
         block = NoiseBlock("x x^T of one record/bound", "goe", self.deviation, self.noise.diagonal)
-        return (Release("local report", self.mu, (block,), self.bits),) * self.records_per_person
+        return (LedgerEntry("local report", self.mu, (block,), self.bits),) * self.records_per_person
 
     def spent_mu(self) -> float:
         """Gaussian-DP parameter of all reports of one person together, rounded up."""
         mu = self.mu
-        return mu if math.isinf(mu) else mu_covering(cost_of(mu) * self.records_per_person)
+        return mu if math.isinf(mu) else mu_rounded_up(cost_of(mu) * self.records_per_person)
 
     def largest_norm(self, n: int) -> float:
         """In units of bound^2: a sum of n honest reports is longer with probability below exp(-800)."""

@@ -117,7 +117,7 @@ def sparse_components(
         eigenvalues=values[::-1].copy(),
         mean=None,
         diagnostics=diagnostics,
-        cautions=(
+        accuracy_warnings=(
             *(() if fit.converged else (_not_converged(fit),)),
             *lost_caution(accuracy.lost, len(second)),
         ),

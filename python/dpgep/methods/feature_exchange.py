@@ -60,10 +60,10 @@ class _Submatrices:
         self._a = np.empty((0, 0))
         self._b = np.empty((0, 0))
 
-    def ask(self, features: NDArray[np.intp]) -> bool:
+    def expand(self, features: NDArray[np.intp]) -> bool:
         """Ask for the features that are new; False, and none asked, where they have no room."""
         new = np.setdiff1d(features, self._features)
-        if len(new) + self._reserve > self._products.room:
+        if len(new) + self._reserve > self._products.capacity:
             return False
         for first in range(0, len(new), _CHUNK):
             self._append(new[first : first + _CHUNK])
@@ -110,12 +110,12 @@ def exchange_features(products: NoisyProducts, vectors: Matrix, ridge: float) ->
         return None
     # the solutions found are asked for once more
     submatrices = _Submatrices(products, ridge, reserve=n_components * products.n_views)
-    if not submatrices.ask(support) or (found := submatrices.solve(support, n_components)) is None:
+    if not submatrices.expand(support) or (found := submatrices.solve(support, n_components)) is None:
         return None
     n_exchanges, at_rest = 0, False
     while not at_rest and n_exchanges < MOST_EXCHANGES:
         joining = _largest_residuals(products, found, ridge, d)
-        if not submatrices.ask(joining):
+        if not submatrices.expand(joining):
             break
         better = _first_gain(submatrices, found, joining)
         at_rest = better is None

@@ -95,7 +95,7 @@ def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tupl
 def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[Iterator[Matrix], str]:
     """Leading vectors of a private block on the coordinates with the largest noisy scores; then single coordinates."""
     d = curator.model.n_features
-    n_views = len(curator.model.split(np.empty((1, d))))
+    n_views = len(curator.model.views_of(np.empty((1, d))))
     each = math.ceil(_kept(d, sparsity) / n_views)
     kept, scores = keep_features(curator, each, share * _SCORES_SHARE, _PURPOSE)
     features = kept.features

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from dpgep.methods.accuracy import Accuracy
-from dpgep.methods.asked_subspace import Leading, leading_solutions
 from dpgep.methods.initial_vectors import InitialVectors
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.ridge import WHOLE, public_ridge
-from dpgep.methods.significance import beyond_caution, error_table, lost_caution
+from dpgep.methods.search_space import Leading, leading_solutions
+from dpgep.methods.significance import beyond_warning, error_table, lost_caution
 from dpgep.methods.storage import directions_in
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import NoisyProducts, ProductNoise
@@ -71,7 +71,7 @@ def operator_release(curator: Curator, k: int, options: Any) -> MethodResult:
     products = curator.products(ProductNoise("lazy", "goe", 0, options.memory_limit))
     ridge = 0.0 if products.identity_b else public_ridge(products.noise_level, multiple=WHOLE)
     xi = ridge if options.regularization is None or products.identity_b else options.regularization
-    room = min(directions_in(options.memory_limit, curator.public, copies=1), products.room)
+    capacity = min(directions_in(options.memory_limit, curator.public, copies=1), products.capacity)
     leading = leading_solutions(
         products,
         curator.model,
@@ -79,7 +79,7 @@ def operator_release(curator: Curator, k: int, options: Any) -> MethodResult:
         k,
         regularization=xi,
         fallback=ridge,
-        most_directions=room if options.sparsity is None else _DENSE_SHARE * room,
+        most_directions=capacity if options.sparsity is None else _DENSE_SHARE * capacity,
     )
     if not len(leading.vectors):
         raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
@@ -114,8 +114,11 @@ def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int, 
         lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = (*_cautions(leading, k, accuracy, curator.model.n_features), *beyond_caution(curator.model, eigenvalues))
-    return MethodResult(oriented(leading.vectors), eigenvalues, mean, diagnostics, cautions)
+    accuracy_warnings = (
+        *_accuracy_warnings(leading, k, accuracy, curator.model.n_features),
+        *beyond_warning(curator.model, eigenvalues),
+    )
+    return MethodResult(oriented(leading.vectors), eigenvalues, mean, diagnostics, accuracy_warnings)
 
 
 def _sparse(curator: Curator, products: NoisyProducts, leading: Leading, k: int, options: Any) -> MethodResult:
@@ -148,7 +151,7 @@ def _sparse(curator: Curator, products: NoisyProducts, leading: Leading, k: int,
         flow=flow,
         support=flow.support,
     )
-    return MethodResult(found.components, found.eigenvalues, found.mean, diagnostics, found.cautions)
+    return MethodResult(found.components, found.eigenvalues, found.mean, diagnostics, found.accuracy_warnings)
 
 
 def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
@@ -170,7 +173,7 @@ def _step_size(products: NoisyProducts, leading: Leading, options: Any) -> float
     return STEP / max(1.05 * leading.largest_b + ridge, float(np.finfo(float).tiny))
 
 
-def _cautions(leading: Leading, k: int, accuracy: Accuracy, d: int) -> Iterator[str]:
+def _accuracy_warnings(leading: Leading, k: int, accuracy: Accuracy, d: int) -> Iterator[str]:
     if len(accuracy.lost) < k:
         yield f"B is singular: {len(accuracy.lost)} of {k} components (pass regularization > 0 to use all directions)"
     if not leading.converged:

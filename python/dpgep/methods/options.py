@@ -29,7 +29,7 @@ def require_count(name: str, value: Any, *, largest: int | None = None) -> None:
 def require_sparsity(sparsity: Any, model: Any, n_components: int, *, separate: bool = False) -> None:
     """Raise ValueError unless ``sparsity`` features hold K components, or each its own: in every view as many."""
     require_count("sparsity", sparsity, largest=model.n_features)
-    n_views, k = len(model.split(np.empty((1, model.n_features)))), 1 if separate else n_components
+    n_views, k = len(model.views_of(np.empty((1, model.n_features)))), 1 if separate else n_components
     if sparsity < k * n_views:
         what = f"{k} component{'s' * (k > 1)}{' of two views' * (n_views > 1)}"
         raise ValueError(f"{what} need{'s' * (k == 1)} a sparsity of at least {k * n_views}, got {sparsity}")

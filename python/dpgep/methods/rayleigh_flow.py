@@ -33,8 +33,8 @@ from dpgep.methods.options import (
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.ridge import WHOLE, public_ridge
-from dpgep.methods.significance import beyond_caution, error_table, lost_caution
-from dpgep.methods.storage import MEMORY_LIMIT, matrix_bytes, require_memory_limit, require_room
+from dpgep.methods.significance import beyond_warning, error_table, lost_caution
+from dpgep.methods.storage import MEMORY_LIMIT, matrix_bytes, require_capacity, require_memory_limit
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 
@@ -125,7 +125,7 @@ class FlowOptions:
                 f'{self.memory_limit}: use "screen", or raise memory_limit'
             )
         if self.noise == "lazy":
-            require_room(public, k, self.memory_limit)
+            require_capacity(public, k, self.memory_limit)
         if self.noise == "fresh" and self.step_size is None and public.largest_b is None:
             raise ValueError(
                 'step_size is needed with noise="fresh" and a private B: nothing public bounds its eigenvalues; pass '
@@ -136,7 +136,7 @@ class FlowOptions:
                 f'noise="fresh" finds one component of {public.model.name}, not {k}: its eigenvalues come in pairs, '
                 'lambda and -lambda, and several need a shift that nothing public gives; use noise="lazy"'
             )
-        if self.noise_shape == "iid" and (k > 1 or len(public.model.split(np.zeros((1, d)))) > 1):
+        if self.noise_shape == "iid" and (k > 1 or len(public.model.views_of(np.zeros((1, d)))) > 1):
             raise ValueError(
                 'noise_shape="iid" serves one product at a time: a single component, not for two views; use "goe"'
             )
@@ -283,11 +283,11 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = (
-        *_cautions(products, best, diagnostics, curator.model.n_features),
-        *beyond_caution(curator.model, best.eigenvalues),
+    accuracy_warnings = (
+        *_accuracy_warnings(products, best, diagnostics, curator.model.n_features),
+        *beyond_warning(curator.model, best.eigenvalues),
     )
-    return MethodResult(oriented(best.vectors), best.eigenvalues, mean, diagnostics, cautions)
+    return MethodResult(oriented(best.vectors), best.eigenvalues, mean, diagnostics, accuracy_warnings)
 
 
 def _accuracy(
@@ -364,14 +364,14 @@ def _largest_eigenvalue(answer_of: Callable[[Matrix], Matrix], products: NoisyPr
     """
     d = curator.model.n_features
     start = curator.public_generator().standard_normal(d)
-    if d <= 20 and products.room >= d:
+    if d <= 20 and products.capacity >= d:
         matrix = answer_of(np.eye(d))
         return max(float(scipy.linalg.eigvalsh((matrix + matrix.T) / 2)[-1]), 0.0)
-    least, longest = products.room * 2 / 3, 0.0
+    least, longest = products.capacity * 2 / 3, 0.0
 
     def times(v: Matrix) -> Matrix:
         nonlocal longest
-        if products.room - products.n_views < least:
+        if products.capacity - products.n_views < least:
             raise _Enough
         answer = answer_of(v.reshape(1, -1))[0]
         longest = max(longest, float(np.linalg.norm(answer) / np.linalg.norm(v)))
@@ -452,13 +452,13 @@ def _narrowing(products: NoisyProducts, start: Matrix, options: FlowOptions, sha
     if not widths:
         return []
     directions = len(start) * products.n_views
-    n_steps = min(_NARROWING * options.most_iterations, share * products.room / directions) / len(widths)
+    n_steps = min(_NARROWING * options.most_iterations, share * products.capacity / directions) / len(widths)
     return [(width, min(_STEPS_EACH, int(n_steps))) for width in widths] if n_steps >= 1 else []
 
 
 def _steps_left(products: NoisyProducts, k: int) -> float:
     """How many steps of K components have room, however new their directions: one question more comes at the end."""
-    return products.room // (k * products.n_views) - 1
+    return products.capacity // (k * products.n_views) - 1
 
 
 def _truncated(vectors: Matrix, sparsity: int, options: FlowOptions) -> Matrix:
@@ -499,7 +499,7 @@ def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: boo
     return rotated / np.linalg.norm(rotated, axis=1, keepdims=True), values[::-1].copy()
 
 
-def _cautions(products: NoisyProducts, flow: _Flow, diagnostics: FlowDiagnostics, d: int) -> Iterator[str]:
+def _accuracy_warnings(products: NoisyProducts, flow: _Flow, diagnostics: FlowDiagnostics, d: int) -> Iterator[str]:
     if flow.n_iterations == 0:
         yield "the noisy answers allowed no step: the components are the starting vectors"
     elif products.lazy and not flow.converged:

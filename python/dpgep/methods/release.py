@@ -28,15 +28,15 @@ from dpgep.methods.options import (
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.ridge import Ridge, chosen_ridge, estimated_errors, public_ridge
 from dpgep.methods.screening import Screened, keep_features
-from dpgep.methods.significance import beyond_caution, log_supports, lost_caution, lost_components, shown_error
+from dpgep.methods.significance import beyond_warning, log_supports, lost_caution, lost_components, shown_error
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.methods.storage import (
     MEMORY_LIMIT,
     STORAGES,
     choose_storage,
     matrix_bytes,
+    require_capacity,
     require_memory_limit,
-    require_room,
 )
 from dpgep.privacy.curator import Curator, PublicSide
 
@@ -139,7 +139,7 @@ class ReleaseOptions(PairOptions):
                     f'sparsity="auto" needs the released matrix, which is too large for {public.model.n_features} '
                     "features and this memory_limit: give a number, or keep fewer features by screen="
                 )
-            require_room(public, k, self.memory_limit, copies=1)
+            require_capacity(public, k, self.memory_limit, copies=1)
 
     def in_one_pass(self, n_features: int) -> bool:
         """Whether one pass over the rows is enough."""
@@ -151,7 +151,7 @@ class ReleaseOptions(PairOptions):
 
     def _check_screen(self, public: PublicSide, k: int) -> None:
         assert self.screen is not None
-        widths = [part.shape[1] for part in public.model.split(np.empty((1, public.model.n_features)))]
+        widths = [part.shape[1] for part in public.model.views_of(np.empty((1, public.model.n_features)))]
         kept = [min(self.screen, width) for width in widths]
         if k > min(kept):
             raise ValueError(
@@ -277,9 +277,9 @@ def solve_released(model: Any, released: Any, n_components: int, options: PairOp
         eigenvalues=eigenvalues,
         mean=model.mean(released),
         diagnostics=diagnostics,
-        cautions=(
-            *_cautions(diagnostics, model.n_features, n_components, xi),
-            *beyond_caution(model, eigenvalues),
+        accuracy_warnings=(
+            *_accuracy_warnings(diagnostics, model.n_features, n_components, xi),
+            *beyond_warning(model, eigenvalues),
             *_clipped_caution(released.clipped),
         ),
     )
@@ -418,7 +418,7 @@ def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
     return np.asarray(np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0))
 
 
-def _cautions(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularization: float) -> Iterator[str]:
+def _accuracy_warnings(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularization: float) -> Iterator[str]:
     """What to warn the caller of. Not warned here: an error filter must not lose an answer that is paid for."""
     full = d if diagnostics.support is None else len(diagnostics.support)
     if diagnostics.regularization != regularization:

@@ -28,13 +28,13 @@ class Diagnostics(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class MethodResult:
-    """Components (K, d), eigenvalues (K,), the mean; ``cautions`` become warnings once the solution exists."""
+    """Components (K, d), eigenvalues (K,), the mean; ``accuracy_warnings`` become warnings once the solution exists."""
 
     components: Matrix
     eigenvalues: Matrix
     mean: Matrix | None
     diagnostics: Diagnostics
-    cautions: tuple[str, ...]
+    accuracy_warnings: tuple[str, ...]
 
 
 def oriented(rows: Matrix) -> Matrix:

@@ -111,7 +111,7 @@ def _mean_square(energy: Matrix, features: NDArray[np.intp]) -> float:
 
 def _largest_per_view(curator: Curator, scores: Matrix, n: int) -> NDArray[np.intp]:
     """Indices of the n largest scores of each view, ascending."""
-    parts = curator.model.split(np.arange(len(scores), dtype=np.float64)[None, :])
+    parts = curator.model.views_of(np.arange(len(scores), dtype=np.float64)[None, :])
     chosen = []
     for part in parts:
         indices = part[0].astype(np.intp)

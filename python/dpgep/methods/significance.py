@@ -71,7 +71,7 @@ def lost_caution(lost: tuple[bool, ...], dimensions: int) -> Iterator[str]:
         )
 
 
-def beyond_caution(model: Any, eigenvalues: Matrix) -> Iterator[str]:
+def beyond_warning(model: Any, eigenvalues: Matrix) -> Iterator[str]:
     """What to warn of where noise has made more of an eigenvalue than it can be."""
     beyond = [f"{value:.3g}" for value in eigenvalues if value > model.largest_eigenvalue * (1 + 1e-9)]
     if beyond:

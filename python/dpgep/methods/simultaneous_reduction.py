@@ -44,7 +44,7 @@ from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import Matrix, MethodResult, oriented
 from dpgep.methods.ridge import public_ridge
-from dpgep.methods.significance import beyond_caution, error_table, lost_caution
+from dpgep.methods.significance import beyond_warning, error_table, lost_caution
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 
@@ -312,11 +312,11 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         lost=accuracy.lost,
     )
     mean = None if products.groups is None else curator.model.mean(products.groups)
-    cautions = (
-        *_cautions(products, diagnostics, leading, d, n_components),
-        *beyond_caution(curator.model, leading.eigenvalues),
+    accuracy_warnings = (
+        *_accuracy_warnings(products, diagnostics, leading, d, n_components),
+        *beyond_warning(curator.model, leading.eigenvalues),
     )
-    return MethodResult(oriented(leading.vectors), leading.eigenvalues, mean, diagnostics, cautions)
+    return MethodResult(oriented(leading.vectors), leading.eigenvalues, mean, diagnostics, accuracy_warnings)
 
 
 def _ridge(products: NoisyProducts, options: DpsrOptions) -> float:
@@ -452,7 +452,7 @@ def _reciprocal(value: float) -> float:
     return 1 / value if value > np.finfo(float).tiny else 1.0
 
 
-def _cautions(
+def _accuracy_warnings(
     products: NoisyProducts, diagnostics: ReductionDiagnostics, leading: _Leading, d: int, asked: int
 ) -> Iterator[str]:
     if products.lazy and leading.movement > _STILL:

@@ -272,10 +272,10 @@ def _result(
         expected_subspace_error=accuracy.span,
         lost=accuracy.lost,
     )
-    cautions = list(lost_caution(accuracy.lost, curator.model.n_features))
-    if answers.products.n_steps_held:
-        cautions.append(
-            f"{answers.products.n_steps_held} of {diagnostics.n_steps} steps were too large to be taken, and the block "
-            f"stayed where it was: use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
+    accuracy_warnings = list(lost_caution(accuracy.lost, curator.model.n_features))
+    if answers.products.n_rejected_steps:
+        accuracy_warnings.append(
+            f"{answers.products.n_rejected_steps} of {diagnostics.n_steps} steps were too large to be taken, and the "
+            f"block stayed where it was: use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
         )
-    return MethodResult(oriented(rotation[:, ::-1].T @ vectors), values, None, diagnostics, tuple(cautions))
+    return MethodResult(oriented(rotation[:, ::-1].T @ vectors), values, None, diagnostics, tuple(accuracy_warnings))

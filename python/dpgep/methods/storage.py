@@ -44,10 +44,10 @@ def directions_in(memory_limit: int, public: PublicSide, copies: int) -> int:
     return memory_limit // (direction_bytes(d, n_matrices) + copies * 8 * d)
 
 
-def require_room(public: PublicSide, k: int, memory_limit: int, *, copies: int = 0) -> None:
+def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: int = 0) -> None:
     """Raise ValueError where ``memory_limit`` does not serve K components by products."""
     d = public.model.n_features
-    needed = min(d, _FEWEST_STEPS * k * len(public.model.split(np.empty((1, d)))))
+    needed = min(d, _FEWEST_STEPS * k * len(public.model.views_of(np.empty((1, d)))))
     fits = directions_in(memory_limit, public, copies)
     if needed > fits:
         raise ValueError(

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpgep.errors import PrivacyBudgetError
+from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import (
     Accounting,
     epsilon_of,
@@ -19,9 +20,8 @@ from dpgep.privacy.accounting import (
     rho_from_mu,
     rho_of,
 )
-from dpgep.privacy.ledger import Cost, Ledger, Release, cost_of, mu_covering, mu_within, total_cost
+from dpgep.privacy.ledger import Cost, Ledger, LedgerEntry, cost_of, mu_rounded_down, mu_rounded_up, total_cost
 from dpgep.privacy.processes import Owner
-from dpgep.problems.model import Adjacency
 
 # What rounding leaves of a spent budget, as a share of it: too little to run anything on.
 _CRUMB = Fraction(1, 2**40)
@@ -100,7 +100,7 @@ class Budget:
         self.accounting: Accounting = accounting
         self.mu = self._to_mu(forms[0], value)
         self._reserved: Cost = Fraction(0)
-        self._releases: list[Release] = []
+        self._releases: list[LedgerEntry] = []
         self._adjacency, self._is_fixed = adjacency, adjacency is not None
         self._open_ledgers = 0
         self._lock = threading.Lock()
@@ -124,7 +124,7 @@ class Budget:
         return rho_from_mu(self.mu)
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[LedgerEntry, ...]:
         """All releases paid from this budget."""
         with self._locked():
             return tuple(self._releases)
@@ -138,12 +138,12 @@ class Budget:
     @property
     def spent_mu(self) -> float:
         """Gaussian-DP parameter of everything released so far, rounded up; all of it, where samples were asked for."""
-        return mu_covering(self._spent())
+        return mu_rounded_up(self._spent())
 
     @property
     def remaining_mu(self) -> float:
         """Gaussian-DP parameter of what is neither spent nor reserved, rounded down."""
-        return mu_within(self._free())
+        return mu_rounded_down(self._free())
 
     def epsilon_at(self, mu: float) -> float | None:
         """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly its own for all of it."""
@@ -200,11 +200,11 @@ class Budget:
         wanted = free if part is None else total * Fraction(part)
         if free < wanted <= free + _CRUMB * total:
             wanted = free  # ten shares of 0.1 are a budget, although 0.1 is a little more than a tenth
-        mu = mu_within(wanted)
+        mu = mu_rounded_down(wanted)
         if wanted > free or free < _CRUMB * total:
             asked = "anything" if part is None else f"share = {part:g} (mu = {mu:.6g})"
             raise PrivacyBudgetError(
-                f"the budget cannot pay for {asked}: mu = {mu_within(free):.6g} of {self.mu:.6g} is left; "
+                f"the budget cannot pay for {asked}: mu = {mu_rounded_down(free):.6g} of {self.mu:.6g} is left; "
                 "no data was read and nothing was spent"
             )
         self._reserved += cost_of(mu)
@@ -238,7 +238,7 @@ class Budget:
         with self._locked():
             return cost_of(self.mu) - self._reserved - self._total(self._releases)
 
-    def _total(self, releases: list[Release]) -> Cost:
+    def _total(self, releases: list[LedgerEntry]) -> Cost:
         return total_cost(releases, self.mu)
 
     def __getstate__(self) -> dict[str, Any]:

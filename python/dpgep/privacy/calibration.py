@@ -17,9 +17,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpgep.models.model import Adjacency
+from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.model import Adjacency
-from dpgep.problems.moments import MomentLayout, MomentNoise
 
 # Rows have 20 bits in fixed point, fewer only where the noise is so large that its integer scale would pass 2^56.
 MOST_BITS, FEWEST_BITS = 20, 4

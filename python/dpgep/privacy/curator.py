@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.privacy.ledger import Charge, Ledger, Release
+from dpgep.models.model import Model, PublicFacts
+from dpgep.models.moments import ReleasedMoments
+from dpgep.privacy.ledger import Charge, Ledger, LedgerEntry
 from dpgep.privacy.matrix_release import release_matrices
 from dpgep.privacy.moment_release import release_moments
 from dpgep.privacy.products import NoisyProducts, ProductNoise, matrix_products, row_products
 from dpgep.privacy.sampled import SampledMechanism, add_remove_mu
 from dpgep.privacy.sampled_products import NoisySamples, sampled_products
 from dpgep.privacy.screening import Screen, screen_matrices, screen_rows
-from dpgep.problems.gep import MatrixProblem, NoisyMatrices
+from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.model import Model, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import NoisyMoments
 
 Problem = MomentProblem | Moments | MatrixProblem
 
@@ -68,19 +68,19 @@ class Curator:
         """Randomness that need not stay secret, for starting points; reproducible where the noise is seeded."""
         return np.random.default_rng(int.from_bytes(self._stream.bytes(16), "little"))
 
-    def release(self, share: float | None = None, purpose: str = "") -> NoisyMoments | NoisyMatrices:
+    def release(self, share: float | None = None, purpose: str = "") -> ReleasedMoments | ReleasedMatrices:
         """Everything the model needs, in one release."""
         return self._release(self._problem, self._affordable(share), purpose)
 
     def release_features(
         self, features: NDArray[np.intp], bound: float, share: float | None = None, purpose: str = ""
-    ) -> tuple[Model, NoisyMoments | NoisyMatrices]:
+    ) -> tuple[Model, ReleasedMoments | ReleasedMatrices]:
         """The same for some of the features alone, rows clipped to a public ``bound`` after the others are dropped."""
         mu = self._affordable(share)
         problem = self._with_rows("a release of some features").restricted(features, bound)
         return problem.model, self._release(problem, mu, purpose)
 
-    def release_local(self, share: float | None = None, purpose: str = "") -> NoisyMoments:
+    def release_local(self, share: float | None = None, purpose: str = "") -> ReleasedMoments:
         """The mean of local reports x x^T + Z of all n people, in one draw.
 
         n independent GOE(s) sum to a GOE(s sqrt(n)): each person spends mu on a report, as if a curator had spent
@@ -139,7 +139,7 @@ class Curator:
             )
         return self._problem
 
-    def _release(self, problem: Problem, mu: float, purpose: str) -> NoisyMoments | NoisyMatrices:
+    def _release(self, problem: Problem, mu: float, purpose: str) -> ReleasedMoments | ReleasedMatrices:
         charge = self._charge(purpose)
         if isinstance(problem, MatrixProblem):
             return release_matrices(problem, mu, self._stream, charge)
@@ -152,7 +152,7 @@ class Curator:
         return mu
 
     def _charge(self, purpose: str) -> Charge:
-        def charge(release: Release) -> None:
+        def charge(release: LedgerEntry) -> None:
             self._ledger.record(replace(release, query=f"{purpose}: {release.query}") if purpose else release)
 
         return charge

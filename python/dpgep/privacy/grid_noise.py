@@ -8,8 +8,8 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.problems.grid_sums import HALF, GridSums
-from dpgep.problems.model import Matrix
+from dpgep.data.grid_sums import HALF, GridSums
+from dpgep.models.model import Matrix
 
 _BITS = 28
 _MOST_UNITS = 2.0**61

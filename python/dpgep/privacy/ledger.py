@@ -14,7 +14,7 @@ from dpgep.errors import PrivacyBudgetError
 from dpgep.privacy.processes import Owner
 
 # enters releases in a ledger, before their noise is drawn
-Charge = Callable[["Release"], None]
+Charge = Callable[["LedgerEntry"], None]
 
 Rounding = Literal["integer", "grid", "none"]
 
@@ -40,7 +40,7 @@ class NoiseBlock:
 
 
 @dataclass(frozen=True)
-class Release:
+class LedgerEntry:
     """One entry of the ledger: an answer that a caller may have seen, and what it costs.
 
     Attributes
@@ -74,17 +74,17 @@ class Release:
         return "grid" if self.grid_bits is None else "integer"
 
 
-def split(mu: float, share: float) -> tuple[float, float]:
+def split_budget(mu: float, share: float) -> tuple[float, float]:
     """Gaussian-DP parameters of ``share`` of mu^2 and of the rest: their squares add up to at most mu^2."""
     if not math.isfinite(mu):
         return math.inf, math.inf
-    first = mu_within(cost_of(mu) * Fraction(share))
-    return first, mu_within(cost_of(mu) - cost_of(first))
+    first = mu_rounded_down(cost_of(mu) * Fraction(share))
+    return first, mu_rounded_down(cost_of(mu) - cost_of(first))
 
 
 def equal_parts(mu: float, parts: int) -> float:
     """Gaussian-DP parameter of each of ``parts`` releases that together cost at most mu^2."""
-    return mu_within(cost_of(mu) / parts) if math.isfinite(mu) else math.inf
+    return mu_rounded_down(cost_of(mu) / parts) if math.isfinite(mu) else math.inf
 
 
 @lru_cache(maxsize=128)  # every query asks for the cost of its budget several times
@@ -93,13 +93,13 @@ def cost_of(mu: float) -> Cost:
     return Fraction(mu) ** 2 if math.isfinite(mu) else math.inf
 
 
-def total_cost(releases: Iterable[Release], whole: float) -> Cost:
+def total_cost(releases: Iterable[LedgerEntry], whole: float) -> Cost:
     """mu^2 of all releases; that of ``whole``, the budget's mu, where a release has none: it took everything."""
     mus = [release.mu for release in releases]
     return sum((cost_of(whole if mu is None else mu) for mu in mus), start=Fraction(0))
 
 
-def mu_within(cost: Cost) -> float:
+def mu_rounded_down(cost: Cost) -> float:
     """Largest double mu with mu^2 <= cost."""
     if not math.isfinite(cost):
         return math.inf
@@ -109,7 +109,7 @@ def mu_within(cost: Cost) -> float:
     return mu
 
 
-def mu_covering(cost: Cost) -> float:
+def mu_rounded_up(cost: Cost) -> float:
     """Smallest double mu with mu^2 >= cost."""
     if not math.isfinite(cost):
         return math.inf
@@ -126,17 +126,17 @@ class Ledger:
         self.mu = mu
         # without noise any target is met
         self._target = (math.inf, 0.0) if math.isinf(mu) else target
-        self._releases: list[Release] = []
+        self._releases: list[LedgerEntry] = []
         self._spent: Cost = Fraction(0)
         self._open = True
         self._lock = threading.Lock()
         self._owner = Owner()
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[LedgerEntry, ...]:
         return tuple(self._releases)
 
-    def close(self) -> tuple[Release, ...]:
+    def close(self) -> tuple[LedgerEntry, ...]:
         """All releases, and no more from now on: the budget behind this ledger is settled by them."""
         with self._lock:  # a release of another thread is among them, or refused
             self._open = False
@@ -163,12 +163,12 @@ class Ledger:
 
     def portion(self, share: float | None) -> float:
         """Gaussian-DP parameter of ``share`` of the limit's mu^2, or (None) of all that is left; rounded down."""
-        return self.remaining if share is None else split(self.mu, share)[0]
+        return self.remaining if share is None else split_budget(self.mu, share)[0]
 
     @property
     def remaining(self) -> float:
         """Gaussian-DP parameter of what is not spent, rounded down."""
-        return mu_within(cost_of(self.mu) - self.spent) if math.isfinite(self.mu) else math.inf
+        return mu_rounded_down(cost_of(self.mu) - self.spent) if math.isfinite(self.mu) else math.inf
 
     def check(self, mu: float) -> None:
         """Raise PrivacyBudgetError if a release of cost mu^2 exceeds the limit, or the ledger is closed or a fork's."""
@@ -178,13 +178,13 @@ class Ledger:
         if self.spent + cost_of(mu) > cost_of(self.mu):
             raise PrivacyBudgetError(
                 f"a release with mu = {mu:.6g} does not fit: this run may spend mu = {self.mu:.6g} and has spent "
-                f"mu = {mu_covering(self.spent):.6g}; this query read nothing and spent nothing"
+                f"mu = {mu_rounded_up(self.spent):.6g}; this query read nothing and spent nothing"
             )
 
     def __getstate__(self) -> NoReturn:
         raise TypeError("a Ledger cannot be copied or pickled: two copies could each spend it")
 
-    def record(self, release: Release) -> None:
+    def record(self, release: LedgerEntry) -> None:
         """Enter a release, before its noise is drawn: what fails later has been paid for."""
         self._owner.require("this ledger")  # before the lock, which a fork may have left taken
         mu = self.mu if release.mu is None else release.mu

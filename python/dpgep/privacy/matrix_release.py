@@ -9,26 +9,26 @@ from functools import partial
 import numpy as np
 
 from dpgep._dispatch import core
+from dpgep.models.model import Matrix
 from dpgep.privacy.calibration import matrix_deviations
 from dpgep.privacy.grid_noise import add_symmetric_grid_noise
-from dpgep.privacy.ledger import Charge, NoiseBlock, Release
+from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.rounding import Allowance, released_matrix_allowance
-from dpgep.problems.gep import MatrixProblem, NoisyMatrices
-from dpgep.problems.model import Matrix
+from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
 
 
-def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMatrices:
+def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMatrices:
     """A and B (where given) for mu together; without noise for mu = inf."""
     prepared = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
-    charge(Release("A and B", mu, matrix_blocks(problem, prepared.noise_a, prepared.noise_b)))
+    charge(LedgerEntry("A and B", mu, matrix_blocks(problem, prepared.noise_a, prepared.noise_b)))
     a = add_symmetric_grid_noise(prepared.a, prepared.noise_a, stream)
     b = None if prepared.b is None else add_symmetric_grid_noise(prepared.b, prepared.noise_b, stream)
-    return NoisyMatrices(a, b, prepared.noise_a, prepared.noise_b)
+    return ReleasedMatrices(a, b, prepared.noise_a, prepared.noise_b)
 
 
 def prepare_matrices(
     problem: MatrixProblem, mu: float, allowance: Callable[[float], tuple[Allowance, float]]
-) -> NoisyMatrices:
+) -> ReleasedMatrices:
     """A and B before their noise, and its deviations: what costs ``mu`` with all that rounding adds.
 
     ``allowance`` says, for the mu of a matrix, what that is, and the Frobenius norm in deviations up to which it holds:
@@ -37,7 +37,7 @@ def prepare_matrices(
     """
     a, b = problem.a.copy(), None if problem.b is None else problem.b.copy()
     if math.isinf(mu):
-        return NoisyMatrices(a, b, 0.0, 0.0)
+        return ReleasedMatrices(a, b, 0.0, 0.0)
     parts = (problem.sensitivity_a > 0) + (problem.sensitivity_b > 0)
     part = mu / math.sqrt(parts) * (1 - 2.0**-50)
     rounding, radius = allowance(part)
@@ -45,7 +45,7 @@ def prepare_matrices(
     shrink(a, radius * noise_a)
     if b is not None:
         shrink(b, radius * noise_b)
-    return NoisyMatrices(a, b, noise_a, noise_b)
+    return ReleasedMatrices(a, b, noise_a, noise_b)
 
 
 def shrink(matrix: Matrix, radius: float) -> None:

@@ -11,29 +11,29 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.models.model import Matrix, PublicFacts
+from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.privacy.calibration import IntegerNoise, calibrate_moments, moment_mu, on_grid, require_cost
-from dpgep.privacy.ledger import Charge, NoiseBlock, Release
+from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.model import Matrix, PublicFacts
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import MomentLayout, MomentNoise, NoisyGroups, NoisyMoments
 
 Summable = MomentProblem | Moments
 
 
-def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMoments:
+def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
     """Second moment, sums and counts for mu; without noise for mu = inf."""
     return _plain(problem, charge) if math.isinf(mu) else _exact(problem, mu, stream, charge)
 
 
-def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMoments:
+def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
     """Integer moments plus exactly rounded normal deviates: post-processing of the ideal Gaussian mechanism."""
     layout, adjacency = problem.layout, problem.facts.adjacency
     noise = on_grid(calibrate_moments(mu, layout, adjacency), problem.grid_bits)
     deviations = noise.deviations()
     require_cost(moment_mu(deviations, layout, adjacency), mu)
     moments = problem.integer_moments(noise.bits)
-    charge(Release("moment matrix", mu, _blocks(noise, layout), noise.bits))
+    charge(LedgerEntry("moment matrix", mu, _blocks(noise, layout), noise.bits))
     threads = thread_count()
     core.add_exact_symmetric_noise(moments.second, noise.diagonal, noise.off_diagonal, stream, threads)
     if layout.sums:
@@ -43,7 +43,7 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
     return _normalized(problem, moments.n, *moments.to_float(), deviations)
 
 
-def _plain(problem: Summable, charge: Charge) -> NoisyMoments:
+def _plain(problem: Summable, charge: Charge) -> ReleasedMoments:
     """No noise, and no fixed point where there are rows: what a non-private solver computes, at an infinite cost."""
     if isinstance(problem, Moments):
         moments = problem.integer_moments(problem.grid_bits)
@@ -51,7 +51,7 @@ def _plain(problem: Summable, charge: Charge) -> NoisyMoments:
     else:
         sums = problem.float_moments()
         n, blocks, clipped = sums.n, problem.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
-    charge(Release("moment matrix", math.inf, ()))
+    charge(LedgerEntry("moment matrix", math.inf, ()))
     return replace(_normalized(problem, n, *blocks, MomentNoise(0.0, 0.0, 0.0)), clipped=clipped)
 
 
@@ -62,7 +62,7 @@ def _normalized(
     sums: Matrix,
     counts: Matrix,
     noise: MomentNoise,
-) -> NoisyMoments:
+) -> ReleasedMoments:
     """Released sums over people, divided by n (public, or the released total) and in the units of the data.
 
     Only the upper triangle of ``second`` is read; it is overwritten.
@@ -71,7 +71,7 @@ def _normalized(
     core.mirror_upper(second)
     people = released_people(problem.facts, n, counts)
     second *= bound * bound / people
-    return NoisyMoments(
+    return ReleasedMoments(
         second=second,
         sums=sums * (bound / people),
         counts=released_shares(problem.layout, counts, people),
@@ -82,13 +82,13 @@ def _normalized(
 
 def normalized_groups(
     problem: MomentProblem, n: int, sums: Matrix, counts: NDArray[Any], noise: MomentNoise
-) -> NoisyGroups:
+) -> ReleasedGroups:
     """Released sums and counts of people in the unit ball, divided by their number (public, or the released total), in
     the units of the data.
     """
     bound, counts = row_bound(problem.facts), np.asarray(counts, dtype=np.float64)
     people = released_people(problem.facts, n, counts)
-    return NoisyGroups(
+    return ReleasedGroups(
         sums=sums * (bound / people),
         counts=released_shares(problem.layout, counts, people),
         n=people,

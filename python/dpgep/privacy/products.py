@@ -16,6 +16,10 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.data.grid_sums import GridSums
+from dpgep.data.row_products import RowProducts, StreamedProducts, group_counts
+from dpgep.models.model import Matrix, PencilPart
+from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups
 from dpgep.privacy.calibration import (
     MOST_BITS,
     calibrate_groups,
@@ -25,7 +29,7 @@ from dpgep.privacy.calibration import (
     require_cost,
 )
 from dpgep.privacy.grid_noise import noisy_groups
-from dpgep.privacy.ledger import Charge, NoiseBlock, Release, equal_parts, split
+from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
 from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
 from dpgep.privacy.moment_release import normalized_groups, row_bound
 from dpgep.privacy.rounding import (
@@ -37,11 +41,7 @@ from dpgep.privacy.rounding import (
     most_people,
 )
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.grid_sums import GridSums
-from dpgep.problems.model import Matrix, PencilPart
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import MomentLayout, MomentNoise, NoisyGroups
-from dpgep.problems.row_products import RowProducts, StreamedProducts, group_counts
 
 NoiseKind = Literal["fresh", "lazy"]
 NoiseShape = Literal["goe", "iid"]
@@ -88,7 +88,7 @@ class NoisyProducts:
     """
 
     oracle: core.PairOracle
-    groups: NoisyGroups | None
+    groups: ReleasedGroups | None
     noise_level: float
     identity_b: bool
     lazy: bool
@@ -96,7 +96,7 @@ class NoisyProducts:
     most_directions: int | None = None
 
     @property
-    def room(self) -> float:
+    def capacity(self) -> float:
         """How many more directions may be asked: infinity where nothing is remembered, or in any number."""
         if self.most_directions is None or self.oracle.noise != "lazy":
             return math.inf
@@ -134,7 +134,7 @@ def row_products(
         np.ascontiguousarray(pencil.factors, dtype=np.float64),
         _compiled(pencil.a),
         None if pencil.b is None else _compiled(pencil.b),
-        pencil.first_view if pencil.keeps_blocks else 0,
+        pencil.first_view_size if pencil.keeps_blocks else 0,
         noise.shape,
         noise.n_products,
         stream,
@@ -169,7 +169,7 @@ def matrix_products(
         for release in _each_product(blocks, mu_each, noise.n_products):
             charge(release)
     else:
-        charge(Release("A and B, known by their products", mu, blocks))
+        charge(LedgerEntry("A and B, known by their products", mu, blocks))
     identity = problem.b is None
     most_directions = noise.most_directions(d, 1 if identity else 2)
     oracle = core.PairOracle.of_matrices(
@@ -193,12 +193,12 @@ def matrix_products(
     )
 
 
-def _each_product(blocks: tuple[NoiseBlock, ...], mu_each: float, n_products: int) -> Iterator[Release]:
+def _each_product(blocks: tuple[NoiseBlock, ...], mu_each: float, n_products: int) -> Iterator[LedgerEntry]:
     private = [block for block in blocks if block.deviation > 0]
     mu_block = equal_parts(mu_each, len(private))
     for step in range(n_products):
         for block in private:
-            yield Release(f"product with {block.name}, {step + 1} of {n_products}", mu_block, (block,))
+            yield LedgerEntry(f"product with {block.name}, {step + 1} of {n_products}", mu_block, (block,))
 
 
 def _matrix_allowance(mu: float, *, noise: ProductNoise, d: int) -> tuple[Allowance, float]:
@@ -213,9 +213,9 @@ def _directions(noise: ProductNoise, d: int) -> int:
     return d if most is None else min(d, most)
 
 
-def _plain_groups(problem: MomentProblem, charge: Charge) -> NoisyGroups:
+def _plain_groups(problem: MomentProblem, charge: Charge) -> ReleasedGroups:
     sums = problem.group_sums()
-    charge(Release("moment matrix, known by its products", math.inf, ()))
+    charge(LedgerEntry("moment matrix, known by its products", math.inf, ()))
     no_noise = MomentNoise(0.0, 0.0, 0.0)
     return normalized_groups(problem, sums.n, sums.sums / row_bound(problem.facts), sums.counts, no_noise)
 
@@ -227,7 +227,7 @@ def _noisy_groups(
     noise: ProductNoise,
     stream: core.NoiseStream,
     charge: Charge,
-) -> NoisyGroups:
+) -> ReleasedGroups:
     """Released sums and counts, and in their ``noise`` the deviation of an answer about the second moment."""
     layout = problem.layout
     least = _deviations(problem, mu, noise, _allowance(problem, noise, 0, MOST_BITS))
@@ -269,7 +269,7 @@ def _deviations(problem: MomentProblem, mu: float, noise: ProductNoise, allowanc
 
 def _fresh_parts(layout: MomentLayout, mu: float, noise: ProductNoise) -> tuple[float, float]:
     """Gaussian-DP parameters of sums and counts, and of each product."""
-    mu_groups, mu_products = split(mu, GROUPS_SHARE) if layout.has_groups else (0.0, mu)
+    mu_groups, mu_products = split_budget(mu, GROUPS_SHARE) if layout.has_groups else (0.0, mu)
     return mu_groups, equal_parts(mu_products, noise.n_products)
 
 
@@ -284,21 +284,21 @@ def _releases(
     deviations: MomentNoise,
     allowance: Allowance,
     bits: int,
-) -> Iterator[Release]:
+) -> Iterator[LedgerEntry]:
     """What the ledger says. Raises ArithmeticError where the noise, as it is drawn, does not keep ``mu``."""
     layout, adjacency = problem.layout, problem.facts.adjacency
     second = NoiseBlock("second moment of rows/bound, sum over people", noise.shape, deviations.second)
     if noise.kind == "lazy":
         require_cost(allowance.cost(moment_mu(deviations, layout, adjacency)), mu)
-        yield Release("moment matrix, known by its products", mu, (second, *_group_blocks(deviations, layout)))
+        yield LedgerEntry("moment matrix, known by its products", mu, (second, *_group_blocks(deviations, layout)))
         return
     mu_groups, mu_each = _fresh_parts(layout, mu, noise)
     require_cost(allowance.cost(moment_mu(deviations, _second_alone(layout), adjacency)), mu_each)
     if layout.has_groups:
         require_cost(moment_mu(replace(deviations, second=math.inf), layout, adjacency), mu_groups)
-        yield Release("sums and counts", mu_groups, _group_blocks(deviations, layout, bits), bits)
+        yield LedgerEntry("sums and counts", mu_groups, _group_blocks(deviations, layout, bits), bits)
     for step in range(noise.n_products):
-        yield Release(f"product with the second moment, {step + 1} of {noise.n_products}", mu_each, (second,))
+        yield LedgerEntry(f"product with the second moment, {step + 1} of {noise.n_products}", mu_each, (second,))
 
 
 def _group_blocks(noise: MomentNoise, layout: MomentLayout, bits: int | None = None) -> tuple[NoiseBlock, ...]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpgep.models.model import PublicFacts
+from dpgep.models.moments import MomentNoise
 from dpgep.privacy.calibration import MOST_BITS
-from dpgep.problems.model import PublicFacts
-from dpgep.problems.moments import MomentNoise
 
 _UNIT = 2.0**-53
 # The grid of `core.PairOracle` is at most this part of the deviation.

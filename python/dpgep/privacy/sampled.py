@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import mu_of
-from dpgep.problems.model import Adjacency
 
 # Searches stop at this relative width, on the side that holds.
 _WIDTH = 1e-3

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.privacy.ledger import Charge, NoiseBlock, Release
+from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.moment_release import row_bound
 from dpgep.privacy.rounding import covering_multiplier, most_people, product_error, sampled_product_error
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled
@@ -83,12 +83,12 @@ def _source(arrays: tuple[Any, ...]) -> Callable[..., core.SampledProducts]:
     return core.SampledProducts.of_dense if len(arrays) == 1 else core.SampledProducts.of_csr
 
 
-def _release(mechanism: SampledMechanism, *, private: bool) -> Release:
+def _release(mechanism: SampledMechanism, *, private: bool) -> LedgerEntry:
     query = f"{mechanism.n_sampled} products with second moments of samples, rate {mechanism.rate:.4g}"
     blocks = [NoiseBlock("second moment of rows/bound, sum over a sample", "goe", mechanism.noise_sampled)]
     if mechanism.n_full:
         query += f", and {mechanism.n_full} with that of all rows"
         blocks.append(NoiseBlock("second moment of rows/bound, sum over people", "goe", mechanism.noise_full))
     if not private:
-        return Release(query, math.inf, ())
-    return Release(query, None, tuple(blocks), event=mechanism.event())
+        return LedgerEntry(query, math.inf, ())
+    return LedgerEntry(query, None, tuple(blocks), event=mechanism.event())

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentNoise
 from dpgep.privacy.calibration import (
     MOST_BITS,
     calibrate_moments,
@@ -20,14 +22,12 @@ from dpgep.privacy.calibration import (
     require_cost,
 )
 from dpgep.privacy.grid_noise import add_grid_noise, noisy_groups, noisy_squares
-from dpgep.privacy.ledger import Charge, NoiseBlock, Release, split
+from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
 from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
 from dpgep.privacy.moment_release import normalized_groups, row_bound
 from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.model import Matrix
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import MomentNoise
 
 # Share of mu^2 for the number of people, where that is not public and two views are screened: a public constant.
 _COUNT_SHARE = 0.1
@@ -53,7 +53,7 @@ class Screen:
 def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     """Diagonals of A and B: parts of the matrices, so that their sensitivities serve."""
     ready = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
-    charge(Release("diagonals of A and B", mu, matrix_blocks(problem, ready.noise_a, ready.noise_b, "independent")))
+    charge(LedgerEntry("diagonals of A and B", mu, matrix_blocks(problem, ready.noise_a, ready.noise_b, "independent")))
     a = add_grid_noise(np.diagonal(ready.a), ready.noise_a, stream)
     b = np.ones_like(a) if ready.b is None else add_grid_noise(np.diagonal(ready.b), ready.noise_b, stream)
     return Screen(_ratio(a, b, ready.noise_b), None, ready.noise_a)
@@ -71,13 +71,13 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, cha
     """
     if math.isinf(mu):
         return _plain_screen(problem, charge)
-    return (_screen_of_views if problem.model.first_view else _screen_of_moments)(problem, mu, stream, charge)
+    return (_screen_of_views if problem.model.first_view_size else _screen_of_moments)(problem, mu, stream, charge)
 
 
 def _plain_screen(problem: MomentProblem, charge: Charge) -> Screen:
     sums = problem.screen_sums()
-    norms = problem.cross_norms() if problem.model.first_view else None
-    charge(Release("diagonal of the second moment", math.inf, ()))
+    norms = problem.cross_norms() if problem.model.first_view_size else None
+    charge(LedgerEntry("diagonal of the second moment", math.inf, ()))
     groups = sums.groups
     return _scored(problem, groups.n, sums.energy, groups.sums / row_bound(problem.facts), groups.counts, norms, _NONE)
 
@@ -90,7 +90,7 @@ def _screen_of_moments(problem: MomentProblem, mu: float, stream: core.NoiseStre
     square, of_sums, of_counts = _integer_scales(noise, bits)
     noise = _deviations_of(square, of_sums, of_counts, bits)
     require_cost(moment_mu(noise, layout, adjacency), mu)
-    charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, layout.sums), bits))
+    charge(LedgerEntry("diagonal of the second moment", mu, _blocks(problem, noise, layout.sums), bits))
     energy = noisy_squares(exact, square, stream)
     return _scored(problem, exact.n, energy, *noisy_groups(exact, of_sums, of_counts, stream), None, noise)
 
@@ -105,7 +105,7 @@ def _screen_of_views(problem: MomentProblem, mu: float, stream: core.NoiseStream
     noise = _deviations_of(square, 0, count, bits)
     require_cost(_views_cost(problem, noise, n, bits), mu)
     norms = problem.cross_norms()
-    charge(Release("diagonal of the second moment", mu, _blocks(problem, noise, with_sums=False)))
+    charge(LedgerEntry("diagonal of the second moment", mu, _blocks(problem, noise, with_sums=False)))
     energy = noisy_squares(exact, square, stream)
     norms = add_grid_noise(norms, noise.second, stream)
     return _scored(problem, exact.n, energy, *noisy_groups(exact, 0, count, stream), norms, noise)
@@ -145,7 +145,7 @@ def _deviations_of(square: int, sums: int, counts: int, bits: int) -> MomentNois
 def _blocks(problem: MomentProblem, noise: MomentNoise, with_sums: bool) -> tuple[NoiseBlock, ...]:
     unit = "of rows/bound, sum over people"
     blocks = [NoiseBlock(f"diagonal of the second moment {unit}", "independent", noise.second)]
-    if problem.model.first_view:
+    if problem.model.first_view_size:
         blocks.append(NoiseBlock(f"row norms of the cross-covariance {unit}", "independent", noise.second))
     if with_sums:
         blocks.append(NoiseBlock("sums of rows/bound per group", "independent", noise.sums))
@@ -162,7 +162,7 @@ def _ratio(a: Matrix, b: Matrix, noise: float) -> Matrix:
 
 def _view_deviations(problem: MomentProblem, mu: float, n: int = 0, bits: int = MOST_BITS) -> MomentNoise:
     """Of squares and row norms (``second``), and of the count, for at most n people."""
-    mu_count, mu_values = split(mu, _COUNT_SHARE) if problem.layout.counts else (math.inf, mu)
+    mu_count, mu_values = split_budget(mu, _COUNT_SHARE) if problem.layout.counts else (math.inf, mu)
     left = _views_allowance(problem, n, bits).within(mu_values)
     return MomentNoise(calibrate_vector(_views_sensitivity(problem), left), 0.0, calibrate_vector(1.0, mu_count))
 

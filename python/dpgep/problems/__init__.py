@@ -1,1 +1,1 @@
-"""Problems: rows of people (or matrices) and what is asked of them. No noise here."""
+"""Problems: each question in one file, its model and what joins it to data. No noise here."""

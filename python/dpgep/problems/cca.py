@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart
+from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart
+from dpgep.models.moments import PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import NoisyGroups, NoisyMoments, PlausibleMoments, mean_factor
 from dpgep.problems.two_view_truth import two_view_truth
 from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
 
@@ -22,16 +22,16 @@ class CcaModel(TwoViewModel):
     shift = 1.0  # eigenvalues are correlations
     largest_eigenvalue = 1.0
 
-    def pencil(self, released: NoisyGroups) -> Pencil:
+    def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
         weights = -np.ones(len(mean))
         between, within = PencilPart(weights, blocks="between"), PencilPart(weights, blocks="within")
-        return Pencil(mean, between, within, first_view=self.d_x)
+        return Pencil(mean, between, within, first_view_size=self.d_x)
 
-    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return block_form_variance(released, self.d_x, left, right, within=-eigenvalues)
 
-    def plausible_truth(self, released: NoisyMoments, most_features: int) -> PlausibleMoments:
+    def plausible_truth(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
         return two_view_truth(self, released, most_features)
 
 

@@ -9,22 +9,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.first_order import schur_form_variance
-from dpgep.problems.group_model import GroupModel
-from dpgep.problems.groups import class_codes, public_classes
-from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.moments import (
+from dpgep.data.dataset import Batch
+from dpgep.data.groups import class_codes, public_classes
+from dpgep.data.rows import Rows, as_view, check_bound
+from dpgep.data.views import n_rows, opened, width
+from dpgep.models.first_order import schur_form_variance
+from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
+from dpgep.models.moments import (
     MomentLayout,
-    NoisyGroups,
+    ReleasedGroups,
     group_factors,
     moment_layout,
     total_mean,
     total_share,
 )
-from dpgep.problems.people import Batch
-from dpgep.problems.rows import Rows, as_view, check_bound
-from dpgep.problems.views import n_rows, opened, width
+from dpgep.problems.group_model import GroupModel
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class FdaModel(GroupModel):
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, len(self.classes), sums=True, facts=facts)
 
-    def pencil(self, released: NoisyGroups) -> Pencil:
+    def pencil(self, released: ReleasedGroups) -> Pencil:
         groups, weights = group_factors(released)
         factors = np.vstack([groups, total_mean(released)])
         between = PencilPart(np.append(weights, -total_share(released)), moment=False)
         return Pencil(factors, between, PencilPart(np.append(-weights, 0.0)))
 
-    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = W
         return schur_form_variance(released, left, right, total=1.0, within=-(1.0 + eigenvalues))
 

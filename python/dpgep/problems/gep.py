@@ -11,13 +11,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.problems.denoise import goe, mixed_directions, signal_of, spectrum_before_noise
-from dpgep.problems.first_order import symmetric_form_variance
-from dpgep.problems.model import Adjacency, Matrix, MatrixPair, Model, PublicFacts
+from dpgep.models.denoise import goe, mixed_directions, signal_of, spectrum_before_noise
+from dpgep.models.first_order import symmetric_form_variance
+from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyMatrices:
+class ReleasedMatrices:
     """Released A and B (None: the identity) and the deviations of their noise (GOE, of the diagonal)."""
 
     a: Matrix
@@ -42,15 +42,15 @@ class PlausibleMatrices:
     noise_a: float
     noise_b: float
 
-    def pair(self) -> MatrixPair:
+    def pair(self) -> MatrixPencil:
         b = None if self.b is None else self.b.copy()
-        return GepModel(len(self.a)).pair(NoisyMatrices(self.a.copy(), b, 0.0, 0.0))
+        return GepModel(len(self.a)).pair(ReleasedMatrices(self.a.copy(), b, 0.0, 0.0))
 
-    def noisy_pair(self, generator: np.random.Generator) -> MatrixPair:
+    def noisy_pair(self, generator: np.random.Generator) -> MatrixPencil:
         d = len(self.a)
         a = self.a + goe(d, self.noise_a, generator)
         b = None if self.b is None else self.b + goe(d, self.noise_b, generator)
-        return GepModel(d).pair(NoisyMatrices(a, b, self.noise_a, self.noise_b))
+        return GepModel(d).pair(ReleasedMatrices(a, b, self.noise_a, self.noise_b))
 
 
 @dataclass(frozen=True)
@@ -68,19 +68,19 @@ class GepModel(Model):
     def max_components_reason(self) -> str:
         return f"a {self.n_features} x {self.n_features} problem has {self.n_features} components"
 
-    def pair(self, released: NoisyMatrices) -> MatrixPair:
+    def pair(self, released: ReleasedMatrices) -> MatrixPencil:
         b = released.b
         noise = released.noise_a if b is None else released.noise_b
         scale = 0.0 if b is None else float(np.abs(np.diagonal(b)).max())
         rounding = self.n_features * float(np.finfo(float).eps) * scale
-        return MatrixPair(released.a, b, noise * float(np.sqrt(2 * self.n_features)), rounding)
+        return MatrixPencil(released.a, b, noise * float(np.sqrt(2 * self.n_features)), rounding)
 
-    def error_variances(self, released: NoisyMatrices, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: ReleasedMatrices, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         variance = released.noise_a**2 + (eigenvalues * released.noise_b) ** 2
         return variance[:, None] * symmetric_form_variance(left, right)
 
     def noise_alone(
-        self, released: NoisyMatrices, values: Matrix, generator: np.random.Generator, n_draws: int
+        self, released: ReleasedMatrices, values: Matrix, generator: np.random.Generator, n_draws: int
     ) -> Iterator[Matrix]:
         # A - c B is noise alone where A = c B
         deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
@@ -90,10 +90,10 @@ class GepModel(Model):
     def centre(self, values: Matrix) -> float:
         return float(values.mean())
 
-    def noise_of_b(self, released: NoisyMatrices) -> float | None:
+    def noise_of_b(self, released: ReleasedMatrices) -> float | None:
         return None if released.b is None else released.noise_b * float(np.sqrt(2 * self.n_features))
 
-    def plausible_truth(self, released: NoisyMatrices, most_features: int) -> PlausibleMatrices:
+    def plausible_truth(self, released: ReleasedMatrices, most_features: int) -> PlausibleMatrices:
         a = signal_of(released.a, released.noise_a)
         # the basis in which a large problem is thinned out: that of B, or of A where B is the identity
         values, vectors = scipy.linalg.eigh(a if released.b is None else released.b, check_finite=False)

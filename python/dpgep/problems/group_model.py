@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from dpgep.problems.denoise import (
+from dpgep.models.denoise import (
     LowRank,
     edge,
     low_rank_before_noise,
@@ -20,18 +20,12 @@ from dpgep.problems.denoise import (
     spectrum_before_noise,
     swamped_mean,
 )
-from dpgep.problems.model import Matrix
-from dpgep.problems.moments import (
-    NO_NOISE,
-    MomentModel,
-    NoisyMoments,
-    PlausibleMoments,
-    group_factors,
-    total_mean,
-)
+from dpgep.models.model import Matrix
+from dpgep.models.moments import NO_NOISE, PlausibleMoments, ReleasedMoments, group_factors, total_mean
+from dpgep.problems.row_model import RowModel
 
 
-class GroupModel(MomentModel):
+class GroupModel(RowModel):
     """A model whose A is the scatter of noisy group means."""
 
     noise_order = 2
@@ -39,7 +33,7 @@ class GroupModel(MomentModel):
     def mean(self, released: Any) -> Matrix | None:
         return total_mean(released)
 
-    def plausible_truth(self, released: NoisyMoments, most_features: int) -> PlausibleMoments:
+    def plausible_truth(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
         factors, weights = group_factors(released)
         scatter = released.second - (factors.T * weights) @ factors
         values, vectors = scipy.linalg.eigh(scatter, overwrite_a=True, check_finite=False)
@@ -70,7 +64,7 @@ class GroupModel(MomentModel):
             rest = np.vstack([np.linalg.norm(beside) * shares, np.zeros((n_left - 1, len(shares)))])
             parts.append(merged_directions(flat, rest, most_features))
         values, sums, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
-        moments = NoisyMoments(sums, counts, released.n, NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
+        moments = ReleasedMoments(sums, counts, released.n, NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
         return PlausibleMoments(self.restricted(np.arange(len(values))), moments, noise, numbers)
 
 

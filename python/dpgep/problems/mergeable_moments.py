@@ -11,12 +11,13 @@ from threading import RLock
 from typing import Any
 
 from dpgep._threads import checked_threads, use_threads
+from dpgep.data.dataset import Dataset
+from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
+from dpgep.data.rows import check_bound
+from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
+from dpgep.models.moments import MomentLayout
 from dpgep.problems import moment_bytes
-from dpgep.problems.integer_moments import IntegerMoments, IntegerSums
-from dpgep.problems.model import Adjacency, PublicFacts, check_adjacency
-from dpgep.problems.moments import MomentLayout, MomentModel
-from dpgep.problems.people import People
-from dpgep.problems.rows import check_bound
+from dpgep.problems.row_model import RowModel
 
 # The finest grid that a release serves: it costs as much as any, and a coarser one is for budgets of mu below 1e-4.
 DEFAULT_BITS = 20
@@ -59,14 +60,14 @@ class Moments:
 
     def __init__(
         self,
-        model: MomentModel,
+        model: RowModel,
         *,
         bound: float = 1.0,
         adjacency: Adjacency = "replace-one",
         public_n: int | None = None,
         bits: int = DEFAULT_BITS,
     ) -> None:
-        if not isinstance(model, MomentModel):
+        if not isinstance(model, RowModel):
             raise TypeError(
                 f"model must be a PcaModel, CcaModel, PlsModel, FdaModel or SirModel, got {type(model).__name__}"
             )
@@ -77,9 +78,9 @@ class Moments:
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
         layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))
-        self._sums = IntegerSums(layout, int(bits))
+        self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
-        self.identity = uuid.uuid4().hex
+        self.population_id = uuid.uuid4().hex
 
     passes = 0  # over rows that are here
 
@@ -108,21 +109,21 @@ class Moments:
         """A public upper bound of the largest eigenvalue of B."""
         return 1.0 if self.model.identity_b else self._bound**2
 
-    def update(self, X: Any, other: Any = None, *, n_threads: int | None = None) -> None:
-        """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``other``.
+    def update(self, X: Any, y: Any = None, *, n_threads: int | None = None) -> None:
+        """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``y``.
 
         All of them, or none: raises TypeError or ValueError as `dpgep.pca` and the others do, also for a NaN or an
         infinity, and leaves the sums as they were. Raises RuntimeError after an update that was interrupted by
         something else, e.g. Ctrl-C: such sums hold an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
         with use_threads(checked_threads(n_threads)):
-            batch = self.model.batch(self._bound, *self.model.data(X, other))
+            batch = self.model.batch(self._bound, *self.model.data(X, y))
             with self._lock:
                 self._sums.add(batch)
 
-    def update_people(self, people: People) -> None:
+    def update_dataset(self, dataset: Dataset) -> None:
         """Add people wherever they are, of this model and clipped to this bound; all or none."""
-        sums = people.accumulate(partial(IntegerSums, self.layout, self.grid_bits), alone=True)
+        sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
         with self._lock:
             self._sums.merge(sums)
 
@@ -148,7 +149,7 @@ class Moments:
     def copy(self) -> Moments:
         """Moments of the same people that can be updated on their own."""
         copy = self._of_sums(self._summed(), self._description())
-        copy.identity = self.identity
+        copy.population_id = self.population_id
         return copy
 
     def integer_moments(self, bits: int) -> IntegerMoments:
@@ -190,7 +191,7 @@ class Moments:
         """Moments from a file that `save` wrote."""
         return cls.from_bytes(Path(path).read_bytes())
 
-    def _summed(self) -> IntegerSums:
+    def _summed(self) -> ExactMomentAccumulator:
         """A copy of the sums."""
         with self._lock:
             return self._sums.copy()
@@ -206,20 +207,20 @@ class Moments:
         }
 
     @classmethod
-    def _of_sums(cls, sums: IntegerSums, description: dict[str, Any]) -> Moments:
+    def _of_sums(cls, sums: ExactMomentAccumulator, description: dict[str, Any]) -> Moments:
         moments = cls(**description)
         moments._sums = sums
         return moments
 
     def __getstate__(self) -> dict[str, Any]:
         sums = self._summed()
-        return {"description": self._description(), "n": sums.n, "limbs": sums.limbs(), "identity": self.identity}
+        return {"description": self._description(), "n": sums.n, "limbs": sums.limbs(), "identity": self.population_id}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         description = dict(state["description"])
         self.__init__(description.pop("model"), **description)  # type: ignore[misc]
-        self._sums = IntegerSums.of_limbs(self.layout, self.grid_bits, state["n"], *state["limbs"])
-        self.identity = state["identity"]
+        self._sums = ExactMomentAccumulator.of_limbs(self.layout, self.grid_bits, state["n"], *state["limbs"])
+        self.population_id = state["identity"]
 
     def __repr__(self) -> str:
         size = f"n={self.n}, " if self._adjacency == "replace-one" else ""

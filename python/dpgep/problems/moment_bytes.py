@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep import _container
-from dpgep.problems.integer_moments import IntegerSums
-from dpgep.problems.model import PublicFacts
-from dpgep.problems.models import MODELS
-from dpgep.problems.moments import MomentModel
+from dpgep.data.integer_moments import ExactMomentAccumulator
+from dpgep.models.model import PublicFacts
+from dpgep.problems.registry import MODELS
+from dpgep.problems.row_model import RowModel
 
 _KIND, _VERSION = "moments", 1
 
 
-def pack(description: dict[str, Any], sums: IntegerSums) -> bytes:
+def pack(description: dict[str, Any], sums: ExactMomentAccumulator) -> bytes:
     """The bytes of sums and of what they are sums of."""
     low, high = sums.limbs()
     limbs = [low] if high is None else [low, high]
@@ -29,7 +29,7 @@ def pack(description: dict[str, Any], sums: IntegerSums) -> bytes:
     return _container.pack(_KIND, _VERSION, header, (row for limb in limbs for row in packed_triangle(limb, "<i8")))
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], IntegerSums]:
+def unpack(data: bytes) -> tuple[dict[str, Any], ExactMomentAccumulator]:
     """(description, sums) of bytes from `pack`. Raises ValueError for any others."""
     header, payload = _container.unpack(_KIND, _VERSION, data)
     model, n, n_limbs = model_of(header.pop("model")), header.pop("n"), header.pop("limbs")
@@ -37,7 +37,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], IntegerSums]:
     layout = model.layout(PublicFacts(header["adjacency"], header["bound"], header["public_n"]))
     entries = np.frombuffer(payload, dtype="<i8").reshape(n_limbs, -1)
     low, *high = (unpacked_triangle(packed, layout.dimension) for packed in entries)
-    return description, IntegerSums.of_limbs(layout, header["bits"], n, low, high[0] if high else None)
+    return description, ExactMomentAccumulator.of_limbs(layout, header["bits"], n, low, high[0] if high else None)
 
 
 def packed_triangle(matrix: NDArray[Any], dtype: str) -> Iterator[bytes]:
@@ -55,7 +55,7 @@ def unpacked_triangle(packed: NDArray[Any], dimension: int) -> NDArray[Any]:
     return matrix
 
 
-def model_fields(model: MomentModel) -> dict[str, Any]:
+def model_fields(model: RowModel) -> dict[str, Any]:
     """A model as JSON can hold it. Raises TypeError for classes that it cannot hold."""
     names = [field.name for field in dataclasses.fields(model)]  # type: ignore[arg-type]
     return {"name": model.name, **{name: _plain(getattr(model, name)) for name in names}}
@@ -74,7 +74,7 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-def model_of(fields: dict[str, Any]) -> MomentModel:
+def model_of(fields: dict[str, Any]) -> RowModel:
     """The model of `model_fields`."""
     model = MODELS[fields.pop("name")]
     return model(**{key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()})

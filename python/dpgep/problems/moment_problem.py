@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.dask_parts import dask_parts, is_spread, read_chunks
-from dpgep.problems.distributed_people import Distributed
-from dpgep.problems.float_moments import FloatSums
-from dpgep.problems.grid_sums import GridSums
-from dpgep.problems.integer_moments import IntegerMoments, IntegerSums
-from dpgep.problems.model import Matrix, PublicFacts, check_adjacency
-from dpgep.problems.moments import MomentLayout, MomentModel
-from dpgep.problems.people import InMemory, People, Streamed
-from dpgep.problems.row_products import GroupSums, RowProducts, StreamedProducts
-from dpgep.problems.rows import Rows
-from dpgep.problems.screen_sums import ScreenSums, cross_norms
-from dpgep.problems.views import fewest_rows, n_rows
+from dpgep.data.dask_dataset import DaskDataset
+from dpgep.data.dask_parts import dask_parts, is_dask_collection, read_chunks
+from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
+from dpgep.data.float_moments import FloatSums
+from dpgep.data.grid_sums import GridSums
+from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
+from dpgep.data.row_products import GroupSums, RowProducts, StreamedProducts
+from dpgep.data.rows import Rows
+from dpgep.data.screen_sums import ScreenSums, cross_norms
+from dpgep.data.views import fewest_rows, n_rows
+from dpgep.models.model import Matrix, PublicFacts, check_adjacency
+from dpgep.models.moments import MomentLayout
+from dpgep.problems.row_model import RowModel
 from dpgep.sources import Selection
 
 
@@ -28,74 +29,74 @@ from dpgep.sources import Selection
 class MomentProblem:
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`."""
 
-    model: MomentModel
+    model: RowModel
     facts: PublicFacts
     layout: MomentLayout
-    people: People
+    dataset: Dataset
 
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
     @property
     def rows(self) -> Rows:
         """All rows, where they are in memory."""
-        return self.people.in_memory("this").rows
+        return self.dataset.in_memory("this").rows
 
     @property
     def groups(self) -> NDArray[np.intp] | None:
         """The group of each row, where they are in memory."""
-        return self.people.in_memory("this").groups
+        return self.dataset.in_memory("this").groups
 
     @property
-    def identity(self) -> str:
+    def population_id(self) -> str:
         """A random name of the people."""
-        return self.people.identity
+        return self.dataset.population_id
 
     @property
     def passes(self) -> int:
         """Number of passes over the rows so far."""
-        return self.people.passes
+        return self.dataset.passes
 
     @property
     def largest_b(self) -> float:
         """A public upper bound of the largest eigenvalue of B: covariances are at most the squared row bound."""
-        return 1.0 if self.model.identity_b else self.people.bound**2
+        return 1.0 if self.model.identity_b else self.dataset.bound**2
 
     def float_moments(self) -> FloatSums:
         """The moment matrix in floating point."""
-        return self.people.accumulate(partial(FloatSums, self.layout), alone=True)
+        return self.dataset.accumulate(partial(FloatSums, self.layout), alone=True)
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """The moment matrix of rows in fixed point, exact."""
-        return self.people.accumulate(partial(IntegerSums, self.layout, bits), alone=True).moments()
+        return self.dataset.accumulate(partial(ExactMomentAccumulator, self.layout, bits), alone=True).moments()
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
         """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""
-        return self.people.accumulate(partial(GridSums, self.layout, bits, with_squares=with_squares))
+        return self.dataset.accumulate(partial(GridSums, self.layout, bits, with_squares=with_squares))
 
     def group_sums(self) -> GroupSums:
         """Counts and sums per group in floating point."""
         layout = self.layout
-        return self.people.accumulate(partial(GroupSums, layout.n_features, layout.n_groups, with_sums=layout.sums))
+        return self.dataset.accumulate(partial(GroupSums, layout.n_features, layout.n_groups, with_sums=layout.sums))
 
     def screen_sums(self) -> ScreenSums:
         """Squares of all features, counts and sums per group in floating point."""
-        return self.people.accumulate(partial(ScreenSums, self.layout))
+        return self.dataset.accumulate(partial(ScreenSums, self.layout))
 
     def cross_norms(self) -> Matrix:
         """Norm of each feature's row of the cross-covariance of two views (its second moment, if not centred).
 
         Sums over people of clipped rows in the unit ball: not divided by n.
         """
-        d, d_x = self.model.n_features, self.model.first_view
-        return cross_norms(self.people.accumulate, d, d_x, centred=self.layout.sums)
+        d, d_x = self.model.n_features, self.model.first_view_size
+        return cross_norms(self.dataset.accumulate, d, d_x, centred=self.layout.sums)
 
     def row_products(self) -> RowProducts | StreamedProducts:
         """Rows for products with the second moment."""
-        return self.people.row_products()
+        return self.dataset.row_products()
 
     def rows_in_memory(self, purpose: str) -> RowProducts:
         """The same for rows that are in memory; ValueError, which names the purpose, where they are not."""
-        self.people.in_memory(purpose)
+        self.dataset.in_memory(purpose)
         rows = self.row_products()
         assert isinstance(rows, RowProducts)
         return rows
@@ -106,7 +107,7 @@ class MomentProblem:
             self.model.restricted(features),
             replace(self.facts, bound=bound),
             replace(self.layout, n_features=len(features)),
-            self.people.restricted(features, bound),
+            self.dataset.restricted(features, bound),
         )
 
     def __repr__(self) -> str:
@@ -116,34 +117,32 @@ class MomentProblem:
 
 
 def moment_problem(
-    model: MomentModel, data: tuple[Any, ...], *, bound: float, adjacency: Any, public_n: Any
+    model: RowModel, data: tuple[Any, ...], *, bound: float, adjacency: Any, public_n: Any
 ) -> MomentProblem:
     """The problem of ``model`` for data as its `batch` takes them: arrays, Dask's too, or selections of one source."""
-    people: People
+    dataset: Dataset
     if any(isinstance(part, Selection) for part in data):
-        people = _streamed(model, data, bound, fewest_rows(adjacency))
-    elif any(is_spread(part) for part in data):
-        people = distributed_people(model, data, bound, fewest_rows(adjacency))
+        dataset = _streamed(model, data, bound, fewest_rows(adjacency))
+    elif any(is_dask_collection(part) for part in data):
+        dataset = dask_dataset(model, data, bound, fewest_rows(adjacency))
     else:
-        people = InMemory(model.batch(bound, *data))
-    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, people.n, public_n))
-    return MomentProblem(model, facts, model.layout(facts), people)
+        dataset = InMemoryDataset(model.batch(bound, *data))
+    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, dataset.n, public_n))
+    return MomentProblem(model, facts, model.layout(facts), dataset)
 
 
-def distributed_people(
-    model: MomentModel, data: tuple[Any, ...], bound: float, fewest: int, client: Any = None
-) -> Distributed:
-    """People whose data are Dask collections; ``client``: as in `Distributed`."""
+def dask_dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int, client: Any = None) -> DaskDataset:
+    """A data set of Dask collections; ``client``: as in `DaskDataset`."""
     to_batch = partial(model.batch, bound)
     n = next((n for n in map(n_rows, data) if n is not None), None)
-    return Distributed(dask_parts(data), read_chunks, to_batch, model.n_features, bound, fewest, n, client)
+    return DaskDataset(dask_parts(data), read_chunks, to_batch, model.n_features, bound, fewest, n, client)
 
 
-def _streamed(model: MomentModel, data: tuple[Any, ...], bound: float, fewest: int) -> Streamed:
+def _streamed(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) -> StreamedDataset:
     scans = {id(part.scan) for part in data if isinstance(part, Selection)}
     if len(scans) > 1 or not all(isinstance(part, Selection) for part in data):
         raise ValueError(
             "rows and what belongs to them must come from one source, so that they are read together: take both from "
             'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
         )
-    return Streamed(data, partial(model.batch, bound), model.n_features, bound, fewest)
+    return StreamedDataset(data, partial(model.batch, bound), model.n_features, bound, fewest)

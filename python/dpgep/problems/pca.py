@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.first_order import schur_form_variance
-from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
+from dpgep.data.dataset import Batch
+from dpgep.data.rows import Rows, as_view, check_bound
+from dpgep.data.views import opened, width
+from dpgep.models.first_order import schur_form_variance
+from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
+from dpgep.models.moments import MomentLayout, ReleasedGroups, mean_factor, moment_layout, total_mean
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, mean_factor, moment_layout, total_mean
-from dpgep.problems.people import Batch
-from dpgep.problems.rows import Rows, as_view, check_bound
-from dpgep.problems.views import opened, width
+from dpgep.problems.row_model import RowModel
 
 
 @dataclass(frozen=True)
-class PcaModel(MomentModel):
+class PcaModel(RowModel):
     """max v^T A v over unit v, A the covariance of the rows (``center``) or their second moment."""
 
     n_features: int
@@ -45,11 +46,11 @@ class PcaModel(MomentModel):
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
 
-    def pencil(self, released: NoisyGroups) -> Pencil:
+    def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
         return Pencil(mean, PencilPart(-np.ones(len(mean))), None)
 
-    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return schur_form_variance(released, left, right, total=1.0, within=0.0)
 
     def centre(self, values: Matrix) -> float:
@@ -58,7 +59,7 @@ class PcaModel(MomentModel):
     def restricted(self, features: NDArray[np.intp]) -> PcaModel:
         return PcaModel(len(features), self.center)
 
-    def mean(self, released: NoisyGroups) -> Matrix | None:
+    def mean(self, released: ReleasedGroups) -> Matrix | None:
         return total_mean(released) if self.center else None
 
 

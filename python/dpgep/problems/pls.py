@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart
+from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart
+from dpgep.models.moments import ReleasedGroups, mean_factor
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.moments import NoisyGroups, mean_factor
 from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
 
 
@@ -21,11 +21,11 @@ class PlsModel(TwoViewModel):
     shift = None  # eigenvalues come in pairs, lambda and -lambda
     identity_b = True
 
-    def pencil(self, released: NoisyGroups) -> Pencil:
+    def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
-        return Pencil(mean, PencilPart(-np.ones(len(mean)), blocks="between"), None, first_view=self.d_x)
+        return Pencil(mean, PencilPart(-np.ones(len(mean)), blocks="between"), None, first_view_size=self.d_x)
 
-    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return block_form_variance(released, self.d_x, left, right, within=0.0)
 
 

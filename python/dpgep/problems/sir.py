@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.first_order import schur_form_variance
-from dpgep.problems.group_model import GroupModel
-from dpgep.problems.groups import slice_codes, slice_edges
-from dpgep.problems.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.moments import (
+from dpgep.data.dataset import Batch
+from dpgep.data.groups import slice_codes, slice_edges
+from dpgep.data.rows import Rows, as_view, check_bound
+from dpgep.data.views import opened, width
+from dpgep.models.first_order import schur_form_variance
+from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
+from dpgep.models.moments import (
     MomentLayout,
-    NoisyGroups,
+    ReleasedGroups,
     group_factors,
     moment_layout,
     total_mean,
     total_share,
 )
-from dpgep.problems.people import Batch
-from dpgep.problems.rows import Rows, as_view, check_bound
-from dpgep.problems.views import opened, width
+from dpgep.problems.group_model import GroupModel
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class SirModel(GroupModel):
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, self.n_slices, sums=True, facts=facts)
 
-    def pencil(self, released: NoisyGroups) -> Pencil:
+    def pencil(self, released: ReleasedGroups) -> Pencil:
         groups, weights = group_factors(released)
         factors = np.vstack([groups, total_mean(released)])
         share = total_share(released)
         of_means = PencilPart(np.append(weights, -share), moment=False)
         return Pencil(factors, of_means, PencilPart(np.append(0.0 * weights, -share)))
 
-    def error_variances(self, released: NoisyGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = T
         return schur_form_variance(released, left, right, total=1.0 - eigenvalues, within=-1.0)
 

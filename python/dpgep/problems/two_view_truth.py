@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from dpgep.problems.denoise import (
+from dpgep.models.denoise import (
     edge,
     low_rank_before_noise,
     merged_directions,
     spectrum_before_noise,
     swamped_mean,
 )
-from dpgep.problems.model import Matrix
-from dpgep.problems.moments import NO_NOISE, NoisyMoments, PlausibleMoments, total_mean
+from dpgep.models.model import Matrix
+from dpgep.models.moments import NO_NOISE, PlausibleMoments, ReleasedMoments, total_mean
 from dpgep.problems.two_views import TwoViewModel
 
 # Directions of a kind that a larger problem is not thinned out below: a few that stand out are all different.
 _FEWEST = 24
 
 
-def two_view_truth(model: TwoViewModel, released: NoisyMoments, most_features: int) -> PlausibleMoments:
+def two_view_truth(model: TwoViewModel, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
     """`Model.plausible_truth` of views whose covariances carry noise, too."""
     deviation = released.noise.second
     mean = total_mean(released) if released.sums.size else np.zeros(model.n_features)
@@ -44,7 +44,7 @@ def two_view_truth(model: TwoViewModel, released: NoisyMoments, most_features: i
     joint = (vectors * np.maximum(values, deviation)) @ vectors.T
     mean = np.concatenate([mean_x, mean_y])
     sums = mean[:, None] if released.sums.size else np.empty((len(mean), 0))
-    moments = NoisyMoments(sums, released.counts, released.n, NO_NOISE, joint + np.outer(mean, mean))
+    moments = ReleasedMoments(sums, released.counts, released.n, NO_NOISE, joint + np.outer(mean, mean))
     thinned = replace(model, d_x=len(mean_x), d_y=len(mean_y))
     return PlausibleMoments(thinned, moments, released.noise, np.concatenate([numbers_x, numbers_y]))
 

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.first_order import rank_two_squares, squares, symmetric_form_variance
-from dpgep.problems.model import Adjacency, Matrix, PublicFacts
+from dpgep.data.dataset import Batch
+from dpgep.data.rows import Rows, as_view, check_bound, check_same_rows
+from dpgep.data.views import opened, width
+from dpgep.models.first_order import rank_two_squares, squares, symmetric_form_variance
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.moments import MomentLayout, ReleasedGroups, moment_layout, total_mean
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.moments import MomentLayout, MomentModel, NoisyGroups, moment_layout, total_mean
-from dpgep.problems.people import Batch
-from dpgep.problems.rows import Rows, as_view, check_bound, check_same_rows
-from dpgep.problems.views import opened, width
+from dpgep.problems.row_model import RowModel
 
 
 @dataclass(frozen=True)
-class TwoViewModel(MomentModel):
+class TwoViewModel(RowModel):
     """Views of d_x and d_y features, centred or not."""
 
     d_x: int
@@ -31,7 +32,7 @@ class TwoViewModel(MomentModel):
         return self.d_x + self.d_y
 
     @property
-    def first_view(self) -> int:
+    def first_view_size(self) -> int:
         return self.d_x
 
     @property
@@ -54,14 +55,14 @@ class TwoViewModel(MomentModel):
         d_x = int((features < self.d_x).sum())
         return replace(self, d_x=d_x, d_y=len(features) - d_x)
 
-    def mean(self, released: NoisyGroups) -> Matrix | None:
+    def mean(self, released: ReleasedGroups) -> Matrix | None:
         return total_mean(released) if self.center else None
 
-    def split(self, components: Matrix) -> tuple[Matrix, ...]:
+    def views_of(self, components: Matrix) -> tuple[Matrix, ...]:
         return components[:, : self.d_x], components[:, self.d_x :]
 
 
-def block_form_variance(released: NoisyGroups, d_x: int, left: Any, right: Matrix, within: Matrix | float) -> Matrix:
+def block_form_variance(released: ReleasedGroups, d_x: int, left: Any, right: Matrix, within: Matrix | float) -> Matrix:
     """Var of u_j^T dT_i v_i, shape (k, r), dT_i the derivative of the covariance, its diagonal blocks times ``within``.
 
     The blocks carry independent noise: first the second moment, diagonal blocks (GOE) and the off-diagonal one (entries

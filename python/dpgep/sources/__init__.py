@@ -2,8 +2,8 @@
 
 from dpgep.sources.arrays import as_vector_of_values
 from dpgep.sources.declared import BOOLEANS, declared_values
+from dpgep.sources.redact import UnreadableError
 from dpgep.sources.scan import Scan, Selection, as_selection, is_source, scan
-from dpgep.sources.withheld import UnreadableError
 
 __all__ = [
     "BOOLEANS",

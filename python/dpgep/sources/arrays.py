@@ -12,7 +12,7 @@ from dpgep.sources import arrow, frames, kinds
 from dpgep.sources.columns import Columns
 from dpgep.sources.declared import Declared, declared_values
 from dpgep.sources.parts import Assembler, Part, check_real
-from dpgep.sources.recut import Pieces, rows_at_a_time
+from dpgep.sources.rebatch import Pieces, rows_at_a_time
 from dpgep.sources.source import Key, Source, check_names, missing, one_of
 
 

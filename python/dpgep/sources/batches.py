@@ -10,7 +10,7 @@ import scipy.sparse
 
 from dpgep.sources import arrow, kinds
 from dpgep.sources.declared import BOOLEANS, Declared
-from dpgep.sources.recut import Pieces
+from dpgep.sources.rebatch import Pieces
 from dpgep.sources.source import Key, Source
 
 

@@ -79,7 +79,7 @@ class Columns:
         strips = [slice(start, start + _STRIP) for start in range(0, self.shape[0], _STRIP)]
         run([partial(self._write_strip, out, strip) for strip in strips], n_threads)
 
-    def as_they_lie(self) -> tuple[list[NDArray[Any]], int]:
+    def raw_columns(self) -> tuple[list[NDArray[Any]], int]:
         """The columns, and at which of their entries the rows begin."""
         return self._columns, self._first
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep.sources.columns import Columns
 from dpgep.sources.declared import Declared, declared_values
-from dpgep.sources.recut import Pieces, rows_at_a_time
+from dpgep.sources.rebatch import Pieces, rows_at_a_time
+from dpgep.sources.redact import messages_withheld
 from dpgep.sources.source import Key, Source, as_names, not_numeric, one_of
-from dpgep.sources.withheld import messages_withheld
 
 
 class Frame(Source):

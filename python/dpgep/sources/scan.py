@@ -11,9 +11,9 @@ from dpgep.sources.declared import Declared
 from dpgep.sources.opening import is_source_value, open_source
 from dpgep.sources.parts import Assembler, Part
 from dpgep.sources.progress import progress_bar
-from dpgep.sources.recut import Pieces, recut
+from dpgep.sources.rebatch import Pieces, rebatch
+from dpgep.sources.redact import packages_messages_withheld
 from dpgep.sources.source import Key
-from dpgep.sources.withheld import packages_messages_withheld
 
 
 def scan(
@@ -197,7 +197,7 @@ class Scan:
         assemblers = [Assembler(apart) for _ in selections]
         bar_of_pass = progress_bar(self._progress, self.n_rows, self._passes)
         with packages_messages_withheld("the source"), bar_of_pass as bar:
-            for batch in recut(pieces, self._batch_rows):
+            for batch in rebatch(pieces, self._batch_rows):
                 arrays = tuple(assemble([piece[i] for piece in batch]) for i, assemble in enumerate(assemblers))
                 yield arrays
                 bar.update(arrays[0].shape[0])

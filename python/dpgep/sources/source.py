@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from dpgep.sources.declared import Declared
-from dpgep.sources.recut import Pieces
+from dpgep.sources.rebatch import Pieces
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
 Key = Hashable | slice | None

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from scipy.special import log_ndtr
 
-from dpgep.problems.model import Matrix
+from dpgep.models.model import Matrix
 
 # No eigenvalue of a positive semidefinite matrix is guessed to be below so many deviations of one entry of the noise. A
 # few may seem near zero by chance, and a truth that is singular by chance would make the simulated problem one about

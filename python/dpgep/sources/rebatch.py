@@ -13,7 +13,7 @@ BATCH_BYTES = 1 << 24
 Pieces = tuple[Part, ...]  # one part of each selection, all with the same rows
 
 
-def recut(pieces: Iterable[Pieces], batch_rows: int | None) -> Iterator[list[Pieces]]:
+def rebatch(pieces: Iterable[Pieces], batch_rows: int | None) -> Iterator[list[Pieces]]:
     """Lists of pieces that make up a batch each: long pieces are cut evenly, short ones collected; order stays.
 
     A batch has at most ``batch_rows`` rows, or about BATCH_BYTES bytes. Batches are not filled to the brim: that would

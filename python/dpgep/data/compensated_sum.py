@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpgep.problems.model import Matrix
+from dpgep.models.model import Matrix
 
 
 class CompensatedSum:

@@ -14,12 +14,12 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.problems.compensated_sum import CompensatedSum
-from dpgep.problems.model import Matrix
-from dpgep.problems.moments import MomentLayout
-from dpgep.problems.people import Batch
-from dpgep.problems.row_products import GroupSums, RowProducts
-from dpgep.problems.rows import Rows
+from dpgep.data.compensated_sum import CompensatedSum
+from dpgep.data.dataset import Batch
+from dpgep.data.row_products import GroupSums, RowProducts
+from dpgep.data.rows import Rows
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentLayout
 
 # Products between two views are formed for at most this many pairs of features at a time.
 _BLOCK_PAIRS = 1 << 24

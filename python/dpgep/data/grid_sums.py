@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.problems.model import Matrix
-from dpgep.problems.moments import MomentLayout
-from dpgep.problems.people import Batch
-from dpgep.problems.row_products import RowProducts, group_counts
-from dpgep.problems.sparse_rows import GridRows, SparseRows
+from dpgep.data.dataset import Batch
+from dpgep.data.row_products import RowProducts, group_counts
+from dpgep.data.sparse_rows import GridRows, SparseRows
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentLayout
 
 Integers = NDArray[np.int64]
 

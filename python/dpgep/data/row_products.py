@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.problems.compensated_sum import CompensatedSum
-from dpgep.problems.model import Matrix
-from dpgep.problems.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
+from dpgep.data.compensated_sum import CompensatedSum
+from dpgep.data.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
+from dpgep.models.model import Matrix
 from dpgep.sources.columns import Columns, row_dtype
 
 
@@ -138,7 +138,7 @@ class ProductSums:
 class StreamedProducts:
     """The same for people who are not in memory: one pass for every product.
 
-    ``accumulate`` makes one pass (`People.accumulate`).
+    ``accumulate`` makes one pass (`Dataset.accumulate`).
     """
 
     def __init__(self, accumulate: Callable[[Callable[[], Any]], Any], d: int) -> None:

@@ -21,7 +21,7 @@ Blocks = Literal["whole", "between", "within"]
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixPair:
+class MatrixPencil:
     """A v = lambda B v, both symmetric, computed from released values only.
 
     Attributes
@@ -54,14 +54,14 @@ class PencilPart:
     moment: bool = True
     blocks: Blocks = "whole"
 
-    def matrix(self, second: Matrix, factors: Matrix, first_view: int) -> Matrix:
+    def matrix(self, second: Matrix, factors: Matrix, first_view_size: int) -> Matrix:
         """The matrix for M = ``second``, which is overwritten."""
         if not self.moment:
             second[...] = 0.0
         used = self.weights != 0
         if used.any():
             second += (factors[used].T * self.weights[used]) @ factors[used]
-        x, y = slice(0, first_view), slice(first_view, None)
+        x, y = slice(0, first_view_size), slice(first_view_size, None)
         for rows, columns in {"whole": (), "between": ((x, x), (y, y)), "within": ((x, y), (y, x))}[self.blocks]:
             second[rows, columns] = 0.0
         return second
@@ -87,13 +87,13 @@ class Pencil:
     factors: Matrix
     a: PencilPart
     b: PencilPart | None
-    first_view: int = 0
+    first_view_size: int = 0
 
     def __post_init__(self) -> None:
         d = self.factors.shape[1]
-        if not 0 <= self.first_view < d:
-            raise ValueError(f"first_view must lie between 0 and d - 1 = {d - 1}, got {self.first_view}")
-        if self.keeps_blocks and not self.first_view:
+        if not 0 <= self.first_view_size < d:
+            raise ValueError(f"first_view must lie between 0 and d - 1 = {d - 1}, got {self.first_view_size}")
+        if self.keeps_blocks and not self.first_view_size:
             raise ValueError('blocks "between" or "within" views need two views: first_view is 0')
 
     @property
@@ -104,11 +104,11 @@ class Pencil:
     def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
         """A and B (None: the identity) for M = ``second``, which is overwritten."""
         if self.b is None:
-            return self.a.matrix(second, self.factors, self.first_view), None
+            return self.a.matrix(second, self.factors, self.first_view_size), None
         other = second.copy() if self.a.moment and self.b.moment else np.empty_like(second)
         for_a, for_b = (other, second) if self.b.moment else (second, other)
-        a = self.a.matrix(for_a, self.factors, self.first_view)
-        return a, self.b.matrix(for_b, self.factors, self.first_view)
+        a = self.a.matrix(for_a, self.factors, self.first_view_size)
+        return a, self.b.matrix(for_b, self.factors, self.first_view_size)
 
     def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
         """Diagonals of A and B from that of M."""
@@ -119,10 +119,10 @@ class Pencil:
 class PlausibleTruth(Protocol):
     """What a release may have been before the noise, to repeat the release in a simulation. Made of released values."""
 
-    def pair(self) -> MatrixPair:
+    def pair(self) -> MatrixPencil:
         """A and B before the noise; B is positive definite."""
 
-    def noisy_pair(self, generator: np.random.Generator) -> MatrixPair:
+    def noisy_pair(self, generator: np.random.Generator) -> MatrixPencil:
         """A and B with new noise of the law that the release had."""
 
 
@@ -156,7 +156,7 @@ class Model(ABC):
         """Why there are no more, for the error message."""
 
     @abstractmethod
-    def pair(self, released: Any) -> MatrixPair:
+    def pair(self, released: Any) -> MatrixPencil:
         """A and B from the released values. May overwrite the second moment of ``released``."""
 
     @abstractmethod
@@ -201,7 +201,7 @@ class Model(ABC):
         """The released mean of the rows, where the model has one."""
         return None
 
-    def split(self, components: Matrix) -> tuple[Matrix, ...]:
+    def views_of(self, components: Matrix) -> tuple[Matrix, ...]:
         """The parts of the components that belong to each view."""
         return (components,)
 

@@ -1,6 +1,6 @@
-"""People: their rows and groups, in memory or read batch by batch, and sums over all of them.
+"""Data sets: rows of people and their groups, in memory or read batch by batch, and sums over all of them.
 
-Whatever the library asks of data is a sum over people. `People.accumulate` makes one, wherever the rows are.
+Whatever the library asks of data is a sum over people. `Dataset.accumulate` makes one, wherever the rows are.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.checksum import PassChecksum, PassComparison
-from dpgep.problems.groups import NO_GROUP
-from dpgep.problems.row_products import RowProducts, StreamedProducts
-from dpgep.problems.rows import Rows
+from dpgep.data.checksum import PassChecksum, PassComparison
+from dpgep.data.groups import NO_GROUP
+from dpgep.data.row_products import RowProducts, StreamedProducts
+from dpgep.data.rows import Rows
 from dpgep.sources import Selection
 
 ANOTHER_PASS = (
@@ -74,7 +74,7 @@ class Sums(Protocol):
 S = TypeVar("S", bound=Sums)
 
 
-class People(ABC):
+class Dataset(ABC):
     """Rows of people, clipped to ``bound``.
 
     Attributes
@@ -89,7 +89,7 @@ class People(ABC):
     read_once: bool = False
 
     @cached_property
-    def identity(self) -> str:
+    def population_id(self) -> str:
         """A random name of these people: what tells that two releases are of the same."""
         return uuid.uuid4().hex
 
@@ -107,7 +107,7 @@ class People(ABC):
         """
 
     @abstractmethod
-    def restricted(self, features: NDArray[np.intp], bound: float) -> People:
+    def restricted(self, features: NDArray[np.intp], bound: float) -> Dataset:
         """The same people with some of the features (ascending indices over all views), clipped to ``bound``."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ class People(ABC):
         """All rows at once; ValueError where they are not there."""
 
 
-class InMemory(People):
+class InMemoryDataset(Dataset):
     """All rows in one batch."""
 
     def __init__(self, batch: Batch) -> None:
@@ -136,9 +136,9 @@ class InMemory(People):
         sums.add(self._batch)
         return sums
 
-    def restricted(self, features: NDArray[np.intp], bound: float) -> InMemory:
+    def restricted(self, features: NDArray[np.intp], bound: float) -> InMemoryDataset:
         self.passes += 1
-        return InMemory(self._batch.restricted(features, bound))
+        return InMemoryDataset(self._batch.restricted(features, bound))
 
     def row_products(self) -> RowProducts:
         self.passes += 1
@@ -148,7 +148,7 @@ class InMemory(People):
         return self._batch
 
 
-class Streamed(People):
+class StreamedDataset(Dataset):
     """Rows that a `dpgep.Scan` reads, one batch after the other, as often as they are needed.
 
     ``to_batch`` makes a batch of the arrays of the selections, of which ``kept`` features (None: all) are clipped to
@@ -205,9 +205,11 @@ class Streamed(People):
             raise ValueError(f"the source must have at least {self._fewest} rows, it has {n}")
         self._counted = n
 
-    def restricted(self, features: NDArray[np.intp], bound: float) -> Streamed:
+    def restricted(self, features: NDArray[np.intp], bound: float) -> StreamedDataset:
         kept = features if self._kept is None else self._kept[features]
-        return Streamed(self._selections, self._to_batch, len(features), bound, self._fewest, kept, self._comparison)
+        return StreamedDataset(
+            self._selections, self._to_batch, len(features), bound, self._fewest, kept, self._comparison
+        )
 
     def row_products(self) -> StreamedProducts:
         if self.read_once:

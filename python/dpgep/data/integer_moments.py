@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import can_limit_blas, run, thread_count, use_threads
-from dpgep.problems.block_products import add_products
-from dpgep.problems.float_moments import mark_groups
-from dpgep.problems.model import Matrix
-from dpgep.problems.moments import MomentLayout
-from dpgep.problems.people import Batch
-from dpgep.problems.rows import NotFiniteError
-from dpgep.problems.sparse_rows import GridRows, SparseRows
+from dpgep.data.block_products import add_products
+from dpgep.data.dataset import Batch
+from dpgep.data.float_moments import mark_groups
+from dpgep.data.rows import NotFiniteError
+from dpgep.data.sparse_rows import GridRows, SparseRows
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentLayout
 from dpgep.sources.columns import Columns
 
 # Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
@@ -61,7 +61,7 @@ class IntegerMoments:
         return second, sums, counts
 
 
-class IntegerSums:
+class ExactMomentAccumulator:
     """The moment matrix of people, summed batch by batch with rows in fixed point.
 
     All entries are integers in units of 4^-bits: rows of norm at most 2^bits, groups marked by 2^bits. The products of
@@ -118,7 +118,7 @@ class IntegerSums:
         self.n += n
         self._is_whole = True
 
-    def merge(self, other: IntegerSums) -> None:
+    def merge(self, other: ExactMomentAccumulator) -> None:
         """Add the sums over other people, of the same layout and grid."""
         if (self.layout, self.bits) != (other.layout, other.bits):
             raise ValueError("sums of different layouts or grids cannot be added")
@@ -156,7 +156,7 @@ class IntegerSums:
     @classmethod
     def of_limbs(
         cls, layout: MomentLayout, bits: int, n: int, low: NDArray[np.int64], high: NDArray[np.int64] | None
-    ) -> IntegerSums:
+    ) -> ExactMomentAccumulator:
         """Sums over n people from what `limbs` returned."""
         sums = cls(layout, bits)
         sums.n, sums._total, sums._high = n, low, high
@@ -173,7 +173,7 @@ class IntegerSums:
             n=self.n,
         )
 
-    def copy(self) -> IntegerSums:
+    def copy(self) -> ExactMomentAccumulator:
         low, high = self.limbs()
         return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
 
@@ -185,7 +185,7 @@ class IntegerSums:
 
     def _add_narrow(self, people: NDArray[Any] | Columns, batch: Batch) -> None:
         """Sum parts of the people by the kernel that needs no BLAS, and add these up; all of the batch, or none."""
-        sums = IntegerSums(self.layout, self.bits)
+        sums = ExactMomentAccumulator(self.layout, self.bits)
         height = min(int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, self.layout.dimension**2)) + 1, self._limb_rows)
         n = batch.rows.n
         for start in range(0, n, height):
@@ -196,7 +196,7 @@ class IntegerSums:
         n = part.stop - part.start
         if self._in_total + n > self._limb_rows:
             self._carry()
-        matrix, first = people[part].as_they_lie() if isinstance(people, Columns) else (people, part.start)
+        matrix, first = people[part].raw_columns() if isinstance(people, Columns) else (people, part.start)
         groups = None if batch.groups is None else batch.groups[part]
         if not core.add_dense_moments(
             matrix, first, n, groups, self.layout.n_groups, batch.rows.bound, self.bits, self._total,
@@ -208,13 +208,15 @@ class IntegerSums:
 
     def _add_shares(self, batch: Batch, n_threads: int) -> None:
         """Sum parts of the people, each thread in sums of its own, and add these up; all of the batch, or none."""
-        shares: dict[int, IntegerSums] = {}
+        shares: dict[int, ExactMomentAccumulator] = {}
         n = batch.rows.n
         height = min(int(_WORK_OF_A_PART // self.layout.dimension**2) + 1, -(-n // n_threads))
         parts = [slice(start, min(start + height, n)) for start in range(0, n, height)]
 
         def add(part: slice) -> None:
-            sums = shares.get(get_ident()) or shares.setdefault(get_ident(), IntegerSums(self.layout, self.bits))
+            sums = shares.get(get_ident()) or shares.setdefault(
+                get_ident(), ExactMomentAccumulator(self.layout, self.bits)
+            )
             with use_threads(1):
                 sums.add(batch.part(part))
 

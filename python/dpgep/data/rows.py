@@ -145,7 +145,7 @@ class Rows:
         if bits is None:
             return core.clip_rows(source, self.bound, out)
         if isinstance(source, Columns):
-            return core.fixed_point_columns(*source.as_they_lie(), self.bound, bits, out.T, threads)
+            return core.fixed_point_columns(*source.raw_columns(), self.bound, bits, out.T, threads)
         return core.fixed_point_rows(source, self.bound, bits, out, threads)
 
 

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
+from dpgep.data.rows import Rows
 from dpgep.errors import DataChangedError
-from dpgep.problems.rows import Rows
 from dpgep.sources.columns import Columns
 
 # Words of a block: keys, words and reversed words stay in the second-level cache (measured: half the size is slower).
@@ -103,7 +103,7 @@ class PassChecksum:
 
     def _add(self, part: str, values: Any) -> None:
         kind = _Table if isinstance(values, Columns) else _Stream
-        arrays = values.as_they_lie()[0] if isinstance(values, Columns) else [values]
+        arrays = values.raw_columns()[0] if isinstance(values, Columns) else [values]
         form = f"{part} {kind.__name__} {' '.join(each.dtype.str for each in arrays)}"
         if self._forms.get(part) != form:
             self._forms[part] = form
@@ -185,7 +185,7 @@ class _Table:
         self._sums: NDArray[np.uint64] | None = None  # of the block that was begun, two for each column
 
     def update(self, values: Columns) -> None:
-        columns, start = values.as_they_lie()
+        columns, start = values.raw_columns()
         if self._sums is None:
             self._sums = np.zeros((len(columns), 2), np.uint64)
         end = start + values.shape[0]

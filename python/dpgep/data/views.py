@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpgep.problems.dask_parts import is_spread, known_rows, spread_matrix
-from dpgep.problems.rows import as_matrix
+from dpgep.data.dask_parts import is_dask_collection, known_rows, spread_matrix
+from dpgep.data.rows import as_matrix
 from dpgep.sources import Selection, as_selection, is_source
 
 
@@ -21,7 +21,7 @@ def opened(values: Any, name: str, adjacency: Any) -> Any:
         if known is not None and known < fewest:
             raise ValueError(f"{name} must have at least {fewest} rows, and its source has fewer")
         return selection
-    matrix = spread_matrix(values, name) if is_spread(values) else as_matrix(values, name)
+    matrix = spread_matrix(values, name) if is_dask_collection(values) else as_matrix(values, name)
     rows = n_rows(matrix)
     if rows is not None and rows < fewest:
         raise ValueError(f"{name} must have at least {fewest} rows, got shape {matrix.shape}")
@@ -44,6 +44,6 @@ def width(view: Any) -> int:
 
 def n_rows(view: Any) -> int | None:
     """Number of rows; None for a source, and for a Dask collection whose chunks have not been counted."""
-    if is_spread(view):
+    if is_dask_collection(view):
         return known_rows(view)
     return None if isinstance(view, Selection) else int(view.shape[0])

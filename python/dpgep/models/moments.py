@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.denoise import goe
-from dpgep.problems.model import Matrix, MatrixPair, Model, Pencil, PublicFacts
-from dpgep.problems.people import Batch
+from dpgep.models.denoise import goe
+from dpgep.models.model import Matrix, MatrixPencil, Model, Pencil, PublicFacts
 
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
 _SHOWN, _ROUNDING = 4.0, 1e-9
@@ -71,7 +70,7 @@ class MomentNoise:
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyGroups:
+class ReleasedGroups:
     """Released sums and counts, normalized by n and in the units of the data: everything here is public.
 
     Attributes
@@ -94,7 +93,7 @@ class NoisyGroups:
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyMoments(NoisyGroups):
+class ReleasedMoments(ReleasedGroups):
     """Released second moment, sums and counts.
 
     Attributes
@@ -130,17 +129,17 @@ class PlausibleMoments:
     """
 
     model: MomentModel
-    moments: NoisyMoments
+    moments: ReleasedMoments
     noise: MomentNoise
     numbers: Matrix
 
-    def pair(self) -> MatrixPair:
+    def pair(self) -> MatrixPencil:
         return self.model.pair(replace(self.moments, second=self.moments.second.copy()))
 
-    def noisy_pair(self, generator: np.random.Generator) -> MatrixPair:
+    def noisy_pair(self, generator: np.random.Generator) -> MatrixPencil:
         moments, noise, d = self.moments, self.noise, len(self.numbers)
         roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
-        noisy = NoisyMoments(
+        noisy = ReleasedMoments(
             sums=moments.sums + noise.sums * roots[:, None] * generator.standard_normal(moments.sums.shape),
             counts=moments.counts + noise.counts * generator.standard_normal(moments.counts.shape),
             n=moments.n,
@@ -158,42 +157,29 @@ class MomentModel(Model):
     """
 
     identity_b: bool = False
-    # what a batch of people consists of
-    inputs: tuple[str, ...] = ("X",)
 
     @property
-    def first_view(self) -> int:
+    def first_view_size(self) -> int:
         return 0
-
-    def data(self, X: Any, other: Any) -> tuple[Any, ...]:
-        """What people consist of: X alone, or X and ``other``. Raises TypeError for too little or too much."""
-        data = (X,) if other is None else (X, other)
-        if len(data) != len(self.inputs):
-            raise TypeError(f"{self.name} needs {' and '.join(self.inputs)} of every person")
-        return data
-
-    @abstractmethod
-    def batch(self, bound: float, *data: Any) -> Batch:
-        """The people of one batch of data (rows, and what belongs to them), checked and converted."""
 
     @abstractmethod
     def layout(self, facts: PublicFacts) -> MomentLayout:
         """What a release contains."""
 
     @abstractmethod
-    def pencil(self, released: NoisyGroups) -> Pencil:
+    def pencil(self, released: ReleasedGroups) -> Pencil:
         """A and B as functions of the second moment, given the released sums and counts."""
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> MomentModel: ...
 
     def noise_alone(
-        self, released: NoisyGroups, values: Matrix, generator: np.random.Generator, n_draws: int
+        self, released: ReleasedGroups, values: Matrix, generator: np.random.Generator, n_draws: int
     ) -> Iterator[Matrix]:
         d, noise, mean = self.n_features, released.noise, mean_factor(released)
         sums, second_of_mean = mean.T * _shares(released), mean.T @ mean
         for _ in range(n_draws):
-            groups = NoisyGroups(
+            groups = ReleasedGroups(
                 sums=sums + noise.sums * generator.standard_normal(released.sums.shape),
                 counts=released.counts + noise.counts * generator.standard_normal(released.counts.shape),
                 n=released.n,
@@ -206,14 +192,14 @@ class MomentModel(Model):
                 second += second_of_mean
             yield pencil.matrices(second)[0]
 
-    def noise_of_b(self, released: NoisyMoments) -> float | None:
+    def noise_of_b(self, released: ReleasedMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
 
-    def pair(self, released: NoisyMoments) -> MatrixPair:
+    def pair(self, released: ReleasedMoments) -> MatrixPencil:
         level, rounding = released.second_noise_level, released.rounding
         pencil = self.pencil(released)
         low_rank = None if pencil.a.moment else (pencil.factors, pencil.a.weights)
-        return MatrixPair(*pencil.matrices(released.second), level, rounding, low_rank)
+        return MatrixPencil(*pencil.matrices(released.second), level, rounding, low_rank)
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:
@@ -225,7 +211,7 @@ def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> M
     return MomentLayout(d, int(sums), sums=sums, counts=False)
 
 
-def total_share(moments: NoisyGroups) -> float:
+def total_share(moments: ReleasedGroups) -> float:
     """The share of people who belong to a group, which A, B and the mean are about.
 
     1 where one group holds everybody, and where released counts do not show otherwise by four deviations of their
@@ -239,17 +225,17 @@ def total_share(moments: NoisyGroups) -> float:
     return max(total, deviation, 1 / moments.n)
 
 
-def total_mean(moments: NoisyGroups) -> Matrix:
+def total_mean(moments: ReleasedGroups) -> Matrix:
     """Mean of the rows of all groups from their sums."""
     return np.asarray(moments.sums.sum(axis=1)) / total_share(moments)
 
 
-def mean_factor(moments: NoisyGroups) -> Matrix:
+def mean_factor(moments: ReleasedGroups) -> Matrix:
     """The mean m as the one factor (1, d) of m m^T; (0, d) where no sums were released."""
     return total_mean(moments)[None, :] if moments.sums.size else np.empty((0, len(moments.sums)))
 
 
-def _shares(moments: NoisyGroups) -> Matrix:
+def _shares(moments: ReleasedGroups) -> Matrix:
     """Share of people per group, as if they were sure: they sum to 1."""
     if not moments.sums.size:
         return np.empty(0)
@@ -257,7 +243,7 @@ def _shares(moments: NoisyGroups) -> Matrix:
     return np.asarray(counts / counts.sum())
 
 
-def group_factors(moments: NoisyGroups) -> tuple[Matrix, Matrix]:
+def group_factors(moments: ReleasedGroups) -> tuple[Matrix, Matrix]:
     """(S, w) with sum_g w_g S_g S_g^T the raw between-group moment: S_g (rows) the sums, 1/w_g the counts per group.
 
     A group that noise drowns (an empty class, say) would add a large spurious direction. So sums are shrunk towards
@@ -267,12 +253,12 @@ def group_factors(moments: NoisyGroups) -> tuple[Matrix, Matrix]:
     return np.asarray((moments.sums * _james_stein(moments)).T), 1 / effective_counts(moments)
 
 
-def effective_counts(moments: NoisyGroups) -> Matrix:
+def effective_counts(moments: ReleasedGroups) -> Matrix:
     """Counts per group as shares of n: at least one person, and at least one deviation of their noise."""
     return np.maximum(moments.counts, max(1.0 / moments.n, moments.noise.counts))
 
 
-def _james_stein(moments: NoisyGroups) -> Matrix:
+def _james_stein(moments: ReleasedGroups) -> Matrix:
     d = len(moments.sums)
     squared = np.einsum("ij,ij->j", moments.sums, moments.sums)
     noise = max(d - 2, 0) * moments.noise.sums**2

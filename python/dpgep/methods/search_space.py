@@ -74,7 +74,7 @@ class _GrowingRows:
             yield array[: self._n - _CHUNK * index]
 
 
-class AskedSubspace:
+class SearchSpace:
     """Directions asked and the pair compressed to them.
 
     Each lies in one of the ``views`` of the model, exactly: what rounding left in another would be a new direction to
@@ -91,7 +91,7 @@ class AskedSubspace:
     def __len__(self) -> int:
         return len(self.a)
 
-    def ask(self, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
+    def expand(self, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
         """Ask for V what the rows (m, d) have in each view beyond the directions asked, at most so many: (V, A V, B V).
 
         V is empty where there is nothing new, or no memory for more answers.
@@ -158,7 +158,7 @@ def leading_solutions(
 
     ``most_directions`` bounds how many are asked. Raises MemoryError where there is no room for any.
     """
-    subspace = AskedSubspace(products, _views(model))
+    subspace = SearchSpace(products, _views(model))
     most = int(min(most_directions, _MOST_DIRECTIONS))
     tolerance = TOLERANCE if products.identity_b or products.noise_level == 0 else _TOLERANCE_CUT
     wanted, coordinates = start, np.empty((0, 0))
@@ -179,17 +179,17 @@ def leading_solutions(
     return Leading(vectors, system, largest_b, len(subspace), movement, bool(converged))
 
 
-def _grow(subspace: AskedSubspace, model: Any, wanted: Matrix, most: int) -> bool:
+def _grow(subspace: SearchSpace, model: Any, wanted: Matrix, most: int) -> bool:
     """Ask for the wanted rows, and on from there until the subspace has grown; whether there was anything new."""
     before = len(subspace)
     while True:
-        new, of_a, of_b = subspace.ask(wanted, most - len(subspace))
+        new, of_a, of_b = subspace.expand(wanted, most - len(subspace))
         grown = len(subspace) - before
         if not len(new) or len(subspace) >= most or _GROWTH * (grown + len(new)) > before:
             return grown > 0
         # the pencil at the mean of its diagonal quotients: no division, as noise may make that of B zero or negative
         of_pencil = np.einsum("ij,ij->", new, of_b) * of_a - np.einsum("ij,ij->", new, of_a) * of_b
-        wanted = _folded(of_pencil, len(model.split(new)))
+        wanted = _folded(of_pencil, len(model.views_of(new)))
 
 
 def _folded(rows: Matrix, n_views: int) -> Matrix:
@@ -201,7 +201,7 @@ def _folded(rows: Matrix, n_views: int) -> Matrix:
     return np.asarray(total)
 
 
-def _solve(subspace: AskedSubspace, products: NoisyProducts, regularization: float, fallback: float) -> Eigensystem:
+def _solve(subspace: SearchSpace, products: NoisyProducts, regularization: float, fallback: float) -> Eigensystem:
     if products.identity_b:
         return solve_pair(subspace.a.copy(), None, regularization=0.0, rounding=0.0)
     d, b = products.oracle.n_features, subspace.b.copy()
@@ -227,7 +227,7 @@ def _movement(before: Matrix, after: Matrix) -> float:
 def _views(model: Any) -> list[slice]:
     """The features of each view."""
     views, first = [], 0
-    for part in model.split(np.empty((1, model.n_features))):
+    for part in model.views_of(np.empty((1, model.n_features))):
         views.append(slice(first, first + part.shape[1]))
         first += part.shape[1]
     return views

@@ -1,4 +1,4 @@
-"""People whose rows lie in parts on the workers of a Dask cluster: sums are made there, and merged in a tree."""
+"""A data set whose rows lie in parts on the workers of a Dask cluster: sums are made there, and merged in a tree."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
-from dpgep.problems.checksum import PassChecksum, PassComparison, combined
-from dpgep.problems.people import Batch, People, S
-from dpgep.problems.row_products import StreamedProducts
+from dpgep.data.checksum import PassChecksum, PassComparison, combined
+from dpgep.data.dataset import Batch, Dataset, S
+from dpgep.data.row_products import StreamedProducts
 
 # Partial sums that one task merges: a tree of little depth, and little memory on a worker.
 _FAN_IN = 4
@@ -29,7 +29,7 @@ _SENT_WITH_EACH = 1 << 16
 Partial = tuple[int, bytes, bytes] | Exception
 
 
-class Distributed(People):
+class DaskDataset(Dataset):
     """Rows in parts that Dask computes.
 
     ``read(*part)`` gives on a worker the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of
@@ -87,10 +87,10 @@ class Distributed(People):
         self._n = n
         return pickle.loads(sums)  # type: ignore[no-any-return]
 
-    def restricted(self, features: NDArray[np.intp], bound: float) -> Distributed:
+    def restricted(self, features: NDArray[np.intp], bound: float) -> DaskDataset:
         kept = features if self._kept is None else self._kept[features]
         facts = (len(features), bound, self._fewest, self._n, self._client, kept, self._comparison)
-        return Distributed(self._parts, self._read, self._to_batch, *facts)
+        return DaskDataset(self._parts, self._read, self._to_batch, *facts)
 
     def row_products(self) -> StreamedProducts:
         return StreamedProducts(self.accumulate, self._n_features)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.problems.model import Matrix
-from dpgep.problems.row_products import kernel_form
-from dpgep.problems.rows import NotFiniteError, Rows, block_height
+from dpgep.data.row_products import kernel_form
+from dpgep.data.rows import NotFiniteError, Rows, block_height
+from dpgep.models.model import Matrix
 
 # A part has about this many entries: it is what is held in memory beside the rows, at 16 to 24 bytes each.
 _ENTRIES_PER_PART = 1 << 22

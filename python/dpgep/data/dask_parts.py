@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from dpgep._optional import import_extra
-from dpgep.problems.rows import check_matrix, check_not_masked
+from dpgep.data.rows import check_matrix, check_not_masked
 from dpgep.sources import scan
 
 Part = tuple[Any, ...]
 
 
-def is_spread(values: Any) -> bool:
+def is_dask_collection(values: Any) -> bool:
     """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
     return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
 
@@ -42,7 +42,7 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     """
     if len(data) > 1 and all(_is_frame(each) for each in data) and len({each.npartitions for each in data}) == 1:
         return _joint_partitions(data)
-    cut = next(map(_row_chunks, filter(is_spread, data)))
+    cut = next(map(_row_chunks, filter(is_dask_collection, data)))
     columns = [_delayed_chunks(each, cut) for each in data]
     if len({len(column) for column in columns}) > 1:
         raise ValueError(
@@ -61,7 +61,7 @@ def read_chunks(*chunks: Any) -> Iterator[Part]:
 
 def _is_frame(values: Any) -> bool:
     """Whether this is a Dask DataFrame or Series."""
-    return is_spread(values) and not hasattr(values, "chunks")
+    return is_dask_collection(values) and not hasattr(values, "chunks")
 
 
 def _joint_partitions(frames: tuple[Any, ...]) -> list[Part]:
@@ -88,7 +88,7 @@ def _row_chunks(values: Any) -> tuple[int, ...] | None:
 
 
 def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
-    if not is_spread(values):
+    if not is_dask_collection(values):
         values = _from_memory(values, cut)
     if hasattr(values, "chunks"):
         known = cut is not None and known_rows(values) is not None

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.problems.model import Matrix
-from dpgep.problems.moments import NoisyGroups, effective_counts, total_mean
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedGroups, effective_counts, total_mean
 
 
 def symmetric_form_variance(left: Any, right: Matrix) -> Matrix:
@@ -31,7 +31,7 @@ def symmetric_form_variance(left: Any, right: Matrix) -> Matrix:
 
 
 def schur_form_variance(
-    moments: NoisyGroups, left: Any, right: Matrix, *, total: Matrix | float, within: Matrix | float
+    moments: ReleasedGroups, left: Any, right: Matrix, *, total: Matrix | float, within: Matrix | float
 ) -> Matrix:
     """Var of u_j^T (total_i dT + within_i dW) v_i, shape (k, r), for columns u_j of ``left`` and v_i of ``right``."""
     k = right.shape[1]
@@ -71,12 +71,12 @@ def squares(columns: Any) -> Matrix:
     return np.asarray(np.einsum("ij,ij->j", columns, columns))
 
 
-def _mean_part(moments: NoisyGroups, vectors: Matrix) -> Matrix:
+def _mean_part(moments: ReleasedGroups, vectors: Matrix) -> Matrix:
     """-(m.v) for each group (the same) and each column v."""
     groups = moments.sums.shape[1]
     return np.tile(-(total_mean(moments) @ vectors), (groups, 1))
 
 
-def _group_part(moments: NoisyGroups, vectors: Matrix) -> Matrix:
+def _group_part(moments: ReleasedGroups, vectors: Matrix) -> Matrix:
     """-(S_g.v)/c_g for each group g and each column v."""
     return np.asarray(-(moments.sums.T @ vectors) / effective_counts(moments)[:, None])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.problems.block_products import add_products
-from dpgep.problems.model import Matrix
-from dpgep.problems.moments import MomentLayout
-from dpgep.problems.people import Batch
-from dpgep.problems.row_products import RowProducts
+from dpgep.data.block_products import add_products
+from dpgep.data.dataset import Batch
+from dpgep.data.row_products import RowProducts
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentLayout
 
 # A row of the bound's norm is multiplied by 1 less some rounding.
 _CLIPPED = 1 - 1e-9

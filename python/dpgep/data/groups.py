@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep.data.dask_parts import is_dask_collection
+from dpgep.data.rows import as_vector, check_not_masked, check_vector
 from dpgep.errors import PrivacyWarning
-from dpgep.problems.dask_parts import is_spread
-from dpgep.problems.rows import as_vector, check_not_masked, check_vector
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
 
 Codes = NDArray[np.intp]
@@ -139,7 +139,7 @@ def _check_numbers(classes: Classes) -> None:
 
 def _found(labels: Any, n: int | None) -> Classes:
     """The distinct labels, which then count as public."""
-    if n is None or is_spread(labels) or isinstance(labels, Selection):
+    if n is None or is_dask_collection(labels) or isinstance(labels, Selection):
         raise ValueError(
             "labels that are read from a source need their public classes: pass classes=; finding them would take a "
             "pass over all rows"

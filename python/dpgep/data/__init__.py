@@ -1,0 +1,1 @@
+"""Data: rows of people, wherever they are, and sums over them."""

@@ -1,0 +1,1 @@
+"""Models: what A and B are as functions of released values. Public, free of data."""
