@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import warnings
 from typing import Any
 
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import ANOTHER_PASS
-from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import whole_number
-from dpgep.methods.result import MethodResult
-from dpgep.models.model import Model, PublicFacts
+from dpgep.models.model import Model
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, Problem
-from dpgep.privacy.ledger import Ledger, mu_rounded_up
-from dpgep.privacy.streams import noise_stream
-from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.moment_problem import MomentProblem
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.privacy.curator import Curator
+from dpgep.problems.problem import Problem
+from dpgep.run import Run, solution_of, warn_of_accuracy
+from dpgep.solution import Solution
 
 
 def solve(
@@ -105,27 +98,23 @@ def solve(
     require_problem(problem)
     chosen, settings = method_of(method, options)
     k = component_count(problem.model, n_components)
-    account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-    warn_large_delta(account, problem.facts.n, stacklevel=3)
-    threads = checked_threads(n_threads)
-    stream = noise_stream(seed, stacklevel=2)
-    with use_threads(threads), account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    with use_threads(checked_threads(n_threads)), run.curator(Curator) as curator:
         before = problem.passes
-        _check_passes(problem, method, chosen.in_one_pass(settings, problem.model.n_features))
-        curator = Curator(problem, ledger, stream)
+        if problem.read_once and not chosen.in_one_pass(settings, problem.model.n_features):
+            raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
         settings.check(curator.public, k)
         result = chosen.run(curator, k, settings)
-        report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
-    solution = solution_of(result, report, curator.model, method, passes=problem.passes - before)
-    warn_large_delta(account, n_counted(problem), solution, stacklevel=3)
-    for caution in result.accuracy_warnings:
-        warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
+    solution = solution_of(result, run.report, curator.model, method, passes=problem.passes - before)
+    run.warn_of_counted(solution)
+    warn_of_accuracy(result, solution)
     return solution
 
 
 def require_problem(problem: Any) -> None:
     """Raise TypeError for what is not a problem."""
-    if not isinstance(problem, (MomentProblem, Moments, MatrixProblem)):
+    if not isinstance(problem, Problem):
         raise TypeError(
             "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
             f"got {type(problem).__name__}"
@@ -144,11 +133,6 @@ def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     return method, method.options(**options)
 
 
-def _check_passes(problem: Problem, method: str, in_one_pass: bool) -> None:
-    if isinstance(problem, MomentProblem) and problem.dataset.read_once and not in_one_pass:
-        raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
-
-
 def component_count(model: Model, n_components: Any) -> int:
     """K: all that the model has by default."""
     largest = model.max_components
@@ -160,73 +144,3 @@ def component_count(model: Model, n_components: Any) -> int:
     if k > largest:
         raise ValueError(f"n_components = {n_components} is too many: {model.max_components_reason}")
     return k
-
-
-def budget_of(
-    problem: Problem,
-    budget: Budget | None,
-    share: float | None,
-    accounting: Accounting,
-    **forms: float | None,
-) -> Budget:
-    """The budget that pays for ``problem``: given, or of this run alone."""
-    if budget is None:
-        if share is not None:
-            raise ValueError("share is a part of a budget: pass budget= with it")
-        return Budget(accounting=accounting, adjacency=problem.facts.adjacency, **forms)
-    if not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a dpgep.Budget, got {type(budget).__name__}")
-    given = [name for name, value in forms.items() if value is not None]
-    if given:
-        raise ValueError(f"two budgets given: budget and {', '.join(given)}; give one")
-    if accounting != "gdp":
-        raise ValueError("accounting belongs to the budget: dpgep.Budget(..., accounting=...)")
-    budget.require(problem.facts.adjacency)  # before a warning tells the number of people
-    return budget
-
-
-def warn_large_delta(account: Budget, n: int | None, solution: Any = None, *, stacklevel: int) -> None:
-    """Warn of a delta that permits publishing whole records of ``n`` people, where that is known."""
-    if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
-        message = (
-            f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
-            "choose it well below 1/n, e.g. n**-1.1 or smaller"
-        )
-        warnings.warn(PrivacyWarning(message, solution), stacklevel=stacklevel)
-
-
-def n_counted(problem: Problem) -> int | None:
-    """The public number of people of a source, where it became known only by reading it."""
-    if not isinstance(problem, MomentProblem) or problem.facts.n is not None or not problem.facts.n_is_public:
-        return None
-    return problem.dataset.n
-
-
-def privacy_report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
-    """The guarantee of everything that the ledger holds."""
-    covering = mu_rounded_up(ledger.spent)
-    mu = None if any(release.mu is None for release in ledger.releases) else covering
-    return PrivacyReport(
-        epsilon=account.epsilon_at(covering),
-        delta=account.delta,
-        mu=mu,
-        adjacency=facts.adjacency,
-        bound=facts.bound,
-        releases=ledger.releases,
-        exact=all(release.rounding != "none" for release in ledger.releases),
-        seeded=seeded,
-    )
-
-
-def solution_of(result: MethodResult, report: PrivacyReport, model: Model, method: str, *, passes: int) -> Solution:
-    """What a caller gets of a method's result."""
-    return Solution(
-        components=result.components,
-        eigenvalues=result.eigenvalues,
-        privacy=report,
-        diagnostics=result.diagnostics,
-        mean=result.mean,
-        model=model,
-        method=method,
-        passes=passes,
-    )
