@@ -21,9 +21,8 @@ from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle, unpacked_triangle
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.row_model import RowModel
-from dpgep.run import Run, solution_of, warn_of_accuracy
 from dpgep.solution import PrivacyReport, Solution
-from dpgep.solve import component_count
+from dpgep.solve import Run, component_count, solution_of, warn_of_accuracy
 
 _KIND, _VERSION = "private moments", 1
 

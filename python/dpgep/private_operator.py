@@ -20,9 +20,8 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.problems.problem import Problem
-from dpgep.run import Run, solution_of, warn_of_accuracy
 from dpgep.solution import PrivacyReport, Solution
-from dpgep.solve import component_count, method_of, require_problem
+from dpgep.solve import Run, component_count, method_of, require_problem, solution_of, warn_of_accuracy
 
 Matrix = NDArray[np.float64]
 
