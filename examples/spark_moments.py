@@ -3,8 +3,8 @@
     python examples/spark_moments.py          # a local session with two cores and simulated people
 
 `sum_partition` and `merge_partition` have the form `DataFrame.mapInArrow` requires: functions of an iterator of record
-batches. A partition becomes one row with one binary column, the bytes of `dpgep.Moments`: sums over people, as sensitive
-as the rows. Since they are integers, the result has the same bits for any partitions, retries and order of merging.
+batches. A partition becomes one row with one binary column, the bytes of `dpgep.Moments`: sums over people, as
+sensitive as the rows. Since they are integers, the result has the same bits for any partitions, retries and order of merging.
 """
 
 from __future__ import annotations
