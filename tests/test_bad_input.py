@@ -170,7 +170,7 @@ def test_bound_must_be_a_number() -> None:
         ({"mu": 1.0, "n_components": D + 1}, "n_components = 5 is too many: PCA of 4 features has 4"),
         ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: dp-spca, dp-vrpca, dpsr"),
         ({"mu": 1.0, "regularization": -1.0}, "regularization must be a non-negative finite number"),
-        ({"mu": 1.0, "share": 0.5}, "share is a part of a budget"),
+        ({"mu": 1.0, "share": 0.5}, "share is a fraction of a budget"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -342,7 +342,7 @@ def test_bad_gep_matrices_are_named() -> None:
         ((eye,), {"sensitivity_a": -1.0}, ValueError, "sensitivity_a must be a non-negative finite number"),
         ((eye,), {"sensitivity_a": 0.0}, ValueError, "both 0"),
         ((eye,), {"sensitivity_b": 1.0}, ValueError, "sensitivity_b needs a B"),
-        ((eye, eye), {}, ValueError, "B needs its sensitivity_b"),
+        ((eye, eye), {}, ValueError, "B needs sensitivity_b"),
         ((eye,), {"adjacency": "edge"}, ValueError, 'adjacency must be "replace-one" or "add-remove"'),
     ]
     for matrices, changed, error, message in cases:

@@ -264,7 +264,7 @@ def test_wrong_uses_say_what_to_do(rng: np.random.Generator) -> None:
     with pytest.raises(TypeError, match="pca needs X"):
         dpgep.Moments(MODELS["pca"]).update(np.zeros((3, D)), np.zeros(3))
     budget = dpgep.Budget(mu=1.0)
-    with pytest.raises(ValueError, match="update them with at least 2"):
+    with pytest.raises(ValueError, match="a release needs at least 2"):
         dpgep.solve(dpgep.Moments(MODELS["pca"]), budget=budget)
     moments = summed("pca", dataset(rng), [slice(None)])
     for method in ("rayleigh-flow", "dpsr"):

@@ -240,5 +240,5 @@ def test_blocks_of_other_shapes_are_refused() -> None:
 def test_the_printed_form_names_noise_and_cost() -> None:
     text = repr(operator())
     assert "PrivateOperator(d=40" in text
-    assert "0 directions asked" in text
+    assert "0 directions queried" in text
     assert "SEEDED" in text

@@ -1,4 +1,4 @@
-"""The command ``dpgep``: a demonstration on real data, and what a bug report should quote."""
+"""The command ``dpgep``: a demonstration on real data, and version information for bug reports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dpgep", description="PCA, CCA, FDA and SIR under differential privacy. Start with: dpgep demo"
+        prog="dpgep", description="PCA, CCA, PLS, FDA and SIR under differential privacy. Start with: dpgep demo"
     )
     parser.add_argument("--version", action="version", version=f"dpgep {dpgep.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -48,19 +48,19 @@ def _parser() -> argparse.ArgumentParser:
         "demo",
         help="private FDA and PCA of handwritten digits: a table and a picture",
         description="Fits private FDA and PCA to scikit-learn's handwritten digits at several levels of privacy, "
-        "prints what that costs in accuracy, and draws it. Nothing is downloaded.",
+        "prints the cost in accuracy, and plots it. Nothing is downloaded.",
     )
     demo.add_argument(
         "--output", type=Path, default=Path("dpgep_demo.png"), metavar="FILE",
-        help="the picture, .png, .pdf or .svg (default: %(default)s)",
+        help="file of the picture: .png, .pdf or .svg (default: %(default)s)",
     )  # fmt: skip
-    demo.add_argument("--no-plot", action="store_true", help="print the table only")
+    demo.add_argument("--no-plot", action="store_true", help="print only the table")
     demo.add_argument(
         "--repetitions", type=_positive, default=None, metavar="N", help="draws of noise per epsilon (default: 7)"
     )
     demo.add_argument("--quick", action="store_true", help="fewer levels of privacy, and 2 draws of noise each")
     commands.add_parser(
-        "info", help="versions and build", description="Prints the versions and the build: quote it in bug reports."
+        "info", help="versions and build", description="Prints version and build information for bug reports."
     )
     return parser
 
@@ -108,7 +108,7 @@ def _unwritable(path: Path) -> str | None:
     if path.suffix.lower() not in _PICTURES:
         return f"--output must end in one of {', '.join(_PICTURES)}, got {path}"
     if path.is_dir() or not path.absolute().parent.is_dir():
-        return f"--output cannot be written: {path} lies in no existing folder, or is one"
+        return f"--output cannot be written: {path} is a folder, or its folder does not exist"
     return None
 
 
@@ -154,20 +154,20 @@ def _explanation(report: Report, seconds: float) -> str:
     fits = 2 * report.repetitions * (len(report.lines) - 1) + 2
     return f"""
 Median, then the range, of {report.repetitions} draws of the noise; {fits} fits and their SVMs in {seconds:.1f} s.
-epsilon         smaller is more private; delta = {DELTA:g}. Each fit is private by itself: anyone who
-                publishes several fits of the same people pays for all of them together.
+epsilon         smaller is more private; delta = {DELTA:g}. The guarantee is for each fit alone:
+                the costs of several published fits of the same people add up.
 test accuracy   only the projection is private: the SVM is trained on the projected training
                 rows without noise. Private labels would need a private classifier as well.
 subspace error  squared sines of the angles to the subspace without noise, summed:
                 0 is the same subspace, {COMPONENTS} is orthogonal to it.
-random          directions drawn without looking at the data: what is free of charge.
+random          directions drawn without using the data: the baseline at no cost in privacy.
 ~               in most draws the fit warned that its components, taken together, are mostly
-                noise (the leading ones may still serve). It estimates that from its released
+                noise (the leading ones may still be useful). This is estimated from released
                 values, at no cost in privacy."""
 
 
 _NEXT = """
-Next, with your own rows (people in rows; no norm above a bound that you know beforehand):
+Next, with your own data (one row per person; row norms at most a bound known beforehand):
 
     import dpgep
     problem = dpgep.pca(X, bound=1.0)

@@ -1,7 +1,7 @@
 """What privacy costs on real data: private FDA and PCA of scikit-learn's handwritten digits at several epsilon.
 
-1797 images of 8 x 8 pixels come with scikit-learn: nothing is downloaded. Rows are scaled to unit norm, a step that
-each row takes on its own, so the bound 1 of the mechanism clips nothing.
+1797 images of 8 x 8 pixels come with scikit-learn: nothing is downloaded. Each row is scaled to unit norm separately,
+so the mechanism's bound of 1 clips nothing.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Line:
     Attributes
     ----------
     epsilon : privacy parameter; math.inf without noise.
-    accuracy : of a linear SVM on rows projected on the FDA directions, on the test rows.
+    accuracy : test accuracy of a linear SVM on rows projected onto the FDA directions.
     subspace_error : sum of the squared sines between the PCA subspace and the one without noise, 0 to COMPONENTS.
-    fda_lost, pca_lost : share of the draws in which the solution warned that its components are mostly noise.
+    fda_lost, pca_lost : proportion of draws in which the solution warned that its components are mostly noise.
     fda : one of the fits, for the picture.
     """
 
@@ -72,7 +72,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """All lines, epsilon = inf last, and the figures of random directions, which use no data."""
+    """All lines, epsilon = inf last, and the figures for random directions, which use no data."""
 
     digits: Digits
     lines: tuple[Line, ...]
@@ -82,7 +82,7 @@ class Report:
 
 
 def load_digits() -> Digits:
-    """The digits with rows of unit norm, and a fixed stratified split: three quarters to train."""
+    """The digits with rows of unit norm, and a fixed stratified split: three quarters for training."""
     datasets = import_extra("sklearn.datasets", "cli")
     model_selection = import_extra("sklearn.model_selection", "cli")
     x, y = datasets.load_digits(return_X_y=True)

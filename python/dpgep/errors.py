@@ -4,21 +4,21 @@ from typing import Any
 
 
 class PrivacyBudgetError(ValueError):
-    """A query would cost more than the budget still holds, or must not be paid from it.
+    """A query exceeds the remaining budget, or may not be paid from it.
 
     Raised before any row is read: nothing was computed, nothing was spent.
     """
 
 
 class DataChangedError(ValueError):
-    """A pass over a source, or over Dask's parts, read other rows than the pass before it.
+    """Two passes over a source, or over Dask partitions, read different rows.
 
-    Raised before anything of that pass is released; what was paid for before stays spent.
+    Raised before anything of the later pass is released; what was paid for before stays spent.
     """
 
 
 class _WarningOfSolution(UserWarning):
-    """A warning that keeps the answer: where a filter makes an exception of it, what was paid for is not lost.
+    """A warning that carries the answer: if a filter turns it into an exception, what was paid for is not lost.
 
     Attributes
     ----------
@@ -31,8 +31,8 @@ class _WarningOfSolution(UserWarning):
 
 
 class PrivacyWarning(_WarningOfSolution):
-    """The guarantee is weaker than its reader may think (a seeded run, a delta of 1/n or more)."""
+    """The guarantee is weaker than it may appear (a seeded run, a delta of 1/n or more)."""
 
 
 class AccuracyWarning(_WarningOfSolution):
-    """The released answer is dominated by noise, or a matrix was singular. Derived from released values only."""
+    """The released answer is dominated by noise, or a matrix was singular. Computed from released values only."""

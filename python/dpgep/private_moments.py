@@ -1,4 +1,4 @@
-"""`dpgep.release` and what it returns: noisy moments to keep, to solve in many ways, and to add to those of others."""
+"""`dpgep.release` and its result: noisy moments to keep, to solve in many ways, and to add to other sites'."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class PrivateMoments:
     """One noisy release of the moments of people: everything in it is public.
 
     ``a + b`` are the moments of both populations together, which must be disjoint: nobody's rows are in both. Each
-    person is then protected by the release of the own population, so the sum costs everybody the larger of the two
-    privacy parameters, not their sum. Which population a person belongs to counts as public, and under replace-one so
-    do their sizes. Two releases of the same problem are refused; that two problems hold the same people is not seen.
-    With the populations' sizes n_a, n_b (or released counts)
+    person is then protected by the release of their own population (parallel composition): the sum has the larger of
+    the two privacy parameters, not their sum. Which population a person belongs to is considered public, and under
+    replace-one so are the sizes. Two releases of the same problem are refused; overlap of different problems is not
+    detected. With the populations' sizes n_a, n_b (or released counts)
 
         M = (n_a M_a + n_b M_b)/(n_a + n_b),   noise deviations sqrt((n_a s_a)^2 + (n_b s_b)^2)/(n_a + n_b):
 
@@ -43,7 +43,7 @@ class PrivateMoments:
 
     Attributes
     ----------
-    model : what was asked.
+    model : what was computed.
     adjacency, bound : of the release.
     privacy : PrivacyReport.
     n_people : number of people used for normalization: public, or a released noisy count.
@@ -67,7 +67,7 @@ class PrivateMoments:
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
         """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
 
-        Costs nothing, however often: the options are those of `dpgep.methods.release.PairOptions` (``regularization``,
+        Free, any number of times. The options are those of `dpgep.methods.release.PairOptions` (``regularization``,
         ``sparsity``, ``separate_supports``).
         """
         k = component_count(self.model, n_components)
@@ -88,14 +88,14 @@ class PrivateMoments:
             raise ValueError(f"the releases differ in {', '.join(differing)}: they cannot be added")
         if self._sources & other._sources:
             raise ValueError(
-                "releases of the same people are in both sums: they would count twice, and have paid for both. Only "
-                "releases of disjoint populations are added"
+                "both sums include releases of the same people, who would count twice and have paid for both. Only "
+                "releases of disjoint populations can be added"
             )
         noisy = _pooled(self._noisy, other._noisy)
         return PrivateMoments(self.model, _parallel(self.privacy, other.privacy), noisy, self._sources | other._sources)
 
     def to_bytes(self) -> bytes:
-        """The release in a versioned format with a checksum, to be sent to whoever adds releases up."""
+        """The release in a versioned format with a checksum, to be sent to whoever adds the releases."""
         noisy = self._noisy
         header = {
             "model": model_fields(self.model),
@@ -110,7 +110,7 @@ class PrivateMoments:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PrivateMoments:
-        """A release from `to_bytes`. Raises ValueError for bytes that are cut, altered, or of another version."""
+        """A release from `to_bytes`. Raises ValueError for bytes that are truncated, altered, or of another version."""
         header, payload = _container.unpack(_KIND, _VERSION, data)
         model = model_of(header["model"])
         d, (sums, counts) = model.n_features, header["shapes"]
@@ -148,7 +148,7 @@ def release(
     accounting: Accounting = "gdp",
     seed: int | None = None,
 ) -> PrivateMoments:
-    """One noisy release of the moments of people, from which everything else follows without further cost.
+    """One noisy release of the moments of people, from which everything else is computed at no further cost.
 
     `dpgep.solve` with ``method="release"`` is this, followed by `PrivateMoments.solve`. Use it to keep the release, or
     to add those of several sites.
@@ -156,7 +156,7 @@ def release(
     Parameters
     ----------
     problem : from `dpgep.pca`, `cca`, `pls`, `fda` or `sir`, or `dpgep.Moments`
-        The people and what is asked of them.
+        The data and the model.
     epsilon, delta, rho, mu, budget, share, accounting, seed
         As in `dpgep.solve`.
 
@@ -167,13 +167,13 @@ def release(
     Raises
     ------
     PrivacyBudgetError
-        If the budget cannot pay, before data is read.
+        If the budget does not suffice; raised before data are read.
     TypeError, ValueError
         As `dpgep.solve`; nothing is then released or spent.
 
     Examples
     --------
-    Two hospitals, each with a budget of its own:
+    Two hospitals, each with its own budget:
 
     >>> import numpy as np, dpgep
     >>> rng = np.random.default_rng(0)
@@ -184,7 +184,7 @@ def release(
     """
     if not isinstance(problem, (MomentProblem, Moments)):
         raise TypeError(
-            "only problems of rows have moments: pca, cca, pls, fda, sir or dpgep.Moments; "
+            "problem must have moments: dpgep.pca, cca, pls, fda, sir or dpgep.Moments; "
             f"got {type(problem).__name__}"
         )
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
@@ -216,7 +216,7 @@ def _deviations(noisy: ReleasedMoments) -> tuple[float, float, float]:
 
 
 def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
-    """The report of releases of disjoint populations: everybody is in one of them, so the larger cost covers all."""
+    """The report of releases of disjoint populations: each person is in only one, so the larger cost covers all."""
     assert a.mu is not None
     assert b.mu is not None
     mu = max(a.mu, b.mu)

@@ -1,4 +1,4 @@
-"""`dpgep.private_operator`: one noisy pair of matrices, paid for once, known by its products."""
+"""`dpgep.private_operator`: one noisy matrix pencil, paid for once, known through its products."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpgep.solve import Run, component_count, method_of, require_problem, soluti
 
 Matrix = NDArray[np.float64]
 
-# Methods that ask for nothing but products of one noisy pair, with the options that say so.
+# Methods that need only products of one noisy pencil, with the options that restrict them to it.
 _METHODS: dict[str, dict[str, Any]] = {
     "release": {"storage": "operator"},
     "rayleigh-flow": {},
@@ -34,14 +34,14 @@ _METHODS: dict[str, dict[str, Any]] = {
 
 
 class PrivateOperator:
-    """A noisy pair (A, B) known by its products: what `private_operator` returns.
+    """A noisy pencil (A, B) known through its products: what `private_operator` returns.
 
-    Answers are those of one pair of symmetric matrices, released once: however many products are asked, nothing more is
-    spent. Their noise is drawn as they are asked for and remembered, 24 d bytes for each new direction (32 d for a
-    private pair of matrices), until ``memory_limit``: then a product with a new direction raises MemoryError. One with
-    a combination of directions asked before costs no memory.
+    Answers are those of one pair of symmetric matrices, released once: any number of products costs nothing more.
+    Noise is drawn on demand and stored, 24 d bytes per new direction (32 d for a private pair of matrices), up to
+    ``memory_limit``: a product with a new direction then raises MemoryError. Combinations of earlier directions need no
+    memory.
 
-    Threads may share it: their products take turns. The noise then depends on their order, also with a seed.
+    Threads may share it: their products are serialized. The noise then depends on their order, even with a seed.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class PrivateOperator:
     privacy : `PrivacyReport`.
     noise_level : expected operator norm of the noise in B, or in A where B is the identity (deviation x sqrt(2 d)).
     regularization : the multiple of the identity added to B.
-    memory_limit : bytes for remembered answers.
+    memory_limit : bytes for stored answers.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class PrivateOperator:
 
     @property
     def n_directions(self) -> int:
-        """Number of orthonormal directions asked so far, whose answers are remembered."""
+        """Number of orthonormal directions queried so far, whose answers are stored."""
         return self._products.oracle.n_directions
 
     def times(self, block: Any) -> tuple[Matrix, Matrix]:
@@ -81,22 +81,22 @@ class PrivateOperator:
         columns = np.asarray(block, dtype=np.float64)
         if columns.ndim != 2 or len(columns) != self.n_features:
             raise ValueError(
-                f"V must have shape ({self.n_features}, K), one vector in each column; got {columns.shape}"
+                f"V must have shape ({self.n_features}, K), one vector per column; got {columns.shape}"
             )
         of_a, of_b = self._answers(columns)
         return of_a, of_b + self.regularization * columns
 
     def solve(self, n_components: int | None = None, *, method: str = "release", **options: Any) -> Solution:
-        """Leading solutions by a method that asks for products alone, at no further cost.
+        """Leading solutions by a method that needs only products, at no further cost.
 
         Parameters
         ----------
         n_components : int, optional
-            K; default: all the model has.
+            K. Default: all components of the model.
         method : {"release", "rayleigh-flow", "truncated-rayleigh-flow"}
             As in `dpgep.solve`: "release" with ``storage="operator"``, flows with lazy noise.
         **options
-            Of the method. ``regularization`` is its own: that of the operator is not used.
+            Options of the method. Its ``regularization`` is used, not the operator's.
 
         Returns
         -------
@@ -106,13 +106,13 @@ class PrivateOperator:
         Raises
         ------
         ValueError, TypeError
-            If a parameter is out of range, or asks for more than products: a screen, fresh noise, a convex start.
+            If a parameter is out of range, or requires more than products: a screen, fresh noise, a convex start.
         MemoryError
-            If nothing new can be asked within ``memory_limit``.
+            If ``memory_limit`` leaves no capacity for new directions.
         """
         if method not in _METHODS:
             known = ", ".join(map(repr, sorted(_METHODS)))
-            raise ValueError(f"method must be one that asks for products alone, {known}, got {method!r}")
+            raise ValueError(f"method must be one that needs only products, {known}; got {method!r}")
         chosen, settings = method_of(method, {**_METHODS[method], **options})
         k = component_count(self._curator.model, n_components)
         settings.check(self._curator.public, k)
@@ -139,9 +139,9 @@ class PrivateOperator:
 
     def _full(self) -> MemoryError:
         return MemoryError(
-            f"the answers to {self.n_directions} directions of {self.n_features} features are all that fit into "
-            f"memory_limit = {self.memory_limit}: ask fewer new directions (a smaller block, fewer iterations), or "
-            "make the operator with a larger memory_limit"
+            f"memory_limit = {self.memory_limit} is exhausted by the answers to {self.n_directions} directions of "
+            f"{self.n_features} features: use fewer new directions (a smaller block, fewer iterations), or create the "
+            "operator with a larger memory_limit"
         )
 
     def _operator(self, times: Callable[[Matrix], Matrix]) -> LinearOperator:
@@ -153,14 +153,14 @@ class PrivateOperator:
     def __getstate__(self) -> NoReturn:
         raise TypeError(
             "a PrivateOperator cannot be copied or pickled: two copies would draw different noise for answers that "
-            "were paid for once; share it between threads, or keep its products"
+            "were paid for once; share it between threads, or store its products"
         )
 
     def __repr__(self) -> str:
         regularization = f", regularization {self.regularization:.3g}" if self.regularization else ""
         return (
             f"PrivateOperator(d={self.n_features}, noise level {self.noise_level:.3g}{regularization}, "
-            f"{self.n_directions} directions asked; {self.privacy})"
+            f"{self.n_directions} directions queried; {self.privacy})"
         )
 
 
@@ -169,7 +169,7 @@ def _one_column(times: Callable[[Matrix], Matrix], v: Matrix) -> Matrix:
 
 
 class AnsweringCurator(Curator):
-    """A curator that has released one pair, known by its products (``paid``), and answers nothing else any more."""
+    """A curator that has released one pencil, known through its products (``paid``), and answers nothing else."""
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream, memory_limit: int) -> None:
         super().__init__(problem, ledger, stream)
@@ -178,20 +178,20 @@ class AnsweringCurator(Curator):
         self.paid = self._mechanism.products(mu, ProductNoise("lazy", "goe", 0, memory_limit), self._charge(""))
 
     def products(self, noise: ProductNoise, share: float | None = None, purpose: str = "") -> NoisyProducts:
-        """The products that are paid for."""
+        """The products already paid for."""
         if noise.kind != "lazy":
             self._refuse("fresh noise")
         return self.paid
 
     def release(self, share: float | None = None, purpose: str = "") -> NoReturn:
-        """Refused: the matrix is known by its products alone."""
+        """Refused: the matrix is known only through its products."""
         self._refuse("a released matrix")
 
     def _affordable(self, share: float | None) -> NoReturn:
         self._refuse("a further release")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise ValueError(f"a private operator answers products of one noisy pair alone, not {what}: use dpgep.solve")
+        raise ValueError(f"a private operator provides only products of one noisy pencil, not {what}: use dpgep.solve")
 
 
 def private_operator(
@@ -208,9 +208,9 @@ def private_operator(
     memory_limit: int = MEMORY_LIMIT,
     seed: int | None = None,
 ) -> PrivateOperator:
-    """One release of the problem's matrices, known by its products: for eigensolvers of any kind, at any dimension.
+    """One release of the problem's matrices, known through products: for any eigensolver, in any dimension.
 
-    The pair A~ = A + noise, B~ = B + noise has the law of what ``method="release"`` releases (answers are rounded
+    The pencil A~ = A + noise, B~ = B + noise has the law of the release of ``method="release"`` (answers are rounded
     to a public grid), but no d x d matrix is formed. The budget is charged here, once.
 
     Parameters
@@ -221,10 +221,9 @@ def private_operator(
         The budget, as in `dpgep.solve`.
     regularization : float, optional
         Multiple of the identity added to B, >= 0, in the units of B, not chosen by looking at the data. Default: the
-        known noise level, which makes the noisy B positive definite. Not used where B is the identity.
+        known noise level, which makes the noisy B positive definite. Unused where B is the identity.
     memory_limit : int
-        Bytes for remembered answers, 24 d for each direction asked (32 d for a private pair of matrices). Default
-        4 GiB.
+        Bytes for stored answers, 24 d per direction queried (32 d for a private pair of matrices). Default 4 GiB.
     seed : int, optional
         As in `dpgep.solve`.
 
@@ -235,9 +234,9 @@ def private_operator(
     Raises
     ------
     PrivacyBudgetError
-        If the budget cannot pay, before data is read.
+        If the budget does not suffice; raised before data are read.
     ValueError, TypeError
-        If a parameter is out of range, the data contain NaN or infinities, or ``memory_limit`` has no room for a few
+        If a parameter is out of range, the data contain NaN or infinities, or ``memory_limit`` is too small for a few
         products: nothing is spent.
 
     Examples

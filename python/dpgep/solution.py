@@ -1,4 +1,4 @@
-"""What `solve` returns: the components, and what is needed to trust them."""
+"""What `solve` returns: the components, the privacy report and the diagnostics."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class PrivacyReport:
     ----------
     epsilon, delta : (epsilon, delta)-differential privacy of all releases together; None where the budget was given as
         rho or mu (see `epsilon_at`, `delta_at`).
-    mu : Gaussian differential privacy of all releases together; None where samples were asked about, which have none:
-        then `epsilon_at` and `delta_at` compose privacy loss distributions by `dp_accounting`, under replace-one by
-        group privacy of two people.
+    mu : Gaussian differential privacy of all releases together; None for answers about samples, which have no mu:
+        `epsilon_at` and `delta_at` then compose privacy loss distributions by `dp_accounting`, under replace-one by
+        group privacy for two people.
     adjacency : "replace-one" or "add-remove": which data sets the guarantee compares. "local": any two records of one
-        person, who trusts no curator (`dpgep.local`).
+        person, without a trusted curator (`dpgep.local`).
     bound : enforced bound on row norms; None where the caller vouched for sensitivities.
     releases : the ledger.
     exact : whether the guarantee has no approximation term: every release is of integer sums, or of values rounded to a
         public grid whose rounding the noise covers, plus exactly rounded normal deviates. ``rounding`` says which.
-    seeded : whether the noise came from a seed. Then whoever knows the seed can subtract it: there is no privacy.
+    seeded : whether the noise came from a seed. Anyone who knows the seed can subtract it: there is no privacy.
     """
 
     epsilon: float | None
@@ -119,8 +119,8 @@ class Solution:
     mean : (d,) released mean of the rows, or None where the model has none.
     model : the public description of the problem.
     method : name of the method.
-    passes : how often rows were read: from a source or on workers, all passes; in memory, those that are not products
-        with vectors. 0 for moments that were summed before, and for problems in matrix form.
+    passes : number of passes over the rows: from a source or on workers, all passes; in memory, those that are not
+        products with vectors. 0 for moments summed earlier, and for problems in matrix form.
     """
 
     components: Matrix
@@ -149,14 +149,14 @@ class Solution:
     def transform(self, X: Any, Y: Any = None) -> Any:
         """Coordinates (X - mean) V^T of new rows, shape (n, K); with Y (CCA, PLS) the pair of both views' coordinates.
 
-        The result is as private as the rows passed here: the report of this solution does not cover it. Rows are not
+        The result is no more private than the rows passed: the report of this solution does not cover it. Rows are not
         clipped.
         """
         parts = self.model.views_of(self.components)
         means = [None] * len(parts) if self.mean is None else list(self.model.views_of(self.mean[None, :]))
         if len(parts) == 1:
             if Y is not None:
-                raise TypeError(f"{self.model.name} has one view: transform takes X alone")
+                raise TypeError(f"{self.model.name} has one view: transform takes only X")
             return _project(X, parts[0], means[0], "X")
         x = _project(X, self.x_weights, means[0], "X")
         return x if Y is None else (x, _project(Y, self.y_weights, means[1], "Y"))

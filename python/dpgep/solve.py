@@ -1,6 +1,6 @@
-"""`dpgep.solve`, and what it shares with `dpgep.release` and `dpgep.private_operator`: one run.
+"""`dpgep.solve`, and the run it shares with `dpgep.release` and `dpgep.private_operator`.
 
-A budget is reserved, a curator answers a method, and a report says what was paid.
+A budget is reserved, a curator answers a method, and a report states what was paid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dpgep.solution import PrivacyReport, Solution
 
 C = TypeVar("C", bound=Curator)
 
-# From a warning here to whoever called the public function that made or ended the run.
+# Stack levels from a warning here to the caller of the public function.
 _CALLER = 4
 
 
@@ -55,31 +55,31 @@ def solve(
     Parameters
     ----------
     problem : from `dpgep.pca`, `cca`, `pls`, `fda`, `sir` or `gep`
-        The data and what is asked of them.
+        The data and the model.
     epsilon, delta, rho, mu : float
         The budget of this run, in exactly one form (see `dpgep.Budget`). ``epsilon=math.inf`` runs without noise.
     budget : Budget
-        Instead: a budget that several runs share.
+        Alternatively, a budget that several runs share.
     share : float in (0, 1]
-        With ``budget``: the fraction of its total mu^2 this run may spend; default, all that is left.
+        With ``budget``: the fraction of its total mu^2 that this run may spend. Default: all that is left.
     accounting : {"gdp", "zcdp"}
         Conversion of (epsilon, delta): exact, or the papers' looser one.
     n_components : int, optional
-        K; default: all the model has. Under ``method="release"`` more components cost no privacy.
+        K. Default: all components of the model. Under ``method="release"`` more components cost no privacy.
     method : str
-        "release": one noisy moment matrix, everything else computed from it; held in memory, or known by its products
+        "release": one noisy moment matrix, from which everything else is computed, in memory or through products
         (docs/scale.md). "rayleigh-flow" and "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says
-        when to use which). "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, for pca(center=False)
-        and (epsilon, delta) alone.
+        when to use which). "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for
+        pca(center=False) and (epsilon, delta).
     seed : int, optional
-        Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and is marked in the
-        report.
+        Makes the noise reproducible, for tests: anyone who knows the seed can remove the noise. Issues a warning and is
+        recorded in the report.
     n_threads : int, optional
-        Threads for this run, with the same bits for any number (BLAS included, if threadpoolctl is installed). Default:
-        ``DPGEP_NUM_THREADS``, or the processors of this process, within the limit that threadpoolctl has set; LAPACK
-        then uses as many as it is set to (docs/distributed.md).
+        Threads for this run; results are bit-identical for any number (BLAS included, if threadpoolctl is installed).
+        Default: ``DPGEP_NUM_THREADS``, or the processors available to this process, within threadpoolctl's limit;
+        LAPACK then uses its own setting (docs/distributed.md).
     **options
-        Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
+        Options of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
         `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
         ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
@@ -91,17 +91,17 @@ def solve(
     Raises
     ------
     PrivacyBudgetError
-        If the budget cannot pay, or has paid under the other adjacency, before data is read.
+        If the budget does not suffice, or was used under the other adjacency; raised before data are read.
     ValueError, TypeError
         If a parameter is out of range, or the data contain NaN or infinities: nothing is released, nothing is spent.
     numpy.linalg.LinAlgError
-        If B is zero to rounding, without noise and without regularization.
+        If B is numerically zero, without noise and without regularization.
 
     Notes
     -----
     Under replace-one adjacency with public n, a delta of 1/n or more permits publishing whole records: it is accepted
-    with a `PrivacyWarning`. That validation fails on NaN is visible to the caller and not covered by the budget:
-    whether the data are finite is taken as public.
+    with a `PrivacyWarning`. Failed validation of NaN is visible to the caller and not covered by the budget:
+    whether the data are finite is considered public.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def solve(
 
 
 def require_problem(problem: Any) -> None:
-    """Raise TypeError for what is not a problem."""
+    """Raise TypeError for anything but a problem."""
     if not isinstance(problem, Problem):
         raise TypeError(
             "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
@@ -150,7 +150,7 @@ def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
 
 
 def component_count(model: Model, n_components: Any) -> int:
-    """K: all that the model has by default."""
+    """K: by default all components of the model."""
     largest = model.max_components
     if n_components is None:
         return largest
@@ -163,11 +163,11 @@ def component_count(model: Model, n_components: Any) -> int:
 
 
 class Run:
-    """A problem, the budget that pays for it (given, or of this run alone), and the stream of its noise.
+    """A problem, its budget (given, or for this run alone), and its noise stream.
 
     Attributes
     ----------
-    report : what was paid, once the curator has answered.
+    report : what was paid; set once the curator has answered.
     """
 
     report: PrivacyReport
@@ -192,19 +192,19 @@ class Run:
 
     @contextmanager
     def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C]) -> Iterator[C]:
-        """The curator, `Curator` or one of its kinds, who answers while the budget's reservation lasts."""
+        """The curator, a `Curator` or a subclass, which answers while the budget's reservation lasts."""
         with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as ledger:
             yield make(self._problem, ledger, self._stream)
             self.report = _report(self._problem.facts, self._account, ledger, seeded=self._is_seeded)
 
     def warn_of_counted(self, result: object) -> None:
-        """Warn of a large delta, where the number of people became public only by reading."""
+        """Warn of a large delta if the number of people became public only by reading."""
         if self._known_n is None:
             _warn_large_delta(self._account, self._problem.n_counted, result)
 
 
 def solution_of(result: MethodResult, report: PrivacyReport, model: Model, method: str, *, passes: int) -> Solution:
-    """What a caller gets of a method's result."""
+    """The caller's view of a method's result."""
     return Solution(
         components=result.components,
         eigenvalues=result.eigenvalues,
@@ -218,7 +218,7 @@ def solution_of(result: MethodResult, report: PrivacyReport, model: Model, metho
 
 
 def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
-    """The method's warnings, now that there is a solution to carry."""
+    """The method's warnings, now that there is a solution to attach."""
     for message in result.accuracy_warnings:
         warnings.warn(AccuracyWarning(message, solution), stacklevel=_CALLER - 1)
 
@@ -228,13 +228,13 @@ def _budget_of(
 ) -> Budget:
     if budget is None:
         if share is not None:
-            raise ValueError("share is a part of a budget: pass budget= with it")
+            raise ValueError("share is a fraction of a budget: pass budget= as well")
         return Budget(accounting=accounting, adjacency=problem.facts.adjacency, **forms)
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a dpgep.Budget, got {type(budget).__name__}")
     given = [name for name, value in forms.items() if value is not None]
     if given:
-        raise ValueError(f"two budgets given: budget and {', '.join(given)}; give one")
+        raise ValueError(f"two budgets given: budget and {', '.join(given)}; give only one")
     if accounting != "gdp":
         raise ValueError("accounting belongs to the budget: dpgep.Budget(..., accounting=...)")
     budget.require(problem.facts.adjacency)  # before a warning tells the number of people
@@ -242,7 +242,7 @@ def _budget_of(
 
 
 def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:
-    """Warn of a delta that permits publishing whole records of ``n`` people, where that is known."""
+    """Warn of a delta that permits publishing whole records of ``n`` people, if n is known."""
     if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
         message = (
             f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
@@ -252,7 +252,7 @@ def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:
 
 
 def _report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
-    """The guarantee of everything that the ledger holds."""
+    """The guarantee for everything in the ledger."""
     entries, spent = ledger.releases, mu_rounded_up(ledger.spent)
     return PrivacyReport(
         epsilon=account.epsilon_at(spent),

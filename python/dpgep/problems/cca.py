@@ -52,9 +52,9 @@ def cca(
     Parameters
     ----------
     X, Y : array_like of shapes (n, d_x) and (n, d_y)
-        Row i of both belongs to person i.
+        Row i of each belongs to person i.
     bound : float
-        Public bound on the norm of the *joint* row (x, y), enforced by shrinking both parts together. Where the views
+        Public bound on the norm of the *joint* row (x, y), enforced by scaling both parts together. Where the views
         differ in scale, rescale them by public factors first.
     center, adjacency, public_n
         As in `dpgep.pca`.
@@ -62,7 +62,7 @@ def cca(
     Returns
     -------
     MomentProblem
-        To be passed to `dpgep.solve`; the solution holds both weight sets.
+        For `dpgep.solve`; the solution contains the weights of both views.
 
     Raises
     ------

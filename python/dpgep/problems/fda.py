@@ -81,7 +81,7 @@ def fda(
 
     Problem: A v = lambda B v with, over classes c of n_c people with mean m_c,
     A = sum_c (n_c/n) m_c m_c^T - m m^T (between) and B = (1/n) sum x x^T - sum_c (n_c/n) m_c m_c^T (within).
-    lambda relates to scikit-learn's LDA by A, B being divided by n, not by n - C.
+    Unlike scikit-learn's LDA, A and B are divided by n, not n - C.
 
     Parameters
     ----------
@@ -90,25 +90,26 @@ def fda(
     labels : array_like of n hashable labels
         One per person. A replaced person may also change class: labels are protected like rows.
     classes : sequence of labels, or "public", optional
-        The public set of classes; a class without people is allowed. Who has another label, or none (NaN), counts as a
+        The public set of classes; a class may be empty. A person with another label, or none (NaN), counts as a
         person and contributes nothing else: no row, no class. Without it, booleans have two classes and categorical
-        data (of pandas, an Enum of polars, an Arrow dictionary) the categories that they declare; else the set of
-        distinct labels is taken as public knowledge, with a `PrivacyWarning`: it shows in ``solution.model.classes``.
-        "public" says that it is. Labels that are read in batches have to be given unless they are of such a type.
+        data (pandas, a polars Enum, an Arrow dictionary) the categories that they declare; otherwise the set of
+        distinct labels is taken as public knowledge, with a `PrivacyWarning`: it appears in
+        ``solution.model.classes``. "public" confirms that it is. Labels read in batches need ``classes`` unless they
+        are of such a type.
     bound, adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
     -------
     MomentProblem
-        To be passed to `dpgep.solve`.
+        For `dpgep.solve`.
 
     Raises
     ------
     TypeError, ValueError
-        As in `dpgep.pca`, and for fewer than two classes, a wrong number of labels, or labels of a type that tells that
-        none is among ``classes``. Without ``classes`` also for NaN, and for labels that are no classification: more
-        than 100 distinct ones, or fractions.
+        As in `dpgep.pca`, and for fewer than two classes, a wrong number of labels, or labels whose type shows that
+        none is in ``classes``. Without ``classes`` also for NaN, and for labels that are not a classification: more
+        than 100 distinct ones, or fractional ones.
     """
     bound = check_bound(bound)
     x = opened(X, "X", adjacency)

@@ -36,7 +36,7 @@ class ReleasedMatrices:
 
 @dataclass(frozen=True, eq=False)
 class PlausibleMatrices:
-    """A and B that may have been before the noise of a release, and that noise."""
+    """Plausible A and B before the noise of a release, and that noise."""
 
     a: Matrix
     b: Matrix | None
@@ -136,7 +136,7 @@ class MatrixProblem(Problem):
         return float(np.linalg.norm(self.b, 2)) if self.sensitivity_b == 0 else None
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> MatrixProblem:
-        """The same problem of some of the features; sensitivities are those of the caller, no bound applies."""
+        """The same problem restricted to some features; the caller's sensitivities apply, no bound does."""
         corner = np.ix_(features, features)
         b = None if self.b is None else self.b[corner]
         return replace(self, model=self.model.restricted(features), a=self.a[corner], b=b)
@@ -154,27 +154,27 @@ def gep(
     sensitivity_b: float | None = None,
     adjacency: Adjacency = "replace-one",
 ) -> MatrixProblem:
-    """The generalized eigenvalue problem A v = lambda B v in the matrix form of the papers.
+    """The generalized eigenvalue problem A v = lambda B v in matrix form, as in the papers.
 
     Parameters
     ----------
     A, B : array_like of shape (d, d)
         Symmetric matrices computed from the data of n people; B positive semidefinite, None for the identity.
-        Copied, never changed.
+        Copied, never modified.
     n : int
         Public number of people.
     sensitivity_a, sensitivity_b : float
-        Constants C such that one person moves the matrix by at most C/n in Frobenius norm. **Not checked**: the
-        guarantee is as good as these numbers. docs/mathematics.md lists them; the models of rows (`pca`, `cca`, ...)
-        enforce theirs and spend less, so prefer them where they apply. Required for B if B is given; 0 declares a
-        matrix public. They must hold for the matrices as they were computed, rounding included.
+        Constants C such that one person changes the matrix by at most C/n in Frobenius norm. **Not checked**: the
+        guarantee is as good as these numbers. docs/mathematics.md lists some; the row models (`pca`, `cca`, ...)
+        enforce theirs and spend less: prefer them where they apply. Required for B if B is given; 0 declares a
+        matrix public. They must hold for the matrices as computed, rounding included.
     adjacency : {"replace-one", "add-remove"}
         The relation for which the constants hold.
 
     Returns
     -------
     MatrixProblem
-        To be passed to `dpgep.solve`.
+        For `dpgep.solve`.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def gep(
     if b is None and sensitivity_b:
         raise ValueError("sensitivity_b needs a B: the identity does not depend on the data")
     if b is not None and sensitivity_b is None:
-        raise ValueError("B needs its sensitivity_b: how far one person moves it (0 declares B public)")
+        raise ValueError("B needs sensitivity_b: how far one person can change it (0 declares B public)")
     sensitivity_b = sensitivity_b or 0.0
     if isinstance(n, bool) or int(n) != n or n < 1:
         raise ValueError(f"n must be a positive whole number, got {n!r}")
@@ -198,7 +198,7 @@ def gep(
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must be a non-negative finite number, got {value!r}")
     if not sensitivity_a and not sensitivity_b:
-        raise ValueError("sensitivity_a and sensitivity_b are both 0: a problem without private data needs no noise")
+        raise ValueError("sensitivity_a and sensitivity_b are both 0: public matrices need no noise")
     facts = PublicFacts(adjacency, None, int(n))
     return MatrixProblem(GepModel(len(a)), facts, a, b, float(sensitivity_a), float(sensitivity_b))
 

@@ -1,4 +1,4 @@
-"""`dpgep.Moments`: exact moments that are summed batch by batch, merged, stored, and released at the end."""
+"""`dpgep.Moments`: exact moments, summed batch by batch, merged, stored, and released at the end."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from dpgep.problems import moment_bytes
 from dpgep.problems.problem import Problem
 from dpgep.problems.row_model import RowModel
 
-# The finest grid that a release serves: it costs as much as any, and a coarser one is for budgets of mu below 1e-4.
+# The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
 DEFAULT_BITS = 20
 _BITS = range(4, DEFAULT_BITS + 1)
 
 
 class Moments(Problem):
-    """Exact sums over people from which `dpgep.solve` makes its release: privacy is paid there, once.
+    """Exact sums over people from which `dpgep.solve` makes its release: privacy is paid for there, once.
 
-    S = sum over people of z z^T, z = [q(x/bound); e(group)], with q(u) = trunc(2^bits u)/2^bits of the row x shrunk to
-    the bound. Sums are integers, so that any split of the people into batches, any order and any merging gives the same
-    bits, here and in what is released. (A row beyond the bound may be scaled otherwise in its last bit as a sparse row
-    than as a dense one: its norm is summed over the entries that are stored.)
+    S = sum over people of z z^T, z = [q(x/bound); e(group)], with q(u) = trunc(2^bits u)/2^bits of the row x clipped to
+    the bound. Sums are integers, so any split of the people into batches, any order and any merging gives the same
+    bits, here and in releases. (A row beyond the bound may be scaled differently in its last bit as a sparse row
+    than as a dense one: its norm is summed over the stored entries.)
 
-    Everything in this object is private, its bytes included: they hold exact sums over people. Keep them where the rows
-    are kept. ``n`` is private under add-remove. Threads may share it: they take turns.
+    Everything in this object is confidential, its bytes included: they contain exact sums over people. Protect them
+    like the rows. ``n`` is confidential under add-remove. Threads may share the object: updates are serialized.
 
     Parameters
     ----------
     model : `PcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
-        What is asked, of how many features: public.
+        What is to be computed, and from how many features: public.
     bound, adjacency, public_n
         As in `dpgep.pca`.
     bits : int in [4, 20]
-        Of the grid 2^-bits that rows in the unit ball are rounded to, toward zero.
+        Rows in the unit ball are rounded toward zero to the grid 2^-bits.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class Moments(Problem):
 
     @property
     def facts(self) -> PublicFacts:  # type: ignore[override]
-        """What everybody may know: the adjacency, the bound, and the number of people where it is public."""
+        """Public facts: the adjacency, the bound, and the number of people where it is public."""
         return PublicFacts(self._adjacency, self._bound, self.n if self._adjacency == "replace-one" else self._public_n)
 
     @property
@@ -111,9 +111,9 @@ class Moments(Problem):
     def update(self, X: Any, y: Any = None, *, n_threads: int | None = None) -> None:
         """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``y``.
 
-        All of them, or none: raises TypeError or ValueError as `dpgep.pca` and the others do, also for a NaN or an
-        infinity, and leaves the sums as they were. Raises RuntimeError after an update that was interrupted by
-        something else, e.g. Ctrl-C: such sums hold an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
+        Adds the whole batch or nothing: raises TypeError or ValueError as `dpgep.pca` and the others do, also for NaN
+        or infinity, and leaves the sums unchanged. Raises RuntimeError after an update that was interrupted otherwise,
+        e.g. by Ctrl-C: such sums include an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
         with use_threads(checked_threads(n_threads)):
             batch = self.model.batch(self._bound, *self.model.data(X, y))
@@ -121,13 +121,13 @@ class Moments(Problem):
                 self._sums.add(batch)
 
     def update_dataset(self, dataset: Dataset) -> None:
-        """Add people wherever they are, of this model and clipped to this bound; all or none."""
+        """Add a data set of any kind, of this model and clipped to this bound; all or nothing."""
         sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
         with self._lock:
             self._sums.merge(sums)
 
     def merge(self, other: Moments) -> None:
-        """Add the sums over other people; ``other`` stays as it is.
+        """Add the sums over other people; ``other`` is unchanged.
 
         Raises ValueError unless both have the same model, bound, adjacency, public_n and bits.
         """
@@ -146,7 +146,7 @@ class Moments(Problem):
             self._sums.merge(other._sums)
 
     def copy(self) -> Moments:
-        """Moments of the same people that can be updated on their own."""
+        """Moments of the same people that can be updated independently."""
         copy = self._of_sums(self._summed(), self._description())
         copy.population_id = self.population_id
         return copy
@@ -155,25 +155,25 @@ class Moments(Problem):
         """A copy of the sums in the blocks of a release."""
         assert bits == self.grid_bits
         if self.n < 2 and self._adjacency == "replace-one":
-            raise ValueError(f"these moments are of {self.n} people: update them with at least 2 before a release")
+            raise ValueError(f"these moments include {self.n} people: a release needs at least 2")
         return self._summed().moments()
 
     def to_bytes(self) -> bytes:
         """The sums in a versioned format with a checksum (docs/scale.md): the same bytes for the same people.
 
-        Private, like the rows. Raises TypeError if classes are neither text, numbers nor truth values.
+        Confidential, like the rows. Raises TypeError unless classes are text, numbers or booleans.
         """
         with self._lock:
             return moment_bytes.pack(self._description(), self._sums)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Moments:
-        """Moments from `to_bytes`. Raises ValueError for bytes that are cut, altered, or of another version."""
+        """Moments from `to_bytes`. Raises ValueError for bytes that are truncated, altered, or of another version."""
         description, sums = moment_bytes.unpack(data)
         return cls._of_sums(sums, description)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_bytes` to a file that is replaced at once, so that it never holds a part of them."""
+        """Write `to_bytes` to a file, which is replaced atomically and so never incomplete."""
         target = Path(path)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
             try:

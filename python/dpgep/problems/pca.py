@@ -78,13 +78,13 @@ def pca(
     Parameters
     ----------
     X : array_like of shape (n, d)
-        One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never changed, never
-        copied as a whole. Or what is read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
+        One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never modified, never
+        copied as a whole. Or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
     bound : float
-        Public bound on the row norm. It is enforced: a longer row is shrunk to this length. It must not be read off the
-        data. How many rows were shrunk is not reported, since that would be one more release.
+        Public bound on the row norm. It is enforced: longer rows are clipped to it. It must not be computed from the
+        data. The number of clipped rows is not reported, since that would be another release.
     center : bool
-        Whether to subtract the mean. Without, nothing is spent on the mean.
+        Whether to subtract the mean. If False, nothing is spent on the mean.
     adjacency : {"replace-one", "add-remove"}
         Which data sets are neighbours. Under "replace-one" n is public; under "add-remove" it is not, and matrices are
         normalized by ``public_n``, or by a noisy count that the budget pays for.
@@ -94,13 +94,13 @@ def pca(
     Returns
     -------
     MomentProblem
-        To be passed to `dpgep.solve`. Nothing is computed yet.
+        For `dpgep.solve`. Nothing is computed yet.
 
     Raises
     ------
     TypeError, ValueError
         If X is not a real matrix with at least two rows (any number under add-remove), or a parameter is out of range.
-        NaN and infinities are found by `solve`, before anything is released.
+        NaN and infinities are detected by `solve`, before anything is released.
     """
     bound = check_bound(bound)
     x = opened(X, "X", adjacency)

@@ -43,14 +43,14 @@ def pls(
     Problem: A v = lambda v with v = (x, y) and A = [[0, Sxy], [Syx, 0]], Sxy the cross-covariance of the views (their
     cross moment if not ``center``); no factor n/(n-1). Eigenvalues are the leading singular values of Sxy, the
     solution's ``x_weights`` and ``y_weights`` its singular vectors. All pairs follow from one Sxy without deflation, as
-    in scikit-learn's `PLSSVD`, and unlike `PLSCanonical`. Beyond the rank of Sxy, weights are any vectors.
+    in scikit-learn's `PLSSVD`, unlike `PLSCanonical`. Beyond the rank of Sxy, weights are arbitrary.
 
     Parameters
     ----------
     X, Y : array_like of shapes (n, d_x) and (n, d_y)
-        Row i of both belongs to person i.
+        Row i of each belongs to person i.
     bound : float
-        Public bound on the norm of the *joint* row (x, y), enforced by shrinking both parts together. Where the views
+        Public bound on the norm of the *joint* row (x, y), enforced by scaling both parts together. Where the views
         differ in scale, rescale them by public factors first: covariances depend on the units.
     center, adjacency, public_n
         As in `dpgep.pca`.
@@ -58,7 +58,7 @@ def pls(
     Returns
     -------
     MomentProblem
-        To be passed to `dpgep.solve`; the solution holds both weight sets.
+        For `dpgep.solve`; the solution contains the weights of both views.
 
     Raises
     ------

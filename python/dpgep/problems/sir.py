@@ -97,26 +97,26 @@ def sir(
         One row per person.
     y : array_like of shape (n,)
         The response. A replaced person may also change slice: responses are protected like rows. Infinity belongs to an
-        outer slice; who has NaN counts as a person and contributes nothing else.
+        outer slice; a person with NaN counts as a person and contributes nothing else.
     slices : int
         Number of slices of equal width over ``y_range``.
     y_range : (low, high)
-        Public range of y; values beyond it belong to the outer slices. Required unless ``edges`` is given.
+        Public range of y; values outside it belong to the outer slices. Required unless ``edges`` is given.
     edges : sequence of increasing numbers
-        Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and do not exclude anybody. Never
-        take edges from the data: one replaced person would move every quantile (see docs/errata.md).
+        Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
+        compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
     bound, adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
     -------
     MomentProblem
-        To be passed to `dpgep.solve`. Empty slices are allowed.
+        For `dpgep.solve`. Empty slices are allowed.
 
     Raises
     ------
     TypeError, ValueError
-        As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not given by public facts.
+        As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
     bound = check_bound(bound)
     interior = slice_edges(slices, y_range, edges)
