@@ -45,7 +45,7 @@ def test_three_forms_agree() -> None:
         ({"epsilon": 1.0, "delta": 1e-6, "rho": 0.1}, "exactly one budget.*epsilon, rho"),
         ({"rho": 0.1, "mu": 0.1}, "exactly one budget.*rho, mu"),
         ({"epsilon": 1.0}, "epsilon needs a delta"),
-        ({"rho": 0.1, "delta": 1e-6}, "delta belongs to epsilon"),
+        ({"rho": 0.1, "delta": 1e-6}, "delta goes with epsilon"),
         ({"epsilon": 0.0, "delta": 1e-6}, "epsilon must be a positive number, got 0.0"),
         ({"epsilon": -1, "delta": 1e-6}, "epsilon must be a positive number, got -1"),
         ({"epsilon": math.nan, "delta": 1e-6}, "epsilon must be a positive number"),
@@ -153,7 +153,7 @@ def test_share_out_of_range(share: float) -> None:
 def test_ledger_refuses_what_does_not_fit() -> None:
     ledger = Ledger(1.0)
     ledger.record(LedgerEntry("first", 0.8, ()))
-    with pytest.raises(PrivacyBudgetError, match=r"mu = 0.7 does not fit.*has spent mu = 0.8"):
+    with pytest.raises(PrivacyBudgetError, match=r"mu = 0.7 exceeds the budget.*has spent mu = 0.8"):
         ledger.check(0.7)
     ledger.check(0.59)
 
@@ -237,7 +237,7 @@ def test_a_fork_that_python_does_not_see_is_told_by_its_number(monkeypatch: pyte
         number = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: number + 1)
         for forked in (lambda: spend(budget), lambda: ledger.check(0.1), lambda: budget.require("replace-one")):
-            with pytest.raises(PrivacyBudgetError, match="belongs to the process that made it"):
+            with pytest.raises(PrivacyBudgetError, match="belongs to another process"):
                 forked()
         monkeypatch.undo()
         ledger.check(0.1)

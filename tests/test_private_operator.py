@@ -174,7 +174,7 @@ def test_beyond_the_memory_new_directions_are_refused_and_old_ones_answered() ->
     identity = np.eye(D)
     known = private.a @ identity[:, :10]
     assert private.n_directions == 10
-    with pytest.raises(MemoryError, match=r"10 directions of 40 features .* memory_limit = 9600"):
+    with pytest.raises(MemoryError, match=r"memory_limit = 9600 .* 10 directions of 40 features"):
         private.a @ identity[:, 10]
     assert private.n_directions == 10
     combination = np.arange(10.0)
@@ -220,7 +220,7 @@ def test_a_sparse_flow_on_the_operator() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "dp-spca"}, "products alone"),
+        ({"method": "dp-spca"}, "needs only products"),
         ({"screen": 5}, "operator"),
         ({"storage": "matrix"}, "a released matrix"),
         ({"method": "rayleigh-flow", "noise": "fresh"}, "fresh noise"),

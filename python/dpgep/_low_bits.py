@@ -1,9 +1,9 @@
-"""What the last bits of published numbers tell of two data sets: patterns no likelihood ratio of real numbers sees.
+"""What the low-order bits of published numbers reveal: patterns invisible to a likelihood ratio of real numbers.
 
 Real noise much wider than 2^g is uniform modulo 2^g, whatever it was added to. Floating-point noise is not: 1 + z is a
-multiple of 2^-53 for every double z, 0 + z need not be. So numbers are looked at modulo a power of two well below their
-size: which eighth of [0, 2^g) they fall into, or that they are multiples of it. Entries whose classes differ between
-the data sets give a score, learned on some of the runs, to be judged on others.
+multiple of 2^-53 for every double z, 0 + z need not be. Numbers are therefore examined modulo a power of two well below
+their size: which eighth of [0, 2^g) they fall into, or whether they are multiples of 2^g. Entries whose classes differ
+between the data sets give a score, learned on some of the runs and evaluated on others.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Values = NDArray[np.float64]
 
 _EIGHTHS = 8
 N_CLASSES = _EIGHTHS + 1
-# Scales looked at, in bits below the largest modulus of an entry. Noise is about a quarter of that or more: modulo 1/64
-# it is uniform up to exp(-2 pi^2 16^2). The last is where numbers 2^-18 of the largest end.
+# Scales examined, in bits below the largest modulus of an entry. Noise is about a quarter of that or more: modulo 1/64
+# it is uniform up to exp(-2 pi^2 16^2). The last is the unit in the last place of numbers 2^-18 of the largest.
 _COARSEST, _FINEST = 6, 70
-# A pattern is used if without any leak some pattern would look like it with this probability.
+# A pattern is used if, without a leak, some pattern would look as strong with this probability.
 _BY_CHANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What tells the data sets apart: for each entry in use its scale g and the log-ratio of its classes.
+    """What distinguishes the data sets: for each entry in use its scale g and the log-ratio of its classes.
 
     Attributes
     ----------
     entries : indices of the entries in use.
     scales : g of each.
-    weights : (entries, 9), logarithm of how much more frequent a class is on the second data set.
+    weights : (entries, 9), log-ratio of the frequency of each class on the second data set to that on the first.
     """
 
     entries: NDArray[np.intp]
@@ -60,7 +60,7 @@ class Pattern:
 def classes_below(values: Values, scales: Any) -> NDArray[np.intp]:
     """Class of each value modulo 2^scale: its eighth of [0, 2^scale), 0 to 7, or 8 for a multiple of 2^scale.
 
-    ``scales``: one for all, or one for each column.
+    ``scales``: one for all, or one per column.
     """
     units = values * np.ldexp(1.0, -np.asarray(scales))
     fractions = units - np.floor(units)
@@ -71,11 +71,11 @@ def classes_below(values: Values, scales: Any) -> NDArray[np.intp]:
 
 
 def learn_pattern(first: Values, second: Values, parts: Sequence[int] | None = None) -> Pattern:
-    """The pattern that best tells the runs (runs, m) on two data sets apart.
+    """The pattern that best distinguishes the runs (runs, m) on two data sets.
 
     ``parts`` are the lengths of the arrays that the m numbers come from (default: one array). In each array, either
-    every entry has a pattern of its own, or all are taken alike, as if they were so many runs of one: that shows leaks
-    too rare for each entry alone. The one with more evidence is used, if it is more than chance.
+    every entry has its own pattern, or all entries are pooled, as if they were further runs of one: this detects leaks
+    too rare in any single entry. The alternative with more evidence is used, if it exceeds chance.
     """
     starts = np.cumsum([0, *(parts or [first.shape[1]])])
     found = [
@@ -91,7 +91,7 @@ def learn_pattern(first: Values, second: Values, parts: Sequence[int] | None = N
 
 @dataclass(frozen=True)
 class _Learned:
-    """A pattern, and twice the log-likelihood ratio that speaks for it."""
+    """A pattern, and twice the log-likelihood ratio in its favour."""
 
     pattern: Pattern
     evidence: float
@@ -101,7 +101,7 @@ class _Learned:
 
 
 def _learn_each(first: Values, second: Values) -> _Learned:
-    """Each entry at the scale that tells most of it."""
+    """Each entry at its most informative scale."""
     m = first.shape[1]
     tops = _top(np.maximum(np.abs(first).max(axis=0), np.abs(second).max(axis=0)))
     best, scales, weights = np.zeros(m), np.zeros(m, dtype=np.intp), np.zeros((m, N_CLASSES))
@@ -116,7 +116,7 @@ def _learn_each(first: Values, second: Values) -> _Learned:
 
 
 def _learn_alike(first: Values, second: Values) -> _Learned:
-    """All entries at the scale that tells most of them together."""
+    """All entries at the scale most informative for them together."""
     m, top = first.shape[1], _top(max(float(np.abs(values).max(initial=0.0)) for values in (first, second)))
     best = _Learned(Pattern(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty((0, N_CLASSES))), 0.0)
     for below in range(_COARSEST, _FINEST + 1):
@@ -140,7 +140,7 @@ def _in_range(scales: Any) -> Any:
 
 
 def _counts(values: Values, scales: Any) -> Values:
-    """(m, 9): how often each class is met in each of the m columns."""
+    """(m, 9): how often each class occurs in each of the m columns."""
     m = values.shape[1]
     columns = classes_below(values, scales) + N_CLASSES * np.arange(m)
     return np.bincount(columns.ravel(), minlength=N_CLASSES * m).reshape(m, N_CLASSES).astype(np.float64)
@@ -155,7 +155,7 @@ def _evidence(first: Values, second: Values) -> Values:
 
 
 def _chance(n_entries: int) -> float:
-    """What the largest of all G exceeds by chance with probability of about ``_BY_CHANCE``."""
+    """The value that the largest G exceeds by chance with probability of about ``_BY_CHANCE``."""
     from scipy.special import chdtri
 
     return float(chdtri(N_CLASSES - 1, _BY_CHANCE / (n_entries * (_FINEST - _COARSEST + 1))))
@@ -166,9 +166,9 @@ def _weights(first: Values, second: Values) -> Values:
 
 
 def numbers_in(output: Any) -> list[Values]:
-    """All numbers that an output consists of, array by array: what it is, or what dataclasses and sequences hold.
+    """All numbers in an output, array by array, including those inside dataclasses, sequences and dictionaries.
 
-    An integer of 64 bits becomes two numbers, its high and its low bits: neither is rounded.
+    A 64-bit integer becomes two numbers, its high and its low bits: neither is rounded.
     """
     return [part.ravel() for part in _parts(output) if part.size]
 

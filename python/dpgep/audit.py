@@ -2,11 +2,11 @@
 
 A mechanism is mu-GDP if no test between neighbouring data sets beats that between N(0, 1) and N(mu, 1): with false
 positive rate a and false negative rate b, Phi^-1(1 - a) - Phi^-1(b) <= mu. It is (epsilon, delta)-private if 1 - b <=
-exp(epsilon) a + delta and 1 - a <= exp(epsilon) b + delta. So a good test, run often enough, refutes a claim. Nothing
-here can confirm one.
+exp(epsilon) a + delta and 1 - a <= exp(epsilon) b + delta. A good test, run often enough, refutes a false claim.
+No audit can confirm one.
 
-The statistic is the caller's, the log-likelihood ratio at best; or, with ``low_bits``, one that is found in the last
-bits of the numbers published. A likelihood ratio takes them for real numbers, which the numbers of a program are not.
+The statistic is the caller's, ideally the log-likelihood ratio; or, with ``low_bits``, one found in the low-order
+bits of the published numbers. A likelihood ratio treats these as real numbers, which floating-point numbers are not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FEWEST_RUNS = 20
 # A sample of a normal law fails the checks of `gaussian=True` with at most this probability, each of three.
 _NOT_GAUSSIAN = 1e-9
 _CANDIDATES = 600
-# Level of the bounds by which a threshold is chosen where stricter ones are all 0.
+# Level of the bounds by which a threshold is chosen if stricter ones are all 0.
 _LENIENT = 0.05
 
 
@@ -54,13 +54,13 @@ class AuditResult:
     Attributes
     ----------
     mu : lower bound on the Gaussian-DP parameter.
-    epsilon : lower bound on epsilon at ``delta``; None where no delta was given.
+    epsilon : lower bound on epsilon at ``delta``; None if no delta was given.
     delta : the delta of ``epsilon``.
     confidence : probability, over the runs, that both bounds hold.
-    claimed_mu, claimed_epsilon : what the mechanism claims; None where it claims nothing of that kind.
+    claimed_mu, claimed_epsilon : what the mechanism claims; None if it makes no such claim.
     runs : number of runs on each of the two data sets.
     gaussian : whether the bounds rest on the assumption that the statistic is Gaussian.
-    pattern : of an audit of low bits, the pattern that was found and tested; else None.
+    pattern : for an audit of low bits, the pattern found and tested; otherwise None.
     """
 
     mu: float
@@ -75,7 +75,7 @@ class AuditResult:
 
     @property
     def flagged(self) -> bool:
-        """Whether a lower bound exceeds its claim: then the claim is false (with the confidence of the audit)."""
+        """Whether a lower bound exceeds its claim, which is then false (with the confidence of the audit)."""
         return _exceeds(self.mu, self.claimed_mu) or _exceeds(self.epsilon, self.claimed_epsilon)
 
     def __repr__(self) -> str:
@@ -122,51 +122,51 @@ def audit(
     progress: bool = False,
     **options: Any,
 ) -> AuditResult:
-    """Run a mechanism often on two neighbouring data sets; bound from below how well they can be told apart.
+    """Run a mechanism often on two neighbouring data sets; bound from below how well they can be distinguished.
 
-    With probability at least ``confidence`` the mechanism truly is no better than the returned mu and epsilon. So a
-    mechanism that keeps its claim is flagged with probability at most 1 - ``confidence``: choose it according to how
-    many audits are run. A mechanism that breaks its claim may still pass, if the data sets are not the worst pair, the
-    statistic is weak, or the runs are few.
+    With probability at least ``confidence`` the true mu and epsilon are at least those returned. So a
+    mechanism that satisfies its claim is flagged with probability at most 1 - ``confidence``: choose ``confidence``
+    according to the number of audits. A mechanism that violates its claim may still pass if the data sets are not the
+    worst pair, the statistic is weak, or the runs are few.
 
     Parameters
     ----------
     mechanism : callable
         ``mechanism(data)`` returns a problem (from `dpgep.pca`, `cca`, ...), which is then solved with the budget and
-        options given here, or any other output: a Solution, a vector, a transcript. It is called once for every run,
+        options given here, or any other output: a Solution, a vector, a transcript. It is called once per run,
         and once before; all runs must be independent.
     neighbours : (data, data_prime)
         Two neighbouring data sets, in any form ``mechanism`` takes. Audit the worst pair you can think of.
     statistic : callable, or None
-        ``statistic(output)``: one finite number; large values (or small: both are tried) should speak for
+        ``statistic(output)``: one finite number; large values (or small: both are tried) should indicate
         ``data_prime``. Best is the log-likelihood ratio of everything an attacker sees: the whole transcript or
         release, not what was computed from it. None, with ``released``: exactly that. With ``low_bits``, an array of
-        numbers, the same number of them in every run; None: all numbers in the output (`numbers_in`).
+        numbers, of the same length in every run; None: all numbers in the output (`numbers_in`).
     runs : int
         Number of runs on each of the two data sets.
     confidence : float in (0, 1)
-        Probability that both bounds hold, by the law of the runs.
+        Probability, over the runs, that both bounds hold.
     epsilon, delta, rho, mu : float
-        The claim. If ``mechanism`` returns problems, it is the budget to solve them with, in one of the forms of
-        `dpgep.Budget`; else either ``epsilon`` with ``delta`` (which may be 0) or ``mu``. Without a claim, that of the
-        Solution's report. ``delta`` is also where the bound on epsilon is taken; it may accompany ``mu`` or ``rho``.
+        The claim. If ``mechanism`` returns problems, the budget to solve them with, in one of the forms of
+        `dpgep.Budget`; otherwise either ``epsilon`` with ``delta`` (which may be 0) or ``mu``. Default: that of the
+        Solution's report. The bound on epsilon is at ``delta``, which may also accompany ``mu`` or ``rho``.
     gaussian : bool
         **Assume** that the statistic is normal with the same variance on both data sets, as is every linear function of
         values released with Gaussian noise. Then |difference of means|/deviation is bounded from below, by quantiles of
-        the normal and chi-square laws: much sharper. Samples that are visibly not normal are refused.
+        the normal and chi-square laws: much sharper. Samples that are clearly not normal are rejected.
     low_bits : bool
-        Attack the representation of the published numbers instead of their values. Real noise leaves nothing to see
-        in a number modulo a power of two far below the noise; floating-point noise does: where the data add 1 to it,
-        the sum is a multiple of 2^-53, where they add 0, it need not be. The first quarter of the runs chooses
-        entries, powers of two, and weights of what is found modulo them (eighths of the power; multiples of it), the
-        other runs test them. If nothing is found, the bounds are 0.
+        Attack the representation of the published numbers instead of their values. Modulo a power of two far below the
+        noise, real noise reveals nothing; floating-point noise does: if the data add 1 to it, the sum is a multiple of
+        2^-53; if they add 0, it need not be. The first quarter of the runs selects entries, powers of two, and weights
+        of the residues (eighths of the power; multiples of it); the other runs test them. If nothing is found, the
+        bounds are 0.
     released : bool
-        Of a problem under the method "release", hand the statistic the released moments (or matrices) instead of the
+        For a problem under the method "release", pass the statistic the released moments (or matrices) instead of the
         Solution computed from them: the most that anybody sees.
     seed : int, optional
-        Makes an audit of problems reproducible. Any other mechanism is seeded by its author.
+        Makes an audit of problems reproducible. Other mechanisms must be seeded by their authors.
     progress : bool
-        Whether to report to stderr.
+        Whether to report progress to stderr.
     **options
         For `dpgep.solve`, if ``mechanism`` returns problems.
 
@@ -181,14 +181,14 @@ def audit(
 
     Notes
     -----
-    Without ``gaussian``, no assumption is made. The first half of the runs chooses a threshold and a direction, one for
-    mu and one for epsilon; the second half, which they do not depend on, counts errors. Their rates are bounded from
-    above by Clopper and Pearson (1934), each at (1 - confidence)/4 (/2 without a delta), so that all bounds hold
-    together. With ``gaussian``, the normal and the chi-square bound each get half of 1 - confidence.
+    Without ``gaussian``, no distributional assumption is made. The first half of the runs selects a threshold and a
+    direction, one for mu and one for epsilon; the independent second half counts errors. Their rates are bounded
+    from above by Clopper and Pearson (1934), each at (1 - confidence)/4 (/2 without a delta), so all bounds hold
+    simultaneously. With ``gaussian``, the normal and the chi-square bound each get half of 1 - confidence.
 
     Examples
     --------
-    Two data sets that differ in one row, and a budget that is kept:
+    Two data sets that differ in one row, and a claim that holds:
 
     >>> import numpy as np, dpgep
     >>> X = np.zeros((50, 2)); X[0, 0] = 1
@@ -198,14 +198,14 @@ def audit(
     >>> result.flagged, result.mu > 0.7
     (False, True)
 
-    Noise that is half of what it should be:
+    Half of the required noise:
 
     >>> rng = np.random.default_rng(0)
     >>> audit(lambda total: total + 0.5 * rng.standard_normal(), (0.0, 1.0), float, mu=1.0).flagged
     True
 
-    Noise that is large enough, but added in floating point to 0 or to 1. The likelihood ratio keeps the claim; the
-    low bits break it:
+    Enough noise, but added in floating point to 0 or to 1. The likelihood ratio does not refute the claim; the
+    low bits do:
 
     >>> noisy = lambda total: total + 2 * rng.standard_normal(50)
     >>> zeros, ones = np.zeros(50), np.ones(50)
@@ -236,7 +236,7 @@ def audit(
     if low_bits:
         samples, parts = _number_samples(draw, (first, second), statistic, runs, progress)
     elif statistic is None:
-        raise TypeError("statistic=None needs released=True and a mechanism that returns problems: give a statistic")
+        raise TypeError("statistic=None requires released=True and a mechanism that returns problems: give a statistic")
     else:
         samples = [_samples(draw, data, side, statistic, runs, progress) for side, data in enumerate((first, second))]
     return audit_samples(
@@ -263,7 +263,7 @@ def audit_samples(
     low_bits: bool = False,
     parts: Sequence[int] | None = None,
 ) -> AuditResult:
-    """The bounds of `audit` from statistics already computed: ``first`` on data, ``second`` on data_prime.
+    """The bounds of `audit` from precomputed statistics: ``first`` on data, ``second`` on data_prime.
 
     Parameters
     ----------
@@ -272,20 +272,20 @@ def audit_samples(
     confidence, delta, gaussian, low_bits
         As in `audit`.
     parts : sequence of int
-        With ``low_bits``, lengths of the arrays that the m numbers come from, one after the other; default: one array.
-        A pattern may be that of all entries of an array.
+        With ``low_bits``, lengths of the successive arrays that the m numbers come from; default: one array.
+        A pattern may be shared by all entries of an array.
     claimed_mu, claimed_epsilon : float
-        What is compared with the bounds; ``claimed_epsilon`` is that at ``delta``.
+        The claims to compare with the bounds; ``claimed_epsilon`` is at ``delta``.
 
     Returns
     -------
     AuditResult
     """
     if low_bits and gaussian:
-        raise ValueError("gaussian=True assumes a statistic that is a sum of values: that of their low bits is not")
+        raise ValueError("gaussian=True assumes a statistic linear in the values, which one of their low bits is not")
     x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
     if x.ndim != 1 + low_bits or x.shape != y.shape:
-        kind = "matrices of one shape (runs, m)" if low_bits else "vectors of one length"
+        kind = "matrices of the same shape (runs, m)" if low_bits else "vectors of the same length"
         raise ValueError(f"both samples must be {kind}, got shapes {x.shape} and {y.shape}")
     _check_numbers(len(x), confidence, delta)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -293,12 +293,12 @@ def audit_samples(
     if low_bits and parts is not None and sum(parts) != x.shape[1]:
         raise ValueError(f"parts must add up to m = {x.shape[1]}, got {list(parts)}")
     if claimed_epsilon is not None and delta is None:
-        raise ValueError("claimed_epsilon needs the delta it is claimed at")
+        raise ValueError("claimed_epsilon needs its delta")
     if gaussian and delta == 0:
         raise ValueError("gaussian=True needs delta > 0: at delta = 0 no Gaussian noise has a finite epsilon")
     level, pattern = 1.0 - confidence, None
     if low_bits:
-        n_choose = len(x) // 4  # leaks are told by what never happens on one side: the more tests, the better
+        n_choose = len(x) // 4  # leaks show in what never happens on one side: the more tests, the better
         pattern = learn_pattern(x[:n_choose], y[:n_choose], parts)
         mu, epsilon = _threshold_bounds(pattern.scores(x), pattern.scores(y), n_choose, delta, level)
     elif gaussian:
@@ -315,7 +315,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     With D_b the difference of block b between the problems and s_b the deviation of its noise, it is sum_b <D_b,
     X_b>/s_b^2 of the released blocks X_b, normal with mean difference and variance sum_b |D_b|^2/s_b^2 = mu^2. (For GOE
     noise, off-diagonal entries have half the variance and appear twice: the same formula.) The deviations are those
-    that the release declares.
+    declared by the release.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     Returns
     -------
     callable
-        From what the curator released to the statistic.
+        Maps what the curator released to the statistic.
     """
     exact = [_sums(Curator(p, Ledger(math.inf), core.NoiseStream()).release()) for p in (problem, problem_prime)]
     shapes = [[block.shape for block, _ in blocks] for blocks in exact]
@@ -349,7 +349,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
 
 
 def _blocks(released: ReleasedMoments | ReleasedMatrices) -> tuple[float, list[tuple[Values, float]]]:
-    """(n, blocks with the deviations of their noise); noise was added to n times each block. n may itself be noisy."""
+    """(n, blocks with the deviations of their noise); noise was added to n times each block. n itself may be noisy."""
     if isinstance(released, ReleasedMatrices):
         blocks = [(released.a, released.noise_a)]
         return 1.0, blocks if released.b is None else [*blocks, (released.b, released.noise_b)]
@@ -396,7 +396,7 @@ def _check_numbers(runs: int, confidence: Any, delta: Any) -> None:
 def _budget(claim: dict[str, float | None], delta: float | None, options: dict[str, Any]) -> Budget:
     for shared in ("budget", "share"):
         if shared in options:
-            raise TypeError(f"every run of an audit has a budget of its own: give epsilon, rho or mu, not {shared}")
+            raise TypeError(f"every run of an audit has its own budget: give epsilon, rho or mu, not {shared}")
     return Budget(**_forms(claim, delta), accounting=options.get("accounting", "gdp"), adjacency=None)
 
 
@@ -431,7 +431,7 @@ def _problem_runs(
         return solved
     unknown = sorted(set(options) - {"accounting"})
     if options.get("method", "release") != "release" or set(unknown) - {"method"}:
-        raise TypeError(f"released=True audits what the method 'release' sees: it takes no {', '.join(unknown)}")
+        raise TypeError(f"released=True audits the release of the method 'release': it takes no {', '.join(unknown)}")
     streams = [core.NoiseStream(_key(seed, side)) for side in (0, 1)]
 
     def curated(data: Any, side: int, run: int) -> ReleasedMoments | ReleasedMatrices:
@@ -449,7 +449,7 @@ def _refuse_problem_arguments(output: Any, released: bool, seed: int | None, opt
     if given:
         raise TypeError(
             f"mechanism returned {type(output).__name__}, not a problem: {', '.join(given)} would have no effect; "
-            "put it into the mechanism"
+            "set it in the mechanism"
         )
 
 
@@ -460,10 +460,11 @@ def _claim_of_output(
     epsilon, mu = claim["epsilon"], claim["mu"]
     if claim["rho"] is not None:
         raise ValueError(
-            "rho is no claim about one test: give mu (sqrt(2 rho) if all noise is Gaussian), or epsilon and delta"
+            "rho is not a claim about a single test: give mu (sqrt(2 rho) if all noise is Gaussian), or epsilon and "
+            "delta"
         )
     if epsilon is not None and mu is not None:
-        raise ValueError("two claims given: epsilon and mu; give one")
+        raise ValueError("two claims given: epsilon and mu; give only one")
     for name, value in (("epsilon", epsilon), ("mu", mu)):
         if value is not None and not value >= 0:
             raise ValueError(f"{name} must be a non-negative number, got {value!r}")
@@ -488,7 +489,7 @@ def _runs(
     """The statistic in each run, and which run it is, in words."""
     name = ("data", "data_prime")[side]
     with warnings.catch_warnings():
-        # the runs are meant to be noisy, and seeded where asked for
+        # the runs are meant to be noisy, and seeded on request
         warnings.simplefilter("ignore", AccuracyWarning)
         warnings.simplefilter("ignore", PrivacyWarning)
         for run in range(runs):
@@ -532,8 +533,8 @@ def _number_samples(
             parts = parts or lengths
             if not lengths or lengths != parts:
                 raise ValueError(
-                    f"low_bits needs the same numbers from every run: {which} gave arrays of lengths {lengths}, the "
-                    f"first one of {parts}; give a statistic that picks arrays"
+                    f"low_bits needs arrays of the same lengths from every run: {which} gave lengths {lengths}, the "
+                    f"first {parts}; give a statistic that selects arrays"
                 )
             rows.append(np.concatenate(arrays))
         samples.append(np.stack(rows))
@@ -570,13 +571,13 @@ def _check_gaussian(x: Values, y: Values, pooled: float) -> None:
     for sample in (x, y):
         standard = (sample - sample.mean()) / sample.std()
         if stats.kstest(standard, "norm", method="asymp").pvalue < _NOT_GAUSSIAN:
-            raise ValueError("gaussian=True, but the statistic is visibly not normal: use gaussian=False")
+            raise ValueError("gaussian=True, but the statistic is clearly not normal: use gaussian=False")
 
 
 def _threshold_bounds(
     x: Values, y: Values, n_choose: int, delta: float | None, level: float
 ) -> tuple[float, float | None]:
-    """Clopper-Pearson bounds at a threshold for mu and one for epsilon, chosen on the first runs, judged on others."""
+    """Clopper-Pearson bounds at thresholds for mu and epsilon, chosen on the first runs, evaluated on the others."""
     thresholds = _candidate_thresholds(x[:n_choose], y[:n_choose])
     each = level / (2 if delta is None else 4)
     mu = _held_out(x, y, n_choose, thresholds, each, _mu_of_rates)
@@ -593,8 +594,8 @@ def _held_out(
     level: float,
     bound: Callable[[Values, Values], Values],
 ) -> float:
-    # The best of many thresholds is chosen as if all were judged: else one far out wins, with few and lucky counts.
-    # Where that proves nothing for any of them, one must be chosen all the same.
+    # The best of many thresholds is chosen with simultaneous bounds: otherwise an extreme one wins by few lucky counts.
+    # If these prove nothing for any threshold, one must still be chosen.
     for strict in (level / (2 * len(thresholds)), _LENIENT):
         trained = [
             bound(*_rate_bounds(x[:n_choose], y[:n_choose], thresholds, upwards, strict)) for upwards in (True, False)
@@ -607,7 +608,7 @@ def _held_out(
 
 
 def _candidate_thresholds(x: Values, y: Values) -> Values:
-    """Midpoints between neighbouring values: all of them in both tails, evenly many between."""
+    """Midpoints between neighbouring values: all of them in both tails, evenly spaced between."""
     pooled = np.unique(np.concatenate([x, y]))
     last = len(pooled) - 1
     if last == 0:

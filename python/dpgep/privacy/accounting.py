@@ -6,8 +6,8 @@ adaptive compositions add up in mu^2. The curve of mu-GDP is (Balle and Wang 201
     delta(epsilon) = Phi(a) - exp(epsilon) Phi(b),    a = mu/2 - epsilon/mu,   b = -mu/2 - epsilon/mu.
 
 Because exp(epsilon) phi(b) = phi(a), this is phi(a) (R(-a) - R(-b)) with the Mills ratio R(t) = (1 - Phi(t))/phi(t),
-which neither overflows nor cancels in the tails. Every conversion is rounded against the user of the budget: the bounds
-on the rounding errors are part of `delta_of`, which is an upper bound, and each root is moved until that bound holds.
+without overflow or cancellation in the tails. Every conversion is rounded conservatively: bounds on the
+rounding errors are part of `delta_of`, which is an upper bound, and each root is shifted until that bound holds.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _retreat(value: float, unit: float, holds: Callable[[float], bool]) -> float:
-    """Move `value` by growing multiples of `unit`, the first below 10^-15, until it `holds`."""
+    """Shift `value` by increasing multiples of `unit`, the first below 10^-15, until it `holds`."""
     step = 4 * _UNIT
     candidate = value
     while not holds(candidate):

@@ -31,30 +31,30 @@ from dpgep.privacy.ledger import (
     total_cost,
 )
 
-# What rounding leaves of a spent budget, as a share of it: too little to run anything on.
+# The fraction of a spent budget that rounding may leave: too little for any run.
 _CRUMB = Fraction(1, 2**40)
 
 
 class Budget:
     """How much privacy loss is allowed, and how much of it is spent.
 
-    Exactly one of the three forms is given:
+    It is given in exactly one of three forms:
 
-    * ``epsilon`` and ``delta``: (epsilon, delta)-differential privacy; ``epsilon=math.inf`` switches the noise off;
+    * ``epsilon`` and ``delta``: (epsilon, delta)-differential privacy; ``epsilon=math.inf`` turns the noise off;
     * ``rho``: zero-concentrated differential privacy;
     * ``mu``: Gaussian differential privacy.
 
-    All noise of the package is Gaussian, so budgets compose exactly, in mu^2 = 2 rho. Answers about samples alone do
-    not: a method that asks for them takes an (epsilon, delta) budget whole. (epsilon, delta) is converted
+    All noise of the package is Gaussian, so costs compose exactly, in mu^2 = 2 rho. The exception is answers about
+    samples: a method that uses them takes a whole (epsilon, delta) budget. (epsilon, delta) is converted
     with the exact curve of Gaussian noise (``accounting="gdp"``) or with the papers' looser bound epsilon = rho +
-    2 sqrt(rho log(1/delta)) (``accounting="zcdp"``); every conversion is rounded so that the promise holds.
+    2 sqrt(rho log(1/delta)) (``accounting="zcdp"``); every conversion is rounded so that the guarantee holds.
 
     A budget may be passed to several calls of `dpgep.solve`, from several threads: each call reserves a ``share`` of
-    the total (a fraction of mu^2; by default all that is left) before it reads data, and pays for what it released.
+    the total (a fraction of mu^2; by default all that is left) before it reads data, and pays for what it releases.
 
-    All of them have one adjacency, that of the first: mu under "replace-one" and mu under "add-remove" do not add up,
-    and a run under "replace-one" publishes the number of people that "add-remove" protects. A run that released nothing
-    binds nobody.
+    All calls have one adjacency, that of the first: mu under "replace-one" and mu under "add-remove" do not add up,
+    and a run under "replace-one" publishes the number of people, which "add-remove" protects. A run that released
+    nothing does not fix the adjacency.
 
     Parameters
     ----------
@@ -63,13 +63,12 @@ class Budget:
     accounting : {"gdp", "zcdp"}
         The conversion used for (epsilon, delta).
     adjacency : {"replace-one", "add-remove"}, optional
-        What the budget protects against, where no run is to decide it.
+        The adjacency of the budget. Default: that of the first run.
 
     Raises
     ------
     ValueError
-        If not exactly one form is given, or a value is out of range: epsilon, rho, mu > 0 and 0 < delta < 1; or for
-        another adjacency.
+        Unless exactly one form is given, epsilon, rho, mu > 0, 0 < delta < 1, and the adjacency is known.
 
     Examples
     --------
@@ -95,7 +94,7 @@ class Budget:
             given = ", ".join(forms) if forms else "none"
             raise ValueError(f"give exactly one budget: epsilon with delta, rho, or mu; got {given}")
         if delta is not None and epsilon is None:
-            raise ValueError(f"delta belongs to epsilon; a budget in {forms[0]} takes none")
+            raise ValueError(f"delta goes with epsilon; a budget in {forms[0]} takes none")
         if adjacency is not None:
             _check_adjacency(adjacency)
         value = _positive(forms[0], {"epsilon": epsilon, "rho": rho, "mu": mu}[forms[0]])
@@ -139,13 +138,13 @@ class Budget:
 
     @property
     def adjacency(self) -> Adjacency | None:
-        """The adjacency of all that is paid from this budget; None while nothing is reserved or released."""
+        """The adjacency of everything paid from this budget; None while nothing is reserved or released."""
         with self._locked():
             return self._adjacency
 
     @property
     def spent_mu(self) -> float:
-        """Gaussian-DP parameter of everything released so far, rounded up; all of it, where samples were asked for."""
+        """Gaussian-DP parameter of everything released so far, rounded up; the whole budget for answers on samples."""
         return mu_rounded_up(self._spent())
 
     @property
@@ -164,7 +163,7 @@ class Budget:
 
     def require(self, adjacency: Adjacency) -> None:
         """Raise PrivacyBudgetError unless a run under ``adjacency`` may be paid from this budget."""
-        self._owner.require("this budget")  # before the lock, which a fork may have left taken
+        self._owner.require("this budget")  # before the lock, which a fork may have left held
         with self._lock:
             self._require(adjacency)
 
@@ -172,8 +171,8 @@ class Budget:
     def reserve(self, share: float | None = None, *, adjacency: Adjacency) -> Iterator[Ledger]:
         """Reserve ``share`` of the total mu^2 (None: all that is left); pay on exit for what the ledger then holds.
 
-        The reservation and its test are one atomic step, so that two threads cannot spend the same budget. An exception
-        before the first release gives everything back, the choice of ``adjacency`` included.
+        Check and reservation are one atomic step, so two threads cannot spend the same budget. An exception
+        before the first release returns everything, including the choice of ``adjacency``.
         """
         ledger = Ledger(*self._take(share, adjacency))
         try:
@@ -182,7 +181,7 @@ class Budget:
             self._settle(ledger)
 
     def _take(self, share: float | None, adjacency: Adjacency) -> tuple[float, tuple[float, float] | None]:
-        """The mu that is reserved, and (epsilon, delta) where that is all of a budget in this form."""
+        """The reserved mu, and (epsilon, delta) if it is the whole of a budget in this form."""
         part = None if share is None else _number("share", share)
         if part is not None and not 0 < part <= 1:
             raise ValueError(f"share must lie in (0, 1], got {share!r}")
@@ -199,7 +198,7 @@ class Budget:
         if self._adjacency not in (None, adjacency):
             raise PrivacyBudgetError(
                 f"this budget is spent under {self._adjacency} adjacency and cannot pay for a run under {adjacency}: "
-                "the two do not add up; give each a budget of its own. No data was read and nothing was spent"
+                "the two do not add up; use a separate budget for each. No data was read and nothing was spent"
             )
 
     def _part(self, part: float | None) -> tuple[float, tuple[float, float] | None]:
@@ -207,7 +206,7 @@ class Budget:
         free = total - self._reserved - self._total(self._releases)
         wanted = free if part is None else total * Fraction(part)
         if free < wanted <= free + _CRUMB * total:
-            wanted = free  # ten shares of 0.1 are a budget, although 0.1 is a little more than a tenth
+            wanted = free  # ten shares of 0.1 make a whole budget, although the double 0.1 exceeds a tenth
         mu = mu_rounded_down(wanted)
         if wanted > free or free < _CRUMB * total:
             asked = "anything" if part is None else f"share = {part:g} (mu = {mu:.6g})"
@@ -221,9 +220,9 @@ class Budget:
         return mu, (self.epsilon, self.delta)
 
     def _settle(self, ledger: Ledger) -> None:
-        """Pay for what a ledger holds, and take back the rest of its reservation."""
+        """Pay for what a ledger holds, and return the rest of its reservation."""
         if not self._owner.is_here:
-            return  # a forked copy, which cannot be spent from and whose lock may be taken for good
+            return  # a forked copy, which cannot be spent from and whose lock may be held forever
         with self._lock:
             self._releases.extend(ledger.close())
             self._open_ledgers -= 1
@@ -233,7 +232,7 @@ class Budget:
                 self._adjacency = None
 
     def _locked(self) -> AbstractContextManager[Any]:
-        """The lock, but in a forked copy, which never changes and where the lock may be taken for good."""
+        """The lock, except in a forked copy, which never changes and where the lock may be held forever."""
         return self._lock if self._owner.is_here else nullcontext()
 
     def _spent(self) -> Cost:

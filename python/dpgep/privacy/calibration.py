@@ -21,7 +21,7 @@ from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.problems.gep import MatrixProblem
 
-# Rows have 20 bits in fixed point, fewer only where the noise is so large that its integer scale would pass 2^56.
+# Rows have 20 bits in fixed point, fewer only where the noise is so large that its integer scale would exceed 2^56.
 MOST_BITS, FEWEST_BITS = 20, 4
 _MOST_SCALE_BITS = 55
 
@@ -46,7 +46,7 @@ def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) ->
 
 
 def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
-    """The noise of a release that costs mu: fixed proportions of the three scales, times what the worst case asks for.
+    """The noise of a release that costs mu: fixed proportions of the three scales, times the worst-case factor.
 
     Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. A mean only: (1, 2, .). A lone
     count: 4.
@@ -58,17 +58,17 @@ def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> 
 
 
 def calibrate_groups(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
-    """The noise of a release of sums and counts alone, the second moment (infinite noise) left out."""
+    """The noise of a release of sums and counts only, without the second moment (infinite noise)."""
     return _scaled_to(mu, MomentNoise(math.inf, 1.0, 1.0), layout, adjacency)
 
 
 def calibrate_vector(sensitivity: float, mu: float) -> float:
-    """Deviation of independent noise on a vector that one person moves by at most ``sensitivity``."""
+    """Deviation of independent noise on a vector that one person changes by at most ``sensitivity``."""
     return sensitivity / mu * _ROUND_UP
 
 
 def matrix_deviations(problem: MatrixProblem, mu: float) -> tuple[float, float]:
-    """GOE deviations for A and B: (D_a/s_a)^2 + (D_b/s_b)^2 = mu^2, shared equally between those that are private."""
+    """GOE deviations for A and B: (D_a/s_a)^2 + (D_b/s_b)^2 = mu^2, split equally between the private ones."""
     constants = (problem.sensitivity_a, problem.sensitivity_b)
     parts = sum(c > 0 for c in constants)
     noise_a, noise_b = (calibrate_vector(c / problem.n * math.sqrt(parts), mu) for c in constants)
@@ -79,13 +79,13 @@ def matrix_deviations(problem: MatrixProblem, mu: float) -> tuple[float, float]:
 
 
 def _require_matrix_cost(problem: MatrixProblem, deviations: tuple[float, float], mu: float) -> None:
-    """Raise ArithmeticError if noise, as it will be drawn, costs more than mu: in exact arithmetic."""
+    """Raise ArithmeticError if the noise, as it will be drawn, costs more than mu; computed in exact arithmetic."""
     if math.isinf(mu):
         return
     constants = (problem.sensitivity_a, problem.sensitivity_b)
     changes = [(Fraction(c) / problem.n, Fraction(s)) for c, s in zip(constants, deviations, strict=True) if c > 0]
     if sum((change / deviation) ** 2 for change, deviation in changes) > Fraction(mu) ** 2:
-        raise ArithmeticError(f"noise of deviations {deviations} in A and B does not keep mu = {mu}; nothing was spent")
+        raise ArithmeticError(f"noise with deviations {deviations} in A and B exceeds mu = {mu}; nothing was spent")
 
 
 def _scaled_to(mu: float, proportions: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
@@ -118,21 +118,21 @@ class IntegerNoise:
 
 
 def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
-    """Integer deviations no smaller than ``noise`` on the finest grid that the sampler serves, or on a given one.
+    """Integer deviations no smaller than ``noise`` on the finest grid that the sampler supports, or on a given one.
 
-    Raises ValueError if the budget is so small that no grid does.
+    Raises ValueError if the budget is too small for any grid.
     """
     largest = max(noise.second, noise.sums, noise.counts)
     finest = min(MOST_BITS, (_MOST_SCALE_BITS - math.frexp(largest)[1]) // 2)
     bits = finest if grid_bits is None else grid_bits
     if FEWEST_BITS <= finest < bits:
         raise ValueError(
-            f"this budget asks for noise of {largest:.3g} times the row bound in sums over people, which a grid of "
+            f"this budget requires noise of {largest:.3g} times the row bound in sums over people, which a grid of "
             f"{bits} bits cannot represent: use a larger budget, or moments summed with bits={finest}"
         )
     if finest < FEWEST_BITS:
         raise ValueError(
-            f"this budget asks for noise of {largest:.3g} times the row bound in sums over people, beyond what a "
+            f"this budget requires noise of {largest:.3g} times the row bound in sums over people, more than a "
             "release can represent: use a larger budget"
         )
     diagonal, sums, counts = (math.ceil(math.ldexp(s, 2 * bits)) for s in (noise.second, noise.sums, noise.counts))
@@ -142,12 +142,12 @@ def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
 
 
 def finest_bits(noise: MomentNoise) -> int:
-    """Bits of the finest grid for about this noise, with room for twice as much."""
+    """Bits of the finest grid for about this noise, with capacity for twice as much."""
     return on_grid(noise.scaled(2.0, 2.0, 2.0)).bits
 
 
 def require_cost(cost: float, mu: float) -> None:
-    """Raise ArithmeticError if noise, as it would be drawn, costs more than the ledger is to pay: a last look."""
+    """Raise ArithmeticError if the noise, as drawn, would cost more than the ledger pays: a final check."""
     if cost > mu:
         raise ArithmeticError(f"the noise costs mu = {cost!r}, more than mu = {mu!r}; nothing was released or spent")
 

@@ -1,7 +1,7 @@
-"""The curator: the only part that holds data. It answers a query if the ledger can pay, and enters the release.
+"""The curator: the only part that holds data. It answers a query if the ledger can pay, and records the release.
 
-What a query returns is public. How each kind of problem is answered with noise is a mechanism, in modules of their own
-beside this one.
+What a query returns is public. How each kind of problem is answered with noise is a mechanism, in the modules beside
+this one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Target = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class PublicSide:
-    """What everybody may know of a problem.
+    """The public facts of a problem.
 
     Attributes
     ----------
-    model, facts : what is asked, and of how many people within which bound.
-    largest_b : an upper bound of the largest eigenvalue of B; None where nothing public gives one.
+    model, facts : what is to be computed, from how many people and within which bound.
+    largest_b : an upper bound on the largest eigenvalue of B; None where no public one exists.
     """
 
     model: Model
@@ -49,9 +49,9 @@ class PublicSide:
 
 
 class Mechanism(ABC):
-    """How problems of one kind are answered with noise from ``stream``; ``charge`` enters what an answer costs.
+    """How problems of one kind are answered with noise from ``stream``; ``charge`` records the cost of an answer.
 
-    A kind without rows refuses what needs them.
+    Without rows, queries that need them are refused.
     """
 
     kind: str
@@ -61,11 +61,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def release(self, mu: float, charge: Charge) -> ReleasedMoments | ReleasedMatrices:
-        """Everything that the model needs."""
+        """Everything the model needs."""
 
     def release_local(self, mu: float, charge: Charge) -> ReleasedMoments:
         """The mean of local reports."""
-        raise ValueError("local reports hold x x^T alone, from a public number of people")
+        raise ValueError("local reports contain only x x^T, from a public number of people")
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> tuple[Model, Mechanism]:
         """The same for some of the features, rows clipped to ``bound`` after the others are dropped."""
@@ -80,13 +80,13 @@ class Mechanism(ABC):
         self._refuse("products with vectors")
 
     def samples(self, wanted: SampledMechanism, target: Target, share_full: float, charge: Charge) -> NoisySamples:
-        """Gradients of Poisson samples."""
+        """Gradients over Poisson samples."""
         self._refuse("samples of people")
 
     def _refuse(self, purpose: str) -> NoReturn:
         raise ValueError(
-            f"{purpose} cannot be had from {self.kind}, which hold no rows: use method='release' (with "
-            "storage='matrix'), or a problem of the rows themselves; nothing was released and no budget was spent"
+            f"{self.kind} contain no rows and cannot provide {purpose}: use method='release' (with "
+            "storage='matrix'), or a problem on the rows themselves; nothing was released and no budget was spent"
         )
 
 
@@ -166,8 +166,8 @@ def mechanism_of(problem: Problem, stream: core.NoiseStream) -> Mechanism:
 class Curator:
     """Holds a problem's data; answers with noise from ``stream``; pays from ``ledger``.
 
-    ``public``, and in it ``model`` and ``facts``, are for the method to read. Every query takes the ``share`` of the
-    ledger's mu^2 that it may spend (default: all that is left) and the ``purpose`` that the ledger names.
+    A method may read ``public``, with its ``model`` and ``facts``. Every query takes the ``share`` of the
+    ledger's mu^2 that it may spend (default: all that is left) and the ``purpose`` shown in the ledger.
     """
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream) -> None:
@@ -195,7 +195,7 @@ class Curator:
     def release_features(
         self, features: NDArray[np.intp], bound: float, share: float | None = None, purpose: str = ""
     ) -> tuple[Model, ReleasedMoments | ReleasedMatrices]:
-        """The same for some of the features alone, rows clipped to a public ``bound`` after the others are dropped."""
+        """The same for some features only; rows are clipped to a public ``bound`` after dropping the others."""
         mu = self._affordable(share)
         model, mechanism = self._mechanism.restricted(features, bound)
         return model, mechanism.release(mu, self._charge(purpose))
@@ -217,16 +217,16 @@ class Curator:
         return self._mechanism.products(self._affordable(share), noise, self._charge(purpose))
 
     def sampling_mu(self) -> float:
-        """The Gaussian-DP parameter under add/remove that this run's (epsilon, delta) allows: public, to plan by.
+        """The Gaussian-DP parameter under add/remove that this run's (epsilon, delta) allows: public, for planning.
 
-        Raises PrivacyBudgetError where the budget is not an (epsilon, delta) of this run alone.
+        Raises PrivacyBudgetError unless the budget is an (epsilon, delta) for this run alone.
         """
         return add_remove_mu(*self._ledger.whole_target(), self.facts.adjacency)
 
     def samples(self, mechanism: SampledMechanism, share_full: float, purpose: str = "") -> NoisySamples:
-        """Gradients of Poisson samples and of everybody, for blocks that the method chooses: costs the whole budget.
+        """Gradients over Poisson samples and all people, for blocks that the method chooses; costs the whole budget.
 
-        Serves only a model whose A is the second moment of the rows, with n or ``public_n`` known.
+        Only for models whose A is the second moment of the rows, with n or ``public_n`` known.
         """
         return self._mechanism.samples(mechanism, self._ledger.whole_target(), share_full, self._charge(purpose))
 

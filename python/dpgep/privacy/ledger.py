@@ -1,4 +1,4 @@
-"""The ledger: what was released, how much noise it carried, and what it cost; spent in one process alone."""
+"""The ledger: what was released, with how much noise, and at what cost; spendable in one process only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn
 
 from dpgep.errors import PrivacyBudgetError
 
-# enters releases in a ledger, before their noise is drawn
+# records releases in a ledger, before their noise is drawn
 Charge = Callable[["LedgerEntry"], None]
 
 Rounding = Literal["integer", "grid", "none"]
@@ -30,7 +30,7 @@ class NoiseBlock:
     name : what the block is.
     shape : "goe" (symmetric, off-diagonal variance half of the diagonal's) or "independent".
     deviation : standard deviation (of the diagonal, for "goe"), in the units of the released value.
-    scale : the same as an integer multiple of the grid of an exact release; None where the grid is another.
+    scale : the same as an integer multiple of the grid of an exact release; None for other grids.
     """
 
     name: str
@@ -41,17 +41,17 @@ class NoiseBlock:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One entry of the ledger: an answer that a caller may have seen, and what it costs.
+    """One entry of the ledger: an answer that a caller may have seen, and its cost.
 
     Attributes
     ----------
-    query : what was asked of the curator.
+    query : the query, in words.
     mu : Gaussian-DP parameter of the answer under the adjacency of the problem, rounded up. None for answers about
-        samples, which have none: they cost a whole (epsilon, delta) budget, and ``event`` says what they are.
+        samples, which have none: they cost a whole (epsilon, delta) budget, and ``event`` describes them.
     noise : the blocks of noise in the answer.
     grid_bits : b of an exact release: rows are integer vectors of norm at most 2^b, so that an integer second moment
-        moves by at most sqrt(2) 4^b in Frobenius norm when a row is replaced, and all values lie on the grid 4^-b. None
-        for other releases.
+        changes by at most sqrt(2) 4^b in Frobenius norm when a row is replaced, and all values lie on the grid 4^-b.
+        None for other releases.
     event : a `dp_accounting.DpEvent` under add/remove, with ``mu`` None; None otherwise.
     """
 
@@ -63,7 +63,7 @@ class LedgerEntry:
 
     @property
     def rounding(self) -> Rounding:
-        """What keeps the last bits from telling anything.
+        """Why low-order bits reveal nothing.
 
         "integer": values are integer sums over people. "grid": they are computed in floating point and rounded to a
         public grid; the noise covers what this adds to the sensitivity. Both get exactly rounded normal deviates, so
@@ -87,14 +87,14 @@ def equal_parts(mu: float, parts: int) -> float:
     return mu_rounded_down(cost_of(mu) / parts) if math.isfinite(mu) else math.inf
 
 
-@lru_cache(maxsize=128)  # every query asks for the cost of its budget several times
+@lru_cache(maxsize=128)  # every query needs the cost of its budget several times
 def cost_of(mu: float) -> Cost:
     """mu^2 as an exact rational: sums of costs are compared with budgets without rounding."""
     return Fraction(mu) ** 2 if math.isfinite(mu) else math.inf
 
 
 def total_cost(releases: Iterable[LedgerEntry], whole: float) -> Cost:
-    """mu^2 of all releases; that of ``whole``, the budget's mu, where a release has none: it took everything."""
+    """mu^2 of all releases; a release without mu took everything and counts as ``whole``, the budget's mu."""
     mus = [release.mu for release in releases]
     return sum((cost_of(whole if mu is None else mu) for mu in mus), start=Fraction(0))
 
@@ -137,8 +137,8 @@ class Ledger:
         return tuple(self._releases)
 
     def close(self) -> tuple[LedgerEntry, ...]:
-        """All releases, and no more from now on: the budget behind this ledger is settled by them."""
-        with self._lock:  # a release of another thread is among them, or refused
+        """All releases, and none from now on: they settle the budget behind this ledger."""
+        with self._lock:  # a release by another thread is included, or refused
             self._open = False
             return tuple(self._releases)
 
@@ -147,15 +147,15 @@ class Ledger:
         return self._spent
 
     def whole_target(self) -> tuple[float, float]:
-        """The (epsilon, delta) of a budget that this run has for itself: for answers that no mu describes.
+        """The (epsilon, delta) of a budget used by this run alone, for answers that no mu describes.
 
-        Answers about samples are accounted for by privacy loss distributions, which do not add up in mu^2 with other
-        releases. Raises PrivacyBudgetError, before data is read, where there is no such budget.
+        Answers about samples are accounted for by privacy loss distributions, which do not compose in mu^2 with other
+        releases. Raises PrivacyBudgetError, before data are read, if there is no such budget.
         """
         if self._target is None:
             raise PrivacyBudgetError(
-                "answers about samples need an (epsilon, delta) budget of their own: pass epsilon= and delta=, not "
-                "rho= or mu=, and no part of a budget that other runs spend from; no data was read and nothing was "
+                "answers about samples need a separate (epsilon, delta) budget: pass epsilon= and delta=, not "
+                "rho= or mu=, and not part of a budget that other runs spend from; no data was read and nothing was "
                 "spent"
             )
         self.check(self.mu)
@@ -171,13 +171,13 @@ class Ledger:
         return mu_rounded_down(cost_of(self.mu) - self.spent) if math.isfinite(self.mu) else math.inf
 
     def check(self, mu: float) -> None:
-        """Raise PrivacyBudgetError if a release of cost mu^2 exceeds the limit, or the ledger is closed or a fork's."""
+        """Raise PrivacyBudgetError if a release of cost mu^2 exceeds the limit, or in a closed or forked ledger."""
         self._owner.require("this ledger")
         if not self._open:
             raise PrivacyBudgetError("this ledger is closed: reserve a new share of the budget")
         if self.spent + cost_of(mu) > cost_of(self.mu):
             raise PrivacyBudgetError(
-                f"a release with mu = {mu:.6g} does not fit: this run may spend mu = {self.mu:.6g} and has spent "
+                f"a release with mu = {mu:.6g} exceeds the budget: this run may spend mu = {self.mu:.6g} and has spent "
                 f"mu = {mu_rounded_up(self.spent):.6g}; this query read nothing and spent nothing"
             )
 
@@ -185,8 +185,8 @@ class Ledger:
         raise TypeError("a Ledger cannot be copied or pickled: two copies could each spend it")
 
     def record(self, release: LedgerEntry) -> None:
-        """Enter a release, before its noise is drawn: what fails later has been paid for."""
-        self._owner.require("this ledger")  # before the lock, which a fork may have left taken
+        """Record a release, before its noise is drawn: what fails later has been paid for."""
+        self._owner.require("this ledger")  # before the lock, which a fork may have left held
         mu = self.mu if release.mu is None else release.mu
         with self._lock:
             self.check(mu)
@@ -207,10 +207,10 @@ if hasattr(os, "register_at_fork"):  # where processes fork
 
 
 class Owner:
-    """The process in which this was made.
+    """The process that created this object.
 
-    Told by the number of forks that led to it: numbers of processes come again. A fork that Python does not notice, by
-    a library in C, is told by the number of the process.
+    Identified by the number of forks that led to it, since process ids are reused. A fork that Python does not notice,
+    by a C library, is identified by the process id.
     """
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ class Owner:
     def require(self, what: str) -> None:
         """Raise PrivacyBudgetError in any other process."""
         if not self.is_here:
-            raise PrivacyBudgetError(f"{what} belongs to the process that made it: a forked copy could spend it again")
+            raise PrivacyBudgetError(f"{what} belongs to another process: a forked copy could spend it again")
 
 
 def _this_process() -> tuple[int, int]:

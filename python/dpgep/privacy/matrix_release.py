@@ -1,4 +1,4 @@
-"""Noisy A and B of a problem in matrix form, on a public grid: their sensitivities are the caller's word."""
+"""Noisy A and B of a problem in matrix form, on a public grid; the caller vouches for their sensitivities."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream
 def prepare_matrices(
     problem: MatrixProblem, mu: float, allowance: Callable[[float], tuple[Allowance, float]]
 ) -> ReleasedMatrices:
-    """A and B before their noise, and its deviations: what costs ``mu`` with all that rounding adds.
+    """A and B before noise, and noise deviations that cost ``mu`` including rounding.
 
-    ``allowance`` says, for the mu of a matrix, what that is, and the Frobenius norm in deviations up to which it holds:
-    a larger matrix, and that is one of some 10^6 deviations at least, is shrunk to it. This moves no two matrices
-    further apart.
+    ``allowance`` gives, for the mu of a matrix, the cost of rounding and the Frobenius norm, in deviations, up to which
+    it is valid: a larger matrix, of at least some 10^6 deviations, is scaled down to that norm, which moves no two
+    matrices further apart.
     """
     a, b = problem.a.copy(), None if problem.b is None else problem.b.copy()
     if math.isinf(mu):
@@ -49,7 +49,7 @@ def prepare_matrices(
 
 
 def shrink(matrix: Matrix, radius: float) -> None:
-    """Project a private matrix (radius > 0) on the Frobenius ball."""
+    """Project a private matrix (radius > 0) onto the Frobenius ball."""
     if radius == 0:
         return
     norms = np.array([np.linalg.norm(row) for row in matrix / radius])  # no sum of more than d squares
@@ -59,7 +59,7 @@ def shrink(matrix: Matrix, radius: float) -> None:
 
 
 def matrix_blocks(problem: MatrixProblem, noise_a: float, noise_b: float, shape: str = "goe") -> tuple[NoiseBlock, ...]:
-    """What the ledger says of the noise in A and B."""
+    """The ledger's description of the noise in A and B."""
     named = [("A", noise_a, problem.sensitivity_a)]
     if problem.b is not None:
         named.append(("B", noise_b, problem.sensitivity_b))

@@ -1,4 +1,4 @@
-"""One noisy moment matrix, everything a model of rows needs: integer sums plus exactly rounded normal deviates."""
+"""One noisy moment matrix, all that a row model needs: integer sums plus exactly rounded normal deviates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
 
 
 def _plain(problem: Summable, charge: Charge) -> ReleasedMoments:
-    """No noise, and no fixed point where there are rows: what a non-private solver computes, at an infinite cost."""
+    """No noise, and no fixed point where there are rows: what a non-private solver computes, at infinite cost."""
     if isinstance(problem, Moments):
         moments = problem.integer_moments(problem.grid_bits)
         n, blocks, clipped = moments.n, moments.to_float(), 0.0

@@ -1,6 +1,6 @@
-"""Noise: the stream that it comes from, and exactly rounded deviates on values of a public grid.
+"""Noise: its stream, and exactly rounded deviates on values on a public grid.
 
-Last bits of such values tell nothing.
+The low-order bits of such values reveal nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MOST_UNITS = 2.0**61
 
 
 def noise_stream(seed: Any, *, stacklevel: int) -> core.NoiseStream:
-    """A new stream; with a seed (a whole number) it is reproducible, and a `PrivacyWarning` says so."""
+    """A new stream; with a seed (a whole number) it is reproducible, and a `PrivacyWarning` is issued."""
     if seed is None:
         return core.NoiseStream()
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
         raise TypeError(f"seed must be a whole number, got {seed!r}")
     warnings.warn(
-        "a seeded run is not private: whoever knows the seed can subtract the noise",
+        "a seeded run is not private: anyone who knows the seed can subtract the noise",
         PrivacyWarning,
         stacklevel=stacklevel + 1,
     )
@@ -40,7 +40,7 @@ def noise_stream(seed: Any, *, stacklevel: int) -> core.NoiseStream:
 def add_grid_noise(values: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:
     """``values`` rounded to the grid of 2^-28 deviation, plus independent noise of at least that deviation.
 
-    As `core.PairOracle` does it; 0 for none. Values beyond 2^61 steps count as that many.
+    As in `core.PairOracle`; deviation 0 adds none. Values beyond 2^61 steps are clipped to that.
     """
     if deviation == 0:
         return values

@@ -1,4 +1,4 @@
-"""Products with A and B, noise included: drawn anew for every product, or one noisy matrix known by its products.
+"""Noisy products with A and B: with fresh noise for every product, or of one noisy matrix known through its products.
 
 Only the answers of the oracle are public. Lazy noise is docs/mathematics.md, section 7: all products together are one
 release. Neither the noise matrix nor, for rows, the matrix itself is ever formed.
@@ -46,20 +46,20 @@ from dpgep.problems.moment_problem import MomentProblem
 NoiseKind = Literal["fresh", "lazy"]
 NoiseShape = Literal["goe", "iid"]
 
-# Share of mu^2 that sums and counts get under fresh noise, where each product has little left: a public constant.
+# Share of mu^2 for sums and counts under fresh noise, where each product gets little: a public constant.
 GROUPS_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class ProductNoise:
-    """How products are to be noised.
+    """The noise of products.
 
     Attributes
     ----------
     kind : "fresh" draws new noise for each product and pays for each; "lazy" pays once for all.
     shape : "goe", or (fresh only) "iid", the papers' shape.
     n_products : number of products to pay for under fresh noise.
-    memory_limit : bytes that lazy noise may remember directions and answers in; None: no limit.
+    memory_limit : bytes in which lazy noise may store directions and answers; None: no limit.
     """
 
     kind: NoiseKind
@@ -68,13 +68,13 @@ class ProductNoise:
     memory_limit: int | None = None
 
     def most_directions(self, d: int, n_matrices: int) -> int | None:
-        """Directions of length d that lazy noise may remember, with the answers of so many private matrices."""
+        """Directions of length d that lazy noise may store, with the answers of this many private matrices."""
         return None if self.memory_limit is None else self.memory_limit // direction_bytes(d, n_matrices)
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyProducts:
-    """Answers A V and B V for blocks V, rows being vectors.
+    """Answers A V and B V for blocks V whose rows are vectors.
 
     Attributes
     ----------
@@ -82,9 +82,9 @@ class NoisyProducts:
     groups : released sums and counts; None for a problem in matrix form.
     noise_level : expected operator norm of the noise in B, or in A where B is the identity, in one answer.
     identity_b : whether B is the identity.
-    lazy : whether answers cost nothing any more.
-    n_views : directions that one row asks: its parts in each view.
-    most_directions : how many directions lazy noise may remember; None: any number.
+    lazy : whether further answers are free.
+    n_views : directions that one row queries: its parts in each view.
+    most_directions : how many directions lazy noise may store; None: any number.
     """
 
     oracle: core.PairOracle
@@ -97,18 +97,18 @@ class NoisyProducts:
 
     @property
     def capacity(self) -> float:
-        """How many more directions may be asked: infinity where nothing is remembered, or in any number."""
+        """How many more directions may be queried: infinity where nothing is stored, or there is no limit."""
         if self.most_directions is None or self.oracle.noise != "lazy":
             return math.inf
         return self.most_directions - self.oracle.n_directions
 
     def times(self, block: Matrix) -> tuple[Matrix, Matrix]:
-        """(A V, B V) plus noise for the rows of ``block`` (K, d). Raises MemoryError where they have no room."""
+        """(A V, B V) plus noise for the rows of ``block`` (K, d). Raises MemoryError beyond the capacity."""
         return self.oracle.times(np.ascontiguousarray(block, dtype=np.float64))
 
 
 def direction_bytes(d: int, n_matrices: int) -> int:
-    """Memory for a direction asked of lazy noise: itself, each matrix's answer, and one of them copied to grow."""
+    """Memory per direction under lazy noise: itself, each matrix's answer, and one copy for growing an array."""
     return 8 * d * (n_matrices + 2)
 
 
@@ -117,9 +117,9 @@ def row_products(
 ) -> NoisyProducts:
     """Products for a model of rows.
 
-    Lazy: one release of the moment matrix, the second moment known by its products; the law is that of `release`.
+    Lazy: one release of the moment matrix, the second moment known through its products; the law is that of `release`.
     Fresh: sums and counts once, then a new noisy second moment for each product.
-    Sums and counts are exact integers; products are rounded to a grid, which the noise allows for.
+    Sums and counts are exact integers; products are rounded to a grid, which the noise covers.
     """
     rows = problem.row_products()
     groups = (
@@ -208,7 +208,7 @@ def _matrix_allowance(mu: float, *, noise: ProductNoise, d: int) -> tuple[Allowa
 
 
 def _directions(noise: ProductNoise, d: int) -> int:
-    """Most directions in one noisy matrix: lazy noise remembers no more, and no more than d are orthonormal."""
+    """Most directions in one noisy matrix: lazy noise stores no more, and at most d are orthonormal."""
     most = noise.most_directions(d, 1) if noise.kind == "lazy" else None
     return d if most is None else min(d, most)
 
@@ -228,7 +228,7 @@ def _noisy_groups(
     stream: core.NoiseStream,
     charge: Charge,
 ) -> ReleasedGroups:
-    """Released sums and counts, and in their ``noise`` the deviation of an answer about the second moment."""
+    """Released sums and counts, and in their ``noise`` the deviation of an answer on the second moment."""
     layout = problem.layout
     least = _deviations(problem, mu, noise, _allowance(problem, noise, 0, MOST_BITS))
     bits = finest_bits(replace(least, second=0.0))  # products have a grid of their own
@@ -248,7 +248,7 @@ def _noisy_groups(
 
 
 def _allowance(problem: MomentProblem, noise: ProductNoise, n: int, bits: int) -> Allowance:
-    """What rounding adds to the cost of an answer, or of all answers under lazy noise, about at most n people."""
+    """What rounding adds to the cost of an answer, or of all answers under lazy noise, on at most n people."""
     layout, adjacency, d = problem.layout, problem.facts.adjacency, problem.layout.n_features
     if noise.kind == "lazy":
         return moments_allowance(calibrate_moments(1.0, layout, adjacency), n, d, _directions(noise, d), bits)
@@ -257,7 +257,7 @@ def _allowance(problem: MomentProblem, noise: ProductNoise, n: int, bits: int) -
 
 
 def _deviations(problem: MomentProblem, mu: float, noise: ProductNoise, allowance: Allowance) -> MomentNoise:
-    """In units of rows in the unit ball, sums over people: what costs ``mu`` with all that rounding adds."""
+    """Deviations that cost ``mu`` including rounding, in sums over people of rows in the unit ball."""
     layout, adjacency = problem.layout, problem.facts.adjacency
     if noise.kind == "lazy":
         return calibrate_moments(allowance.within(mu), layout, adjacency)
@@ -285,7 +285,7 @@ def _releases(
     allowance: Allowance,
     bits: int,
 ) -> Iterator[LedgerEntry]:
-    """What the ledger says. Raises ArithmeticError where the noise, as it is drawn, does not keep ``mu``."""
+    """The ledger entries. Raises ArithmeticError if the noise, as drawn, exceeds ``mu``."""
     layout, adjacency = problem.layout, problem.facts.adjacency
     second = NoiseBlock("second moment of rows/bound, sum over people", noise.shape, deviations.second)
     if noise.kind == "lazy":
@@ -302,7 +302,7 @@ def _releases(
 
 
 def _group_blocks(noise: MomentNoise, layout: MomentLayout, bits: int | None = None) -> tuple[NoiseBlock, ...]:
-    """Sums and counts; ``bits``: of the grid of their release, where they are released alone."""
+    """Sums and counts; ``bits``: of the grid of their release, if they are released separately."""
 
     def block(name: str, deviation: float) -> NoiseBlock:
         scale = None if bits is None else int(math.ldexp(deviation, 2 * bits))

@@ -1,9 +1,9 @@
 """What rounding can add to the difference of neighbours, and the noise that covers it: docs/exactness.md, section 4.
 
-Sums over people that are too many for integers are made in floating point, rounded to a grid far below the noise, and
-get exactly rounded normal deviates. That is a Gaussian mechanism whose sensitivity is that of the real sums plus twice
-a bound on the error. An `Allowance` says what this adds to mu; noise is drawn for the mu that is left. All numbers here
-are public.
+Sums too costly to compute in integers are computed in floating point, rounded to a grid far below the noise, and
+get exactly rounded normal deviates. This is a Gaussian mechanism whose sensitivity is that of the real sums plus twice
+a bound on the error. An `Allowance` states what this adds to mu; noise is calibrated to the remaining mu. All numbers
+here are public.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dpgep.privacy.calibration import MOST_BITS
 _UNIT = 2.0**-53
 # The grid of `core.PairOracle` is at most this part of the deviation.
 _GRID = 2.0**-28
-# Directions are orthonormal to this (grid_noise.cpp).
+# Tolerance of the orthonormality of directions (grid_noise.cpp).
 _ORTHONORMAL = 2.0**-36
-# Additions in a row in the sum of a kernel over people: blocks of 2^16 rows, and one for each (csr_rows.cpp); fewer for
+# Successive additions in a kernel's sum over people: blocks of 2^16 rows, and one per block (csr_rows.cpp); fewer for
 # dense rows, in blocks of 4096, while they are fewer than 2^28 (dense_rows.cpp).
 _ROWS_IN_A_ROW = (1 << 16) + 256
-# People that a data set may have at most where their number is protected, so that nothing follows from it.
+# The largest data set if the number of people is protected, so that nothing depends on that number.
 MOST_PEOPLE = 1 << 24
-# Largest Frobenius norm of a given matrix, in deviations of its noise: beyond it, int64 would end.
+# Largest Frobenius norm of a given matrix, in deviations of its noise: beyond it, int64 would overflow.
 _LARGEST_RADIUS = 2.0**30
 # Terms of second order, (1 + u)^k - 1 - k u, while k u is below 2^-10.
 _SECOND_ORDER = 1 + 2.0**-9
@@ -41,45 +41,45 @@ class Allowance:
     absolute: float
 
     def cost(self, mu: float) -> float:
-        """What answers with noise for ``mu`` cost."""
+        """The cost of answers with noise for ``mu``."""
         return mu * (1 + self.relative) + self.absolute
 
     def within(self, mu: float) -> float:
         """The mu' that costs at most ``mu``, rounded down.
 
-        Raises ValueError where rounding would take more than half of the budget.
+        Raises ValueError if rounding would take more than half of the budget.
         """
         if math.isinf(mu):
             return mu
         left = (mu - self.absolute * _ROUND_UP) / (1 + self.relative * _ROUND_UP) / _ROUND_UP
         if not left >= mu / 2:
             raise ValueError(
-                f"with mu = {mu:.3g} rounding errors of floating point would take more than half of the budget: use "
+                f"with mu = {mu:.3g} floating-point rounding would take more than half of the budget: use "
                 'method="release", whose sums are exact integers, or a larger budget; nothing was read or spent'
             )
         return left
 
 
 def most_people(facts: PublicFacts, n: int) -> int:
-    """A public bound on the number n of people, which sums over them are rounded for.
+    """A public bound on the number n of people, for bounding the rounding of their sums.
 
-    n itself where it is public. Otherwise MOST_PEOPLE, or four times ``public_n`` where that is more; ValueError if
-    there are more people: the one thing about their number that becomes known.
+    n itself where it is public. Otherwise MOST_PEOPLE, or four times ``public_n`` if that is more; ValueError if
+    there are more people, which is all that becomes known about their number.
     """
     if facts.adjacency == "replace-one":
         return n
     most = max(MOST_PEOPLE, 4 * (facts.n or 0))
     if n > most:
         raise ValueError(
-            f"there are more than {most} people: that is what products of vectors with protected numbers of people are "
-            'prepared for; give public_n, a public estimate of their number, or use method="release"; nothing was '
+            f"there are more than {most} people, the limit for products with vectors if the number of people is "
+            'protected: give public_n, a public estimate of that number, or use method="release"; nothing was '
             "released"
         )
     return most
 
 
 def moments_allowance(base: MomentNoise, n: int, d: int, directions: int, bits: int = MOST_BITS) -> Allowance:
-    """For one noisy second moment that is known by its products with so many directions, and exact sums and counts.
+    """For one noisy second moment known through its products with that many directions, and exact sums and counts.
 
     ``base`` is the noise for mu = 1. Errors of m products move the answers, in multiples of noise, by sqrt(12 m) times
     the error of one (weights 2/s^2 across and 1/s^2 along a direction, twice for two neighbours). Sums are those of
@@ -92,14 +92,14 @@ def moments_allowance(base: MomentNoise, n: int, d: int, directions: int, bits: 
 
 
 def iid_allowance(base: MomentNoise, n: int, d: int) -> Allowance:
-    """For a product with one direction under independent noise: one entry may have no more than 2^-5 of the deviation
-    for itself, and two values are rounded in each (grid_noise.hpp).
+    """For a product with one direction under independent noise: one entry may have as little as 2^-5 of the deviation
+    of its own, and each entry has two rounded values (grid_noise.hpp).
     """
     return Allowance(_IID_WEIGHT * product_error(n, d, 1) / base.second, _iid_shift(d))
 
 
 def iid_matrix_allowance(mu: float, d: int) -> tuple[Allowance, float]:
-    """The same for a symmetric matrix, and the radius as `matrix_allowance` has it."""
+    """The same for a symmetric matrix, and the radius as in `matrix_allowance`."""
     depth = _IID_WEIGHT * _SECOND_ORDER * _UNIT * (3 * d + 200)
     radius = min(mu * 2.0**-7 / depth, _LARGEST_RADIUS)
     return Allowance(0.0, radius * depth + _iid_shift(d)), radius
@@ -108,13 +108,13 @@ def iid_matrix_allowance(mu: float, d: int) -> tuple[Allowance, float]:
 def covering_multiplier(multiplier: float, error: float, d: int) -> float:
     """The noise whose answers cost no more than those of ``multiplier`` would without rounding.
 
-    For sums over people in the unit ball that are computed with this ``error``, and at most d directions.
+    For sums over people in the unit ball computed with this ``error``, and at most d directions.
     """
     covering = multiplier * (1 + math.sqrt(12 * d) * error + _tilt(d)) * _ROUND_UP
     shift = covering * _grid_shift(d, d)
     if shift > 0.5:
         raise ValueError(
-            f"noise of {multiplier:.3g} times the squared bound is too large for the grid that answers are rounded to: "
+            f"noise of {multiplier:.3g} times the squared bound is too large for the grid of the answers: "
             "use a larger budget; nothing was read or spent"
         )
     return covering / (1 - shift) * _ROUND_UP
@@ -122,7 +122,7 @@ def covering_multiplier(multiplier: float, error: float, d: int) -> float:
 
 def matrix_allowance(mu: float, d: int, directions: int) -> tuple[Allowance, float]:
     """For products with a symmetric matrix of Frobenius norm at most a radius, in deviations of the noise; and the
-    radius: rounding of the products takes 2^-7 of ``mu``.
+    radius, at which rounding of the products takes 2^-7 of ``mu``.
     """
     depth = _SECOND_ORDER * _UNIT * math.sqrt(12 * directions) * (3 * d + 200 + _projection_depth(d, directions))
     radius = min(mu * 2.0**-7 / depth, _LARGEST_RADIUS)
@@ -130,20 +130,20 @@ def matrix_allowance(mu: float, d: int, directions: int) -> tuple[Allowance, flo
 
 
 def released_matrix_allowance(mu: float, d: int) -> tuple[Allowance, float]:
-    """The same for a symmetric matrix of which every entry is released."""
+    """The same for a symmetric matrix released entry by entry."""
     depth = 2 * _SECOND_ORDER * _UNIT * (d + 4)
     radius = min(mu * 2.0**-7 / depth, _LARGEST_RADIUS)
     return Allowance(0.0, d * _GRID + radius * depth), radius
 
 
 def vector_allowance(size: int, sensitivity: float, error: float) -> Allowance:
-    """For ``size`` values that are computed with an error of at most this Euclidean norm."""
+    """For ``size`` values computed with an error of at most this Euclidean norm."""
     return Allowance(2 * error / sensitivity, math.sqrt(size) * _GRID)
 
 
 def product_error(n: int, d: int, directions: int) -> float:
-    """Euclidean norm of the error of (I - Q^T Q) S q, S the sum of x x^T over n people in the unit ball, beside the
-    grid's rounding: of the inner products with q (d), the sum over people, and the projection.
+    """Euclidean norm of the error of (I - Q^T Q) S q, S the sum of x x^T over n people in the unit ball, apart from
+    rounding to the grid: of the inner products with q (d), the sum over people, and the projection.
     """
     return _error(n, d, directions, _ROWS_IN_A_ROW + n / 2**16)
 
@@ -175,10 +175,10 @@ def _projection_depth(d: int, directions: int) -> float:
 
 
 def _tilt(directions: int) -> float:
-    """Directions that are orthonormal nearly: 16 m tolerance |S|_F, and |S|_F <= sqrt 2."""
+    """Nearly orthonormal directions: 16 m tolerance |S|_F, and |S|_F <= sqrt 2."""
     return 16 * math.sqrt(2) * directions * _ORTHONORMAL
 
 
 def _grid_shift(d: int, directions: int) -> float:
-    """Rounding of d entries to the grid, half of it each, as above."""
+    """Rounding of d entries to the grid, by at most half a unit each, weighted as above."""
     return math.sqrt(12 * directions * d) * _GRID / 2

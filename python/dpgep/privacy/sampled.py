@@ -1,12 +1,12 @@
 """Accounting of answers about Poisson samples, which no Gaussian-DP parameter describes: by privacy loss distributions.
 
 A mechanism here is a number of full answers and a number of sampled ones, each the sum of x x^T over people (over a
-Poisson sample of rate q) plus GOE noise, rows in the unit ball. Adding or removing a person moves the sum by at most 1
-in Frobenius norm, so the noise's deviations are noise multipliers and the two kinds are Gaussian and Poisson-subsampled
-Gaussian events, composed by `dp_accounting`. An inner product with a public block, chosen as one goes, is
-post-processing: so is a sampled difference x x^T (V - V~), whatever V - V~.
+Poisson sample of rate q) plus GOE noise, rows in the unit ball. Adding or removing a person changes the sum by at most
+1 in Frobenius norm, so the noise deviations are noise multipliers and the two kinds are Gaussian and Poisson-subsampled
+Gaussian events, composed by `dp_accounting`. A product with a public, adaptively chosen block is post-processing, as
+is a sampled difference x x^T (V - V~), whatever V - V~.
 
-Sampling is accounted for under add/remove. For replace-one, two data sets are two steps apart, and (e, d) under
+Sampling is accounted for under add/remove. Under replace-one, neighbours are two steps apart, and (e, d) under
 add/remove gives (2 e, (1 + exp(e)) d): no tighter proof is known to us.
 """
 
@@ -21,17 +21,17 @@ from typing import Any
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import mu_of
 
-# Searches stop at this relative width, on the side that holds.
+# Searches stop at this relative width, on the valid side.
 _WIDTH = 1e-3
-# Rounding in the accountant, below 1e-14, must not be what a guarantee rests on.
+# No guarantee may depend on rounding in the accountant, which is below 1e-14.
 _LEAST_DELTA = 1e-12
-# Beyond this epsilon a guarantee means nothing, and the search for one ends.
+# Beyond this epsilon a guarantee is meaningless, and the search ends.
 _LARGEST_EPSILON = 200.0
 
 
 @dataclass(frozen=True)
 class SampledMechanism:
-    """How many answers of which kind, and the noise multiplier of each.
+    """The number of answers of each kind, and their noise multipliers.
 
     Attributes
     ----------
@@ -74,37 +74,37 @@ class SampledMechanism:
 
 
 def add_remove_target(epsilon: float, delta: float, adjacency: Adjacency) -> tuple[float, float]:
-    """(epsilon, delta) to be met under add/remove, so that the given pair is met under ``adjacency``.
+    """The (epsilon, delta) under add/remove that implies the given pair under ``adjacency``.
 
-    Replace-one: (epsilon/2, delta/(1 + exp(epsilon/2))), group privacy of two people. Raises ValueError where this
+    Replace-one: (epsilon/2, delta/(1 + exp(epsilon/2))), group privacy for two people. Raises ValueError if this
     delta is below 1e-12, which the accountant does not resolve.
     """
     step = _per_person(epsilon, adjacency)
     target = delta if adjacency == "add-remove" else delta / (1 + math.exp(step)) * (1 - 1e-15)
     if target < _LEAST_DELTA:
         raise ValueError(
-            f"epsilon = {epsilon:g}, delta = {delta:g} under {adjacency} ask for a delta of {target:.3g} under "
+            f"epsilon = {epsilon:g}, delta = {delta:g} under {adjacency} require a delta of {target:.3g} under "
             f"add-remove: the accountant of sampled answers resolves no less than {_LEAST_DELTA:g}"
         )
     return step, target
 
 
 def add_remove_mu(epsilon: float, delta: float, adjacency: Adjacency) -> float:
-    """The Gaussian-DP parameter that the target allows under add/remove: a measure of the budget, to plan by."""
+    """The Gaussian-DP parameter that the target allows under add/remove: a measure of the budget, for planning."""
     return math.inf if math.isinf(epsilon) else mu_of(*add_remove_target(epsilon, delta, adjacency))
 
 
-@lru_cache(maxsize=64)  # a pure function, of seconds
+@lru_cache(maxsize=64)  # a pure function that takes seconds
 def calibrate_sampled(
     mechanism: SampledMechanism, epsilon: float, delta: float, adjacency: Adjacency, share_full: float
 ) -> SampledMechanism:
-    """The same answers with the least noise that meets (epsilon, delta), to a thousandth.
+    """The same answers with the least noise that meets (epsilon, delta), to within a thousandth.
 
-    Where both kinds are asked, ``share_full`` of the budget goes to the full ones: that is how the ratio of the two
-    multipliers is set, by the central limit theorem for mu^2 = T q^2 (exp(1/s^2) - 1) of T sampled answers (Bu et al.
-    2020). Their common factor is then searched for with the exact accountant.
+    If both kinds are used, ``share_full`` of the budget goes to the full ones: this sets the ratio of the two
+    multipliers, by the central limit theorem for mu^2 = T q^2 (exp(1/s^2) - 1) of T sampled answers (Bu et al.
+    2020). Their common factor is then found with the exact accountant.
 
-    Raises ValueError where delta is too small, see `add_remove_target`.
+    Raises ValueError if delta is too small, see `add_remove_target`.
     """
     if math.isinf(epsilon):
         return mechanism
@@ -144,7 +144,7 @@ def _smallest(holds: Callable[[float], bool]) -> float:
 
 
 def epsilon_of_event(event: Any, delta: float, adjacency: Adjacency) -> float:
-    """An epsilon, near the smallest, with which ``event`` (under add/remove) is (epsilon, delta)-DP; inf if none is."""
+    """A nearly minimal epsilon for which ``event`` (under add/remove) is (epsilon, delta)-DP; inf if there is none."""
     coarse = _search_epsilon(event, 5.0, delta, adjacency)
     return (
         coarse
@@ -154,7 +154,7 @@ def epsilon_of_event(event: Any, delta: float, adjacency: Adjacency) -> float:
 
 
 def delta_of_event(event: Any, epsilon: float, adjacency: Adjacency) -> float:
-    """The delta, at least 1e-12, with which ``event`` (under add/remove) is (epsilon, delta)-DP under ``adjacency``."""
+    """The delta, at least 1e-12, for which ``event`` (under add/remove) is (epsilon, delta)-DP under ``adjacency``."""
     return _delta(_accountant(event, max(_per_person(epsilon, adjacency), 0.01)), epsilon, adjacency)
 
 
@@ -178,12 +178,12 @@ def _delta(accountant: Any, epsilon: float, adjacency: Adjacency) -> float:
 
 
 def _per_person(epsilon: float, adjacency: Adjacency) -> float:
-    """What each of the steps of add/remove between neighbours may cost."""
+    """The cost allowed for each add/remove step between neighbours."""
     return epsilon if adjacency == "add-remove" else epsilon / 2
 
 
 def _accountant(event: Any, epsilon: float) -> Any:
-    """dp_accounting's, privacy losses rounded up on a grid that is fine enough for ``epsilon``."""
+    """The accountant of dp_accounting, with privacy losses rounded up on a grid fine enough for ``epsilon``."""
     # half a second to import, for two methods only
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import PLDAccountant

@@ -1,4 +1,4 @@
-"""Gradients of Poisson samples of people, and of all people, noise included."""
+"""Noisy gradients over Poisson samples of people, and over all people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NoisySamples:
     Attributes
     ----------
     products : the compiled source of answers: `full`, `ascend`, `ascend_reduced`.
-    mechanism : the answers that are paid for, and their noise multipliers.
+    mechanism : the answers paid for, and their noise multipliers.
     noise_level : expected operator norm of the noise in A in one answer about a sample.
     """
 
@@ -41,9 +41,9 @@ def sampled_products(
     stream: core.NoiseStream,
     charge: Charge,
 ) -> NoisySamples:
-    """The answers of ``mechanism`` with the noise that (epsilon, delta) asks for.
+    """The answers of ``mechanism`` with the noise that (epsilon, delta) requires.
 
-    Sums are divided by n0 and q n0, n0 = ``facts.n``, never by the number of people that are there or in a sample.
+    Sums are divided by n0 and q n0, n0 = ``facts.n``, never by the actual number of people or the sample size.
     """
     assert problem.facts.n is not None
     calibrated = calibrate_sampled(mechanism, epsilon, delta, problem.facts.adjacency, share_full)
@@ -70,7 +70,7 @@ def sampled_products(
 
 
 def _covering(mechanism: SampledMechanism, problem: MomentProblem, n: int) -> tuple[float, float]:
-    """Noise of full and sampled answers: the multipliers, and what rounding of the sums adds."""
+    """Noise of full and sampled answers: the multipliers, enlarged for the rounding of the sums."""
     most, d = most_people(problem.facts, n), problem.model.n_features
     full, sampled = mechanism.noise_full, mechanism.noise_sampled
     return (

@@ -1,4 +1,4 @@
-"""A screen for large coordinates: noisy scores of all features from O(d) released numbers."""
+"""Screening for large coordinates: noisy scores of all features from O(d) released numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allow
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.moment_problem import MomentProblem
 
-# Share of mu^2 for the number of people, where that is not public and two views are screened: a public constant.
+# Share of mu^2 for the number of people if it is not public and two views are screened: a public constant.
 _COUNT_SHARE = 0.1
 _NONE = MomentNoise(0.0, 0.0, 0.0)
 
@@ -51,7 +51,7 @@ class Screen:
 
 
 def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
-    """Diagonals of A and B: parts of the matrices, so that their sensitivities serve."""
+    """Diagonals of A and B: parts of the matrices, so their sensitivities apply."""
     ready = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
     charge(LedgerEntry("diagonals of A and B", mu, matrix_blocks(problem, ready.noise_a, ready.noise_b, "independent")))
     a = add_grid_noise(np.diagonal(ready.a), ready.noise_a, stream)
@@ -62,12 +62,12 @@ def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream,
 def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     """Diagonal of the second moment with the sums and counts of the model, or with the row norms of two views.
 
-    The diagonal is a part of the moment matrix, so the calibration of that serves. For two views sums are not released:
-    row norms are 1-Lipschitz in the Frobenius norm, and diagonal and row norms belong to different entries of the
-    second moment, so that together they move by at most sqrt 2 (add-remove: 1). With means subtracted the covariance
-    moves by at most 4, and both by at most sqrt(4^2 + 2) (sqrt(4^2 + 1)).
+    The diagonal is a part of the moment matrix, so its calibration applies. For two views sums are not released:
+    row norms are 1-Lipschitz in the Frobenius norm, and diagonal and row norms use different entries of the
+    second moment, so together they change by at most sqrt 2 (add-remove: 1). With means subtracted the covariance
+    changes by at most 4, and both by at most sqrt(4^2 + 2) (sqrt(4^2 + 1)).
 
-    All are exact integers but the row norms, which are rounded to a grid.
+    All are exact integers except the row norms, which are rounded to a grid.
     """
     if math.isinf(mu):
         return _plain_screen(problem, charge)
@@ -97,7 +97,7 @@ def _screen_of_moments(problem: MomentProblem, mu: float, stream: core.NoiseStre
 
 def _screen_of_views(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     bits = finest_bits(_view_deviations(problem, mu))
-    # no sums are released, and counts only where they are not public
+    # no sums are released, and counts only if they are not public
     exact = replace(problem, layout=replace(problem.layout, sums=False)).grid_sums(bits, with_squares=True)
     n = most_people(problem.facts, exact.n)
     noise = _view_deviations(problem, mu, n, bits)
@@ -155,7 +155,7 @@ def _blocks(problem: MomentProblem, noise: MomentNoise, with_sums: bool) -> tupl
 
 
 def _ratio(a: Matrix, b: Matrix, noise: float) -> Matrix:
-    """The ratio of two diagonals; entries of B that are not above their noise count as that."""
+    """The ratio of two diagonals; entries of B are at least the deviation of their noise."""
     floor = max(noise, float(np.finfo(float).eps) * float(np.abs(b).max(initial=0.0)))
     return np.asarray(np.divide(a, np.maximum(b, floor), out=np.zeros_like(a), where=np.maximum(b, floor) > 0))
 
