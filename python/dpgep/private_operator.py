@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
-from dpgep.methods.options import require_non_negative
-from dpgep.methods.ridge import WHOLE, public_ridge
-from dpgep.methods.storage import MEMORY_LIMIT, require_capacity, require_memory_limit
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity
+from dpgep.methods.ridge import products_ridge
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, Problem, PublicSide
@@ -260,7 +260,7 @@ def private_operator(
     True
     """
     require_problem(problem)
-    require_memory_limit(memory_limit)
+    require_count("memory_limit (in bytes)", memory_limit)
     if regularization is not None:
         require_non_negative("regularization", regularization)
     account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
@@ -271,6 +271,5 @@ def private_operator(
         require_capacity(curator.public, 1, memory_limit)
         products = curator.products(ProductNoise("lazy", "goe", 0, memory_limit))
         report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
-    ridge = public_ridge(products.noise_level, multiple=WHOLE) if regularization is None else float(regularization)
     answering = AnsweringCurator(curator.public, products, stream)
-    return PrivateOperator(answering, report, 0.0 if products.identity_b else ridge, memory_limit)
+    return PrivateOperator(answering, report, products_ridge(products, regularization), memory_limit)
