@@ -28,11 +28,11 @@ import dpgep
 import dpgep.distributed
 from dpgep.data import dask_dataset, parquet_parts
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dataset import Batch, InMemoryDataset
+from dpgep.data.dataset import InMemoryDataset
 from dpgep.data.float_moments import FloatSums
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.row_products import ProductSums
-from dpgep.data.rows import NotFiniteError, Rows
+from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.data.screen_sums import ScreenSums
 from dpgep.distributed import moments
 from dpgep.models.model import PublicFacts

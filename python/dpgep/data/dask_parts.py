@@ -8,30 +8,10 @@ from typing import Any
 import numpy as np
 
 from dpgep._optional import import_extra
-from dpgep.data.rows import check_matrix, check_not_masked
+from dpgep.data.views import check_not_masked, is_dask_collection, known_rows
 from dpgep.sources import scan
 
 Part = tuple[Any, ...]
-
-
-def is_dask_collection(values: Any) -> bool:
-    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
-    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
-
-
-def spread_matrix(values: Any, name: str) -> Any:
-    """A Dask array or DataFrame in the place of X: checked as far as it can be without computing."""
-    if getattr(values, "ndim", None) is None:
-        raise TypeError(f"{name} must be a Dask array or DataFrame, got {type(values).__name__}: convert it first")
-    if hasattr(values, "dtype") or values.ndim != 2:
-        check_matrix(values, name)
-    return values
-
-
-def known_rows(values: Any) -> int | None:
-    """Number of rows of a Dask collection; None where it would have to be computed."""
-    rows = values.shape[0] if hasattr(values, "chunks") else np.nan
-    return None if np.isnan(rows) else int(rows)
 
 
 def dask_parts(data: tuple[Any, ...]) -> list[Part]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpgep.data.block_products import add_products
-from dpgep.data.dataset import Batch
+from dpgep.data.blocks import add_products, moment_blocks
 from dpgep.data.row_products import RowProducts
+from dpgep.data.rows import Batch
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 
@@ -28,10 +27,9 @@ class FloatSums:
         self.total: Matrix = np.zeros((layout.dimension,) * 2)
 
     def add(self, batch: Batch) -> None:
-        for rows, block in batch.rows.clipped_blocks(self._layout.n_groups):
-            mark_groups(block[:, self._layout.n_features :], batch.groups, rows, 1.0)
-            add_products(block, self.total)
-            factors = RowProducts(batch.rows.part(rows)).factors
+        for people, block in moment_blocks(batch, self._layout.n_groups):
+            add_products([(people, block)], self.total)
+            factors = RowProducts(batch.rows.part(people)).factors
             self.n_clipped += int(np.count_nonzero(factors < _CLIPPED))
         self.n += batch.n
 
@@ -39,12 +37,3 @@ class FloatSums:
         self.total += other.total
         self.n += other.n
         self.n_clipped += other.n_clipped
-
-
-def mark_groups(indicator: Matrix, groups: NDArray[np.intp] | None, rows: slice, mark: float) -> None:
-    """Write ``mark`` in the column of each row's group, zeros elsewhere; without groups, ``mark`` everywhere."""
-    if groups is None:
-        indicator[:] = mark
-    else:
-        indicator[:] = 0.0
-        indicator[np.arange(len(indicator)), groups[rows]] = mark

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.data.blocks import block_height
 from dpgep.data.compensated_sum import CompensatedSum
-from dpgep.data.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
+from dpgep.data.rows import NotFiniteError, Rows, canonical_csr, kernel_reads
 from dpgep.models.model import Matrix
 from dpgep.sources.columns import Columns, row_dtype
 

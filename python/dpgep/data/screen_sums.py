@@ -14,10 +14,10 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.data.blocks import clipped_blocks
 from dpgep.data.compensated_sum import CompensatedSum
-from dpgep.data.dataset import Batch
 from dpgep.data.row_products import GroupSums, RowProducts
-from dpgep.data.rows import Rows
+from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 
@@ -68,7 +68,7 @@ class CrossSums:
     def add(self, batch: Batch) -> None:
         self._n += batch.n
         if not batch.rows.is_sparse:
-            for _, block in batch.rows.clipped_blocks(0, most_rows=ROWS_IN_A_ROW):
+            for _, block in clipped_blocks(batch.rows, most_rows=ROWS_IN_A_ROW):
                 self._add(block)
             return
         for start in range(0, batch.n, ROWS_IN_A_ROW):
@@ -111,7 +111,7 @@ def cross_norms(accumulate: Callable[[Any], Any], d: int, d_x: int, *, centred: 
 
 def _dense_energies(rows: Rows) -> Matrix:
     total = np.zeros(rows.d)
-    for _, block in rows.clipped_blocks(0):
+    for _, block in clipped_blocks(rows):
         total += np.einsum("ij,ij->j", block, block)
     return total
 

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dpgep.data.rows import check_bound
+from dpgep.data.views import check_bound
 from dpgep.methods.options import require_count
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget

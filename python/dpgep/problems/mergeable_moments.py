@@ -13,7 +13,7 @@ from typing import Any
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.rows import check_bound
+from dpgep.data.views import check_bound
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.problems import moment_bytes

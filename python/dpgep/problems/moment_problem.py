@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_parts import dask_parts, is_dask_collection, read_chunks
+from dpgep.data.dask_parts import dask_parts, read_chunks
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
 from dpgep.data.float_moments import FloatSums
 from dpgep.data.grid_sums import GridSums
@@ -18,7 +18,7 @@ from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.row_products import GroupSums, RowProducts, StreamedProducts
 from dpgep.data.rows import Rows
 from dpgep.data.screen_sums import ScreenSums, cross_norms
-from dpgep.data.views import fewest_rows, n_rows
+from dpgep.data.views import fewest_rows, is_dask_collection, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.problems.row_model import RowModel

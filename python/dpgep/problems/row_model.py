@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dataset import Batch
+from dpgep.data.rows import Batch
 from dpgep.models.moments import MomentModel
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dataset import Batch
-from dpgep.data.rows import Rows, as_view, check_bound, check_same_rows
-from dpgep.data.views import opened, width
+from dpgep.data.rows import Batch, Rows
+from dpgep.data.views import as_view, check_bound, check_same_rows, opened, width
 from dpgep.models.first_order import rank_two_squares, squares, symmetric_form_variance
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedGroups, moment_layout, total_mean
