@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.special
+import scipy  # its special functions are loaded when they are used
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from dpgep.methods.generalized_eigen import Eigensystem
