@@ -22,8 +22,7 @@ from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.privacy.streams import noise_stream
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle, unpacked_triangle
-from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.row_model import RowModel
+from dpgep.problems.moment_problem import MomentProblem, RowModel
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import budget_of, component_count, n_counted, privacy_report, solution_of, warn_large_delta
 

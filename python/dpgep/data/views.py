@@ -17,7 +17,7 @@ def opened(values: Any, name: str, adjacency: Any) -> Any:
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
     """
     fewest = fewest_rows(adjacency)
-    if is_source(values) and not hasattr(values, "__array__"):  # tables are arrays, too, unless they are scanned
+    if not hasattr(values, "__array__") and is_source(values):  # tables are arrays, too, unless they are scanned
         selection = as_selection(values)
         known = selection.scan.n_rows
         if known is not None and known < fewest:

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from dpgep.data.groups import class_codes, public_classes
 from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import as_view, check_bound, n_rows, opened, width
-from dpgep.models.first_order import schur_form_variance
-from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import (
     MomentLayout,
+    Pencil,
+    PencilPart,
     ReleasedGroups,
     group_factors,
     moment_layout,
+    schur_form_variance,
     total_mean,
     total_share,
 )

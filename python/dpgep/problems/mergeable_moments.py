@@ -17,7 +17,7 @@ from dpgep.data.views import check_bound
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.problems import moment_bytes
-from dpgep.problems.row_model import RowModel
+from dpgep.problems.moment_problem import RowModel
 
 # The finest grid that a release serves: it costs as much as any, and a coarser one is for budgets of mu below 1e-4.
 DEFAULT_BITS = 20

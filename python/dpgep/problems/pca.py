@@ -10,11 +10,18 @@ from numpy.typing import NDArray
 
 from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import as_view, check_bound, opened, width
-from dpgep.models.first_order import schur_form_variance
-from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
-from dpgep.models.moments import MomentLayout, ReleasedGroups, mean_factor, moment_layout, total_mean
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.row_model import RowModel
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.moments import (
+    MomentLayout,
+    Pencil,
+    PencilPart,
+    ReleasedGroups,
+    mean_factor,
+    moment_layout,
+    schur_form_variance,
+    total_mean,
+)
+from dpgep.problems.moment_problem import MomentProblem, RowModel, moment_problem
 
 
 @dataclass(frozen=True)
