@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -74,12 +75,14 @@ def assert_same_flow(kernel, plain, relative=1e-12):
 # --- against the plain loop ---
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("truncation", TRUNCATIONS)
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("n_vectors", [1, 3])
-@pytest.mark.parametrize("form", FORMS)
-def test_flow_agrees_with_the_plain_loop(form, n_vectors, noise, truncation, storage):
+def one_of_each_pair():
+    """(form, storage, noise, truncation, number of vectors): all of the first three, and the others with each of them."""
+    for (i, form), (j, storage), (k, noise) in itertools.product(*map(enumerate, (FORMS, STORAGES, NOISES))):
+        yield form, storage, noise, list(TRUNCATIONS)[(i + j + k) % 3], (1, 3)[(i + i // 3 + j + k) % 2]
+
+
+@pytest.mark.parametrize(("form", "storage", "noise", "truncation", "n_vectors"), one_of_each_pair())
+def test_flow_agrees_with_the_plain_loop(form, storage, noise, truncation, n_vectors):
     given, arguments = problem(form, storage), {"shift": 0.2, "ridge": 0.01, **TRUNCATIONS[truncation]}
     n_iterations = N_ITERATIONS[noise]
     kernel = kernel_oracle(given, storage, noise, SCALE, KEY, n_products=n_iterations)

@@ -136,7 +136,7 @@ def test_order_and_signs_of_coordinates_do_not_matter(seed: int, general: bool, 
     np.testing.assert_allclose(np.abs(np.einsum("ij,ij->i", other.vectors, expected)), 1, rtol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @settings(deadline=None, derandomize=True, max_examples=20)
 @given(seed=st.integers(0, 10**6), general=st.booleans())
 def test_more_coordinates_never_lower_the_objective(seed: int, general: bool):
@@ -214,7 +214,7 @@ def test_auto_without_noise_keeps_what_is_connected():
     assert fit.significant == (True,)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_auto_calls_pure_noise_insignificant():
     """300 matrices of pure noise. The union bound gives each at most 1e-3, so 8 or more have probability < 1e-6."""
@@ -253,7 +253,7 @@ def false_discovery_proportions(claimed: float, level: float, repetitions: int) 
     return np.array(proportions), np.array(powers)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_false_discovery_rate():
     """By Hoeffding's inequality the mean of 120 proportions exceeds a rate of 0.1 by 0.24 with probability < 1e-6."""
