@@ -81,7 +81,7 @@ def one_of_each_pair():
         yield form, storage, noise, list(TRUNCATIONS)[(i + j + k) % 3], (1, 3)[(i + i // 3 + j + k) % 2]
 
 
-@pytest.mark.parametrize(("form", "storage", "noise", "truncation", "n_vectors"), one_of_each_pair())
+@pytest.mark.parametrize(("form", "storage", "noise", "truncation", "n_vectors"), list(one_of_each_pair()))
 def test_flow_agrees_with_the_plain_loop(form, storage, noise, truncation, n_vectors):
     given, arguments = problem(form, storage), {"shift": 0.2, "ridge": 0.01, **TRUNCATIONS[truncation]}
     n_iterations = N_ITERATIONS[noise]

@@ -60,7 +60,7 @@ def assert_is_a_solution(fit: SparseFit, a: Matrix, b: Matrix | None, k: int, n_
     assert fit.significant is None
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n_components", [1, 2])
 @pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize("matrix", ["covariance", "noise", "between views"])
@@ -116,7 +116,7 @@ def test_inputs_are_left_alone():
     np.testing.assert_array_equal(b, before[1])
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=15)
 @given(seed=st.integers(0, 10**6), general=st.booleans(), n_components=st.integers(1, 2), separate=st.booleans())
 def test_order_and_signs_of_coordinates_do_not_matter(seed: int, general: bool, n_components: int, separate: bool):
     rng = np.random.default_rng(seed)
