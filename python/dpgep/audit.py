@@ -28,10 +28,11 @@ from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, Problem
+from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
 from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.problem import Problem
 from dpgep.solution import Solution
 from dpgep.solve import solve
 

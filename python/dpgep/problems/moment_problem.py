@@ -21,12 +21,13 @@ from dpgep.data.screen_sums import ScreenSums, cross_norms
 from dpgep.data.views import fewest_rows, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
+from dpgep.problems.problem import Problem
 from dpgep.problems.row_model import RowModel
 from dpgep.sources import Selection
 
 
 @dataclass(frozen=True, eq=False)
-class MomentProblem:
+class MomentProblem(Problem):
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`."""
 
     model: RowModel
@@ -52,9 +53,16 @@ class MomentProblem:
         return self.dataset.population_id
 
     @property
-    def passes(self) -> int:
-        """Number of passes over the rows so far."""
+    def passes(self) -> int:  # type: ignore[override]
         return self.dataset.passes
+
+    @property
+    def read_once(self) -> bool:  # type: ignore[override]
+        return self.dataset.read_once
+
+    @property
+    def n_counted(self) -> int | None:
+        return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
 
     @property
     def largest_b(self) -> float:
