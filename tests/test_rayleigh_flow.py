@@ -10,14 +10,17 @@ import time
 
 import numpy as np
 import pytest
+import reference
 from flow_problems import FORMS, STORAGES, D, draw_from, kernel_oracle, problem, reference_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 from statistics_helpers import seeded_key
 
-from dpgep import _dispatch, reference
+from dpgep import _dispatch
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 KEY = seeded_key(61)
 SCALE = 0.05

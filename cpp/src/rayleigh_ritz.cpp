@@ -56,8 +56,8 @@ Spectrum spectrum(Block S) {
   const Index K = S.rows();
   Block vectors = Block::Identity(K, K);
   const FactoredNorm size = norm(S.data(), S.size());
-  const double negligible = std::numeric_limits<double>::epsilon() * size.scale * size.relative /
-                            static_cast<double>(K);
+  const double negligible =
+      std::numeric_limits<double>::epsilon() * size.scale * size.relative / static_cast<double>(K);
   bool is_diagonal = false;
   for (int sweep = 0; sweep < most_sweeps && !is_diagonal; ++sweep) {
     is_diagonal = true;
