@@ -1,10 +1,10 @@
-"""Exact moments of a Spark DataFrame: summed per partition, merged, and released on the driver.
+"""Exact moments of a Spark DataFrame: summed where the rows are, merged, and released on the driver.
 
     python examples/spark_moments.py          # a local session with two cores and simulated people
 
-`sum_partition` and `merge_partition` have the form `DataFrame.mapInArrow` requires: functions of an iterator of record
-batches. A partition becomes one row with one binary column, the bytes of `dpgep.Moments`: sums over people, as
-sensitive as the rows. Since they are integers, the result has the same bits for any partitions, retries and order of merging.
+`sum_partition` and `merge_partition` are what `DataFrame.mapInArrow` wants: functions of an iterator of record batches.
+A partition becomes one row with one binary column, the bytes of `dpgep.Moments`: sums over people, as private as the
+rows. Since they are integers, the result has the same bits for any partitions, retries and order of merging.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import dpgep
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Public facts, the same for every partition: the model, and the bound on the norm of a row.
+# Public facts, the same for every partition: what is asked, and the bound on the norm of a row.
 FEATURES = ["height", "weight", "pulse", "age"]
 CLASSES = ("no", "yes")
 MODEL = dpgep.FdaModel(len(FEATURES), CLASSES)
 BOUND = 2.0
-# The number of partitions after merging, and of rows that the driver collects.
+# Rows that later tasks merge into one; the driver then gets so many.
 MERGED = 4
 
 
@@ -34,7 +34,7 @@ def new_moments() -> dpgep.Moments:
 
 
 def sum_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The moments of one partition. Null features are NaN and rejected; labels outside CLASSES only count as people."""
+    """The moments of the people of a partition. Nulls are refused, being NaN, and so are labels outside CLASSES."""
     moments = new_moments()
     for batch in batches:
         columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in FEATURES]
@@ -43,7 +43,7 @@ def sum_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def merge_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The moments of several partitions."""
+    """The moments of the people of several partitions."""
     yield as_batch(merged(data for batch in batches for data in batch.column("moments").to_pylist()))
 
 
