@@ -76,7 +76,7 @@ def test_objective_of_a_generic_solver(d: int, k: int, penalty: float, condition
         np.testing.assert_allclose(root @ ours.feasible @ root, ours.spectral, atol=1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(("d", "condition"), [(30, None), (20, 5.0)])
 def test_objective_of_a_generic_solver_on_more_features(d: int, condition: float | None):
     test_objective_of_a_generic_solver(d, 2, 0.3, condition)

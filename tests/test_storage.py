@@ -120,7 +120,7 @@ def differ(first: Matrix, second: Matrix) -> bool:
     return bool(min(p_values) < 1e-4 / 2)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.statistical
 @pytest.mark.parametrize(("name", "mu"), [("pca", 2.0), ("fda", 8.0)])
 def test_both_storages_have_the_same_law(name: str, mu: float) -> None:

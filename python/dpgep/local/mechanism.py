@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dpgep._checks import require_count
-from dpgep.data.rows import check_bound
+from dpgep.data.views import check_bound
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import MOST_BITS, IntegerNoise, calibrate_moments, moment_mu, on_grid

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.special
+import scipy  # its special functions are loaded when they are used
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from dpgep.methods.eigen import Eigensystem
