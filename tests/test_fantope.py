@@ -32,55 +32,42 @@ def positive_definite(rng: np.random.Generator, d: int, condition: float) -> Mat
     return np.asarray(basis * np.geomspace(1 / np.sqrt(condition), np.sqrt(condition), d) @ basis.T)
 
 
-def generic_optimum(a: Matrix, b: Matrix | None, k: int, penalty: float, spectral_set: str) -> float:
-    """The same problem by cvxpy and Clarabel, to a relative gap of 1e-7.
-
-    The ball: H = H_+ - H_- with both parts positive semidefinite, H_+ + H_- <= I, and tr(H_+ + H_-) <= K. It is the
-    printed set (nuclear norm and spectral norm), in smaller cones.
-    """
+def generic_optimum(a: Matrix, b: Matrix | None, k: int, penalty: float) -> float:
+    """The same problem by cvxpy and Clarabel, to a relative gap of 1e-7."""
     d = len(a)
-    positive = cp.Variable((d, d), PSD=True)
-    if spectral_set == "fantope":
-        h, size, constraints = positive, positive, [cp.trace(positive) == k]
-    else:
-        negative = cp.Variable((d, d), PSD=True)
-        h, size = positive - negative, positive + negative
-        constraints = [cp.trace(size) <= k]
+    h = cp.Variable((d, d), PSD=True)
     p: Any = h
     if b is not None:
         values, vectors = np.linalg.eigh(b)
         root = vectors / np.sqrt(values) @ vectors.T
         p = root @ h @ root
-    problem = cp.Problem(cp.Minimize(-cp.trace(a @ p) + penalty * cp.sum(cp.abs(p))), [*constraints, np.eye(d) >> size])
+    problem = cp.Problem(
+        cp.Minimize(-cp.trace(a @ p) + penalty * cp.sum(cp.abs(p))), [cp.trace(h) == k, np.eye(d) >> h]
+    )
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-7, tol_gap_rel=1e-7, tol_feas=1e-7)
     assert problem.status == "optimal"
     return float(problem.value)
 
 
-def assert_feasible(h: Matrix, k: int, spectral_set: str) -> None:
+def assert_feasible(h: Matrix, k: int) -> None:
     values = np.linalg.eigvalsh(h)
-    if spectral_set == "fantope":
-        assert values.min() >= -1e-12
-        assert values.max() <= 1 + 1e-12
-        assert values.sum() == pytest.approx(k, abs=1e-10)
-    else:
-        assert np.abs(values).max() <= 1 + 1e-12
-        assert np.abs(values).sum() <= k + 1e-10
+    assert values.min() >= -1e-12
+    assert values.max() <= 1 + 1e-12
+    assert values.sum() == pytest.approx(k, abs=1e-10)
 
 
-@pytest.mark.parametrize("spectral_set", ["ball", "fantope"])
 @pytest.mark.parametrize("condition", [None, 5.0, 50.0])
 @pytest.mark.parametrize(("d", "k", "penalty"), [(10, 1, 0.4), (10, 3, 0.1), (16, 2, 1.0)])
-def test_objective_of_a_generic_solver(d: int, k: int, penalty: float, condition: float | None, spectral_set: Any):
+def test_objective_of_a_generic_solver(d: int, k: int, penalty: float, condition: float | None):
     rng = np.random.default_rng(d + k)
     a = spiked(rng, d)
     b = None if condition is None else positive_definite(rng, d, condition)
-    ours = fantope_relaxation(a, b, k, penalty, spectral_set=spectral_set, tolerance=2e-7, max_iterations=20000)
-    optimum = generic_optimum(a, b, k, penalty, spectral_set)
+    ours = fantope_relaxation(a, b, k, penalty, tolerance=2e-7, max_iterations=20000)
+    optimum = generic_optimum(a, b, k, penalty)
     assert ours.converged
     assert ours.objective == pytest.approx(optimum, rel=1e-6)
     assert ours.objective - ours.gap <= optimum + 1e-6 * abs(optimum)  # Clarabel is that exact
-    assert_feasible(ours.spectral, k, spectral_set)
+    assert_feasible(ours.spectral, k)
     if b is None:
         np.testing.assert_array_equal(ours.feasible, ours.spectral)
     else:
@@ -90,43 +77,32 @@ def test_objective_of_a_generic_solver(d: int, k: int, penalty: float, condition
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("spectral_set", ["ball", "fantope"])
 @pytest.mark.parametrize(("d", "condition"), [(30, None), (20, 5.0)])
-def test_objective_of_a_generic_solver_on_more_features(d: int, condition: float | None, spectral_set: Any):
-    test_objective_of_a_generic_solver(d, 2, 0.3, condition, spectral_set)
+def test_objective_of_a_generic_solver_on_more_features(d: int, condition: float | None):
+    test_objective_of_a_generic_solver(d, 2, 0.3, condition)
 
 
-def test_indefinite_a_uses_the_signs_that_the_ball_allows():
+def test_an_indefinite_a_is_no_obstacle():
     rng = np.random.default_rng(3)
     a = rng.standard_normal((12, 12))
     a = a + a.T
-    ball = fantope_relaxation(a, None, 2, 0.3, spectral_set="ball", tolerance=2e-7)
-    assert ball.objective == pytest.approx(generic_optimum(a, None, 2, 0.3, "ball"), rel=1e-6)
     fantope = fantope_relaxation(a, None, 2, 0.3, tolerance=2e-7)
-    assert fantope.objective > ball.objective * (1 - 1e-6)
-    negative = fantope_relaxation(-a @ a, None, 2, 0.3, spectral_set="ball", tolerance=2e-7)
-    assert np.linalg.eigvalsh(negative.feasible).max() < 1e-3
-    assert negative.objective < -1
+    assert fantope.objective == pytest.approx(generic_optimum(a, None, 2, 0.3), rel=1e-6)
 
 
-@pytest.mark.parametrize("spectral_set", ["ball", "fantope"])
 @pytest.mark.parametrize("condition", [None, 10.0])
-def test_without_a_penalty_it_is_the_eigenvalue_problem(condition: float | None, spectral_set: Any):
+def test_without_a_penalty_it_is_the_eigenvalue_problem(condition: float | None):
     import scipy.linalg
 
     rng = np.random.default_rng(5)
     a = spiked(rng, 40)
     b = None if condition is None else positive_definite(rng, 40, condition)
-    fit = fantope_relaxation(a, b, 3, 0.0, spectral_set=spectral_set, tolerance=1e-9)
+    fit = fantope_relaxation(a, b, 3, 0.0, tolerance=1e-9)
     assert -fit.objective == pytest.approx(scipy.linalg.eigh(a, b, eigvals_only=True)[-3:].sum(), rel=1e-8)
 
 
-def test_a_large_penalty_leaves_nothing_in_the_ball_and_the_diagonal_in_the_fantope():
+def test_a_large_penalty_leaves_the_diagonal():
     a = spiked(np.random.default_rng(6), 20)
-    ball = fantope_relaxation(a, None, 2, 100.0, spectral_set="ball")
-    assert ball.converged
-    assert np.abs(ball.sparse).max() == 0
-    assert abs(ball.objective) < 1e-9
     fantope = fantope_relaxation(a, None, 2, 100.0)
     top = np.sort(np.diag(a))[-2:]
     assert fantope.objective == pytest.approx(200 - top.sum(), rel=1e-6)
@@ -162,7 +138,7 @@ def test_too_few_iterations_are_reported():
     assert not fit.converged
     assert fit.n_iterations == 15
     assert fit.gap > 1e-6 * abs(fit.objective)
-    assert_feasible(fit.spectral, 3, "fantope")
+    assert_feasible(fit.spectral, 3)
 
 
 def test_few_eigenpairs_give_what_all_of_them_give(monkeypatch: pytest.MonkeyPatch):
@@ -182,14 +158,10 @@ spectra = npst.arrays(np.float64, st.integers(1, 12), elements=st.floats(-4, 4, 
 def test_projection_of_a_spectrum(values: Matrix, data: st.DataObject):
     """Against the variational inequality <w - p, q - p> <= 0 at the set's extreme points q."""
     k = data.draw(st.integers(1, len(values)))
-    fantope = _Projection("fantope", k).spectrum(values)
+    fantope = _Projection(k).spectrum(values)
     assert fantope.sum() == pytest.approx(k, abs=1e-12)
     best = np.sort(values - fantope)[-k:].sum()
     assert best <= (values - fantope) @ fantope + 1e-10
-    ball = _Projection("ball", k).spectrum(values)
-    assert np.abs(ball).max() <= 1
-    assert np.abs(ball).sum() <= k + 1e-12
-    assert np.sort(np.abs(values - ball))[-k:].sum() <= (values - ball) @ ball + 1e-10
 
 
 def test_leading_vectors():
@@ -212,7 +184,6 @@ def test_leading_vectors():
         ({"penalty": -1.0}, "penalty must be a non-negative finite number, got -1"),
         ({"penalty": np.nan}, "penalty must be a non-negative finite number, got nan"),
         ({"ridge": -0.5}, "ridge must be a non-negative finite number, got -0.5"),
-        ({"spectral_set": "cube"}, "spectral_set must be .* got 'cube'"),
         ({"max_iterations": 0}, "max_iterations must be a whole number of at least 1, got 0"),
         ({"tolerance": 0.0}, "tolerance must be a positive finite number, got 0"),
     ],
@@ -223,14 +194,13 @@ def test_bad_arguments(arguments: dict[str, Any], message: str):
         fantope_relaxation(**defaults | arguments)
 
 
-@pytest.mark.parametrize("spectral_set", ["ball", "fantope"])
-def test_degenerate_sizes(spectral_set: Any):
-    one = fantope_relaxation(np.array([[2.0]]), None, 1, 0.5, spectral_set=spectral_set)
+def test_degenerate_sizes():
+    one = fantope_relaxation(np.array([[2.0]]), None, 1, 0.5)
     assert one.objective == pytest.approx(-1.5, rel=1e-6)
-    every = fantope_relaxation(np.diag([3.0, 2.0, 1.0]), None, 3, 0.5, spectral_set=spectral_set)
+    every = fantope_relaxation(np.diag([3.0, 2.0, 1.0]), None, 3, 0.5)
     assert every.objective == pytest.approx(-4.5, rel=1e-6)
-    zero = fantope_relaxation(np.zeros((3, 3)), None, 1, 0.5, spectral_set=spectral_set)
-    assert zero.objective == pytest.approx(0.5 if spectral_set == "fantope" else 0.0, abs=1e-6)
+    zero = fantope_relaxation(np.zeros((3, 3)), None, 1, 0.5)
+    assert zero.objective == pytest.approx(0.5, abs=1e-6)
 
 
 @pytest.mark.parametrize(("threaded_dimension", "entered"), [(7, 1), (6, 0)])

@@ -157,16 +157,15 @@ def lost_components(
     if released.noiseless:
         return (False,) * k
     mean, deviation = _edge(model, released, system, log_searched)
-    lost: list[bool] = []
-    for i in range(min(k, r)):
-        if i == r - 1 and log_searched == 0.0 and (i > 0 or len(system.vectors) == 1):
-            found = not any(lost)  # the one direction that is left
-        else:
-            # fewer dimensions are left to noise by what stands above it
-            edge = (mean * math.sqrt((r - i) / r) + deviation) ** model.noise_order
-            found = values[i] - model.centre(values[i:]) > edge
-        lost.append(not found or (bool(lost) and lost[-1]))
-    return tuple(lost)
+    k, found = min(k, r), 0
+    while found < k:
+        # fewer dimensions are left to noise by what stands above it
+        edge = (mean * math.sqrt((r - found) / r) + deviation) ** model.noise_order
+        one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
+        if not one_left and not values[found] - model.centre(values[found:]) > edge:
+            break
+        found += 1
+    return (False,) * found + (True,) * (k - found)
 
 
 def _edge(model: Model, released: Released, system: Eigensystem, log_searched: float) -> tuple[float, float]:

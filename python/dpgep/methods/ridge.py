@@ -46,18 +46,12 @@ class Ridge:
     ----------
     regularization : xi, in the units of B.
     error : (K,), expected squared sine of the angle between each component and the one of the pair without noise.
-    bias : (K,), what the ridge alone contributes: the same without noise.
-    noise : (K,), what the noise contributes: of the angle to the solution with this ridge and without noise.
-    subspace_error, subspace_bias, subspace_noise : the same of the span of all K, squared sines summed.
+    subspace_error : the same of the span of all K, squared sines summed.
     """
 
     regularization: float
     error: Matrix
-    bias: Matrix
-    noise: Matrix
     subspace_error: float
-    subspace_bias: float
-    subspace_noise: float
 
 
 def public_ridge(noise_level: float, *, n_answers: int = 1, multiple: float = PART) -> float:
@@ -119,18 +113,12 @@ def estimated_errors(
     pair = truth.pair()
     k = min(n_components, len(pair.a))
     root = _root(pair.b, len(pair.a))
-    right, biased = _solutions(pair, k, np.zeros(1), root), _solutions(pair, k, xis, root)
+    right = _solutions(pair, k, np.zeros(1), root)
     draws = min(max(_DRAWN_FEATURES // len(pair.a), FEWEST_DRAWS), MOST_DRAWS)
-    errors, noises = np.zeros((len(xis), 1 + k)), np.zeros((len(xis), 1 + k))
+    errors = np.zeros((len(xis), 1 + k))
     for _ in range(draws):
-        noisy = _solutions(truth.noisy_pair(generator), k, xis, root)
-        errors += _squared_sines(right, noisy) / draws
-        noises += _squared_sines(biased, noisy) / draws
-    biases = _squared_sines(right, biased)
-    return [
-        Ridge(float(xi), error[1:], bias[1:], noise[1:], float(error[0]), float(bias[0]), float(noise[0]))
-        for xi, error, bias, noise in zip(xis, errors, biases, noises, strict=True)
-    ]
+        errors += _squared_sines(right, _solutions(truth.noisy_pair(generator), k, xis, root)) / draws
+    return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, errors, strict=True)]
 
 
 def _root(b: Matrix | None, d: int) -> Matrix:

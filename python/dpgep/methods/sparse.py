@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -61,9 +62,6 @@ class SparseFit:
     eigenvalues : (K,), v^T A v / v^T B v of each, B with the ridge.
     supports : K sorted index arrays, the same one K times unless the supports are separate.
     objective : sum of the eigenvalues.
-    start_objectives : objectives of the different supports that the starts led to, descending; with a given sparsity
-        and a common support, the first is the answer's.
-    n_starts : number of starts.
     significant : whether each component stands out of the noise; None where the sparsity was given.
     """
 
@@ -71,14 +69,7 @@ class SparseFit:
     eigenvalues: Matrix
     supports: tuple[Support, ...]
     objective: float
-    start_objectives: Matrix
-    n_starts: int
     significant: tuple[bool, ...] | None
-
-    @property
-    def sparsity(self) -> tuple[int, ...]:
-        """Size of each support."""
-        return tuple(len(support) for support in self.supports)
 
 
 def sparse_eigenvectors(
@@ -139,7 +130,7 @@ def sparse_eigenvectors(
         One support per component instead of a common one.
     residual_deviation : callable, needed for "auto"
         Maps (vectors (m, d), values (m,)) to the (m, d) deviations of e_j^T (dA - rho_i dB) v_i, dA and dB being the
-        noise in the pair. `goe_deviation` makes one.
+        noise in the pair.
     level : float
         False discovery rate aimed at by "auto".
 
@@ -152,22 +143,21 @@ def sparse_eigenvectors(
     if sparsity == "auto" and residual_deviation is None:
         raise ValueError('sparsity="auto" needs residual_deviation: the noise tells which coordinates stand out')
 
-    def fit(pair: _Pair, k: int) -> _Outcome:
+    def fit(pair: _Pair, k: int) -> _Found:
         if residual_deviation is None or sparsity != "auto":
-            return _Outcome(_search(pair, int(sparsity), k), None)
+            return _search(pair, int(sparsity), k), None
         return _select(pair, k, residual_deviation, level)
 
     pair = _Pair(a, b, ridge)
     if not separate_supports:
-        outcome = fit(pair, n_components)
-        return _result(pair, [outcome.found.best], [outcome])
+        return _result(pair, [fit(pair, n_components)])
     deflated = _Pair(a.copy() if n_components > 1 else a, b, ridge)
-    outcomes = []
+    found = []
     for component in range(n_components):
-        outcomes.append(fit(deflated, 1))
+        found.append(fit(deflated, 1))
         if component + 1 < n_components:
-            deflated.deflate(outcomes[-1].found.best)
-    return _result(pair, [outcome.found.best for outcome in outcomes], outcomes)
+            deflated.deflate(found[-1][0])
+    return _result(pair, found)
 
 
 def sparse_solution(
@@ -183,38 +173,21 @@ def sparse_solution(
 
     Where it is not, its positive part takes its place, with at least the public ridge: the answer is paid for.
     """
-
-    def solve(b: Matrix | None, ridge: float) -> SparseFit:
-        return sparse_eigenvectors(
-            pair.a,
-            b,
-            sparsity,
-            n_components,
-            ridge=ridge,
-            separate_supports=separate_supports,
-            residual_deviation=residual_deviation,
-        )
-
+    solve = partial(
+        sparse_eigenvectors,
+        pair.a,
+        sparsity=sparsity,
+        n_components=n_components,
+        separate_supports=separate_supports,
+        residual_deviation=residual_deviation,
+    )
     try:
-        return solve(pair.b, ridge)
+        return solve(pair.b, ridge=ridge)
     except np.linalg.LinAlgError:
         if pair.b is None:
             raise
-        return solve(positive_part(pair.b.copy()), max(ridge, public_ridge(pair.noise_level), pair.rounding))
-
-
-def goe_deviation(deviation_a: float, deviation_b: float = 0.0) -> ResidualDeviation:
-    """Residual deviations for independent GOE noise in A and B, given its deviation on their diagonals.
-
-    Var e_j^T (dA - rho dB) v = (s_A^2 + rho^2 s_B^2) / 2 (|v|^2 + v_j^2).
-    """
-
-    def deviation(vectors: Matrix, values: Matrix) -> Matrix:
-        scale = (deviation_a**2 + (values * deviation_b) ** 2) / 2
-        squares = vectors**2
-        return np.asarray(np.sqrt(scale[:, None] * (squares.sum(axis=1, keepdims=True) + squares)))
-
-    return deviation
+        least = max(ridge, public_ridge(pair.noise_level), pair.rounding)
+        return solve(positive_part(pair.b.copy()), ridge=least)
 
 
 def _check(a: Matrix, b: Matrix | None, sparsity: object, k: int, ridge: float, separate: bool, level: float) -> None:
@@ -240,17 +213,8 @@ class _Candidate:
         return float(self.values.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    best: _Candidate
-    objectives: Matrix
-    n_starts: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    found: _Found
-    significant: tuple[bool, ...] | None
+# the best support, and whether each component on it stands out of the noise; None where that was not asked
+_Found: TypeAlias = tuple[_Candidate, tuple[bool, ...] | None]
 
 
 class _Pair:
@@ -328,13 +292,14 @@ class _Pair:
         self._solved.clear()
 
 
-def _search(pair: _Pair, k: int, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED) -> _Found:
+def _search(
+    pair: _Pair, k: int, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED
+) -> _Candidate:
     """The best support found from all starts."""
-    starts = [*_starts(pair, k, n_components), *extra]
-    reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), k) for start in _distinct_supports(starts))
-    reached = _distinct(_improve(pair, candidate) for candidate in reached[:polished]) + reached[polished:]
-    reached.sort(key=lambda candidate: -candidate.objective)
-    return _Found(reached[0], np.array([candidate.objective for candidate in reached]), len(starts))
+    starts = _distinct_supports([*_starts(pair, k, n_components), *extra])
+    reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), k) for start in starts)
+    improved = _distinct(_improve(pair, candidate) for candidate in reached[:polished])
+    return max([*improved, *reached[polished:]], key=lambda candidate: candidate.objective)
 
 
 def _distinct_supports(supports: Iterable[Support]) -> list[Support]:
@@ -517,26 +482,26 @@ def _row_norms(columns: Matrix) -> Matrix:
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", columns, columns)))
 
 
-def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level: float) -> _Outcome:
+def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level: float) -> _Found:
     """sparsity="auto"."""
     d = len(pair)
     found, strength = None, 0.0
     best: tuple[Support, ...] = ()
     for k in _ladder(max(2, n_components), min(d, max(LARGEST_SEARCHED, n_components))):
         rung = _search(pair, k, n_components, best, POLISHED_GUESSES)
-        best = (rung.best.support,)  # the flow of the next rung lets it grow
-        rung_strength = float(_strengths(pair, rung.best, deviation).max())
+        best = (rung.support,)  # the flow of the next rung lets it grow
+        rung_strength = float(_strengths(pair, rung, deviation).max())
         if rung_strength > strength:
             found, strength = rung, rung_strength
         elif strength > 1 and rung_strength < FALLING * strength:
             break
     if found is not None and strength > 1:
-        candidate = _fixed_point(pair, found.best, deviation, level)
+        candidate = _fixed_point(pair, found, deviation, level)
         significant = _strengths(pair, candidate, deviation) > 1
         if significant.any():
-            return _Outcome(replace(found, best=candidate), tuple(map(bool, significant)))
-    nothing = pair.eigenpairs(np.sort(_largest(pair.diagonal_a / pair.diagonal_b, n_components)), n_components)
-    return _Outcome(_Found(nothing, np.array([nothing.objective]), 1), (False,) * n_components)
+            return candidate, tuple(map(bool, significant))
+    nothing = np.sort(_largest(pair.diagonal_a / pair.diagonal_b, n_components))
+    return pair.eigenpairs(nothing, n_components), (False,) * n_components
 
 
 def _ladder(smallest: int, largest: int) -> Iterator[int]:
@@ -622,9 +587,9 @@ def _strengths(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation)
         return np.where(evidence > 0, evidence / (noise * reach), 0.0)
 
 
-def _result(pair: _Pair, candidates: list[_Candidate], outcomes: list[_Outcome]) -> SparseFit:
+def _result(pair: _Pair, found: list[_Found]) -> SparseFit:
     rows, values, supports = [], [], []
-    for candidate in candidates:
+    for candidate, _ in found:
         # quotients of the pair itself: a deflated A has others
         av = pair.a_times(candidate.support, candidate.vectors)[:, candidate.support]
         bv = pair.b_times(candidate.support, candidate.vectors)[:, candidate.support]
@@ -637,13 +602,11 @@ def _result(pair: _Pair, candidates: list[_Candidate], outcomes: list[_Outcome])
         rows.append(dense)
         supports += [candidate.support] * columns.shape[1]
     eigenvalues = np.concatenate(values)
-    significant = [outcome.significant for outcome in outcomes]
+    significant = [each for _, each in found]
     return SparseFit(
         vectors=np.concatenate(rows),
         eigenvalues=eigenvalues,
         supports=tuple(supports),
         objective=float(eigenvalues.sum()),
-        start_objectives=np.sort(np.concatenate([outcome.found.objectives for outcome in outcomes]))[::-1],
-        n_starts=sum(outcome.found.n_starts for outcome in outcomes),
         significant=None if None in significant else tuple(s for group in significant if group for s in group),
     )

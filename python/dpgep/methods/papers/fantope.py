@@ -1,4 +1,4 @@
-"""Convex relaxation of sparse generalized eigenvectors: an l1-penalized trace over a spectral set, by ADMM."""
+"""Convex relaxation of sparse generalized eigenvectors: an l1-penalized trace over the Fantope, by ADMM."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import scipy.linalg
 
-from dpgep._checks import require_count, require_non_negative, require_one_of, require_positive
+from dpgep._checks import require_count, require_non_negative, require_positive
 from dpgep._threads import blas_on_one_thread
 from dpgep.methods.eigen import check_pair
 from dpgep.models.model import Matrix
-
-SpectralSet = Literal["ball", "fantope"]
 
 OVERRELAXATION = 1.6
 # The duality gap is evaluated, and the penalty parameter balanced, every so many iterations.
@@ -37,14 +34,13 @@ class FantopeFit:
     ----------
     sparse : (d, d), the lasso iterate P: entries exactly zero, constraint met up to ``primal_residual``. Its leading
         eigenvectors are the answer of Algorithm 2.
-    spectral : (d, d), H in the spectral set.
+    spectral : (d, d), H in the Fantope.
     feasible : (d, d), P = B^{-1/2} H B^{-1/2}, which meets the constraint.
     multiplier : (d, d), Y with |Y_ij| <= phi, which proves the bound; with ``feasible`` a warm start.
     objective : -tr(A P) + phi ||P||_{1,1} at ``feasible``.
     gap : objective minus a lower bound of the optimum: no point of the set is better by more.
     n_iterations : ADMM steps, one eigendecomposition each.
     converged : whether the gap met the tolerance.
-    primal_residual, dual_residual : of the last step, relative.
     """
 
     sparse: Matrix
@@ -55,8 +51,6 @@ class FantopeFit:
     gap: float
     n_iterations: int
     converged: bool
-    primal_residual: float
-    dual_residual: float
 
 
 def fantope_relaxation(
@@ -65,19 +59,18 @@ def fantope_relaxation(
     n_components: int,
     penalty: float,
     *,
-    spectral_set: SpectralSet = "fantope",
     ridge: float = 0.0,
     tolerance: float = 1e-6,
     max_iterations: int = 5000,
     start: FantopeFit | None = None,
 ) -> FantopeFit:
-    """Minimize -tr(A P) + phi ||P||_{1,1} subject to H = B^{1/2} P B^{1/2} in a spectral set.
+    """Minimize -tr(A P) + phi ||P||_{1,1} subject to 0 <= H <= I and tr H = K, H = B^{1/2} P B^{1/2}.
 
-    The sets: ``"ball"``, singular values of H at most 1 and their sum at most K (Hu et al., eq. 15 and 16);
-    ``"fantope"``, 0 <= H <= I and tr H = K (Vu et al. 2013; Wang and Xu, eq. 5).
+    That is the Fantope (Vu et al. 2013; Wang and Xu, eq. 5). ADMM as in Algorithm 2 of Hu et al.: lasso step in P,
+    projection of the spectrum, dual step. Departures:
 
-    ADMM as in Algorithm 2 of Hu et al.: lasso step in P, projection of the spectrum, dual step. Departures:
-
+    * Hu et al. (eq. 15 and 16) take singular values of H at most 1 and of sum at most K. That ball is symmetric about
+      zero: where eigenvalues come in pairs, lambda and -lambda, one pair with both its signs leaves the next out.
     * Where B is not the identity, the lasso step of Algorithm 2 has no closed form, and linearizing it, with steps
       1/(nu lambda_max(B)^2), converges at a rate that falls with the square of the condition number of B: not in 2000
       steps at condition 50. We split twice, P = Q and H = B^{1/2} Q B^{1/2}: P and H separate into a soft threshold
@@ -86,8 +79,7 @@ def fantope_relaxation(
     * Over-relaxation; the penalty parameter nu balances the residuals at first, then stays fixed.
     * The rule ||P_{t+1} - P_t||_F <= beta bounds no distance to the optimum (a small step may be a small nu). We stop
       when the duality gap says so: for |Y_ij| <= phi, the optimum is at least -s(B^{-1/2} (A - Y) B^{-1/2}), s(M)
-      being the sum of the K largest eigenvalues of M ("fantope") or of their magnitudes ("ball"). ADMM's dual
-      variable gives Y.
+      being the sum of the K largest eigenvalues of M. ADMM's dual variable gives Y.
 
     Parameters
     ----------
@@ -99,8 +91,6 @@ def fantope_relaxation(
         K, between 1 and d.
     penalty : float
         phi >= 0.
-    spectral_set : {"fantope", "ball"}
-        See above.
     ridge : float
         Multiple of the identity added to B, public.
     tolerance : float
@@ -117,10 +107,9 @@ def fantope_relaxation(
     """
     check_pair(a, b, n_components, ridge)
     require_non_negative("penalty", penalty)
-    require_one_of("spectral_set", spectral_set, ("ball", "fantope"))
     require_positive("tolerance", tolerance)
     require_count("max_iterations", max_iterations)
-    projection = _Projection(spectral_set, n_components)
+    projection = _Projection(n_components)
     splitting = _Identity(a, penalty, projection) if b is None else _Congruence(a, b, ridge, penalty, projection)
     if start is not None:
         splitting.resume(start)
@@ -133,7 +122,7 @@ def fantope_relaxation(
             iteration += 1
             if iteration % CHECK_EVERY == 0 or iteration == max_iterations:
                 objective, gap = splitting.certify()
-                # An optimum of zero (a large penalty in the ball) has no relative gap.
+                # An optimum of zero has no relative gap.
                 converged = gap <= tolerance * max(abs(objective), 1e-6 * scale)
                 if iteration <= BALANCED_CHECKS * CHECK_EVERY and not converged:
                     splitting.balance(primal, dual)
@@ -146,8 +135,6 @@ def fantope_relaxation(
         gap=gap,
         n_iterations=iteration,
         converged=converged,
-        primal_residual=primal,
-        dual_residual=dual,
     )
 
 
@@ -165,15 +152,14 @@ def leading_vectors(matrix: Matrix, n_components: int) -> Matrix:
 
 
 class _Projection:
-    """Frobenius projection on a spectral set: the eigenvectors stay, the eigenvalues are shifted and clipped."""
+    """Frobenius projection on the Fantope: the eigenvectors stay, the eigenvalues are shifted and clipped."""
 
-    def __init__(self, spectral_set: SpectralSet, k: int) -> None:
-        self.signed = spectral_set == "ball"
+    def __init__(self, k: int) -> None:
         self.k = k
         self._rank: int | None = None
 
     def __call__(self, matrix: Matrix, radius: float = 1.0) -> Matrix:
-        """Projection of a symmetric matrix on ``radius`` times the set. Overwrites the matrix."""
+        """Projection of a symmetric matrix on ``radius`` times the Fantope. Overwrites the matrix."""
         values, vectors = self._decompose(matrix, radius)
         projected = self.spectrum(values / radius)
         kept = projected != 0
@@ -183,22 +169,18 @@ class _Projection:
         return np.asarray((vectors * (radius * projected)) @ vectors.T)
 
     def spectrum(self, values: Matrix) -> Matrix:
-        """The projected eigenvalues: sign(w) min(1, max(|w| - gamma, 0)) in the ball, without signs in the Fantope."""
-        if not self.signed:
-            return np.clip(values - _shift(values, self.k), 0.0, 1.0)
-        sizes = np.abs(values)
-        gamma = _shift(sizes, self.k) if np.minimum(sizes, 1.0).sum() > self.k else 0.0
-        return np.copysign(np.clip(sizes - gamma, 0.0, 1.0), values)
+        """The projected eigenvalues: min(1, max(w - gamma, 0)), which sum to K."""
+        return np.clip(values - _shift(values, self.k), 0.0, 1.0)
 
     def support_function(self, matrix: Matrix) -> float:
-        """Largest tr(M H) over the set. Overwrites the matrix."""
+        """Largest tr(M H) over the Fantope. Overwrites the matrix."""
         values = scipy.linalg.eigh(matrix.T, eigvals_only=True, overwrite_a=True, check_finite=False)
-        return float(np.sort(np.abs(values) if self.signed else values)[-self.k :].sum())
+        return float(values[-self.k :].sum())
 
     def _decompose(self, matrix: Matrix, radius: float) -> tuple[Matrix, Matrix]:
         """All eigenpairs, or the leading ones where the others are known to be projected to zero."""
         d = len(matrix)
-        if not self.signed and self._rank is not None and (r := max(self._rank, self.k) + 3) <= FEW * d:
+        if self._rank is not None and (r := max(self._rank, self.k) + 3) <= FEW * d:
             values, vectors = scipy.linalg.eigh(
                 matrix.T, subset_by_index=[d - r, d - 1], driver="evr", check_finite=False
             )
@@ -231,7 +213,7 @@ class _Splitting(ABC):
     """State of ADMM, with scaled dual variables."""
 
     sparse: Matrix
-    scale: float  # largest tr(A P) over the set
+    scale: float  # largest tr(A P) over the Fantope
     _nu: float
 
     def __init__(self, a: Matrix, penalty: float, projection: _Projection) -> None:
@@ -332,7 +314,7 @@ class _Identity(_Splitting):
 class _Congruence(_Splitting):
     """B = U diag(c b) U^T with det(b) = 1: constraints P = U Q U^T and H = c S Q, S_ij = sqrt(b_i b_j) entrywise.
 
-    H, Q and the second dual variable live in the eigenbasis of B; the spectral sets do not see the rotation. H is kept
+    H, Q and the second dual variable live in the eigenbasis of B; the Fantope does not see the rotation. H is kept
     as H / c.
     """
 

@@ -79,15 +79,13 @@ def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tupl
 
     A and B come from one joint release, at half the price of the printed two. The penalty, the paper's phi of order
     (noise of an entry) x sqrt(log d), follows from the public deviation alone; the paper sets it from the data.
-    Departure: the Fantope takes the place of the paper's ball, which is symmetric about zero. Canonical correlations
-    come in pairs +-lambda, and in the ball the first pair with both its signs leaves the second out.
     """
     pair = curator.model.pair(curator.release(share, _PURPOSE))
     d = len(pair.a)
     penalty = pair.noise_level / math.sqrt(4 * d) * math.sqrt(2 * math.log(max(d, 2)))
     b = None if pair.b is None else positive_part(pair.b)
     ridge = max(public_ridge(pair.noise_level), pair.rounding)
-    fit = fantope_relaxation(pair.a, b, k, penalty, spectral_set="fantope", ridge=ridge, tolerance=1e-4)
+    fit = fantope_relaxation(pair.a, b, k, penalty, ridge=ridge, tolerance=1e-4)
     state = "converged" if fit.converged else "stopped"
     status = f"relaxation, penalty {penalty:.2g}, {state} after {fit.n_iterations} steps"
     return iter([leading_vectors(fit.sparse, k)]), status
