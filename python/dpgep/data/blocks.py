@@ -51,18 +51,19 @@ def clipped_blocks(
     it are rows or, of tables in fixed point, columns. Raises NotFiniteError at the first block that holds a NaN or an
     infinity.
     """
-    width = rows.d + extra_columns
-    height = block_height(rows.n, width)
+    n, d = rows.n, rows.d
+    width = d + extra_columns
+    height = block_height(n, width)
     height = min(height, most_rows or height)
     whole = rows.in_one_piece(height, fixed_point=bits is not None)
     buffer = np.zeros((height, width), order="F" if isinstance(whole, Columns) else "C")
     joint = _joint_buffer(rows, height, bits) if whole is None else buffer
     threads = thread_count()
-    for start in range(0, rows.n, height):
-        people = slice(start, min(start + height, rows.n))
+    for start in range(0, n, height):
+        people = slice(start, min(start + height, n))
         block = buffer[: people.stop - start]
         source = _joined(rows, people, joint[: len(block)]) if whole is None else whole[people]
-        if not _clip(source, rows.bound, block[:, : rows.d], bits, threads):
+        if not _clip(source, rows.bound, block[:, :d], bits, threads):
             raise NotFiniteError
         yield people, block
 
@@ -76,8 +77,9 @@ def require_finite(rows: Rows, bits: int) -> None:
 def moment_blocks(batch: Batch, n_groups: int, bits: int | None = None) -> Iterator[tuple[slice, Matrix]]:
     """The same with a column for each group, marked for its people by 1: in fixed point by 2^bits."""
     mark = 1.0 if bits is None else float(1 << bits)
+    d = batch.rows.d
     for people, block in clipped_blocks(batch.rows, n_groups, bits):
-        mark_groups(block[:, batch.rows.d :], batch.groups, people, mark)
+        mark_groups(block[:, d:], batch.groups, people, mark)
         yield people, block
 
 
