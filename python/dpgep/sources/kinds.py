@@ -5,7 +5,8 @@ list theirs. No package is imported for it: who holds its objects has imported i
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,29 @@ import numpy as np
 import scipy.sparse
 
 
+def _is(value: Any, module: str, name: str) -> bool:
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(value, getattr(loaded, name))
+
+
+def _kind(module: str, name: str) -> Callable[[Any], bool]:
+    """Whether a value is of this class."""
+    return partial(_is, module=module, name=name)
+
+
+is_frame = _kind("pandas", "DataFrame")
+is_series = _kind("pandas", "Series")
+is_categorical = _kind("pandas", "CategoricalDtype")
+is_polars_series = _kind("polars", "Series")
+is_polars_frame = _kind("polars", "DataFrame")
+is_pyarrow_table = _kind("pyarrow", "Table")
+is_dataset = _kind("pyarrow.dataset", "Dataset")
+is_reader = _kind("pyarrow", "RecordBatchReader")
+is_record_batch = _kind("pyarrow", "RecordBatch")
+
+
 def is_path(value: Any) -> bool:
     return isinstance(value, (str, Path))
-
-
-def is_frame(value: Any) -> bool:
-    """Whether the value is a pandas DataFrame."""
-    return _is(value, "pandas", "DataFrame")
-
-
-def is_series(value: Any) -> bool:
-    """Whether the value is a pandas Series."""
-    return _is(value, "pandas", "Series")
-
-
-def is_categorical(dtype: Any) -> bool:
-    """Whether a dtype is that of categorical data in pandas."""
-    return _is(dtype, "pandas", "CategoricalDtype")
 
 
 def is_pandas_boolean(dtype: Any) -> bool:
@@ -39,38 +46,9 @@ def is_pandas_boolean(dtype: Any) -> bool:
     return _is(dtype, "pandas", "BooleanDtype")
 
 
-def is_polars_series(value: Any) -> bool:
-    """Whether the value is a polars Series."""
-    return _is(value, "polars", "Series")
-
-
-def is_polars_frame(value: Any) -> bool:
-    """Whether the value is a polars DataFrame."""
-    return _is(value, "polars", "DataFrame")
-
-
 def is_arrow_array(value: Any) -> bool:
     """Whether the value is a pyarrow Array or ChunkedArray."""
     return _is(value, "pyarrow", "Array") or _is(value, "pyarrow", "ChunkedArray")
-
-
-def is_pyarrow_table(value: Any) -> bool:
-    """Whether the value is a pyarrow Table."""
-    return _is(value, "pyarrow", "Table")
-
-
-def is_dataset(value: Any) -> bool:
-    """Whether the value is a pyarrow Dataset."""
-    return _is(value, "pyarrow.dataset", "Dataset")
-
-
-def is_reader(value: Any) -> bool:
-    """Whether the value is a pyarrow RecordBatchReader."""
-    return _is(value, "pyarrow", "RecordBatchReader")
-
-
-def is_record_batch(value: Any) -> bool:
-    return _is(value, "pyarrow", "RecordBatch")
 
 
 def is_arrow_column(value: Any) -> bool:
@@ -98,11 +76,6 @@ def is_stored_array(value: Any) -> bool:
 
 def is_iterator(value: Any) -> bool:
     return isinstance(value, Iterator)
-
-
-def _is(value: Any, module: str, name: str) -> bool:
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(value, getattr(loaded, name))
 
 
 Declared = tuple[Hashable, ...]
