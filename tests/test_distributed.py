@@ -522,13 +522,15 @@ def always_killed(block: Any, block_info: Any = None) -> Any:
     return block
 
 
-def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(people: Any) -> None:
+def allow_failures(n: int, dask_scheduler: distributed.Scheduler) -> int:
+    before, dask_scheduler.allowed_failures = dask_scheduler.allowed_failures, n
+    return before
+
+
+def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(client: distributed.Client, people: Any) -> None:
     x, _ = people
     rows = da.from_array(x, chunks=(500, 6)).map_blocks(always_killed, dtype=x.dtype)
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as connected,
-        pytest.raises(RuntimeError, match="make partitions smaller, or give workers more memory"),
-    ):
-        moments(dpgep.PcaModel(6, center=True), rows, client=connected)
+    before = client.run_on_scheduler(allow_failures, 0)
+    with pytest.raises(RuntimeError, match="make partitions smaller, or give workers more memory"):
+        moments(dpgep.PcaModel(6, center=True), rows, client=client)
+    client.run_on_scheduler(allow_failures, before)

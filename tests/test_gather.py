@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dpgep
-from dpgep import reference
 from dpgep._dispatch import core
 from dpgep.data.blocks import clipped_blocks
 from dpgep.data.rows import Rows
 from dpgep.sources.columns import Columns
+
+pytestmark = pytest.mark.kernel
 
 
 def columns_of(dtype: str, n: int, d: int) -> list[np.ndarray[Any, Any]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 
-from dpgep import reference
 from dpgep.models.moments import Pencil, PencilPart
 
 D, SPLIT = 5, 2

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 DTYPES = [np.float32, np.float64]
 INDEX_TYPES = [np.int32, np.int64]
@@ -195,7 +197,7 @@ def test_moments_against_scipy():
         np.testing.assert_array_equal(total, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_moments_in_several_batches():
     """More entries than a batch holds, 2**22: rows that straddle its end are counted once."""
     n, d = 70_000, 64

@@ -17,7 +17,7 @@ from dpgep.data.rows import Rows
 from dpgep.data.views import as_matrix
 from dpgep.local.mechanism import LocalMechanism, calibrate
 from dpgep.local.report import ENTRY_TYPES, Report, ReportBatch, diagonal, triangle
-from dpgep.privacy.streams import noise_stream
+from dpgep.privacy.noise import noise_stream
 
 # Products of a block of rows with themselves: small enough for the memory of the last block to be used again, since new
 # pages cost more than the products.

@@ -48,6 +48,18 @@ class PlausibleTruth(Protocol):
         """A and B with new noise of the law that the release had."""
 
 
+class Released(Protocol):
+    """What a curator released for a model: moments of rows, or the two matrices themselves. All public."""
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether nothing in it carries noise."""
+
+    @property
+    def clipped(self) -> float:
+        """Share of the people whose rows were beyond the bound; known only where there is no noise."""
+
+
 class Model(ABC):
     """A generalized eigenvalue problem as a function of released values."""
 

@@ -28,10 +28,10 @@ from dpgep.privacy.calibration import (
     moment_mu,
     require_cost,
 )
-from dpgep.privacy.grid_noise import noisy_groups
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
 from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
 from dpgep.privacy.moment_release import normalized_groups, row_bound
+from dpgep.privacy.noise import noisy_groups
 from dpgep.privacy.rounding import (
     Allowance,
     iid_allowance,

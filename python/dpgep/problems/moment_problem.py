@@ -21,6 +21,7 @@ from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import fewest_rows, is_dask_collection, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout, MomentModel
+from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
 
 
@@ -45,7 +46,7 @@ class RowModel(MomentModel):
 
 
 @dataclass(frozen=True, eq=False)
-class MomentProblem:
+class MomentProblem(Problem):
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`."""
 
     model: RowModel
@@ -71,9 +72,16 @@ class MomentProblem:
         return self.dataset.population_id
 
     @property
-    def passes(self) -> int:
-        """Number of passes over the rows so far."""
+    def passes(self) -> int:  # type: ignore[override]
         return self.dataset.passes
+
+    @property
+    def read_once(self) -> bool:  # type: ignore[override]
+        return self.dataset.read_once
+
+    @property
+    def n_counted(self) -> int | None:
+        return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
 
     @property
     def largest_b(self) -> float:
