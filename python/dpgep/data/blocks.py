@@ -104,11 +104,11 @@ def add_products(blocks: Iterable[tuple[slice, Matrix]], total: Matrix, *, exact
     if first is None:
         return
     ours = can_limit_blas() and first[1].size * d >= _WORK_FOR_THREADS
-    n_threads = thread_count() if ours else 1
-    edges = [d * i // n for n in [_exact_grid(d, n_threads) if exact else -(-d // _FIXED_TILE)] for i in range(n + 1)]
+    most_threads = thread_count() if ours else 1
     with blas_on_one_thread() if ours else nullcontext():
         for _, block in chain([first], rest):
-            tasks = _tiles(block, total, edges)
+            n_threads = most_threads if block.size * d >= _WORK_FOR_THREADS else 1
+            tasks = _tiles(block, total, _exact_grid(d, n_threads) if exact else -(-d // _FIXED_TILE))
             if n_threads > 1:
                 run(tasks, n_threads)
             else:
@@ -121,9 +121,9 @@ def _exact_grid(d: int, n_threads: int) -> int:
     return max(1, min(n_threads if n_threads <= 2 else 2 * n_threads, d // _LEAST_TILE))
 
 
-def _tiles(block: Matrix, total: Matrix, edges: list[int]) -> list[Callable[[], None]]:
-    """One task for each tile of the upper triangle, the larger ones first."""
-    columns = [slice(*pair) for pair in pairwise(edges)]
+def _tiles(block: Matrix, total: Matrix, n: int) -> list[Callable[[], None]]:
+    """One task for each tile of the upper triangle, n along a side, the larger ones first."""
+    columns = [slice(*pair) for pair in pairwise(len(total) * i // n for i in range(n + 1))]
     pairs = [(a, b) for i, a in enumerate(columns) for b in columns[i + 1 :]]
     return [
         *(partial(_add_product, block[:, a], block[:, b], total[a, b]) for a, b in pairs),

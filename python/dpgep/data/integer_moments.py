@@ -167,9 +167,12 @@ class ExactMomentAccumulator:
 
     def _n_shares(self, batch: Batch) -> int:
         """Number of threads that are to sum some people each: one where there is too little work or memory."""
-        pairs, n_threads = self._dimension**2, thread_count() if can_limit_blas() else 1
-        worthwhile = batch.rows.n * pairs >= n_threads * _WORK_OF_A_SHARE and n_threads * pairs * 16 <= _SHARES_BYTES
-        return n_threads if worthwhile else 1
+        pairs = self._dimension**2
+        n_worthwhile = int(batch.rows.n * pairs // _WORK_OF_A_SHARE)
+        if n_worthwhile < 2 or not can_limit_blas():
+            return 1
+        n_threads = thread_count()
+        return n_threads if n_threads <= n_worthwhile and n_threads * pairs * 16 <= _SHARES_BYTES else 1
 
     def _add_at_once(self, batch: Batch) -> None:
         """Add people who fit the partial sums: all of them, or none.
