@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import decimal
 import fcntl
+import importlib
 import itertools
 import os
 import pty
@@ -35,8 +36,7 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.sources import Scan, UnreadableError, as_selection, is_source, rebatch
-from dpgep.sources import progress as progress_module
+from dpgep.sources import Scan, UnreadableError, as_selection, is_source, parts
 from dpgep.sources.columns import Columns
 from dpgep.sources.parts import Assembler
 
@@ -448,7 +448,7 @@ def test_turning_columns_into_rows(width: int, rows: int) -> None:
 
 
 def test_batches_are_bounded_in_bytes_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebatch, "BATCH_BYTES", 1 << 12)
+    monkeypatch.setattr(parts, "BATCH_BYTES", 1 << 12)
     dense = dpgep.scan(np.zeros((1000, 16)))
     assert max(len(x) for (x,) in dense.read(dense)) == 32
     wide = sp.csr_array((np.random.default_rng(0).random((500, 10_000)) < 1e-3).astype(float))
@@ -961,7 +961,7 @@ def test_what_is_a_source() -> None:
 
 def shown(progress: bool | None, delay: float, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a pass of 0.4 seconds writes to stderr, where a bar that nobody asked for appears after ``delay``."""
-    monkeypatch.setattr(progress_module, "_DELAY", delay)
+    monkeypatch.setattr(importlib.import_module("dpgep.sources.scan"), "_DELAY", delay)  # the name is the function
     ours, theirs = pty.openpty() if terminal else os.pipe()
     if terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))

@@ -89,7 +89,7 @@ def test_threads_with_sums_of_their_own_add_all_people_or_none(
     model = dpgep.FdaModel(300, (0, 1, 2, 3))
     whole, shared = dpgep.Moments(model), dpgep.Moments(model)
     whole.update(wide_rows, labels, n_threads=1)
-    monkeypatch.setattr(integer_moments, "_WORK_OF_A_SHARE", 0)
+    monkeypatch.setattr(integer_moments, "_WORK_OF_A_SHARE", 1)
     monkeypatch.setattr(integer_moments, "_SHARES_BYTES", 1 << 40)
     shared.update(wide_rows, labels, n_threads=count)
     assert shared.to_bytes() == whole.to_bytes()

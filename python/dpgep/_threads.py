@@ -40,7 +40,7 @@ def thread_count() -> int:
 def use_threads(n_threads: int | None) -> Iterator[None]:
     """Run the block with so many threads (None: as before); BLAS on one of them.
 
-    More threads are given to BLAS by cutting its exact or large products into tiles (`problems.block_products`). What
+    More threads are given to BLAS by cutting its exact or large products into tiles (`data.blocks`). What
     it splits itself, in small factorizations, would round otherwise for any other number.
     """
     if n_threads is None:

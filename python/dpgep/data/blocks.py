@@ -51,18 +51,19 @@ def clipped_blocks(
     it are rows or, of tables in fixed point, columns. Raises NotFiniteError at the first block that holds a NaN or an
     infinity.
     """
-    width = rows.d + extra_columns
-    height = block_height(rows.n, width)
+    n, d = rows.n, rows.d
+    width = d + extra_columns
+    height = block_height(n, width)
     height = min(height, most_rows or height)
     whole = rows.in_one_piece(height, fixed_point=bits is not None)
     buffer = np.zeros((height, width), order="F" if isinstance(whole, Columns) else "C")
     joint = _joint_buffer(rows, height, bits) if whole is None else buffer
     threads = thread_count()
-    for start in range(0, rows.n, height):
-        people = slice(start, min(start + height, rows.n))
+    for start in range(0, n, height):
+        people = slice(start, min(start + height, n))
         block = buffer[: people.stop - start]
         source = _joined(rows, people, joint[: len(block)]) if whole is None else whole[people]
-        if not _clip(source, rows.bound, block[:, : rows.d], bits, threads):
+        if not _clip(source, rows.bound, block[:, :d], bits, threads):
             raise NotFiniteError
         yield people, block
 
@@ -76,8 +77,9 @@ def require_finite(rows: Rows, bits: int) -> None:
 def moment_blocks(batch: Batch, n_groups: int, bits: int | None = None) -> Iterator[tuple[slice, Matrix]]:
     """The same with a column for each group, marked for its people by 1: in fixed point by 2^bits."""
     mark = 1.0 if bits is None else float(1 << bits)
+    d = batch.rows.d
     for people, block in clipped_blocks(batch.rows, n_groups, bits):
-        mark_groups(block[:, batch.rows.d :], batch.groups, people, mark)
+        mark_groups(block[:, d:], batch.groups, people, mark)
         yield people, block
 
 
@@ -102,11 +104,11 @@ def add_products(blocks: Iterable[tuple[slice, Matrix]], total: Matrix, *, exact
     if first is None:
         return
     ours = can_limit_blas() and first[1].size * d >= _WORK_FOR_THREADS
-    n_threads = thread_count() if ours else 1
-    edges = [d * i // n for n in [_exact_grid(d, n_threads) if exact else -(-d // _FIXED_TILE)] for i in range(n + 1)]
+    most_threads = thread_count() if ours else 1
     with blas_on_one_thread() if ours else nullcontext():
         for _, block in chain([first], rest):
-            tasks = _tiles(block, total, edges)
+            n_threads = most_threads if block.size * d >= _WORK_FOR_THREADS else 1
+            tasks = _tiles(block, total, _exact_grid(d, n_threads) if exact else -(-d // _FIXED_TILE))
             if n_threads > 1:
                 run(tasks, n_threads)
             else:
@@ -119,9 +121,9 @@ def _exact_grid(d: int, n_threads: int) -> int:
     return max(1, min(n_threads if n_threads <= 2 else 2 * n_threads, d // _LEAST_TILE))
 
 
-def _tiles(block: Matrix, total: Matrix, edges: list[int]) -> list[Callable[[], None]]:
-    """One task for each tile of the upper triangle, the larger ones first."""
-    columns = [slice(*pair) for pair in pairwise(edges)]
+def _tiles(block: Matrix, total: Matrix, n: int) -> list[Callable[[], None]]:
+    """One task for each tile of the upper triangle, n along a side, the larger ones first."""
+    columns = [slice(*pair) for pair in pairwise(len(total) * i // n for i in range(n + 1))]
     pairs = [(a, b) for i, a in enumerate(columns) for b in columns[i + 1 :]]
     return [
         *(partial(_add_product, block[:, a], block[:, b], total[a, b]) for a, b in pairs),

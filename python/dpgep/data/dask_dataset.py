@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
-from dpgep.data.dataset import Dataset, S
+from dpgep.data.dataset import Dataset
 from dpgep.data.row_products import StreamedProducts
-from dpgep.data.rows import Batch
+from dpgep.data.rows import Batch, S, Sums
 
 # Partial sums that one task merges: a tree of little depth, and little memory on a worker.
 _FAN_IN = 4
@@ -102,7 +102,7 @@ class DaskDataset(Dataset):
             '.compute() first, or use method="release"'
         )
 
-    def _tree(self, make: Callable[[], Any], key: bytes | None) -> Any:
+    def _tree(self, make: Callable[[], Sums], key: bytes | None) -> Any:
         delayed = import_extra("dask", "dask").delayed
         restrict = None if self._kept is None else partial(_restricted, self._kept, self.bound)
         task = (self._read, self._to_batch, restrict, make, key)
@@ -134,7 +134,7 @@ class DaskDataset(Dataset):
 
 
 Task = tuple[
-    Callable[..., Any], Callable[..., Batch], "Callable[[Batch], Batch] | None", Callable[[], Any], "bytes | None"
+    Callable[..., Any], Callable[..., Batch], "Callable[[Batch], Batch] | None", Callable[[], Sums], "bytes | None"
 ]
 
 

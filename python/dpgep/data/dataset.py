@@ -9,33 +9,19 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.row_products import RowProducts, StreamedProducts
-from dpgep.data.rows import Batch
+from dpgep.data.rows import Batch, S
 from dpgep.sources import Selection
 
 ANOTHER_PASS = (
     "several passes over the rows, and this source can be read only once: scan a list of batches, files, or a function "
     'that returns a fresh iterator, or use method="release" without a screen, which needs one pass'
 )
-
-
-class Sums(Protocol):
-    """A sum over people that is made of sums over batches."""
-
-    def add(self, batch: Batch) -> None:
-        """Add the people of a batch. Raises ValueError if their rows hold a NaN or an infinity."""
-
-    def merge(self, other: Any) -> None:
-        """Add the sums over other people."""
-
-
-S = TypeVar("S", bound=Sums)
 
 
 class Dataset(ABC):

@@ -6,7 +6,6 @@ formed where it would be large, but for that of all moments.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.blocks import add_products, clipped_blocks, moment_blocks
 from dpgep.data.row_products import CompensatedSum, RowProducts, group_counts
-from dpgep.data.rows import Batch, Rows
+from dpgep.data.rows import Accumulate, Batch, Rows
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 
@@ -65,7 +64,7 @@ class GroupSums:
         self.counts = np.zeros(n_groups, dtype=np.int64)
         self.sums = np.zeros((n_features, n_groups if with_sums else 0))
 
-    def add(self, batch: Any) -> None:
+    def add(self, batch: Batch) -> None:
         rows = RowProducts(batch.rows)
         self.n += batch.n
         self.counts += group_counts(batch.n, batch.groups, len(self.counts))
@@ -145,7 +144,7 @@ class CrossSums:
             part.add(np.asarray(term))
 
 
-def cross_norms(accumulate: Callable[[Any], Any], d: int, d_x: int, *, centred: bool) -> Matrix:
+def cross_norms(accumulate: Accumulate, d: int, d_x: int, *, centred: bool) -> Matrix:
     """(d,), norm of each feature's row of sum (x - m_x)(y - m_y)^T, x the first d_x features (m = 0 if not centred).
 
     One pass over the people for each block of columns of that matrix.

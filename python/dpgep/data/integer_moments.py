@@ -73,7 +73,7 @@ class ExactMomentAccumulator:
     """
 
     def __init__(self, layout: MomentLayout, bits: int) -> None:
-        self.layout = layout
+        self.layout, self._dimension = layout, layout.dimension
         self.bits = bits
         self.n = 0
         self._limb_rows = 1 << (_LIMB_BITS - 2 * bits)
@@ -162,14 +162,17 @@ class ExactMomentAccumulator:
     def _narrow(self, batch: Batch) -> NDArray[Any] | Columns | None:
         """The rows as the kernel of narrow rows reads them, None where BLAS is faster."""
         n = batch.rows.n  # the kernel looks at all sums anew in each call
-        is_narrow = self.layout.dimension <= min(core.narrow_dimension, n)
+        is_narrow = self._dimension <= min(core.narrow_dimension, n)
         return batch.rows.in_one_piece(n, fixed_point=True) if is_narrow else None
 
     def _n_shares(self, batch: Batch) -> int:
         """Number of threads that are to sum some people each: one where there is too little work or memory."""
-        pairs, n_threads = self.layout.dimension**2, thread_count() if can_limit_blas() else 1
-        worthwhile = batch.rows.n * pairs >= n_threads * _WORK_OF_A_SHARE and n_threads * pairs * 16 <= _SHARES_BYTES
-        return n_threads if worthwhile else 1
+        pairs = self._dimension**2
+        n_worthwhile = int(batch.rows.n * pairs // _WORK_OF_A_SHARE)
+        if n_worthwhile < 2 or not can_limit_blas():
+            return 1
+        n_threads = thread_count()
+        return n_threads if n_threads <= n_worthwhile and n_threads * pairs * 16 <= _SHARES_BYTES else 1
 
     def _add_at_once(self, batch: Batch) -> None:
         """Add people who fit the partial sums: all of them, or none.
@@ -177,7 +180,7 @@ class ExactMomentAccumulator:
         One block is converted before it is added. Of more, the partial sums are to hold nobody else, so that they can
         be dropped; where folding would take longer than that, rows are looked at first.
         """
-        n, d = batch.rows.n, self.layout.dimension
+        n, d = batch.rows.n, self._dimension
         is_block = n <= block_height(n, d)
         if not is_block and n < _FEW_ROWS * d:
             require_finite(batch.rows, self.bits)
@@ -194,7 +197,7 @@ class ExactMomentAccumulator:
 
     def _sums_of(self, batch: Batch) -> ExactMomentAccumulator:
         """The sums over many people alone: of parts of them, each thread's in sums of its own."""
-        n, pairs, is_narrow = batch.rows.n, self.layout.dimension**2, self._narrow(batch) is not None
+        n, pairs, is_narrow = batch.rows.n, self._dimension**2, self._narrow(batch) is not None
         n_shares = 1 if is_narrow else self._n_shares(batch)  # that kernel has threads of its own
         most = self._limb_rows if is_narrow else self._exact_rows
         most = min(most, int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, pairs)) + 1)
@@ -272,7 +275,7 @@ class ExactMomentAccumulator:
         """Add the partial sums to the low limb."""
         if self._in_partial:
             assert self._partial is not None
-            n_threads = thread_count() if self.layout.dimension >= _LARGE_DIMENSION else 1
+            n_threads = thread_count() if self._dimension >= _LARGE_DIMENSION else 1
             core.fold_triangle(self._partial, self._total, n_threads)
             self._in_partial = 0
 
@@ -283,7 +286,7 @@ class ExactMomentAccumulator:
         self._in_low = 0  # what is left is below 2^40
 
     def _zeros(self, dtype: type) -> NDArray[Any]:
-        return np.zeros((self.layout.dimension,) * 2, dtype=dtype)
+        return np.zeros((self._dimension,) * 2, dtype=dtype)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

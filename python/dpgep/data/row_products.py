@@ -6,7 +6,7 @@ the rows, but no clipped copy and no d x d matrix. Rows that are not in memory a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.blocks import block_height
-from dpgep.data.rows import NotFiniteError, Rows, canonical_csr, kernel_reads
+from dpgep.data.rows import Accumulate, Batch, NotFiniteError, Rows, canonical_csr, kernel_reads
 from dpgep.models.model import Matrix
 from dpgep.sources.columns import Columns, row_dtype
 
@@ -126,7 +126,7 @@ class ProductSums:
     def product(self) -> Matrix:
         return self._sum.total
 
-    def add(self, batch: Any) -> None:
+    def add(self, batch: Batch) -> None:
         self._sum.add(RowProducts(batch.rows).second_moment(1.0).times(self._block))
 
     def merge(self, other: ProductSums) -> None:
@@ -139,7 +139,7 @@ class StreamedProducts:
     ``accumulate`` makes one pass (`Dataset.accumulate`).
     """
 
-    def __init__(self, accumulate: Callable[[Callable[[], Any]], Any], d: int) -> None:
+    def __init__(self, accumulate: Accumulate, d: int) -> None:
         self._accumulate, self._d = accumulate, d
 
     def second_moment(self, scale: float) -> core.CallbackProducts:

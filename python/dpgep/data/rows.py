@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +126,25 @@ class Batch:
     def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
         """The same people with some of the features, rows clipped to a bound of their own."""
         return Batch(self.rows.restricted(features, bound), self.groups, self.others)
+
+
+class Sums(Protocol):
+    """A sum over people that is made of sums over batches."""
+
+    def add(self, batch: Batch) -> None:
+        """Add the people of a batch. Raises ValueError if their rows hold a NaN or an infinity."""
+
+    def merge(self: S, other: S) -> None:
+        """Add the sums over other people."""
+
+
+S = TypeVar("S", bound=Sums)
+
+
+class Accumulate(Protocol):
+    """One pass over people: `Dataset.accumulate`."""
+
+    def __call__(self, make: Callable[[], S]) -> S: ...
 
 
 def _as_table(view: Any) -> Columns | None:

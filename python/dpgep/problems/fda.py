@@ -9,20 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.groups import class_codes, public_classes
-from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view, check_bound, n_rows, opened, width
-from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.data.groups import Codes, class_codes, public_classes
+from dpgep.data.views import check_bound, n_rows, opened, width
+from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import (
-    MomentLayout,
-    Pencil,
-    PencilPart,
     ReleasedGroups,
-    group_factors,
-    moment_layout,
     schur_form_variance,
-    total_mean,
-    total_share,
 )
 from dpgep.problems.group_model import GroupModel
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
@@ -38,8 +30,8 @@ class FdaModel(GroupModel):
     inputs = ("X", "labels")
 
     @property
-    def max_components(self) -> int:
-        return min(self.n_features, len(self.classes) - 1)
+    def n_groups(self) -> int:
+        return len(self.classes)
 
     @property
     def max_components_reason(self) -> str:
@@ -48,18 +40,11 @@ class FdaModel(GroupModel):
             f"min(classes - 1, features) = {self.max_components} directions"
         )
 
-    def batch(self, bound: float, *data: Any) -> Batch:
-        x = as_view(data[0], "X", self.n_features)
-        return Batch.of_codes(Rows((x,), bound), class_codes(data[1], x.shape[0], self.classes))
+    def codes(self, values: Any, n: int) -> Codes:
+        return class_codes(values, n, self.classes)
 
-    def layout(self, facts: PublicFacts) -> MomentLayout:
-        return moment_layout(self.n_features, len(self.classes), sums=True, facts=facts)
-
-    def pencil(self, released: ReleasedGroups) -> Pencil:
-        groups, weights = group_factors(released)
-        factors = np.vstack([groups, total_mean(released)])
-        between = PencilPart(np.append(weights, -total_share(released)), moment=False)
-        return Pencil(factors, between, PencilPart(np.append(-weights, 0.0)))
+    def weights_of_b(self, weights: Matrix, share: float) -> Matrix:
+        return np.append(-weights, 0.0)
 
     def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = W

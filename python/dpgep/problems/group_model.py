@@ -7,11 +7,15 @@ known to the deviation of one entry, however many features there are.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
+from dpgep.data.groups import Codes
+from dpgep.data.rows import Batch, Rows
+from dpgep.data.views import as_view
 from dpgep.models.denoise import (
     LowRank,
     edge,
@@ -20,15 +24,56 @@ from dpgep.models.denoise import (
     spectrum_before_noise,
     swamped_mean,
 )
-from dpgep.models.model import Matrix
-from dpgep.models.moments import NO_NOISE, PlausibleMoments, ReleasedMoments, group_factors, total_mean
+from dpgep.models.model import Matrix, PublicFacts
+from dpgep.models.moments import (
+    NO_NOISE,
+    MomentLayout,
+    Pencil,
+    PencilPart,
+    PlausibleMoments,
+    ReleasedGroups,
+    ReleasedMoments,
+    group_factors,
+    moment_layout,
+    total_mean,
+    total_share,
+)
 from dpgep.problems.moment_problem import RowModel
 
 
 class GroupModel(RowModel):
-    """A model whose A is the scatter of noisy group means."""
+    """A model whose A is the scatter of noisy group means; what people's groups are, and what B is, are its own."""
 
     noise_order = 2
+
+    @property
+    @abstractmethod
+    def n_groups(self) -> int: ...
+
+    @abstractmethod
+    def codes(self, values: Any, n: int) -> Codes:
+        """The group of each of n people, from what belongs to them beside their rows."""
+
+    @abstractmethod
+    def weights_of_b(self, weights: Matrix, share: float) -> Matrix:
+        """Weights of the groups' sums and of the mean in B, whose other part is the second moment."""
+
+    @property
+    def max_components(self) -> int:
+        return min(self.n_features, self.n_groups - 1)
+
+    def batch(self, bound: float, *data: Any) -> Batch:
+        x = as_view(data[0], "X", self.n_features)
+        return Batch.of_codes(Rows((x,), bound), self.codes(data[1], x.shape[0]))
+
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        return moment_layout(self.n_features, self.n_groups, sums=True, facts=facts)
+
+    def pencil(self, released: ReleasedGroups) -> Pencil:
+        groups, weights = group_factors(released)
+        share = total_share(released)
+        scatter = PencilPart(np.append(weights, -share), moment=False)
+        return Pencil(np.vstack([groups, total_mean(released)]), scatter, PencilPart(self.weights_of_b(weights, share)))
 
     def mean(self, released: Any) -> Matrix | None:
         return total_mean(released)

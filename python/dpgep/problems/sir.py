@@ -9,20 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.groups import slice_codes, slice_edges
-from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view, check_bound, opened, width
-from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.data.groups import Codes, slice_codes, slice_edges
+from dpgep.data.views import check_bound, opened, width
+from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import (
-    MomentLayout,
-    Pencil,
-    PencilPart,
     ReleasedGroups,
-    group_factors,
-    moment_layout,
     schur_form_variance,
-    total_mean,
-    total_share,
 )
 from dpgep.problems.group_model import GroupModel
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
@@ -39,34 +31,21 @@ class SirModel(GroupModel):
     inputs = ("X", "y")
 
     @property
-    def n_slices(self) -> int:
+    def n_groups(self) -> int:
         return len(self.interior_edges) + 1
-
-    @property
-    def max_components(self) -> int:
-        return min(self.n_features, self.n_slices - 1)
 
     @property
     def max_components_reason(self) -> str:
         return (
-            f"inverse regression with {self.n_slices} slices and {self.n_features} features has "
+            f"inverse regression with {self.n_groups} slices and {self.n_features} features has "
             f"min(slices - 1, features) = {self.max_components} directions"
         )
 
-    def batch(self, bound: float, *data: Any) -> Batch:
-        x = as_view(data[0], "X", self.n_features)
-        codes = slice_codes(data[1], x.shape[0], np.array(self.interior_edges))
-        return Batch.of_codes(Rows((x,), bound), codes)
+    def codes(self, values: Any, n: int) -> Codes:
+        return slice_codes(values, n, np.array(self.interior_edges))
 
-    def layout(self, facts: PublicFacts) -> MomentLayout:
-        return moment_layout(self.n_features, self.n_slices, sums=True, facts=facts)
-
-    def pencil(self, released: ReleasedGroups) -> Pencil:
-        groups, weights = group_factors(released)
-        factors = np.vstack([groups, total_mean(released)])
-        share = total_share(released)
-        of_means = PencilPart(np.append(weights, -share), moment=False)
-        return Pencil(factors, of_means, PencilPart(np.append(0.0 * weights, -share)))
+    def weights_of_b(self, weights: Matrix, share: float) -> Matrix:
+        return np.append(0.0 * weights, -share)
 
     def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = T

@@ -1,9 +1,9 @@
 """Sources: data in many forms as batches of rows."""
 
 from dpgep.sources.arrays import as_vector_of_values
-from dpgep.sources.declared import BOOLEANS, declared_values
-from dpgep.sources.redact import UnreadableError
+from dpgep.sources.kinds import BOOLEANS, declared_values
 from dpgep.sources.scan import Scan, Selection, as_selection, is_source, scan
+from dpgep.sources.source import UnreadableError
 
 __all__ = [
     "BOOLEANS",

@@ -10,9 +10,8 @@ import scipy.sparse
 
 from dpgep.sources import arrow, frames, kinds
 from dpgep.sources.columns import Columns
-from dpgep.sources.declared import Declared, declared_values
-from dpgep.sources.parts import Assembler, Part, check_real
-from dpgep.sources.rebatch import Pieces, rows_at_a_time
+from dpgep.sources.kinds import Declared, declared_values
+from dpgep.sources.parts import Assembler, Part, Pieces, check_real, rows_at_a_time
 from dpgep.sources.source import Key, Source, check_names, missing, one_of
 
 

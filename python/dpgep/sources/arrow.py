@@ -13,11 +13,17 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep.sources import kinds
 from dpgep.sources.columns import Columns
-from dpgep.sources.declared import Declared, declared_values, of_arrow_type
-from dpgep.sources.parts import Assembler, Part
-from dpgep.sources.rebatch import BATCH_BYTES, Pieces
-from dpgep.sources.redact import messages_withheld, packages_messages_withheld
-from dpgep.sources.source import Key, Source, as_names, not_numeric, one_of
+from dpgep.sources.kinds import Declared, declared_values, of_arrow_type
+from dpgep.sources.parts import BATCH_BYTES, Assembler, Part, Pieces
+from dpgep.sources.source import (
+    Key,
+    Source,
+    as_names,
+    messages_withheld,
+    not_numeric,
+    one_of,
+    packages_messages_withheld,
+)
 
 # Decoded at a time, whatever the size of batches: with half of it Parquet takes a fifth longer, with more not less.
 _READ_BYTES = 2 * BATCH_BYTES

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
 from dpgep.sources.columns import Columns
-from dpgep.sources.declared import Declared, declared_values
-from dpgep.sources.rebatch import Pieces, rows_at_a_time
-from dpgep.sources.redact import messages_withheld
-from dpgep.sources.source import Key, Source, as_names, not_numeric, one_of
+from dpgep.sources.kinds import Declared, declared_values
+from dpgep.sources.parts import Pieces, rows_at_a_time
+from dpgep.sources.source import Key, Source, as_names, messages_withheld, not_numeric, one_of
 
 
 class Frame(Source):

@@ -1,9 +1,12 @@
-"""Telling kinds of data apart without importing the packages that define them: who holds one has imported its own."""
+"""Telling kinds of data apart, and what the types of labels say of their values: booleans have two, categorical data
+list theirs. No package is imported for it: who holds its objects has imported it.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +14,29 @@ import numpy as np
 import scipy.sparse
 
 
+def _is(value: Any, module: str, name: str) -> bool:
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(value, getattr(loaded, name))
+
+
+def _kind(module: str, name: str) -> Callable[[Any], bool]:
+    """Whether a value is of this class."""
+    return partial(_is, module=module, name=name)
+
+
+is_frame = _kind("pandas", "DataFrame")
+is_series = _kind("pandas", "Series")
+is_categorical = _kind("pandas", "CategoricalDtype")
+is_polars_series = _kind("polars", "Series")
+is_polars_frame = _kind("polars", "DataFrame")
+is_pyarrow_table = _kind("pyarrow", "Table")
+is_dataset = _kind("pyarrow.dataset", "Dataset")
+is_reader = _kind("pyarrow", "RecordBatchReader")
+is_record_batch = _kind("pyarrow", "RecordBatch")
+
+
 def is_path(value: Any) -> bool:
     return isinstance(value, (str, Path))
-
-
-def is_frame(value: Any) -> bool:
-    """Whether the value is a pandas DataFrame."""
-    return _is(value, "pandas", "DataFrame")
-
-
-def is_series(value: Any) -> bool:
-    """Whether the value is a pandas Series."""
-    return _is(value, "pandas", "Series")
-
-
-def is_categorical(dtype: Any) -> bool:
-    """Whether a dtype is that of categorical data in pandas."""
-    return _is(dtype, "pandas", "CategoricalDtype")
 
 
 def is_pandas_boolean(dtype: Any) -> bool:
@@ -37,38 +46,9 @@ def is_pandas_boolean(dtype: Any) -> bool:
     return _is(dtype, "pandas", "BooleanDtype")
 
 
-def is_polars_series(value: Any) -> bool:
-    """Whether the value is a polars Series."""
-    return _is(value, "polars", "Series")
-
-
-def is_polars_frame(value: Any) -> bool:
-    """Whether the value is a polars DataFrame."""
-    return _is(value, "polars", "DataFrame")
-
-
 def is_arrow_array(value: Any) -> bool:
     """Whether the value is a pyarrow Array or ChunkedArray."""
     return _is(value, "pyarrow", "Array") or _is(value, "pyarrow", "ChunkedArray")
-
-
-def is_pyarrow_table(value: Any) -> bool:
-    """Whether the value is a pyarrow Table."""
-    return _is(value, "pyarrow", "Table")
-
-
-def is_dataset(value: Any) -> bool:
-    """Whether the value is a pyarrow Dataset."""
-    return _is(value, "pyarrow.dataset", "Dataset")
-
-
-def is_reader(value: Any) -> bool:
-    """Whether the value is a pyarrow RecordBatchReader."""
-    return _is(value, "pyarrow", "RecordBatchReader")
-
-
-def is_record_batch(value: Any) -> bool:
-    return _is(value, "pyarrow", "RecordBatch")
 
 
 def is_arrow_column(value: Any) -> bool:
@@ -98,6 +78,57 @@ def is_iterator(value: Any) -> bool:
     return isinstance(value, Iterator)
 
 
-def _is(value: Any, module: str, name: str) -> bool:
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(value, getattr(loaded, name))
+Declared = tuple[Hashable, ...]
+
+BOOLEANS: Declared = (False, True)
+
+
+def declared_values(values: Any) -> Declared | None:
+    """The values that the type of a vector allows, None where it does not say.
+
+    Categories of pandas (Dask's, where they are known), of an Enum of polars and of an Arrow dictionary are taken as
+    declared, also those that nobody has. A Categorical of polars declares none: it collects what it meets.
+    """
+    if is_polars_series(values):
+        return _of_polars(values.dtype)
+    if is_arrow_array(values):
+        return _of_arrow(values)
+    dtype: Any = getattr(values, "dtype", None)
+    if is_categorical(dtype):
+        known = getattr(getattr(values, "cat", None), "known", True)  # Dask's may not be
+        return tuple(dtype.categories.tolist()) if known and dtype.categories is not None else None
+    return BOOLEANS if _is_boolean(dtype) else None
+
+
+def of_arrow_type(kind: Any) -> Declared | None:
+    """The values that an Arrow type allows by itself."""
+    from pyarrow import types
+
+    return BOOLEANS if types.is_boolean(kind) else None
+
+
+def _of_arrow(column: Any) -> Declared | None:
+    from pyarrow import types
+
+    if not types.is_dictionary(column.type):
+        return of_arrow_type(column.type)
+    chunks = getattr(column, "chunks", [column])
+    words = dict.fromkeys(word for chunk in chunks for word in chunk.dictionary.to_pylist() if word is not None)
+    if not chunks:
+        return None
+    # sorted, unless the type says that the order means something: it may be that of their appearance
+    return tuple(words) if column.type.ordered else tuple(sorted(words, key=lambda word: (type(word).__name__, word)))
+
+
+def _of_polars(dtype: Any) -> Declared | None:
+    import polars
+
+    if isinstance(dtype, polars.Enum):
+        return tuple(dtype.categories)
+    return BOOLEANS if dtype == polars.Boolean else None
+
+
+def _is_boolean(dtype: Any) -> bool:
+    if isinstance(dtype, np.dtype):
+        return dtype.kind == "b"
+    return is_pandas_boolean(dtype)

@@ -1,20 +1,21 @@
-"""Which kind of source a value is."""
+"""Which kind of source a value is; iterables of batches, of which each is a small source itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-from dpgep.sources import kinds
+from dpgep.sources import arrow, kinds
 from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.arrow import Dataset, Reader, Stream
-from dpgep.sources.batches import Batches
 from dpgep.sources.frames import Frame
+from dpgep.sources.kinds import BOOLEANS, Declared
 from dpgep.sources.parquet import ParquetFiles
-from dpgep.sources.source import Source
+from dpgep.sources.parts import Pieces
+from dpgep.sources.source import Key, Source
 
 SUPPORTED = (
     "a Parquet file or folder (or a list of them), a pyarrow Dataset, Table or RecordBatchReader, a pandas or polars "
@@ -34,12 +35,12 @@ def open_source(value: Any) -> Source:
     if kinds.is_reader(value):
         return Reader(value)
     if callable(value) or kinds.is_iterator(value) or isinstance(value, list):
-        return Batches(value, open_batch)
+        return Batches(value)
     source = _in_memory(value)
     if source is not None:
         return source
     if isinstance(value, Iterable) and not isinstance(value, (bytes, set, frozenset)):
-        return Batches(value, open_batch)
+        return Batches(value)
     raise TypeError(f"cannot scan {_name(value)}: pass {SUPPORTED}")
 
 
@@ -85,3 +86,78 @@ def _in_memory(value: Any) -> Source | None:
 
 def _name(value: Any) -> str:
     return f"of type {type(value).__module__}.{type(value).__qualname__}"
+
+
+class Batches(Source):
+    """What an iterable yields, batch after batch. Keys: those of the first batch, which is taken at once.
+
+    ``values`` is an iterable, or a function without arguments that returns one. An iterator can be read once.
+    """
+
+    n_rows = None
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self.repeatable = callable(values) or not isinstance(values, Iterator)
+        self._begun: tuple[Source, Iterator[Any]] | None = self._begin()
+
+    def width(self, key: Key) -> int | None:
+        return self._first().width(key)
+
+    def declared(self, key: Key) -> Declared | None:
+        # categories of the first batch need not be those of another; those of (0, 1) equal booleans
+        declared = self._first().declared(key)
+        return declared if declared is BOOLEANS else None
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        """As of any source; a piece may be overwritten when the next is asked for, as an iterable may reuse memory."""
+        (batch, rest), self._begun = self._begun or self._begin(), None
+        while True:
+            for key in keys:
+                batch.width(key)  # refuses a batch that lacks a column, or holds text in it
+            yield from batch.pieces(keys, batch_rows)
+            try:
+                following = next(rest)
+            except StopIteration:
+                return
+            batch = open_batch(following)
+
+    def _first(self) -> Source:
+        if self._begun is None:
+            if not self.repeatable:
+                raise RuntimeError("the batches were read already: select the columns before they are read")
+            self._begun = self._begin()
+        return self._begun[0]
+
+    def _begin(self) -> tuple[Source, Iterator[Any]]:
+        """The first batch, and an iterator over the others."""
+        batches = self._values() if callable(self._values) else self._values
+        if not isinstance(batches, Iterable):
+            raise TypeError(f"the function must return an iterable of batches, it returned {type(batches).__name__}")
+        iterator = iter(batches)
+        try:
+            first = next(iterator)
+        except StopIteration:
+            raise ValueError(
+                "there are no batches, so that nobody can say how many columns there are: if there are no people, "
+                "yield one without rows, np.empty((0, columns))"
+            ) from None
+        # lists hold their batches anyway; an iterable may make them in memory that another pass over it uses again
+        return open_batch(first if isinstance(batches, Sequence) else _lasting(first)), iterator
+
+
+def _lasting(batch: Any) -> Any:
+    """The batch, copied where it lies in memory that its maker may fill again; what lies in files stays there."""
+    if kinds.is_record_batch(batch) or kinds.is_arrow_table(batch):
+        return arrow.copied(batch)
+    if isinstance(batch, np.memmap):
+        return batch
+    if isinstance(batch, np.ndarray) or scipy.sparse.issparse(batch) or kinds.is_frame(batch) or kinds.is_series(batch):
+        return batch.copy()
+    if isinstance(batch, tuple):
+        return tuple(map(_lasting, batch))
+    if isinstance(batch, list):
+        return list(map(_lasting, batch))
+    if isinstance(batch, Mapping):
+        return {name: _lasting(values) for name, values in batch.items()}
+    return batch

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
-from dpgep.sources.rebatch import Pieces
+from dpgep.sources.parts import Pieces
 from dpgep.sources.source import Key
 
 T = TypeVar("T")

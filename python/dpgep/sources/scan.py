@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 
-from dpgep.sources.declared import Declared
+from dpgep._optional import MissingExtraError, import_extra
+from dpgep.sources.kinds import Declared
 from dpgep.sources.opening import is_source_value, open_source
-from dpgep.sources.parts import Assembler, Part
-from dpgep.sources.progress import progress_bar
-from dpgep.sources.rebatch import Pieces, rebatch
-from dpgep.sources.redact import packages_messages_withheld
-from dpgep.sources.source import Key
+from dpgep.sources.parts import Assembler, Part, Pieces, rebatch
+from dpgep.sources.source import Key, packages_messages_withheld
 
 
 def scan(
@@ -239,3 +239,51 @@ def _check_count(value: Any, name: str) -> None:
 
 def _width(part: Part) -> int | None:
     return None if len(part.shape) == 1 else int(part.shape[1])
+
+
+_DELAY = 1.0  # seconds; a pass that is over by then shows no bar unless one is asked for
+
+
+class Bar(Protocol):
+    """What a pass needs of a bar."""
+
+    def update(self, n: int) -> object:
+        """Count n more rows."""
+
+
+class _Silent:
+    def update(self, n: int) -> None:
+        """Count nothing."""
+
+
+@contextmanager
+def progress_bar(wanted: bool | None, total: int | None, number: int) -> Iterator[Bar]:
+    """A bar on stderr for pass ``number`` over ``total`` rows.
+
+    ``wanted``: True for always, False for never, None for a pass of more than a second in a terminal where tqdm is
+    installed.
+    """
+    tqdm = _tqdm(wanted)
+    if tqdm is None:
+        yield _Silent()
+        return
+    with tqdm(
+        desc=f"pass {number}",
+        total=total,
+        unit=" rows",
+        unit_scale=True,
+        delay=0.0 if wanted else _DELAY,
+        file=sys.stderr,
+    ) as bar:
+        yield bar
+
+
+def _tqdm(wanted: bool | None) -> Any:
+    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+        return None
+    try:
+        return import_extra("tqdm", "progress").tqdm
+    except MissingExtraError:
+        if wanted:
+            raise
+        return None

@@ -1,13 +1,17 @@
-"""What a scan reads from: the seam between `Scan` and the kinds of data."""
+"""What a scan reads from: the seam between `Scan` and the kinds of data; and errors that quote no value of theirs.
+
+Messages of other packages do: a person's, for anyone to read.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from dpgep.sources.declared import Declared
-from dpgep.sources.rebatch import Pieces
+from dpgep.sources.kinds import Declared
+from dpgep.sources.parts import Pieces
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
 Key = Hashable | slice | None
@@ -77,3 +81,41 @@ def check_names(names: tuple[Hashable, ...]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"column {twice!r} is selected twice")
+
+
+_PACKAGES = ("pyarrow", "pandas", "polars")
+
+
+class UnreadableError(ValueError):
+    """Data could not be read or converted. The message names the column and types, never a value."""
+
+
+@contextmanager
+def messages_withheld(what: str) -> Iterator[None]:
+    """Raise UnreadableError for whatever goes wrong while ``what`` is converted; MemoryError stays one."""
+    try:
+        yield
+    except Exception as error:
+        raise _without_message(what, error) from None
+
+
+@contextmanager
+def packages_messages_withheld(what: str) -> Iterator[None]:
+    """The same for errors of pyarrow, pandas and polars alone: all others, the user's among them, pass through."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in _PACKAGES:
+            raise
+        raise _without_message(what, error) from None
+
+
+def _without_message(what: str, error: Exception) -> Exception:
+    if isinstance(error, MemoryError):
+        return MemoryError(f"there was not enough memory to read {what}: select fewer columns, or make batches smaller")
+    if isinstance(error, UnreadableError):
+        return error
+    return UnreadableError(
+        f"{what} cannot be read: {type(error).__name__}, whose message is withheld since it may quote values of the "
+        "data; read the data without dpgep to see it"
+    )
