@@ -10,6 +10,7 @@ from typing import Any
 import gmpy2
 import numpy as np
 import pytest
+import reference
 import support
 from numpy.typing import NDArray
 from scipy import stats
@@ -17,7 +18,6 @@ from scipy.linalg.blas import dsyrk
 from threadpoolctl import threadpool_limits
 
 import dpgep
-from dpgep import reference
 from dpgep._dispatch import core
 
 TARGET_MILLIONS_PER_SECOND = 8

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 import support
 from scipy.linalg.blas import dasum
 
-from dpgep import reference
 from dpgep._dispatch import core
 
 TARGET_DRAWN_MATRICES = 20

@@ -1,6 +1,6 @@
 """Stochastic ascent: an epoch on MNIST against NumPy, and DP-VRPCA against DP-SPCA at the same privacy and passes.
 
-The competitor of the first is the plain reference, module `dpgep.reference`, on the same rows and the same deviates; a
+The competitor of the first is the plain reference, `tests/reference.py`, on the same rows and the same deviates; a
 second one, tuned, shares nothing but the arithmetic: NumPy's own generator and sampling, BLAS for the products.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 import support
 from numpy.typing import NDArray
 from scipy import sparse
 
 import dpgep
-from dpgep import reference
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 

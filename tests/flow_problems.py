@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import reference
 from scipy import sparse
 
-from dpgep import reference
 from dpgep._dispatch import core
 
 FORMS = ["pca", "uncentered pca", "cca", "pls", "fda", "sir"]

@@ -197,6 +197,19 @@ def test_released_moments_with_the_likelihood_ratio_are_sharp_and_reproducible()
     assert not first.flagged
 
 
+def test_summed_moments_are_a_problem_like_others() -> None:
+    def summed(x: Any) -> dpgep.Moments:
+        moments = dpgep.Moments(dpgep.PcaModel(2, center=False))
+        moments.update(x)
+        return moments
+
+    x = np.zeros((40, 2))
+    neighbours = x, np.vstack([np.eye(1, 2), x[1:]])
+    result = audit(summed, neighbours, None, released=True, runs=200, mu=1.0, seed=0)
+    assert result.claimed_mu == 1.0
+    assert not result.flagged
+
+
 def test_a_block_without_noise_is_an_error() -> None:
     problems = [dpgep.pca(lone_row(column)) for column in (0, 1)]
     statistic = release_statistic(*problems)

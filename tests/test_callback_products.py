@@ -17,6 +17,8 @@ from statistics_helpers import seeded_key
 
 from dpgep._dispatch import core
 
+pytestmark = pytest.mark.kernel
+
 D, N = 7, 50
 ROWS = np.random.default_rng(0).standard_normal((N, D))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 ZEROS = bytes(32)
 COUNTING = bytes(range(32))

@@ -6,12 +6,14 @@ import sys
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 LARGEST = sys.float_info.max
 SMALLEST_NORMAL = sys.float_info.min

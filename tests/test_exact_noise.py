@@ -16,6 +16,8 @@ from statistics_helpers import FALSE_ALARM, rejects_covariance, rejects_normalit
 
 from dpgep._dispatch import available_variants, core
 
+pytestmark = pytest.mark.kernel
+
 KEY = seeded_key(31)
 FINE = 2**43
 

@@ -14,6 +14,7 @@ import gmpy2
 import mpmath
 import numpy as np
 import pytest
+import reference
 from scipy import special, stats
 from statistics_helpers import (
     FALSE_ALARM,
@@ -23,8 +24,9 @@ from statistics_helpers import (
     two_sided_chi_square,
 )
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 LONG = os.environ.get("DPGEP_LONG") == "1"
 KEY = seeded_key(21)

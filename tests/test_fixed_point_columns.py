@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 DTYPES = ["f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 BOUNDS = [1.0, 0.7, 30.0, 2.0**-448, 2.0**-450, 1e-300, 1e300, sys.float_info.min]

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from dpgep._dispatch import core
 
+pytestmark = pytest.mark.kernel
+
 KEYS = np.random.default_rng(0).integers(0, 2**64, size=(2, 64), dtype=np.uint64)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 import scipy.sparse
 
 import dpgep
-from dpgep import reference
 from dpgep._dispatch import core
 from dpgep.local import GaussianRandomizer
 from dpgep.privacy.accounting import delta_of

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from conftest import Matrix
 from scipy import stats
 from statistics_helpers import (
@@ -23,7 +24,6 @@ from statistics_helpers import (
 )
 
 import dpgep
-from dpgep import reference
 from dpgep._dispatch import core
 from dpgep.audit import AuditResult, audit_samples
 from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch

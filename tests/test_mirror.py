@@ -5,6 +5,8 @@ import pytest
 
 from dpgep._dispatch import core
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.mark.parametrize("d", [0, 1, 2, 15, 16, 17, 33, 200])
 def test_the_upper_triangle_is_copied(d):

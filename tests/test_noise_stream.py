@@ -19,15 +19,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statistics_helpers import FALSE_ALARM, rejects_normality, seeded_key, two_sided_chi_square
 
-from dpgep import reference
 from dpgep._dispatch import core
 
-pytestmark = pytest.mark.entropy
+pytestmark = [pytest.mark.entropy, pytest.mark.kernel]
 
 KEY = seeded_key(1)
 # The largest deviate of the transform: u = 2**-64.

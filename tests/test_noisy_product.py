@@ -11,13 +11,15 @@ from functools import cache
 
 import numpy as np
 import pytest
+import reference
 from flow_problems import draw_from
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from statistics_helpers import rejects_covariance, rejects_equal_distributions, rejects_normality, seeded_key
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 KEY = seeded_key(31)
 SCALE = 1.7

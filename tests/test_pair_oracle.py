@@ -9,6 +9,8 @@ from statistics_helpers import seeded_key
 
 from dpgep._dispatch import core
 
+pytestmark = pytest.mark.kernel
+
 KEY = seeded_key(51)
 SCALE = 0.05
 NOISES = ["none", "fresh", "lazy"]

@@ -15,7 +15,7 @@ from scipy import sparse
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.compensated_sum import CompensatedSum
+from dpgep.data.row_products import CompensatedSum
 from dpgep.models.model import PublicFacts
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger

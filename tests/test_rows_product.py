@@ -9,13 +9,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy import sparse
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 DTYPES = [np.float32, np.float64]
 INDEX_TYPES = [np.int32, np.int64]

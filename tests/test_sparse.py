@@ -271,15 +271,15 @@ def test_false_discovery_rate():
     [
         ({"a": np.zeros((3, 2))}, r"square and of one size, got \(3, 2\) and None"),
         ({"b": np.eye(2)}, r"square and of one size, got \(3, 3\) and \(2, 2\)"),
-        ({"n_components": 4}, "n_components must be between 1 and d = 3, got 4"),
+        ({"n_components": 4}, "n_components must be a whole number between 1 and 3, got 4"),
         ({"sparsity": 4}, "whole number between 1 and d = 3, got 4"),
         ({"sparsity": 1, "n_components": 2}, "whole number between 2 and d = 3, got 1"),
         ({"sparsity": 2.0}, "whole number between 1 and d = 3, got 2.0"),
         ({"sparsity": True}, "whole number between 1 and d = 3, got True"),
         ({"sparsity": "all"}, "whole number between 1 and d = 3, got 'all'"),
         ({"sparsity": "auto"}, "needs residual_deviation"),
-        ({"ridge": -0.5}, "ridge must be finite and >= 0, got -0.5"),
-        ({"level": 0.0}, "level must be between 0 and 1, got 0.0"),
+        ({"ridge": -0.5}, "ridge must be a non-negative finite number, got -0.5"),
+        ({"level": 0.0}, "level must lie strictly between 0 and 1, got 0.0"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str):

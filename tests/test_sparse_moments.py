@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 DTYPES = [np.float32, np.float64]
 INDEX_TYPES = [np.int32, np.int64]

@@ -12,12 +12,14 @@ import sys
 
 import numpy as np
 import pytest
+import reference
 from flow_problems import draw_from
 from scipy import sparse, stats
 from statistics_helpers import FALSE_ALARM, rejects_covariance, seeded_key
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 KEY = seeded_key(41)
 DTYPES = [np.float32, np.float64]

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from dpgep._dispatch import core
 
+pytestmark = pytest.mark.kernel
+
 DTYPES = [np.float32, np.float64]
 
 

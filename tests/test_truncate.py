@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from dpgep import reference
 from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
 
 DTYPES = [np.float32, np.float64]
 FEW_VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, -2.0])

@@ -79,8 +79,8 @@ PencilPart pencil_part(const py::array& weights, double share, std::string_view 
 
 std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mode, double scale,
                                     const py::array& factors, const PencilPart& a,
-                                    const PencilPart* b, Index first_view_size, std::string_view shape,
-                                    Index n_products, NoiseStream* stream,
+                                    const PencilPart* b, Index first_view_size,
+                                    std::string_view shape, Index n_products, NoiseStream* stream,
                                     std::optional<Index> max_directions, int n_threads) {
   Pencil pencil{const_rows<double>(factors, "factors"), {a}, first_view_size};
   if (b != nullptr) pencil.parts.push_back(*b);

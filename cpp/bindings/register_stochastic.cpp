@@ -1,11 +1,9 @@
 #include <memory>
-#include <mutex>
 #include <utility>
+#include <vector>
 
-#include "dpgep/rows_product.hpp"
-#include "dpgep/sampled_rows.hpp"
-#include "dpgep/stochastic.hpp"
-#include "exact_products.hpp"
+#include "arrays.hpp"
+#include "dpgep/sampled_products.hpp"
 #include "register.hpp"
 
 namespace py = pybind11;
@@ -17,118 +15,45 @@ using namespace dpgep::bindings;
 
 namespace {
 
-// Noise of one kind of answer: its deviation in a sum over people, and the answers paid for.
-struct Answers {
-  double deviation;
-  Index n_paid;
-};
-
-class SampledProducts {
- public:
-  SampledProducts(std::unique_ptr<ExactProducts> everybody, SampledRows sampled_rows, Noise of_all,
-                  Noise of_samples, std::vector<py::object> owners)
-      : everybody_(std::move(everybody)),
-        sampled_rows_(sampled_rows),
-        full_(*everybody_, std::move(of_all)),
-        sampled_(sampled_rows_, std::move(of_samples)),
-        owners_(std::move(owners)) {}
-
-  Index n_features() const { return sampled_rows_.n_features(); }
-
-  Block full(const ConstBlock& V) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return std::move(full_.times(V)[0]);
+struct HeldProducts : SampledProducts {
+  HeldProducts(const AnyRows& rows, Index n_features, ConstVectorView<double> factors,
+               const SamplingDesign& design, NoiseStream& stream, std::vector<py::object> seen)
+      : SampledProducts(rows, n_features, factors, design, stream), owners(std::move(seen)) {
+    owners.push_back(py::cast(&stream, py::return_value_policy::reference));
   }
 
-  // ask(products of samples) is an ascent.
-  template <class Ask>
-  Ascent ascend(const Ask& ask) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Ascent ascent = ask(sampled_);
-    n_held_ += ascent.n_held;
-    return ascent;
-  }
-
-  Index n_held() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return n_held_;
-  }
-
- private:
-  std::mutex mutex_;
-  Index n_held_ = 0;
-  std::unique_ptr<ExactProducts> everybody_;
-  SampledRows sampled_rows_;
-  NoisyProducts full_, sampled_;
   // Not py::keep_alive for the stream: see held_oracle.hpp.
-  std::vector<py::object> owners_;
+  std::vector<py::object> owners;
 };
 
-struct Design {
-  double n_people, rate;
-  Answers full, sampled;
-  int n_threads;
-};
-
-Noise noise_of_answers(bool noisy, const Answers& answers, double scale, int n_threads,
-                       NoiseStream& stream) {
-  Noise noise;
-  noise.mode = noisy ? NoiseMode::fresh : NoiseMode::none;
-  noise.scales = {answers.deviation * scale};
-  noise.n_products = answers.n_paid;
-  noise.stream = &stream;
-  noise.n_threads = n_threads;
-  return noise;
-}
-
-std::unique_ptr<SampledProducts> assemble(std::unique_ptr<ExactProducts> everybody,
-                                          const AnyRows& rows, Index n_features,
-                                          const ConstVectorView<double>& factors,
-                                          const Design& design, bool noisy, NoiseStream& stream,
-                                          std::vector<py::object> owners) {
-  const double of_all = 1.0 / design.n_people;
-  const double of_samples = 1.0 / (design.rate * design.n_people);
-  SampledRows sampled(rows, n_features, factors, of_samples, design.rate, stream, design.n_threads);
-  owners.push_back(py::cast(&stream, py::return_value_policy::reference));
-  return std::make_unique<SampledProducts>(
-      std::move(everybody), std::move(sampled),
-      noise_of_answers(noisy, design.full, of_all, design.n_threads, stream),
-      noise_of_answers(noisy, design.sampled, of_samples, design.n_threads, stream),
-      std::move(owners));
-}
-
-std::unique_ptr<SampledProducts> of_dense(const py::array& rows, const py::array& factors,
-                                          const Design& design, bool noisy, NoiseStream& stream) {
-  const auto factor = const_vector<double>(factors, "factors");
+std::unique_ptr<HeldProducts> of_dense(const py::array& rows, const py::array& factors,
+                                       const SamplingDesign& design, NoiseStream& stream) {
   return visit_floating(rows, "rows", [&](auto scalar) {
     const auto seen = const_rows<decltype(scalar)>(rows, "rows");
-    auto everybody = std::make_unique<DenseRows>(std::vector<FloatingRows>{seen}, factor,
-                                                 1.0 / design.n_people, design.n_threads);
-    return assemble(std::move(everybody), seen, seen.cols(), factor, design, noisy, stream,
-                    {rows, factors});
+    return std::make_unique<HeldProducts>(seen, seen.cols(),
+                                          const_vector<double>(factors, "factors"), design, stream,
+                                          std::vector<py::object>{rows, factors});
   });
 }
 
-std::unique_ptr<SampledProducts> of_csr(const py::array& data, const py::array& indices,
-                                        const py::array& indptr, Index n_features,
-                                        const py::array& factors, const Design& design, bool noisy,
-                                        NoiseStream& stream) {
-  const auto factor = const_vector<double>(factors, "factors");
+std::unique_ptr<HeldProducts> of_csr(const py::array& data, const py::array& indices,
+                                     const py::array& indptr, Index n_features,
+                                     const py::array& factors, const SamplingDesign& design,
+                                     NoiseStream& stream) {
   return visit_floating(data, "data", [&](auto scalar) {
     return visit_index(indptr, "indptr", [&](auto integer) {
       using Rows = Csr<decltype(scalar), decltype(integer)>;
       const Rows seen{const_vector<decltype(scalar)>(data, "data"),
                       const_vector<decltype(integer)>(indices, "indices"),
                       const_vector<decltype(integer)>(indptr, "indptr")};
-      auto everybody = std::make_unique<CsrRows>(seen, n_features, factor, 1.0 / design.n_people,
-                                                 design.n_threads);
-      return assemble(std::move(everybody), seen, n_features, factor, design, noisy, stream,
-                      {data, indices, indptr, factors});
+      return std::make_unique<HeldProducts>(
+          seen, n_features, const_vector<double>(factors, "factors"), design, stream,
+          std::vector<py::object>{data, indices, indptr, factors});
     });
   });
 }
 
-py::array_t<double> full(SampledProducts& products, const py::array& V) {
+py::array_t<double> full(HeldProducts& products, const py::array& V) {
   const auto block = const_rows<double>(V, "V");
   Block answer = [&] {
     const py::gil_scoped_release no_gil;
@@ -141,18 +66,17 @@ py::tuple result_of(Ascent&& ascent) {
   return py::make_tuple(as_array(std::move(ascent.vectors)), as_array(std::move(ascent.quotients)));
 }
 
-py::tuple ascend(SampledProducts& products, const py::array& V, const py::array& step_sizes) {
+py::tuple ascend(HeldProducts& products, const py::array& V, const py::array& step_sizes) {
   const auto block = const_rows<double>(V, "V");
   const auto steps = const_vector<double>(step_sizes, "step_sizes");
   Ascent ascent = [&] {
     const py::gil_scoped_release no_gil;
-    return products.ascend(
-        [&](NoisyProducts& sampled) { return sampled_ascent(sampled, block, steps); });
+    return products.ascend(block, steps);
   }();
   return result_of(std::move(ascent));
 }
 
-py::tuple ascend_reduced(SampledProducts& products, const py::array& V, const py::array& anchor,
+py::tuple ascend_reduced(HeldProducts& products, const py::array& V, const py::array& anchor,
                          const py::array& gradient, const py::array& step_sizes) {
   const auto block = const_rows<double>(V, "V");
   const auto from = const_rows<double>(anchor, "anchor");
@@ -160,8 +84,7 @@ py::tuple ascend_reduced(SampledProducts& products, const py::array& V, const py
   const auto steps = const_vector<double>(step_sizes, "step_sizes");
   Ascent ascent = [&] {
     const py::gil_scoped_release no_gil;
-    return products.ascend(
-        [&](NoisyProducts& sampled) { return reduced_ascent(sampled, block, from, known, steps); });
+    return products.ascend_reduced(block, from, known, steps);
   }();
   return result_of(std::move(ascent));
 }
@@ -189,7 +112,7 @@ floor(log(u) / log(1 - rate)) of the n are passed over before the next. O(member
 
 Raises ValueError unless n >= 0 and 0 < rate <= 1.
 )");
-  py::class_<SampledProducts>(module, "SampledProducts", py::module_local(), py::is_final(), R"(
+  py::class_<HeldProducts>(module, "SampledProducts", py::module_local(), py::is_final(), R"(
 Products with the second moment A = (1/n0) sum_i (f_i z_i)(f_i z_i)^T of people, noise included: of all of
 them, or of a Poisson sample, S, that is drawn anew for each answer and kept secret:
 
@@ -207,12 +130,10 @@ Sources: Shang et al. 2021, Algorithms 1 and 2; docs/mathematics, sections 2 and
           [](const py::array& rows, const py::array& factors, double n_people, double rate,
              double deviation_full, Index n_full, double deviation_sampled, Index n_sampled,
              bool noisy, NoiseStream& stream, int n_threads) {
-            const Design design{n_people,
-                                rate,
-                                {deviation_full, n_full},
-                                {deviation_sampled, n_sampled},
-                                n_threads};
-            return of_dense(rows, factors, design, noisy, stream);
+            const SamplingDesign design{
+                n_people, rate,     {deviation_full, n_full}, {deviation_sampled, n_sampled},
+                noisy,    n_threads};
+            return of_dense(rows, factors, design, stream);
           },
           py::arg("rows").noconvert(), py::arg("factors").noconvert(), py::arg("n_people"),
           py::arg("rate"), py::arg("deviation_full"), py::arg("n_full").noconvert(),
@@ -231,12 +152,10 @@ Raises ValueError for other shapes or strides, deviations negative or not finite
              Index n_features, const py::array& factors, double n_people, double rate,
              double deviation_full, Index n_full, double deviation_sampled, Index n_sampled,
              bool noisy, NoiseStream& stream, int n_threads) {
-            const Design design{n_people,
-                                rate,
-                                {deviation_full, n_full},
-                                {deviation_sampled, n_sampled},
-                                n_threads};
-            return of_csr(data, indices, indptr, n_features, factors, design, noisy, stream);
+            const SamplingDesign design{
+                n_people, rate,     {deviation_full, n_full}, {deviation_sampled, n_sampled},
+                noisy,    n_threads};
+            return of_csr(data, indices, indptr, n_features, factors, design, stream);
           },
           py::arg("data").noconvert(), py::arg("indices").noconvert(),
           py::arg("indptr").noconvert(), py::arg("n_features").noconvert(),
@@ -245,14 +164,9 @@ Raises ValueError for other shapes or strides, deviations negative or not finite
           py::arg("n_sampled").noconvert(), py::arg("noisy"), py::arg("stream"),
           py::arg("n_threads").noconvert() = 1,
           "The same for compressed sparse rows, as CsrRows takes them.")
-      .def_property_readonly("n_features", &SampledProducts::n_features)
-      .def_property_readonly(
-          "n_rejected_steps",
-          [](SampledProducts& products) {
-            const py::gil_scoped_release no_gil;
-            return products.n_held();
-          },
-          "Steps of all ascents so far that were too large to be taken.")
+      .def_property_readonly("n_features", &HeldProducts::n_features)
+      .def_property_readonly("n_rejected_steps", &HeldProducts::n_rejected_steps,
+                             "Steps of all ascents so far that were too large to be taken.")
       .def("full", &full, py::arg("V").noconvert(), R"(
 The product of all people with the rows of V, (K, d) float64. Calls from several threads take turns.
 

@@ -341,7 +341,7 @@ void fuzz_ascent(Bytes bytes) {
     const Ascent ascent = sampled_ascent(products, dpgep::view(Block(Block::Identity(K, d))),
                                          {steps.data(), static_cast<Index>(steps.size())});
     require(are_steps, "steps that are none are refused");
-    require(ascent.n_held <= static_cast<Index>(steps.size()), "no more than there are");
+    require(ascent.n_rejected_steps <= static_cast<Index>(steps.size()), "no more than there are");
     const Block& V = ascent.vectors;
     require((V * V.transpose() - Block::Identity(K, K)).norm() < 1e-9, "orthonormal vectors");
   } catch (const std::invalid_argument&) {

@@ -114,9 +114,9 @@ std::vector<Block> NoisyProducts::lazy(const ConstBlock& V) {
   const auto [known, added, directions] = expand(V, asked_.basis.view());
   if (directions.rows() > noise_.max_directions - asked_.basis.rows()) {
     throw CapacityExceeded("no room for " + std::to_string(directions.rows()) +
-                 " more directions: " + std::to_string(asked_.basis.rows()) +
-                 " of max_directions = " + std::to_string(noise_.max_directions) +
-                 " are remembered");
+                           " more directions: " + std::to_string(asked_.basis.rows()) +
+                           " of max_directions = " + std::to_string(noise_.max_directions) +
+                           " are remembered");
   }
   if (directions.rows() > 0) learn(directions, asked_);
   Block coefficients(V.rows(), known.cols() + added.cols());

@@ -34,8 +34,8 @@ void require_form(const Pencil& pencil, Index n_features) {
   }
   if (pencil.first_view_size < 0 || pencil.first_view_size >= n_features) {
     throw std::invalid_argument(
-        "first_view_size must satisfy 0 <= first_view_size < n_features = " + std::to_string(n_features) + ", not " +
-        std::to_string(pencil.first_view_size));
+        "first_view_size must satisfy 0 <= first_view_size < n_features = " +
+        std::to_string(n_features) + ", not " + std::to_string(pencil.first_view_size));
   }
   require_part(pencil.parts.at(0), pencil, "a");
   if (pencil.parts.size() > 1) require_part(pencil.parts[1], pencil, "b");

@@ -1,9 +1,12 @@
 #include "rayleigh_ritz.hpp"
 
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
+
+#include "dpgep/norm.hpp"
 
 namespace dpgep {
 namespace {
@@ -11,54 +14,122 @@ namespace {
 constexpr double least_length = 1e-300;
 constexpr double least_relative_length = 1e-12;
 
-using Small = Eigen::MatrixXd;
+// Quadratic convergence: ten would do, and the limit is for what is not a number.
+constexpr int most_sweeps = 60;
 
-Small symmetrized(const Block& M) {
+Block symmetrized(const Block& M) {
   return 0.5 * (M + M.transpose());
 }
 
-// The columns c, of descending quotients; the largest entry of each is positive.
-Small solve(const Small& R, const Small& G, Vector<double>& rho) {
-  const Eigen::SelfAdjointEigenSolver<Small> axes(G);
-  const double floor =
-      std::max(least_relative_length * axes.eigenvalues().cwiseAbs().maxCoeff(), least_length);
-  const Small whitened = axes.eigenvectors() *
-                         axes.eigenvalues().cwiseMax(floor).cwiseSqrt().cwiseInverse().asDiagonal();
-  const Eigen::SelfAdjointEigenSolver<Small> ritz(symmetrized(whitened.transpose() * R * whitened));
-  rho = ritz.eigenvalues().reverse();
-  Small C = whitened * ritz.eigenvectors().rowwise().reverse();
-  for (Index k = 0; k < C.cols(); ++k) {
-    Index largest = 0;
-    C.col(k).cwiseAbs().maxCoeff(&largest);
-    if (C(largest, k) < 0.0) C.col(k) = -C.col(k);
+// A symmetric matrix is the sum of values[k] times the square of row k, which are orthonormal.
+struct Spectrum {
+  Vector<double> values;  // descending
+  Block vectors;
+};
+
+// (x, y) <- (c x - s y, s x + c y), entry by entry.
+void rotate(double c, double s, double* x, double* y, Index n, Index stride) {
+  for (Index i = 0; i < n * stride; i += stride) {
+    const double before = x[i];
+    x[i] = c * before - s * y[i];
+    y[i] = s * before + c * y[i];
   }
-  return C;
 }
 
-Block rotated(const Block& C, const Block& V) {
+// The rotation of coordinates p and q that makes S(p, q) zero, by at most 45 degrees.
+void annihilate(Block& S, Index p, Index q, Block& vectors) {
+  const Index K = S.rows();
+  const double theta = 0.5 * (S(q, q) - S(p, p)) / S(p, q);
+  const double t = std::copysign(1.0, theta) / (std::abs(theta) + std::sqrt(1.0 + theta * theta));
+  const double c = 1.0 / std::sqrt(1.0 + t * t);
+  const double s = t * c;
+  rotate(c, s, S.data() + p * K, S.data() + q * K, K, 1);
+  rotate(c, s, S.data() + p, S.data() + q, K, K);
+  rotate(c, s, vectors.data() + p * K, vectors.data() + q * K, K, 1);
+  S(p, q) = S(q, p) = 0.0;
+}
+
+// Cyclic Jacobi: short and exact for few vectors, with the same bits on every processor, and next
+// to nothing to do where the flow has made S nearly diagonal. Eigen's solver would be most of the
+// build, and its products have other bits where the processor multiplies and adds in one step.
+Spectrum spectrum(Block S) {
+  const Index K = S.rows();
+  Block vectors = Block::Identity(K, K);
+  const FactoredNorm size = norm(S.data(), S.size());
+  const double negligible =
+      std::numeric_limits<double>::epsilon() * size.scale * size.relative / static_cast<double>(K);
+  bool is_diagonal = false;
+  for (int sweep = 0; sweep < most_sweeps && !is_diagonal; ++sweep) {
+    is_diagonal = true;
+    for (Index p = 0; p < K; ++p) {
+      for (Index q = p + 1; q < K; ++q) {
+        if (!(std::abs(S(p, q)) > negligible)) continue;
+        annihilate(S, p, q, vectors);
+        is_diagonal = false;
+      }
+    }
+  }
+  std::vector<Index> order(static_cast<std::size_t>(K));
+  std::iota(order.begin(), order.end(), Index{0});
+  std::stable_sort(order.begin(), order.end(), [&](Index i, Index j) { return S(i, i) > S(j, j); });
+  Spectrum sorted{Vector<double>(K), Block(K, K)};
+  for (Index k = 0; k < K; ++k) {
+    const Index from = order[static_cast<std::size_t>(k)];
+    sorted.values[k] = S(from, from);
+    sorted.vectors.row(k) = vectors.row(from);
+  }
+  return sorted;
+}
+
+// C V.
+Block combined(const Block& C, const Block& V) {
   Block result = Block::Zero(C.rows(), V.cols());
   add_combinations(view(C), view(V), mutable_view(result));
   return result;
 }
 
+void make_largest_entries_positive(Block& C) {
+  for (Index k = 0; k < C.rows(); ++k) {
+    double* const c = C.data() + k * C.cols();
+    const double* const largest = std::max_element(
+        c, c + C.cols(), [](double x, double y) { return std::abs(x) < std::abs(y); });
+    if (*largest < 0.0) C.row(k) = -C.row(k);
+  }
+}
+
+// R c = rho G c for the rows c of vectors.
+Spectrum solve(const Block& R, const Block& G) {
+  Spectrum axes = spectrum(G);
+  const double longest = std::max(std::abs(axes.values[0]), std::abs(axes.values[G.rows() - 1]));
+  const double least = std::max(least_relative_length * longest, least_length);
+  Block& whitening = axes.vectors;
+  for (Index k = 0; k < G.rows(); ++k) {
+    whitening.row(k) /= std::sqrt(std::max(axes.values[k], least));
+  }
+  const Block whitened = inner_products(view(combined(whitening, R)), view(whitening));
+  Spectrum ritz = spectrum(symmetrized(whitened));
+  ritz.vectors = combined(ritz.vectors, whitening);
+  make_largest_entries_positive(ritz.vectors);
+  return ritz;
+}
+
 }  // namespace
 
 Vector<double> to_ritz_vectors(Block& V, Block& AV, Block& BV) {
-  const Small R = symmetrized(inner_products(view(V), view(AV)));
-  const Small G = symmetrized(inner_products(view(V), view(BV)));
+  const Block R = symmetrized(inner_products(view(V), view(AV)));
+  const Block G = symmetrized(inner_products(view(V), view(BV)));
   if (V.rows() == 1) {
     return Vector<double>::Constant(1, R(0, 0) / std::max(std::abs(G(0, 0)), least_length));
   }
   const Vector<double> none =
       Vector<double>::Constant(V.rows(), std::numeric_limits<double>::quiet_NaN());
   if (!R.allFinite() || !G.allFinite()) return none;
-  Vector<double> rho;
-  const Block C = solve(R, G, rho).transpose();
-  if (!C.allFinite()) return none;
-  V = rotated(C, V);
-  AV = rotated(C, AV);
-  BV = rotated(C, BV);
-  return rho;
+  const Spectrum ritz = solve(R, G);
+  if (!ritz.vectors.allFinite()) return none;
+  V = combined(ritz.vectors, V);
+  AV = combined(ritz.vectors, AV);
+  BV = combined(ritz.vectors, BV);
+  return ritz.values;
 }
 
 }  // namespace dpgep

@@ -48,7 +48,7 @@ Ascent ascend(const ConstBlock& start, const ConstVectorView<double>& step_sizes
   for (const double step_size : step_sizes) {
     const Block G = gradient(V);
     ascent.quotients += inner_products(view(V), view(G));
-    if (!step(V, step_size * G)) ++ascent.n_held;
+    if (!step(V, step_size * G)) ++ascent.n_rejected_steps;
   }
   ascent.quotients /= static_cast<double>(step_sizes.size());
   return ascent;

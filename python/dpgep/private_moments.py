@@ -19,8 +19,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle, unpacked_triangle
-from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.row_model import RowModel
+from dpgep.problems.moment_problem import MomentProblem, RowModel
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import Run, component_count, solution_of, warn_of_accuracy
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
-from dpgep.methods.options import require_non_negative
-from dpgep.methods.ridge import WHOLE, public_ridge
-from dpgep.methods.storage import MEMORY_LIMIT, require_capacity, require_memory_limit
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity
+from dpgep.methods.ridge import products_ridge
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
@@ -251,14 +251,13 @@ def private_operator(
     True
     """
     require_problem(problem)
-    require_memory_limit(memory_limit)
+    require_count("memory_limit (in bytes)", memory_limit)
     if regularization is not None:
         require_non_negative("regularization", regularization)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with run.curator(partial(AnsweringCurator, memory_limit=memory_limit)) as curator:
-        products = curator.paid
-    ridge = public_ridge(products.noise_level, multiple=WHOLE) if regularization is None else float(regularization)
-    operator = PrivateOperator(curator, run.report, 0.0 if products.identity_b else ridge, memory_limit)
+        ridge = products_ridge(curator.paid, regularization)
+    operator = PrivateOperator(curator, run.report, ridge, memory_limit)
     run.warn_of_counted(operator)
     return operator

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from dpgep._checks import require_count
 from dpgep._dispatch import core
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
-from dpgep.methods.options import whole_number
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
 from dpgep.privacy.accounting import Accounting
@@ -81,7 +81,7 @@ def solve(
     **options
         Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
-        `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
+        `dpgep.methods.papers.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
         ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
 
     Returns
@@ -154,9 +154,7 @@ def component_count(model: Model, n_components: Any) -> int:
     largest = model.max_components
     if n_components is None:
         return largest
-    k = whole_number(n_components)
-    if k is None or k < 1:
-        raise ValueError(f"n_components must be a whole number of at least 1, got {n_components!r}")
+    k = require_count("n_components", n_components)
     if k > largest:
         raise ValueError(f"n_components = {n_components} is too many: {model.max_components_reason}")
     return k

@@ -75,9 +75,9 @@ class NoisyProducts {
   Index n_passes() const { return n_passes_; }
 
   // For each matrix the products with the rows of V. Throws std::runtime_error beyond the calls
-  // that are paid, CapacityExceeded beyond max_directions, std::invalid_argument for V not finite or of
-  // other width, and for several directions of fresh noise of shape iid; std::logic_error should
-  // directions not be orthonormal to 2^-36, which the calibration relies on.
+  // that are paid, CapacityExceeded beyond max_directions, std::invalid_argument for V not finite
+  // or of other width, and for several directions of fresh noise of shape iid; std::logic_error
+  // should directions not be orthonormal to 2^-36, which the calibration relies on.
   std::vector<Block> times(const ConstBlock& V);
 
  private:

@@ -33,9 +33,9 @@ struct PencilPart {
 
 // A, and B or I, made of one noisy second moment M~ and of released vectors, the rows of F (r, d):
 // `parts` are A and, if it is not I, B.
-// The first view has the features before `first_view_size`, 0 where there is one view. M~ is asked once for
-// both, and not at all if neither needs it; where blocks are kept, for 2 K rows, all [v_x, 0] and
-// then all [0, v_y].
+// The first view has the features before `first_view_size`, 0 where there is one view. M~ is asked
+// once for both, and not at all if neither needs it; where blocks are kept, for 2 K rows, all [v_x,
+// 0] and then all [0, v_y].
 struct Pencil {
   Block F;
   std::vector<PencilPart> parts;
@@ -48,8 +48,8 @@ using PairForm = std::variant<MatrixPair, Pencil>;
 class PairOracle {
  public:
   // Throws std::invalid_argument if released vectors or weights have other sizes than n_features
-  // and r, for a weight or share that is not finite, and unless 0 <= first_view_size < n_features, and
-  // 0 < first_view_size where blocks are kept.
+  // and r, for a weight or share that is not finite, and unless 0 <= first_view_size < n_features,
+  // and 0 < first_view_size where blocks are kept.
   PairOracle(const ExactProducts& exact, Noise noise, PairForm form);
 
   Index n_features() const { return noisy_.n_features(); }

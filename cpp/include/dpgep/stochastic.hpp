@@ -9,7 +9,8 @@ namespace dpgep {
 struct Ascent {
   Block vectors;    // (K, d), orthonormal
   Block quotients;  // (K, K), mean of V G^T over the steps; its diagonal estimates eigenvalues
-  Index n_held;     // steps that would have left the finite numbers, or fewer than K directions
+  // Steps not taken: they would have left the finite numbers, or fewer than K directions.
+  Index n_rejected_steps;
 };
 
 // A step for each of step_sizes:   G = V (M + Z),   V <- orth(V + eta G),

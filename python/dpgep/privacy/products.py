@@ -18,8 +18,8 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.grid_sums import GridSums
 from dpgep.data.row_products import RowProducts, StreamedProducts, group_counts
-from dpgep.models.model import Matrix, PencilPart
-from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentLayout, MomentNoise, PencilPart, ReleasedGroups
 from dpgep.privacy.calibration import (
     MOST_BITS,
     calibrate_groups,

@@ -12,8 +12,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep.models.denoise import goe, mixed_directions, signal_of, spectrum_before_noise
-from dpgep.models.first_order import symmetric_form_variance
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
+from dpgep.models.moments import symmetric_form_variance
 from dpgep.problems.problem import Problem
 
 

@@ -13,12 +13,12 @@ from typing import Any
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.rows import check_bound
+from dpgep.data.views import check_bound
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.problems import moment_bytes
+from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.problem import Problem
-from dpgep.problems.row_model import RowModel
 
 # The finest grid that a release serves: it costs as much as any, and a coarser one is for budgets of mu below 1e-4.
 DEFAULT_BITS = 20
