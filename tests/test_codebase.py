@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_run import SECOND_MOMENT_ALONE, runs
 
 import dpgep
 
@@ -79,36 +80,7 @@ def test_import_leaves_heavy_packages_alone() -> None:
 QUERIES = ["release", "release_features", "release_local", "samples", "sampling_mu", "screen", "products"]
 
 
-def method_runs() -> list[Any]:
-    import numpy as np
-
-    from dpgep.methods import METHODS
-
-    flow = {"n_iterations": 4}
-    options = {
-        "release": [
-            {},
-            {"sparsity": 2},
-            {"sparsity": "auto"},
-            {"storage": "operator"},
-            {"storage": "operator", "sparsity": 2},
-            {"screen": 3},
-            {"screen": 4, "sparsity": 2, "screen_share": 0.5},
-        ],
-        "local-gaussian": [{}],
-        "rayleigh-flow": [flow, {**flow, "noise": "fresh"}, {**flow, "init": "screen"}, {**flow, "init": "convex"}],
-        "truncated-rayleigh-flow": [{**flow, "sparsity": 2}, {**flow, "sparsity": 2, "init": "screen"}],
-        "sr-dp": [{}],
-        "dpsr": [{}, {"noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],
-        "dpsrs": [{"sparsity": 3}],
-        "dp-spca": [{}, {"init": np.eye(1, 5)}],
-        "dp-vrpca": [{}, {"n_epochs": 2, "n_passes": 5}],
-    }
-    assert set(options) == set(METHODS), "a method without a leak test"
-    return [pytest.param(name, each, id=f"{name}-{each}") for name in options for each in options[name]]
-
-
-@pytest.mark.parametrize(("name", "options"), method_runs())
+@pytest.mark.parametrize(("name", "options"), runs(5))
 def test_a_method_computes_from_the_curators_answers_alone(name: str, options: dict[str, Any]) -> None:
     """Leak test: with every answer of the curator taken from fixed data, the output must not depend on the data."""
     import numpy as np
@@ -125,7 +97,7 @@ def test_a_method_computes_from_the_curators_answers_alone(name: str, options: d
         labels = rng.integers(0, 2, 40)
         problem = (
             dpgep.pca(x, center=False, bound=9.0)
-            if name in ("local-gaussian", "dp-spca", "dp-vrpca")
+            if name in SECOND_MOMENT_ALONE
             else dpgep.fda(x, labels, classes=[0, 1], bound=9.0)
         )
         fixed = fixed or problem

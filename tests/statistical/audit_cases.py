@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpgep.privacy.accounting import mu_of
 from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.problems.moment_problem import MomentProblem
 
 Matrix = NDArray[np.float64]
 EPSILON, DELTA = 1.0, 1e-3
@@ -181,22 +183,18 @@ def _stream(name: str) -> core.NoiseStream:
     return core.NoiseStream(name.encode()[:32].ljust(32, b"."))
 
 
-class SummedOnce:
+def summed_once(problem: MomentProblem) -> MomentProblem:
     """A problem of rows that is released many times: its exact sums do not depend on the noise and are made once."""
+    sums_of = cache(problem.integer_moments)
 
-    def __init__(self, problem: Any) -> None:
-        self._problem = problem
-        self._sums: dict[int, IntegerMoments] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._problem, name)
-
-    def integer_moments(self, bits: int) -> IntegerMoments:
-        if bits not in self._sums:
-            self._sums[bits] = self._problem.integer_moments(bits)
-        sums = self._sums[bits]
+    def integer_moments(bits: int) -> IntegerMoments:
+        sums = sums_of(bits)
         # a release adds its noise in place
         return replace(sums, second=sums.second.copy(), sums=sums.sums.copy(), counts=sums.counts.copy())
+
+    copy = replace(problem)
+    vars(copy)["integer_moments"] = integer_moments
+    return copy
 
 
 def release_case(name: str) -> Case:
@@ -205,7 +203,7 @@ def release_case(name: str) -> Case:
     stream = _stream(name)
     return Case(
         lambda problem: Curator(problem, Ledger(MU), stream).release(),
-        problems if name == "gep" else (SummedOnce(problems[0]), SummedOnce(problems[1])),
+        problems if name == "gep" else (summed_once(problems[0]), summed_once(problems[1])),
         release_statistic(*problems),
         {"mu": MU, "delta": DELTA},
     )

@@ -1,0 +1,71 @@
+"""Every method, with the options that change what it asks of the curator, and a problem of every model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+import dpgep
+from dpgep.methods import METHODS
+
+D, N = 8, 400
+SECOND_MOMENT_ALONE = ("local-gaussian", "dp-spca", "dp-vrpca")  # methods for `pca(X, center=False)`
+
+
+def runs(d: int) -> list[tuple[str, dict[str, Any]]]:
+    """(method, options) for d features."""
+    flow = {"n_iterations": 4}
+    options: dict[str, list[dict[str, Any]]] = {
+        "release": [
+            {},
+            {"sparsity": 2},
+            {"sparsity": "auto"},
+            {"storage": "operator"},
+            {"storage": "operator", "sparsity": 2},
+            {"screen": 3},
+            {"screen": 4, "sparsity": 2, "screen_share": 0.5},
+        ],
+        "local-gaussian": [{}],
+        "rayleigh-flow": [flow, {**flow, "noise": "fresh"}, {**flow, "init": "screen"}, {**flow, "init": "convex"}],
+        "truncated-rayleigh-flow": [{**flow, "sparsity": 2}, {**flow, "sparsity": 2, "init": "screen"}],
+        "sr-dp": [{}],
+        "dpsr": [{}, {"noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],
+        "dpsrs": [{"sparsity": 3}, {"sparsity": 2, "noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],
+        "dp-spca": [{}, {"init": np.eye(1, d)}],
+        "dp-vrpca": [{}, {"n_epochs": 2, "n_passes": 5}],
+    }
+    assert set(options) == set(METHODS), "a method that no test runs"
+    return [(name, each) for name in options for each in options[name]]
+
+
+def problems(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, Any]:
+    """A problem of rows for every model."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((N, D)) * np.linspace(2.0, 0.5, D) / 4
+    y = x[:, 0] + 0.1 * rng.standard_normal(N)
+    labels = rng.integers(0, 3, N)
+    x += labels[:, None] * rng.standard_normal(D) / 3
+    form = scipy.sparse.csr_array if sparse else np.asarray
+    rest: dict[str, Any] = {"bound": 2.0, "adjacency": adjacency}
+    first, second = form(x[:, :5]), form(x[:, 5:] + x[:, :3] * [1.0, 0.3, 0.1])
+    return {
+        "pca": dpgep.pca(form(x), **rest),
+        "pca uncentred": dpgep.pca(form(x), center=False, **rest),
+        "cca": dpgep.cca(first, second, **rest),
+        "pls": dpgep.pls(first, second, **rest),
+        "fda": dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
+        "sir": dpgep.sir(form(x), y, slices=4, y_range=(-1, 1), **rest),
+    }
+
+
+def matrix_problem(**sensitivities: float) -> Any:
+    rng = np.random.default_rng(6)
+    a, b = (rng.standard_normal((3 * D, D)) for _ in range(2))
+    given = {"sensitivity_a": 2.0, "sensitivity_b": 3.0, **sensitivities}
+    return dpgep.gep(a.T @ a / D, b.T @ b / (3 * D) + np.eye(D), n=N, **given)
+
+
+def problem_named(name: str, adjacency: str = "replace-one") -> Any:
+    return matrix_problem() if name == "gep" else problems(adjacency)[name]
