@@ -16,7 +16,7 @@ import numpy as np
 import support
 from support import Matrix, judge, say
 
-from dpgep.methods.fantope import fantope_relaxation
+from dpgep.methods.papers.fantope import fantope_relaxation
 
 P = 40 if support.QUICK else 400
 K = 3

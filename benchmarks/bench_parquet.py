@@ -167,12 +167,12 @@ def update_seconds() -> float:
 
 def update() -> None:
     """Rank-k updates of UPDATED_ROWS rows, as kernels of SciPy without the GIL."""
-    from dpgep._blas import add_gram
+    from dpgep.data.blocks import add_gram
 
     block = np.random.default_rng(0).standard_normal((1250, D))
     total = np.zeros((D, D))
     for _ in range(UPDATED_ROWS // len(block)):
-        add_gram(block, total, 1.0)
+        add_gram(block, total)
 
 
 def in_memory_digest(model: str) -> str:

@@ -39,7 +39,7 @@ def assert_rarely(failures: int, repetitions: int, rate: float) -> None:
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("mu", [0.0, 0.3, 1.0, 3.0])
 def test_bounds_hold_as_often_as_stated(mu: float, gaussian: bool, rng: np.random.Generator) -> None:
-    confidence, delta, repetitions = 0.8, 1e-2, 300
+    confidence, delta, repetitions = 0.8, 1e-2, 100
     exact = epsilon_of(mu, delta)
     failures = 0
     for _ in range(repetitions):
@@ -149,7 +149,7 @@ def test_a_problem_is_solved_with_the_budget_it_claims() -> None:
         uncentred,
         (lone_row(0), lone_row(1)),
         first_against_second,
-        runs=2500,
+        runs=600,
         mu=4.0,
         delta=1e-3,
         gaussian=True,
@@ -159,7 +159,7 @@ def test_a_problem_is_solved_with_the_budget_it_claims() -> None:
     assert result.claimed_mu == 4.0
     assert result.claimed_epsilon == epsilon_of(4.0, 1e-3)
     assert not result.flagged
-    assert 0.8 < result.mu / 4.0 <= 1.0
+    assert 0.6 < result.mu / 4.0 <= 1.0
 
 
 @pytest.mark.statistical
@@ -187,14 +187,27 @@ def test_the_claim_of_a_solution_is_its_report() -> None:
 @pytest.mark.statistical
 def test_released_moments_with_the_likelihood_ratio_are_sharp_and_reproducible() -> None:
     neighbours = (lone_row(0), lone_row(1))
-    arguments: Any = {"released": True, "epsilon": 4.0, "delta": 1e-2, "gaussian": True, "runs": 4000}
+    arguments: Any = {"released": True, "epsilon": 4.0, "delta": 1e-2, "gaussian": True, "runs": 1500}
     first, second, other = (audit(uncentred, neighbours, None, seed=seed, **arguments) for seed in (1, 1, 2))
     assert first == second
     assert first.mu != other.mu
     assert first.claimed_epsilon == 4.0
     assert first.claimed_mu == mu_of(4.0, 1e-2)
-    assert 0.85 < first.mu / mu_of(4.0, 1e-2) <= 1.0
+    assert 0.8 < first.mu / mu_of(4.0, 1e-2) <= 1.0
     assert not first.flagged
+
+
+def test_summed_moments_are_a_problem_like_others() -> None:
+    def summed(x: Any) -> dpgep.Moments:
+        moments = dpgep.Moments(dpgep.PcaModel(2, center=False))
+        moments.update(x)
+        return moments
+
+    x = np.zeros((40, 2))
+    neighbours = x, np.vstack([np.eye(1, 2), x[1:]])
+    result = audit(summed, neighbours, None, released=True, runs=200, mu=1.0, seed=0)
+    assert result.claimed_mu == 1.0
+    assert not result.flagged
 
 
 def test_a_block_without_noise_is_an_error() -> None:

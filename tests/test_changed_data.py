@@ -248,12 +248,12 @@ def test_threads_change_no_bit(threads: int, rng: np.random.Generator, monkeypat
 
 @pytest.mark.parametrize("bit", range(64))
 def test_no_flipped_bit_is_missed(bit: int) -> None:
-    """300 keys each: a checksum of one of the two sums misses the sign for every second key, both miss none."""
+    """A checksum of one of the two sums misses the sign for every second of 300 keys, both miss none."""
     words = np.arange(50, dtype=np.uint64)
     other = words.copy()
     other[7] ^= np.uint64(1 << bit)
     missed = 0
-    for number in range(300):
+    for number in range(300 if bit == 63 else 30):
         first, second = (checksum._Stream(checksum._keys(number.to_bytes(16, "little"))) for _ in range(2))
         first.update(words.view(np.uint8))
         second.update(other.view(np.uint8))

@@ -26,14 +26,13 @@ from numpy.typing import NDArray
 
 import dpgep
 import dpgep.distributed
-from dpgep.data import dask_dataset, parquet_parts
+from dpgep.data import dask_dataset, parts
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dataset import Batch, InMemoryDataset
-from dpgep.data.float_moments import FloatSums
+from dpgep.data.dataset import InMemoryDataset
+from dpgep.data.float_sums import FloatSums, ScreenSums
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.row_products import ProductSums
-from dpgep.data.rows import NotFiniteError, Rows
-from dpgep.data.screen_sums import ScreenSums
+from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.distributed import moments
 from dpgep.models.model import PublicFacts
 
@@ -191,13 +190,13 @@ def test_parquet_by_file_and_by_row_group(people: Any, tmp_path: Path, monkeypat
         frame.iloc[400 * i : 400 * (i + 1)].to_parquet(path, row_group_size=50)
     model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, people[0], frame["label"].to_numpy())
-    assert len(parquet_parts.parquet_parts(paths)) == 4
+    assert len(parts.parquet_parts(paths)) == 4
     assert moments(model, paths, "label").to_bytes() == expected
-    monkeypatch.setattr(parquet_parts, "_PART_BYTES", 6000)
-    assert len(parquet_parts.parquet_parts(paths)) > 8
+    monkeypatch.setattr(parts, "_PART_BYTES", 6000)
+    assert len(parts.parquet_parts(paths)) > 8
     assert moments(model, [str(path) for path in paths], "label", columns=NAMES).to_bytes() == expected
-    monkeypatch.setattr(parquet_parts, "_MANY_FILES", 3)
-    assert parquet_parts.parquet_parts(paths) == [(str(path), None) for path in paths]
+    monkeypatch.setattr(parts, "_MANY_FILES", 3)
+    assert parts.parquet_parts(paths) == [(str(path), None) for path in paths]
     assert moments(model, paths, "label").to_bytes() == expected
 
 
@@ -523,13 +522,15 @@ def always_killed(block: Any, block_info: Any = None) -> Any:
     return block
 
 
-def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(people: Any) -> None:
+def allow_failures(n: int, dask_scheduler: distributed.Scheduler) -> int:
+    before, dask_scheduler.allowed_failures = dask_scheduler.allowed_failures, n
+    return before
+
+
+def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(client: distributed.Client, people: Any) -> None:
     x, _ = people
     rows = da.from_array(x, chunks=(500, 6)).map_blocks(always_killed, dtype=x.dtype)
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as connected,
-        pytest.raises(RuntimeError, match="make partitions smaller, or give workers more memory"),
-    ):
-        moments(dpgep.PcaModel(6, center=True), rows, client=connected)
+    before = client.run_on_scheduler(allow_failures, 0)
+    with pytest.raises(RuntimeError, match="make partitions smaller, or give workers more memory"):
+        moments(dpgep.PcaModel(6, center=True), rows, client=client)
+    client.run_on_scheduler(allow_failures, before)

@@ -64,7 +64,7 @@ def test_readme_commands_can_be_extracted(name: str) -> None:
     assert len(found) == 1
     words = shlex.split(found[0])
     assert words[:4] == ["python", "-m", "venv", ".venv"]
-    assert words[-2:] == {"demo": ["dpgep", "demo"], "test": ["--dist", "worksteal"]}[name]
+    assert words[-2:] == {"demo": ["dpgep", "demo"], "test": ["-m", "not deep"]}[name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

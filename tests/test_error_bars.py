@@ -9,9 +9,8 @@ import pytest
 from conftest import Matrix, solve_seeded
 
 import dpgep
-from dpgep.methods.accuracy import before_noise
+from dpgep.methods.accuracy import FALSE_ALARM, before_noise
 from dpgep.methods.quotient_accuracy import semicircle_edge
-from dpgep.methods.significance import FALSE_ALARM
 from dpgep.models.denoise import goe
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from dpgep.methods import fantope
-from dpgep.methods.fantope import _Projection, fantope_relaxation, leading_vectors
+from dpgep.methods.papers import fantope
+from dpgep.methods.papers.fantope import _Projection, fantope_relaxation, leading_vectors
 
 
 def spiked(rng: np.random.Generator, d: int) -> Matrix:
@@ -89,7 +89,7 @@ def test_objective_of_a_generic_solver(d: int, k: int, penalty: float, condition
         np.testing.assert_allclose(root @ ours.feasible @ root, ours.spectral, atol=1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("spectral_set", ["ball", "fantope"])
 @pytest.mark.parametrize(("d", "condition"), [(30, None), (20, 5.0)])
 def test_objective_of_a_generic_solver_on_more_features(d: int, condition: float | None, spectral_set: Any):
@@ -168,7 +168,7 @@ def test_too_few_iterations_are_reported():
 def test_few_eigenpairs_give_what_all_of_them_give(monkeypatch: pytest.MonkeyPatch):
     a = spiked(np.random.default_rng(10), 100)
     few = fantope_relaxation(a, None, 2, 0.2)
-    monkeypatch.setattr("dpgep.methods.fantope.FEW", 0.0)
+    monkeypatch.setattr("dpgep.methods.papers.fantope.FEW", 0.0)
     everything = fantope_relaxation(a, None, 2, 0.2)
     assert few.n_iterations == everything.n_iterations
     np.testing.assert_allclose(few.spectral, everything.spectral, atol=1e-9)
@@ -199,7 +199,7 @@ def test_leading_vectors():
     assert rows.shape == (2, 6)
     np.testing.assert_allclose(np.abs(rows @ basis[:, [1, 3]]), np.eye(2), atol=1e-12)
     assert (np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1) > 0).all()
-    with pytest.raises(ValueError, match="n_components must be between 1 and d = 6, got 7"):
+    with pytest.raises(ValueError, match="n_components must be a whole number between 1 and 6, got 7"):
         leading_vectors(np.eye(6), 7)
 
 
@@ -208,13 +208,13 @@ def test_leading_vectors():
     [
         ({"a": np.zeros((3, 2))}, r"square and of one size, got \(3, 2\) and None"),
         ({"b": np.eye(2)}, r"square and of one size, got \(3, 3\) and \(2, 2\)"),
-        ({"n_components": 0}, "n_components must be between 1 and d = 3, got 0"),
-        ({"penalty": -1.0}, "penalty must be finite and >= 0, got -1"),
-        ({"penalty": np.nan}, "penalty must be finite and >= 0, got nan"),
-        ({"ridge": -0.5}, "ridge must be finite and >= 0, got -0.5"),
+        ({"n_components": 0}, "n_components must be a whole number between 1 and 3, got 0"),
+        ({"penalty": -1.0}, "penalty must be a non-negative finite number, got -1"),
+        ({"penalty": np.nan}, "penalty must be a non-negative finite number, got nan"),
+        ({"ridge": -0.5}, "ridge must be a non-negative finite number, got -0.5"),
         ({"spectral_set": "cube"}, "spectral_set must be .* got 'cube'"),
-        ({"max_iterations": 0}, "max_iterations must be at least 1, got 0"),
-        ({"tolerance": 0.0}, "tolerance must be positive, got 0"),
+        ({"max_iterations": 0}, "max_iterations must be a whole number of at least 1, got 0"),
+        ({"tolerance": 0.0}, "tolerance must be a positive finite number, got 0"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.data.blocks import clipped_blocks
 from dpgep.data.rows import Rows
 from dpgep.sources.columns import Columns
 
@@ -107,7 +108,7 @@ def test_clipped_blocks_of_columns_are_those_of_the_matrix(bits: int | None, dty
         (np.asfortranarray(matrix),),
     ]
     blocks = [
-        np.vstack([block.copy() for _, block in Rows(each, 40.0).clipped_blocks(0, bits, 1000)]) for each in views
+        np.vstack([block.copy() for _, block in clipped_blocks(Rows(each, 40.0), 0, bits, 1000)]) for each in views
     ]
     for other in blocks[1:]:
         np.testing.assert_array_equal(blocks[0], other)
@@ -123,7 +124,7 @@ def test_booleans_are_0_or_1_whatever_their_byte_is() -> None:
     for other in forms[:3]:
         for bits in (None, 20):
             ours, theirs = (
-                np.vstack([block.copy() for _, block in Rows((each,), 40.0).clipped_blocks(0, bits)])
+                np.vstack([block.copy() for _, block in clipped_blocks(Rows((each,), 40.0), 0, bits)])
                 for each in (other, plain)
             )
             np.testing.assert_array_equal(ours, theirs)
@@ -139,7 +140,7 @@ def test_matrices_with_contiguous_columns_are_read_as_tables() -> None:
         assert Rows((part,), 1.0).in_one_piece(400, fixed_point=False) is None
         assert Rows((part,), 1.0).in_one_piece(9, fixed_point=True) is None
         on_grid, expected = (
-            np.vstack([block.copy() for _, block in Rows((each,), 2.0).clipped_blocks(0, 20)])
+            np.vstack([block.copy() for _, block in clipped_blocks(Rows((each,), 2.0), 0, 20)])
             for each in (part, np.ascontiguousarray(part))
         )
         np.testing.assert_array_equal(on_grid, expected)
@@ -148,5 +149,5 @@ def test_matrices_with_contiguous_columns_are_read_as_tables() -> None:
     for single in (np.arange(6.0)[None, :], rows[:, :1], np.ones((1, 1))):  # whatever their strides are
         assert Rows((single,), 1.0).in_one_piece(1, fixed_point=True) is single
         for bits in (None, 20):
-            ours, theirs = (next(Rows((x,), 9.0).clipped_blocks(0, bits))[1] for x in (single, single.copy(order="C")))
+            ours, theirs = (next(clipped_blocks(Rows((x,), 9.0), 0, bits))[1] for x in (single, single.copy(order="C")))
             np.testing.assert_array_equal(ours, theirs)

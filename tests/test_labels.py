@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.dataset import Batch
 from dpgep.data.groups import class_codes
-from dpgep.data.rows import Rows
+from dpgep.data.rows import Batch, Rows
 from dpgep.distributed import moments
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentNoise, ReleasedGroups, total_mean, total_share

@@ -29,7 +29,7 @@ def solutions(rows: Matrix, runs: int, solve: Callable[[int], dpgep.Solution]) -
 @pytest.mark.statistical
 def test_the_method_simulates_the_clients() -> None:
     """Eigenvalues by `dpgep.solve` with "local-gaussian" against those of an aggregator with n reports."""
-    n, runs = 16, 1500
+    n, runs = 16, 600
     rows = np.random.default_rng(7).standard_normal((n, 3)) / 3
     problem = dpgep.pca(rows, center=False)
     with pytest.warns(dpgep.PrivacyWarning, match="seeded"):

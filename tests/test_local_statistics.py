@@ -101,6 +101,7 @@ def one_draw(rows: Matrix, runs: int, deviation: float, key: int) -> Matrix:
     return np.array(drawn)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_n_reports_are_one_draw(dtype: str) -> None:
     n, runs = 9, 4000

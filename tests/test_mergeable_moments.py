@@ -177,6 +177,23 @@ def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.
     assert moments.to_bytes() == summed(name, rows, [slice(None)]).to_bytes()
 
 
+@pytest.mark.parametrize("n", [400, 560, 1500, 9000])
+def test_so_does_one_of_wide_rows(n: int, rng: np.random.Generator) -> None:
+    """One block, blocks that are looked at first, that fill partial sums of their own, that fill sums of their own."""
+    x = rng.standard_normal((n, 300)) / 20
+    moments = dpgep.Moments(dpgep.PcaModel(300, center=True))
+    moments.update(x[:300], n_threads=1)
+    before = moments.copy()
+    spoiled = x.copy()
+    spoiled[-1, 7] = np.inf
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        moments.update(spoiled, n_threads=1)
+    moments.update(x, n_threads=1)
+    for part in np.array_split(x, 30):
+        before.update(part)
+    assert moments.to_bytes() == before.to_bytes()
+
+
 def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = summed("pca", dataset(rng), [slice(None)])
 

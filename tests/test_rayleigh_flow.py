@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -78,12 +79,14 @@ def assert_same_flow(kernel, plain, relative=1e-12):
 # --- against the plain loop ---
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("truncation", TRUNCATIONS)
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("n_vectors", [1, 3])
-@pytest.mark.parametrize("form", FORMS)
-def test_flow_agrees_with_the_plain_loop(form, n_vectors, noise, truncation, storage):
+def one_of_each_pair():
+    """(form, storage, noise, truncation, number of vectors): all of the first three, the others with each of these."""
+    for (i, form), (j, storage), (k, noise) in itertools.product(*map(enumerate, (FORMS, STORAGES, NOISES))):
+        yield form, storage, noise, list(TRUNCATIONS)[(i + j + k) % 3], (1, 3)[(i + i // 3 + j + k) % 2]
+
+
+@pytest.mark.parametrize(("form", "storage", "noise", "truncation", "n_vectors"), list(one_of_each_pair()))
+def test_flow_agrees_with_the_plain_loop(form, storage, noise, truncation, n_vectors):
     given, arguments = problem(form, storage), {"shift": 0.2, "ridge": 0.01, **TRUNCATIONS[truncation]}
     n_iterations = N_ITERATIONS[noise]
     kernel = kernel_oracle(given, storage, noise, SCALE, KEY, n_products=n_iterations)
@@ -314,7 +317,7 @@ def test_blocks_and_deflation_agree(form):
     a, b = given.matrices()
     step_size, shift = 1.0 / np.linalg.eigvalsh(b)[-1], shift_for(form, solutions(a, b, 1)[0])
     block = core.rayleigh_flow(kernel_oracle(given), start(3), 20_000, step_size, shift=shift, tolerance=1e-12)
-    one_by_one, quotients = reference.deflated_flow(plain_pair(a, b), start(3), 5000, step_size, shift=shift)
+    one_by_one, quotients = reference.deflated_flow(plain_pair(a, b), start(3), 1500, step_size, shift=shift)
     np.testing.assert_allclose(block[1][-1], quotients, rtol=1e-8)
     assert_solves(block[0], one_by_one, 1e-10)
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.methods.generalized_eigen import solve_pair
+from dpgep.methods.eigen import solve_pair
 from dpgep.privacy.calibration import calibrate_moments, moment_mu
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger

@@ -12,7 +12,7 @@ import scipy.linalg
 from conftest import Matrix, solve_seeded, unit_rows
 
 import dpgep
-from dpgep.methods.generalized_eigen import solve_pair
+from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
 from dpgep.models.denoise import (
     LEAST_DEVIATIONS,

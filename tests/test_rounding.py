@@ -15,12 +15,12 @@ from scipy import sparse
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.compensated_sum import CompensatedSum
+from dpgep.data.row_products import CompensatedSum
 from dpgep.models.model import PublicFacts
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.grid_noise import add_grid_noise, add_symmetric_grid_noise
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.matrix_release import shrink
+from dpgep.privacy.noise import add_grid_noise, add_symmetric_grid_noise
 from dpgep.privacy.products import ProductNoise
 from dpgep.privacy.rounding import (
     MOST_PEOPLE,

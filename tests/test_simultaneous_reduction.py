@@ -12,7 +12,7 @@ from conftest import Matrix, solve_seeded
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.methods.simultaneous_reduction import DpsrOptions, DpsrsOptions, dpsr
+from dpgep.methods.papers.simultaneous_reduction import DpsrOptions, DpsrsOptions, dpsr
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise
@@ -219,7 +219,7 @@ def test_the_ledger_is_what_google_composes(method: str, name: str) -> None:
     options |= {"sparsity": 3} if method == "dpsrs" else {}
     run: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "n_components": 1, "method": method, **options}
     report = solve_seeded(problem_named(name), 1, **run).privacy
-    composed = PLDAccountant(value_discretization_interval=1e-5).compose(report.to_dp_event()).get_epsilon(1e-5)
+    composed = PLDAccountant(value_discretization_interval=1e-4).compose(report.to_dp_event()).get_epsilon(1e-5)
     assert composed == pytest.approx(1.0, rel=1e-3)
 
 
@@ -342,13 +342,13 @@ def test_a_singular_b_is_solved_on_its_range() -> None:
 
 def test_what_has_not_converged_warns() -> None:
     run: dict[str, Any] = {"epsilon": math.inf, "n_components": 2, "method": "dpsr"}
-    with pytest.warns(dpgep.AccuracyWarning, match="the second phase moved still by .* after 2 products"):
+    with pytest.warns(dpgep.AccuracyWarning, match="the second phase had not converged after 2 products"):
         dpgep.solve(problems()["pca"], **run, n_iterations_a=1, n_iterations_b=1)
     sizes: dict[str, Any] = {"n": N, "sensitivity_a": 1.0, "sensitivity_b": 1.0}
     correlated = dpgep.gep(np.diag(np.arange(D) + 1.0), np.ones((D, D)) + 0.01 * np.eye(D), **sizes)
     with (
         pytest.warns(dpgep.AccuracyWarning, match="has not separated the eigenvectors of B"),
-        pytest.warns(dpgep.AccuracyWarning, match="the second phase moved still"),
+        pytest.warns(dpgep.AccuracyWarning, match="the second phase had not converged"),
     ):
         dpgep.solve(correlated, **run, n_iterations_b=1, n_iterations_a=5)
 

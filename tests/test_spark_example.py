@@ -65,7 +65,7 @@ print("same bytes:", ours.to_bytes() == whole.to_bytes())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_moments_on_a_local_spark_are_those_of_one_process() -> None:
     pytest.importorskip("pyspark")
     run = subprocess.run(

@@ -60,7 +60,7 @@ def assert_is_a_solution(fit: SparseFit, a: Matrix, b: Matrix | None, k: int, n_
     assert fit.significant is None
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n_components", [1, 2])
 @pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize("matrix", ["covariance", "noise", "between views"])
@@ -116,7 +116,7 @@ def test_inputs_are_left_alone():
     np.testing.assert_array_equal(b, before[1])
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=15)
 @given(seed=st.integers(0, 10**6), general=st.booleans(), n_components=st.integers(1, 2), separate=st.booleans())
 def test_order_and_signs_of_coordinates_do_not_matter(seed: int, general: bool, n_components: int, separate: bool):
     rng = np.random.default_rng(seed)
@@ -136,7 +136,7 @@ def test_order_and_signs_of_coordinates_do_not_matter(seed: int, general: bool, 
     np.testing.assert_allclose(np.abs(np.einsum("ij,ij->i", other.vectors, expected)), 1, rtol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @settings(deadline=None, derandomize=True, max_examples=20)
 @given(seed=st.integers(0, 10**6), general=st.booleans())
 def test_more_coordinates_never_lower_the_objective(seed: int, general: bool):
@@ -214,13 +214,13 @@ def test_auto_without_noise_keeps_what_is_connected():
     assert fit.significant == (True,)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_auto_calls_pure_noise_insignificant():
-    """300 matrices of pure noise. The union bound gives each at most 1e-3, so 8 or more have probability < 1e-6."""
+    """150 matrices of pure noise. The union bound gives each at most 1e-3, so 5 or more have probability < 1e-6."""
     rng = np.random.default_rng(9)
     false_alarms = 0
-    for _ in range(300):
+    for _ in range(150):
         a = np.diag(rng.uniform(0, 3, 20)) + goe(rng, 20)
         fit = sparse_eigenvectors(a, None, "auto", residual_deviation=goe_deviation(1.0))
         assert fit.significant is not None
@@ -228,8 +228,8 @@ def test_auto_calls_pure_noise_insignificant():
             assert fit.supports[0].tolist() == [int(np.argmax(np.diag(a)))]
             assert fit.objective == np.diag(a).max()
         false_alarms += fit.significant[0]
-    assert stats.binom.sf(7, 300, 1e-3) < 1e-6
-    assert false_alarms <= 7
+    assert stats.binom.sf(4, 150, 1e-3) < 1e-6
+    assert false_alarms <= 4
     # negative control: the same matrices with their noise understated
     understated = sparse_eigenvectors(goe(rng, 40), None, "auto", residual_deviation=goe_deviation(0.3))
     assert understated.significant == (True,)
@@ -253,7 +253,7 @@ def false_discovery_proportions(claimed: float, level: float, repetitions: int) 
     return np.array(proportions), np.array(powers)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_false_discovery_rate():
     """By Hoeffding's inequality the mean of 120 proportions exceeds a rate of 0.1 by 0.24 with probability < 1e-6."""
@@ -271,15 +271,15 @@ def test_false_discovery_rate():
     [
         ({"a": np.zeros((3, 2))}, r"square and of one size, got \(3, 2\) and None"),
         ({"b": np.eye(2)}, r"square and of one size, got \(3, 3\) and \(2, 2\)"),
-        ({"n_components": 4}, "n_components must be between 1 and d = 3, got 4"),
+        ({"n_components": 4}, "n_components must be a whole number between 1 and 3, got 4"),
         ({"sparsity": 4}, "whole number between 1 and d = 3, got 4"),
         ({"sparsity": 1, "n_components": 2}, "whole number between 2 and d = 3, got 1"),
         ({"sparsity": 2.0}, "whole number between 1 and d = 3, got 2.0"),
         ({"sparsity": True}, "whole number between 1 and d = 3, got True"),
         ({"sparsity": "all"}, "whole number between 1 and d = 3, got 'all'"),
         ({"sparsity": "auto"}, "needs residual_deviation"),
-        ({"ridge": -0.5}, "ridge must be finite and >= 0, got -0.5"),
-        ({"level": 0.0}, "level must be between 0 and 1, got 0.0"),
+        ({"ridge": -0.5}, "ridge must be a non-negative finite number, got -0.5"),
+        ({"level": 0.0}, "level must lie strictly between 0 and 1, got 0.0"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str):

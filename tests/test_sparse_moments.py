@@ -197,7 +197,7 @@ def test_moments_against_scipy():
         np.testing.assert_array_equal(total, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_moments_in_several_batches():
     """More entries than a batch holds, 2**22: rows that straddle its end are counted once."""
     n, d = 70_000, 64

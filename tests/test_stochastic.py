@@ -126,13 +126,20 @@ def test_steps_too_large_leave_an_answer_and_a_caution(method):
 # --- what they cost ---
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 6.0])
-def test_calibration_meets_its_target_and_wastes_little(name, epsilon):
-    for adjacency in ("add-remove", "replace-one"):
-        found = calibrate_sampled(MECHANISMS[name], epsilon, DELTA, adjacency, 0.7)
-        assert 0.96 * DELTA < delta_of_event(found.event(), epsilon, adjacency) <= DELTA
-        assert epsilon_of_event(found.event(), DELTA, adjacency) == pytest.approx(epsilon, rel=5e-3)
+@pytest.mark.parametrize(
+    ("name", "epsilon", "adjacency"),
+    [
+        ("samples", 0.2, "replace-one"),
+        ("samples", 6.0, "add-remove"),
+        ("samples and full gradients", 0.2, "add-remove"),
+        ("samples and full gradients", 6.0, "replace-one"),
+        ("everybody", 1.0, "replace-one"),
+    ],
+)
+def test_calibration_meets_its_target_and_wastes_little(name, epsilon, adjacency):
+    found = calibrate_sampled(MECHANISMS[name], epsilon, DELTA, adjacency, 0.7)
+    assert 0.96 * DELTA < delta_of_event(found.event(), epsilon, adjacency) <= DELTA
+    assert epsilon_of_event(found.event(), DELTA, adjacency) == pytest.approx(epsilon, rel=5e-3)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -160,7 +167,7 @@ def divergences(first, second, gammas, step):
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_sampled_answer_is_dominated_by_the_pair_that_is_accounted_for(seed):
     """Section 9 of the mathematics page in one dimension, the densities summed over all samples of the others."""
     rng = np.random.default_rng(seed)

@@ -12,11 +12,12 @@ from scipy import stats
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.methods.generalized_eigen import solve_pair
+from dpgep.methods.eigen import solve_pair
 from dpgep.methods.operator_release import _start
+from dpgep.methods.options import MEMORY_LIMIT
+from dpgep.methods.release import ReleaseOptions
 from dpgep.methods.ridge import WHOLE, public_ridge
 from dpgep.methods.search_space import leading_solutions
-from dpgep.methods.storage import MEMORY_LIMIT, choose_storage
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise
@@ -119,7 +120,7 @@ def differ(first: Matrix, second: Matrix) -> bool:
     return bool(min(p_values) < 1e-4 / 2)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.statistical
 @pytest.mark.parametrize(("name", "mu"), [("pca", 2.0), ("fda", 8.0)])
 def test_both_storages_have_the_same_law(name: str, mu: float) -> None:
@@ -140,10 +141,10 @@ def test_both_storages_have_the_same_law(name: str, mu: float) -> None:
 
 def test_the_storage_follows_from_public_numbers() -> None:
     largest = math.isqrt(MEMORY_LIMIT // 32)
-    assert choose_storage("auto", largest, MEMORY_LIMIT) == "matrix"
-    assert choose_storage("auto", largest + 1, MEMORY_LIMIT) == "operator"
-    assert choose_storage("operator", 1, MEMORY_LIMIT) == "operator"
-    assert choose_storage("matrix", 10**6, 1) == "matrix"
+    assert ReleaseOptions().storage_for(largest) == "matrix"
+    assert ReleaseOptions().storage_for(largest + 1) == "operator"
+    assert ReleaseOptions(storage="operator").storage_for(1) == "operator"
+    assert ReleaseOptions(storage="matrix", memory_limit=1).storage_for(10**6) == "matrix"
 
 
 def test_solve_takes_the_operator_where_the_matrix_does_not_fit() -> None:
@@ -165,13 +166,13 @@ def test_products_stop_where_the_memory_ends() -> None:
     limit = 32 * D * 8
     options = {"mu": 0.2, "n_components": 1, "storage": "operator", "memory_limit": limit, "seed": 1}
     with (
-        pytest.warns(dpgep.AccuracyWarning, match=r"still moving after 8 directions.*memory_limit"),
+        pytest.warns(dpgep.AccuracyWarning, match=r"had not converged after 8 directions.*memory_limit"),
         pytest.warns(dpgep.PrivacyWarning),
     ):
         solution = dpgep.solve(given, **options)
     assert solution.diagnostics.n_directions == 8
     assert not solution.diagnostics.converged
-    assert "not at rest" in repr(solution)
+    assert "not converged" in repr(solution)
     sparse = solve_seeded(given, sparsity=5, **options)
     assert sparse.diagnostics.n_directions * 24 * D <= limit
 
@@ -241,8 +242,8 @@ def test_a_sparse_spike_is_found_by_products() -> None:
     ("options", "message"),
     [
         ({"storage": "disk"}, "'auto', 'matrix', 'operator'"),
-        ({"memory_limit": 0}, "memory_limit must be a whole number"),
-        ({"memory_limit": 1e9}, "memory_limit must be a whole number"),
+        ({"memory_limit": 0}, r"memory_limit \(in bytes\) must be a whole number of at least 1"),
+        ({"memory_limit": 1e9}, r"memory_limit \(in bytes\) must be a whole number of at least 1"),
         ({"storage": "operator", "sparsity": "auto"}, "needs the released matrix"),
         ({"memory_limit": 32 * D * 30}, "give a smaller n_components"),
         ({"method": "rayleigh-flow", "memory_limit": 24 * D}, "memory_limit"),

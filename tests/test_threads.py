@@ -18,8 +18,8 @@ from conftest import Matrix, solve_seeded
 import dpgep
 from dpgep import _threads
 from dpgep._threads import run, thread_count, use_threads
-from dpgep.data import block_products, integer_moments
-from dpgep.data.block_products import add_products
+from dpgep.data import blocks, integer_moments
+from dpgep.data.blocks import add_products
 
 COUNTS = (1, 2, 3)
 
@@ -109,10 +109,10 @@ def test_threads_with_sums_of_their_own_add_all_people_or_none(
 def test_tiles_make_up_the_triangle(exact: bool, d: int, count: int, rng: np.random.Generator) -> None:
     block = rng.integers(-9, 9, (400, d + 3)).astype(float)[:, :d]  # rows with a gap behind them
     total = rng.integers(-9, 9, (d, d)).astype(float)
-    expected = total + np.triu(-(block.T @ block))
+    expected = total + np.triu(block.T @ block)
     with use_threads(count), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_products, "_WORK_FOR_THREADS", 0)
-        add_products(block, total, -1.0, exact=exact)
+        patch.setattr(blocks, "_WORK_FOR_THREADS", 0)
+        add_products([(slice(400), block)], total, exact=exact)
     np.testing.assert_array_equal(np.triu(total), np.triu(expected))
 
 
@@ -148,10 +148,14 @@ def test_without_a_way_to_limit_blas_it_keeps_its_own_threads(
         counts.append(n_threads)
         run(tasks, n_threads)
 
-    monkeypatch.setattr(block_products, "run", spy)
+    monkeypatch.setattr(blocks, "run", spy)
+    monkeypatch.setattr(integer_moments, "_SHARES_BYTES", 0)
+    np.testing.assert_array_equal(np.triu(dpgep.pca(wide_rows).integer_moments(20).second), np.triu(expected))
+    assert set(counts) == {2}
+    counts.clear()
     monkeypatch.setattr(_threads, "threadpoolctl", None)
     np.testing.assert_array_equal(np.triu(dpgep.pca(wide_rows).integer_moments(20).second), np.triu(expected))
-    assert set(counts) == {1}
+    assert not counts
 
 
 # --- How many --------------------------------------------------------------------------------------
@@ -296,17 +300,17 @@ def test_a_bad_environment_is_named(value: str, monkeypatch: pytest.MonkeyPatch)
 OVERSUBSCRIPTION = """
     import time, warnings
     import numpy as np, dpgep, threadpoolctl
-    from dpgep.data import block_products
+    from dpgep.data import blocks
 
     warnings.simplefilter("ignore")
     x = np.random.default_rng(0).standard_normal((20000, 400)) / 20
     inside = set()
 
-    def spy(rows, total, sign, gram=block_products.add_gram):
+    def spy(rows, total, gram=blocks.add_gram):
         inside.update(each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas")
-        gram(rows, total, sign)
+        gram(rows, total)
 
-    block_products.add_gram = spy
+    blocks.add_gram = spy
     problem = dpgep.pca(x)
     time.sleep(0.2)  # threads of BLAS that wait for work after the import
     for count in (1, 2):

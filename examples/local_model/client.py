@@ -2,8 +2,8 @@
 
     python client.py OUTBOX NAME [--people 20000] [--seed 0]
 
-A hospital, a phone, a household: whoever holds the records of some people. The records never leave this process. What
-does is one file of reports, each with noise enough that it says next to nothing about its person. The records are
+A client is whoever holds the records of some people: a hospital, a phone, a household. The records never leave this
+process; only a file of reports does, each with enough noise to reveal next to nothing about its person. The records are
 simulated here, so that the example runs anywhere: replace `records`.
 """
 

@@ -2,7 +2,7 @@
 
     python server.py INBOX [--reports 40000] [--timeout 60]
 
-Waits for files of reports, adds each once, refuses what is damaged or foreign, and prints the components as soon as
+Waits for files of reports, adds each once, rejects damaged or foreign files, and prints the components as soon as
 there are enough reports.
 """
 

@@ -28,10 +28,10 @@ from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, Problem
+from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.gep import ReleasedMatrices
+from dpgep.problems.problem import Problem
 from dpgep.solution import Solution
 from dpgep.solve import solve
 
@@ -218,7 +218,7 @@ def audit(
     claim = {"epsilon": epsilon, "rho": rho, "mu": mu}
     claimed: tuple[float | None, float | None]
     output = mechanism(first)
-    if isinstance(output, (MomentProblem, MatrixProblem)):
+    if isinstance(output, Problem):
         budget = _budget(claim, delta, options)
         if statistic is None and released and not low_bits:
             statistic = release_statistic(output, mechanism(second))

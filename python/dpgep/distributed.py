@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any
 
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_parts import is_dask_collection
-from dpgep.data.parquet_parts import columns_but, parquet_parts, read_parquet
+from dpgep.data.parts import columns_but, parquet_parts, read_parquet
+from dpgep.data.views import is_dask_collection
 from dpgep.models.model import Adjacency
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
-from dpgep.problems.moment_problem import dask_dataset
-from dpgep.problems.row_model import RowModel
+from dpgep.problems.moment_problem import RowModel, dask_dataset
 
 __all__ = ["moments"]
 

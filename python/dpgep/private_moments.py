@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dpgep import _container
-from dpgep.errors import AccuracyWarning
 from dpgep.methods.release import PairOptions, solve_released
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
@@ -19,13 +17,11 @@ from dpgep.privacy.accounting import Accounting, epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
-from dpgep.privacy.streams import noise_stream
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle, unpacked_triangle
-from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.row_model import RowModel
+from dpgep.problems.moment_problem import MomentProblem, RowModel
 from dpgep.solution import PrivacyReport, Solution
-from dpgep.solve import budget_of, component_count, n_counted, privacy_report, solution_of, warn_large_delta
+from dpgep.solve import Run, component_count, solution_of, warn_of_accuracy
 
 _KIND, _VERSION = "private moments", 1
 
@@ -79,8 +75,7 @@ class PrivateMoments:
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
         result = solve_released(self.model, noisy, k, settings)
         solution = solution_of(result, self.privacy, self.model, "release", passes=0)
-        for caution in result.accuracy_warnings:
-            warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
+        warn_of_accuracy(result, solution)
         return solution
 
     def __add__(self, other: PrivateMoments) -> PrivateMoments:
@@ -191,15 +186,13 @@ def release(
             "only problems of rows have moments: pca, cca, pls, fda, sir or dpgep.Moments; "
             f"got {type(problem).__name__}"
         )
-    account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-    warn_large_delta(account, problem.facts.n, stacklevel=3)
-    stream = noise_stream(seed, stacklevel=2)
-    with account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
-        noisy = Curator(problem, ledger, stream).release()
-        report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    with run.curator(Curator) as curator:
+        noisy = curator.release()
     assert isinstance(noisy, ReleasedMoments)
-    moments = PrivateMoments(problem.model, report, noisy, frozenset([problem.population_id]))
-    warn_large_delta(account, n_counted(problem), moments, stacklevel=3)
+    moments = PrivateMoments(problem.model, run.report, noisy, frozenset([problem.population_id]))
+    run.warn_of_counted(moments)
     return moments
 
 

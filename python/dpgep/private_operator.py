@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
@@ -11,26 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
-from dpgep.errors import AccuracyWarning
-from dpgep.methods.options import require_non_negative
-from dpgep.methods.ridge import WHOLE, public_ridge
-from dpgep.methods.storage import MEMORY_LIMIT, require_capacity, require_memory_limit
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity
+from dpgep.methods.ridge import products_ridge
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, Problem, PublicSide
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise
-from dpgep.privacy.streams import noise_stream
+from dpgep.problems.problem import Problem
 from dpgep.solution import PrivacyReport, Solution
-from dpgep.solve import (
-    budget_of,
-    component_count,
-    method_of,
-    privacy_report,
-    require_problem,
-    solution_of,
-    warn_large_delta,
-)
+from dpgep.solve import Run, component_count, method_of, require_problem, solution_of, warn_of_accuracy
 
 Matrix = NDArray[np.float64]
 
@@ -130,8 +121,7 @@ class PrivateOperator:
         except MemoryError as error:
             raise self._full() from error
         solution = solution_of(result, self.privacy, self._curator.model, method, passes=self._products.oracle.n_passes)
-        for caution in result.accuracy_warnings:
-            warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
+        warn_of_accuracy(result, solution)
         return solution
 
     def _a_times(self, columns: Matrix) -> Matrix:
@@ -179,12 +169,13 @@ def _one_column(times: Callable[[Matrix], Matrix], v: Matrix) -> Matrix:
 
 
 class AnsweringCurator(Curator):
-    """A curator that has released one pair, known by its products, and answers nothing else any more."""
+    """A curator that has released one pair, known by its products (``paid``), and answers nothing else any more."""
 
-    def __init__(self, public: PublicSide, paid: NoisyProducts, stream: core.NoiseStream) -> None:
-        self.public = public
-        self.paid = paid
-        self._stream = stream
+    def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream, memory_limit: int) -> None:
+        super().__init__(problem, ledger, stream)
+        require_capacity(self.public, 1, memory_limit)
+        mu = super()._affordable(None)
+        self.paid = self._mechanism.products(mu, ProductNoise("lazy", "goe", 0, memory_limit), self._charge(""))
 
     def products(self, noise: ProductNoise, share: float | None = None, purpose: str = "") -> NoisyProducts:
         """The products that are paid for."""
@@ -260,17 +251,13 @@ def private_operator(
     True
     """
     require_problem(problem)
-    require_memory_limit(memory_limit)
+    require_count("memory_limit (in bytes)", memory_limit)
     if regularization is not None:
         require_non_negative("regularization", regularization)
-    account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-    warn_large_delta(account, problem.facts.n, stacklevel=3)
-    stream = noise_stream(seed, stacklevel=2)
-    with account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
-        curator = Curator(problem, ledger, stream)
-        require_capacity(curator.public, 1, memory_limit)
-        products = curator.products(ProductNoise("lazy", "goe", 0, memory_limit))
-        report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
-    ridge = public_ridge(products.noise_level, multiple=WHOLE) if regularization is None else float(regularization)
-    answering = AnsweringCurator(curator.public, products, stream)
-    return PrivateOperator(answering, report, 0.0 if products.identity_b else ridge, memory_limit)
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    with run.curator(partial(AnsweringCurator, memory_limit=memory_limit)) as curator:
+        ridge = products_ridge(curator.paid, regularization)
+    operator = PrivateOperator(curator, run.report, ridge, memory_limit)
+    run.warn_of_counted(operator)
+    return operator

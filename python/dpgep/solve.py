@@ -1,28 +1,37 @@
-"""`dpgep.solve`: problem and budget in, solution out."""
+"""`dpgep.solve`, and what it shares with `dpgep.release` and `dpgep.private_operator`: one run.
+
+A budget is reserved, a curator answers a method, and a report says what was paid.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import warnings
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
+from dpgep._checks import require_count
+from dpgep._dispatch import core
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
-from dpgep.methods.options import whole_number
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, Problem
+from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger, mu_rounded_up
-from dpgep.privacy.streams import noise_stream
-from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.privacy.noise import noise_stream
+from dpgep.problems.problem import Problem
 from dpgep.solution import PrivacyReport, Solution
+
+C = TypeVar("C", bound=Curator)
+
+# From a warning here to whoever called the public function that made or ended the run.
+_CALLER = 4
 
 
 def solve(
@@ -72,7 +81,7 @@ def solve(
     **options
         Of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
-        `dpgep.methods.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
+        `dpgep.methods.papers.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
         ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
 
     Returns
@@ -105,27 +114,23 @@ def solve(
     require_problem(problem)
     chosen, settings = method_of(method, options)
     k = component_count(problem.model, n_components)
-    account = budget_of(problem, budget, share, accounting, epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-    warn_large_delta(account, problem.facts.n, stacklevel=3)
-    threads = checked_threads(n_threads)
-    stream = noise_stream(seed, stacklevel=2)
-    with use_threads(threads), account.reserve(share, adjacency=problem.facts.adjacency) as ledger:
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    with use_threads(checked_threads(n_threads)), run.curator(Curator) as curator:
         before = problem.passes
-        _check_passes(problem, method, chosen.in_one_pass(settings, problem.model.n_features))
-        curator = Curator(problem, ledger, stream)
+        if problem.read_once and not chosen.in_one_pass(settings, problem.model.n_features):
+            raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
         settings.check(curator.public, k)
         result = chosen.run(curator, k, settings)
-        report = privacy_report(problem.facts, account, ledger, seeded=seed is not None)
-    solution = solution_of(result, report, curator.model, method, passes=problem.passes - before)
-    warn_large_delta(account, n_counted(problem), solution, stacklevel=3)
-    for caution in result.accuracy_warnings:
-        warnings.warn(AccuracyWarning(caution, solution), stacklevel=2)
+    solution = solution_of(result, run.report, curator.model, method, passes=problem.passes - before)
+    run.warn_of_counted(solution)
+    warn_of_accuracy(result, solution)
     return solution
 
 
 def require_problem(problem: Any) -> None:
     """Raise TypeError for what is not a problem."""
-    if not isinstance(problem, (MomentProblem, Moments, MatrixProblem)):
+    if not isinstance(problem, Problem):
         raise TypeError(
             "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
             f"got {type(problem).__name__}"
@@ -144,32 +149,81 @@ def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     return method, method.options(**options)
 
 
-def _check_passes(problem: Problem, method: str, in_one_pass: bool) -> None:
-    if isinstance(problem, MomentProblem) and problem.dataset.read_once and not in_one_pass:
-        raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
-
-
 def component_count(model: Model, n_components: Any) -> int:
     """K: all that the model has by default."""
     largest = model.max_components
     if n_components is None:
         return largest
-    k = whole_number(n_components)
-    if k is None or k < 1:
-        raise ValueError(f"n_components must be a whole number of at least 1, got {n_components!r}")
+    k = require_count("n_components", n_components)
     if k > largest:
         raise ValueError(f"n_components = {n_components} is too many: {model.max_components_reason}")
     return k
 
 
-def budget_of(
-    problem: Problem,
-    budget: Budget | None,
-    share: float | None,
-    accounting: Accounting,
-    **forms: float | None,
+class Run:
+    """A problem, the budget that pays for it (given, or of this run alone), and the stream of its noise.
+
+    Attributes
+    ----------
+    report : what was paid, once the curator has answered.
+    """
+
+    report: PrivacyReport
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        budget: Budget | None,
+        share: float | None,
+        accounting: Accounting,
+        seed: int | None,
+        **forms: float | None,
+    ) -> None:
+        self._problem = problem
+        self._share = share
+        self._account = _budget_of(problem, budget, share, accounting, forms)
+        self._is_seeded = seed is not None
+        self._known_n = problem.facts.n
+        _warn_large_delta(self._account, self._known_n, None)
+        self._stream = noise_stream(seed, stacklevel=_CALLER - 1)
+
+    @contextmanager
+    def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C]) -> Iterator[C]:
+        """The curator, `Curator` or one of its kinds, who answers while the budget's reservation lasts."""
+        with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as ledger:
+            yield make(self._problem, ledger, self._stream)
+            self.report = _report(self._problem.facts, self._account, ledger, seeded=self._is_seeded)
+
+    def warn_of_counted(self, result: object) -> None:
+        """Warn of a large delta, where the number of people became public only by reading."""
+        if self._known_n is None:
+            _warn_large_delta(self._account, self._problem.n_counted, result)
+
+
+def solution_of(result: MethodResult, report: PrivacyReport, model: Model, method: str, *, passes: int) -> Solution:
+    """What a caller gets of a method's result."""
+    return Solution(
+        components=result.components,
+        eigenvalues=result.eigenvalues,
+        privacy=report,
+        diagnostics=result.diagnostics,
+        mean=result.mean,
+        model=model,
+        method=method,
+        passes=passes,
+    )
+
+
+def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
+    """The method's warnings, now that there is a solution to carry."""
+    for message in result.accuracy_warnings:
+        warnings.warn(AccuracyWarning(message, solution), stacklevel=_CALLER - 1)
+
+
+def _budget_of(
+    problem: Problem, budget: Budget | None, share: float | None, accounting: Accounting, forms: dict[str, Any]
 ) -> Budget:
-    """The budget that pays for ``problem``: given, or of this run alone."""
     if budget is None:
         if share is not None:
             raise ValueError("share is a part of a budget: pass budget= with it")
@@ -185,48 +239,26 @@ def budget_of(
     return budget
 
 
-def warn_large_delta(account: Budget, n: int | None, solution: Any = None, *, stacklevel: int) -> None:
+def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:
     """Warn of a delta that permits publishing whole records of ``n`` people, where that is known."""
     if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
         message = (
             f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
             "choose it well below 1/n, e.g. n**-1.1 or smaller"
         )
-        warnings.warn(PrivacyWarning(message, solution), stacklevel=stacklevel)
+        warnings.warn(PrivacyWarning(message, result), stacklevel=_CALLER)
 
 
-def n_counted(problem: Problem) -> int | None:
-    """The public number of people of a source, where it became known only by reading it."""
-    if not isinstance(problem, MomentProblem) or problem.facts.n is not None or not problem.facts.n_is_public:
-        return None
-    return problem.dataset.n
-
-
-def privacy_report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+def _report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
     """The guarantee of everything that the ledger holds."""
-    covering = mu_rounded_up(ledger.spent)
-    mu = None if any(release.mu is None for release in ledger.releases) else covering
+    entries, spent = ledger.releases, mu_rounded_up(ledger.spent)
     return PrivacyReport(
-        epsilon=account.epsilon_at(covering),
+        epsilon=account.epsilon_at(spent),
         delta=account.delta,
-        mu=mu,
+        mu=None if any(entry.mu is None for entry in entries) else spent,
         adjacency=facts.adjacency,
         bound=facts.bound,
-        releases=ledger.releases,
-        exact=all(release.rounding != "none" for release in ledger.releases),
+        releases=entries,
+        exact=all(entry.rounding != "none" for entry in entries),
         seeded=seeded,
-    )
-
-
-def solution_of(result: MethodResult, report: PrivacyReport, model: Model, method: str, *, passes: int) -> Solution:
-    """What a caller gets of a method's result."""
-    return Solution(
-        components=result.components,
-        eigenvalues=result.eigenvalues,
-        privacy=report,
-        diagnostics=result.diagnostics,
-        mean=result.mean,
-        model=model,
-        method=method,
-        passes=passes,
     )

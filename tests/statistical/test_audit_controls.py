@@ -24,7 +24,7 @@ from audit_cases import (
 import dpgep
 from dpgep.privacy.accounting import delta_of
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.deep]
 
 
 @pytest.mark.parametrize("name", CONTROLS)

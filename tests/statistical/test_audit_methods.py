@@ -25,7 +25,7 @@ from dpgep._low_bits import classes_below
 from dpgep.audit import audit_samples
 from dpgep.privacy.accounting import mu_of
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.deep]
 
 LOW_BIT_RUNS = int(os.environ.get("DPGEP_LOW_BIT_RUNS", "300"))
 LOW_BITS = low_bit_cases(MU)

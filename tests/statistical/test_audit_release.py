@@ -20,7 +20,7 @@ from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.deep]
 
 
 def test_there_are_enough_runs() -> None:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
-from dpgep.data.dataset import Batch, Dataset, S
+from dpgep.data.dataset import Dataset, S
 from dpgep.data.row_products import StreamedProducts
+from dpgep.data.rows import Batch
 
 # Partial sums that one task merges: a tree of little depth, and little memory on a worker.
 _FAN_IN = 4

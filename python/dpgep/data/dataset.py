@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -16,49 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.checksum import PassChecksum, PassComparison
-from dpgep.data.groups import NO_GROUP
 from dpgep.data.row_products import RowProducts, StreamedProducts
-from dpgep.data.rows import Rows
+from dpgep.data.rows import Batch
 from dpgep.sources import Selection
 
 ANOTHER_PASS = (
     "several passes over the rows, and this source can be read only once: scan a list of batches, files, or a function "
     'that returns a fresh iterator, or use method="release" without a screen, which needs one pass'
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Rows of some people, and the group of each (None: all in one).
-
-    ``others`` are people who belong to no group: they count as people, and contribute nothing to any sum.
-    """
-
-    rows: Rows
-    groups: NDArray[np.intp] | None = None
-    others: int = 0
-
-    @classmethod
-    def of_codes(cls, rows: Rows, codes: NDArray[np.intp]) -> Batch:
-        """People with the code of each one's group, `NO_GROUP` for none."""
-        listed = codes != NO_GROUP
-        n_listed = int(np.count_nonzero(listed))
-        if n_listed == rows.n:
-            return cls(rows, codes)
-        return cls(rows.chosen(listed), codes[listed], rows.n - n_listed)
-
-    @property
-    def n(self) -> int:
-        """Number of people, who may have no row here."""
-        return self.rows.n + self.others
-
-    def part(self, people: slice) -> Batch:
-        """Some of the rows."""
-        return Batch(self.rows.part(people), None if self.groups is None else self.groups[people])
-
-    def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
-        """The same people with some of the features, rows clipped to a bound of their own."""
-        return Batch(self.rows.restricted(features, bound), self.groups, self.others)
 
 
 class Sums(Protocol):

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.dataset import Batch
+from dpgep.data.blocks import clipped_blocks
 from dpgep.data.row_products import RowProducts, group_counts
+from dpgep.data.rows import Batch
 from dpgep.data.sparse_rows import GridRows, SparseRows
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
@@ -51,7 +52,7 @@ class GridSums:
             for part in SparseRows(rows).on_grid(self.bits, rows.n):
                 self._add_sparse(part, groups)
             return
-        for people, block in rows.clipped_blocks(0, self.bits):
+        for people, block in clipped_blocks(rows, 0, self.bits):
             self._add_block(block, None if groups is None else groups[people])
 
     def merge(self, other: GridSums) -> None:

@@ -14,16 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dask_parts import is_dask_collection
-from dpgep.data.rows import as_vector, check_not_masked, check_vector
+from dpgep.data.rows import NO_GROUP
+from dpgep.data.views import as_vector, check_not_masked, check_vector, is_dask_collection
 from dpgep.errors import PrivacyWarning
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
 
 Codes = NDArray[np.intp]
 Classes = tuple[Hashable, ...]
-
-# The code of who is in no group.
-NO_GROUP = -1
 
 # A classification whose classes nobody lists has no more than these.
 _MOST_FOUND = 100

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from threading import get_ident
 from typing import Any
 
@@ -13,10 +15,8 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import can_limit_blas, run, thread_count, use_threads
-from dpgep.data.block_products import add_products
-from dpgep.data.dataset import Batch
-from dpgep.data.float_moments import mark_groups
-from dpgep.data.rows import NotFiniteError
+from dpgep.data.blocks import add_products, block_height, mark_groups, moment_blocks, require_finite
+from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.sparse_rows import GridRows, SparseRows
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
@@ -34,6 +34,8 @@ _WORK_OF_A_SHARE = 1e8
 _WORK_OF_A_PART = 4e9
 _WORK_OF_A_ROW = 1000
 _SHARES_BYTES = 1 << 25
+# Rows for each column below which looking at all of them takes less time than folding (measured).
+_FEW_ROWS = 2
 # From here on a triangle is folded faster by several threads than by one.
 _LARGE_DIMENSION = 500
 
@@ -65,9 +67,9 @@ class ExactMomentAccumulator:
     """The moment matrix of people, summed batch by batch with rows in fixed point.
 
     All entries are integers in units of 4^-bits: rows of norm at most 2^bits, groups marked by 2^bits. The products of
-    blocks are summed in float64, by BLAS or for narrow rows by a kernel, exactly while there are fewer than
-    2^(53 - 2 bits) rows: every partial sum is an integer below 2^53, whatever the order. Then they are added in int64,
-    with a second limb beyond 2^62.
+    blocks are summed in float64 by BLAS, exactly while there are fewer than 2^(53 - 2 bits) rows: every partial sum is
+    an integer below 2^53, whatever the order. Then they are added in int64, with a second limb beyond 2^62. Kernels add
+    to the int64 without detour where they are faster: of narrow rows, and products of few entries.
     """
 
     def __init__(self, layout: MomentLayout, bits: int) -> None:
@@ -79,65 +81,43 @@ class ExactMomentAccumulator:
         self._partial: Matrix | None = None
         self._total = self._zeros(np.int64)
         self._high: NDArray[np.int64] | None = None
-        self._in_partial = self._in_total = 0
+        self._in_partial = self._in_low = 0  # people in the partial sums; in these and the low limb
         self._is_whole = True
 
     def add(self, batch: Batch) -> None:
         """Add the people of a batch: all of them, or none if their rows hold a NaN or an infinity (ValueError).
 
-        An interruption in between leaves sums that nothing can be done with: every later use raises RuntimeError.
+        An interruption in between may leave sums that nothing can be done with: every later use raises RuntimeError.
         """
         self._require_whole()
-        self._add_rows(batch)
-        self.n += batch.others
-
-    def _add_rows(self, batch: Batch) -> None:
-        n = batch.rows.n
         if batch.rows.is_sparse:
             self._add_sparse(SparseRows(batch.rows), batch.groups)
-            return
-        # the kernel looks at all sums anew in each call
-        if self.layout.dimension <= min(core.narrow_dimension, n):
-            people = batch.rows.in_one_piece(n, fixed_point=True)
-            if people is not None:
-                self._add_narrow(people, batch)
-                return
-        n_shares = self._n_shares(n)
-        if n_shares > 1:
-            self._add_shares(batch, n_shares)
-            return
-        self._is_whole = False
-        added = 0
-        for block in self._blocks(batch):
-            if block is None:
-                self._take_back(batch, added)
-                self._is_whole = True
-                raise NotFiniteError
-            self._add_block(block, 1.0)
-            added += len(block)
-        self.n += n
-        self._is_whole = True
+        elif batch.rows.n <= self._exact_rows and self._narrow(batch) is None and self._n_shares(batch) == 1:
+            self._add_at_once(batch)
+        elif self.n:
+            self.merge(self._sums_of(batch))
+        else:
+            vars(self).update(vars(self._sums_of(batch)))
+        self.n += batch.others
 
     def merge(self, other: ExactMomentAccumulator) -> None:
         """Add the sums over other people, of the same layout and grid."""
         if (self.layout, self.bits) != (other.layout, other.bits):
             raise ValueError("sums of different layouts or grids cannot be added")
-        theirs, their_high = other.limbs()
+        low, high = other.limbs()
         self._require_whole()
-        self._is_whole = False
-        self._fold()
-        if their_high is not None or self._in_total + other.n > self._limb_rows:
-            self._carry()
-            theirs, their_high = theirs.copy(), self._zeros(np.int64) if their_high is None else their_high.copy()
-            core.carry_triangle(theirs, their_high)
-            assert self._high is not None
-            self._high += their_high
-            self._in_total = 0  # two carried sums are below 2^41: int64 has room for that beside a full limb
-        else:
-            self._in_total += other.n
-        self._total += theirs
-        self.n += other.n
-        self._is_whole = True
+        with self._changing():
+            self._fold()
+            # a carried limb is below 2^40: int64 has room for that beside a full one
+            if high is None:
+                self._make_room(other.n)
+            else:
+                self._carry()
+                assert self._high is not None
+                self._high += high
+            self._total += low
+            self._in_low += other._in_low
+            self.n += other.n
 
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
         """Upper triangles (low, high) of the sums, high None while int64 is enough: a function of the sums alone."""
@@ -146,11 +126,9 @@ class ExactMomentAccumulator:
         if self.n > self._limb_rows:
             self._carry()
         elif self._high is not None:
-            self._is_whole = False
-            self._total += self._high << _LOW_BITS
-            self._high = None
-            self._in_total = self.n
-            self._is_whole = True
+            with self._changing():
+                self._total += self._high << _LOW_BITS
+                self._high, self._in_low = None, self.n
         return self._total, self._high
 
     @classmethod
@@ -160,7 +138,7 @@ class ExactMomentAccumulator:
         """Sums over n people from what `limbs` returned."""
         sums = cls(layout, bits)
         sums.n, sums._total, sums._high = n, low, high
-        sums._in_total = n if high is None else 0
+        sums._in_low = n if high is None else 0
         return sums
 
     def moments(self) -> IntegerMoments:
@@ -177,126 +155,142 @@ class ExactMomentAccumulator:
         low, high = self.limbs()
         return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
 
-    def _n_shares(self, n: int) -> int:
-        """Number of threads that are to sum some of n people each: one where there is too little work or memory."""
-        pairs, n_threads = self.layout.dimension**2, thread_count() if can_limit_blas() else 1
-        worthwhile = n * pairs >= n_threads * _WORK_OF_A_SHARE and n_threads * pairs * 16 <= _SHARES_BYTES
-        return n_threads if worthwhile else 1
-
-    def _add_narrow(self, people: NDArray[Any] | Columns, batch: Batch) -> None:
-        """Sum parts of the people by the kernel that needs no BLAS, and add these up; all of the batch, or none."""
-        sums = ExactMomentAccumulator(self.layout, self.bits)
-        height = min(int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, self.layout.dimension**2)) + 1, self._limb_rows)
-        n = batch.rows.n
-        for start in range(0, n, height):
-            sums._add_part(people, batch, slice(start, min(start + height, n)))
-        self.merge(sums)
-
-    def _add_part(self, people: NDArray[Any] | Columns, batch: Batch, part: slice) -> None:
-        n = part.stop - part.start
-        if self._in_total + n > self._limb_rows:
-            self._carry()
-        matrix, first = people[part].raw_columns() if isinstance(people, Columns) else (people, part.start)
-        groups = None if batch.groups is None else batch.groups[part]
-        if not core.add_dense_moments(
-            matrix, first, n, groups, self.layout.n_groups, batch.rows.bound, self.bits, self._total,
-            thread_count(),
-        ):  # fmt: skip
-            raise NotFiniteError
-        self._in_total += n
-        self.n += n
-
-    def _add_shares(self, batch: Batch, n_threads: int) -> None:
-        """Sum parts of the people, each thread in sums of its own, and add these up; all of the batch, or none."""
-        shares: dict[int, ExactMomentAccumulator] = {}
-        n = batch.rows.n
-        height = min(int(_WORK_OF_A_PART // self.layout.dimension**2) + 1, -(-n // n_threads))
-        parts = [slice(start, min(start + height, n)) for start in range(0, n, height)]
-
-        def add(part: slice) -> None:
-            sums = shares.get(get_ident()) or shares.setdefault(
-                get_ident(), ExactMomentAccumulator(self.layout, self.bits)
-            )
-            with use_threads(1):
-                sums.add(batch.part(part))
-
-        run([partial(add, part) for part in parts], n_threads)
-        first, *others = shares.values()
-        for share in others:
-            first.merge(share)
-        self.merge(first)
-
-    def _add_sparse(self, rows: SparseRows, groups: NDArray[np.intp] | None) -> None:
-        rows.require_finite()
-        self._is_whole = False
-        for part in rows.on_grid(self.bits, self._limb_rows):
-            its_groups = None if groups is None else groups[part.rows]
-            if part.is_dense:
-                for within, block in part.blocks(self.layout.n_groups, self._exact_rows):
-                    mark_groups(block[:, self.layout.n_features :], its_groups, within, float(1 << self.bits))
-                    self._add_block(block, 1.0)
-            else:
-                self._add_products_of_entries(part, its_groups)
-        self.n += rows.n
-        self._is_whole = True
-
-    def _add_products_of_entries(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
-        assert part.n <= self._limb_rows  # the kernel does not look at overflows
-        self._fold()
-        if self._in_total + part.n > self._limb_rows:
-            self._carry()
-        core.add_csr_moments(
-            part.values, part.indices, part.indptr, part.d, groups, 1 << self.bits, self._total, thread_count()
-        )
-        self._in_total += part.n
-
     def __reduce__(self) -> tuple[Any, ...]:
         """How to pickle them: by what `limbs` returns, without buffers."""
         return self.of_limbs, (self.layout, self.bits, self.n, *self.limbs())
 
-    def _blocks(self, batch: Batch) -> Iterator[Matrix | None]:
-        """Blocks of rows in fixed point with their groups marked; None, the last, for rows that are not finite."""
-        mark = float(1 << self.bits)
-        try:
-            for rows, block in batch.rows.clipped_blocks(self.layout.n_groups, self.bits, self._exact_rows):
-                mark_groups(block[:, self.layout.n_features :], batch.groups, rows, mark)
-                yield block
-        except NotFiniteError:
-            yield None
+    def _narrow(self, batch: Batch) -> NDArray[Any] | Columns | None:
+        """The rows as the kernel of narrow rows reads them, None where BLAS is faster."""
+        n = batch.rows.n  # the kernel looks at all sums anew in each call
+        is_narrow = self.layout.dimension <= min(core.narrow_dimension, n)
+        return batch.rows.in_one_piece(n, fixed_point=True) if is_narrow else None
 
-    def _take_back(self, batch: Batch, n: int) -> None:
-        """Subtract the first n rows of a batch: exactly what was added."""
-        for block in self._blocks(batch):
-            if n == 0:
-                return
-            assert block is not None
-            self._add_block(block, -1.0)
-            n -= len(block)
+    def _n_shares(self, batch: Batch) -> int:
+        """Number of threads that are to sum some people each: one where there is too little work or memory."""
+        pairs, n_threads = self.layout.dimension**2, thread_count() if can_limit_blas() else 1
+        worthwhile = batch.rows.n * pairs >= n_threads * _WORK_OF_A_SHARE and n_threads * pairs * 16 <= _SHARES_BYTES
+        return n_threads if worthwhile else 1
 
-    def _add_block(self, block: Matrix, sign: float) -> None:
-        if self._in_partial + len(block) > self._exact_rows:
+    def _add_at_once(self, batch: Batch) -> None:
+        """Add people who fit the partial sums: all of them, or none.
+
+        One block is converted before it is added. Of more, the partial sums are to hold nobody else, so that they can
+        be dropped; where folding would take longer than that, rows are looked at first.
+        """
+        n, d = batch.rows.n, self.layout.dimension
+        is_block = n <= block_height(n, d)
+        if not is_block and n < _FEW_ROWS * d:
+            require_finite(batch.rows, self.bits)
+        elif not is_block:
             self._fold()
-        if self._in_total + self._exact_rows > self._limb_rows:
-            self._carry()
+        try:
+            with self._changing():
+                self._add_part(batch)
+        except NotFiniteError:
+            if not self._in_partial:
+                self._partial = None
+            self._is_whole = is_block or not self._in_partial
+            raise
+
+    def _sums_of(self, batch: Batch) -> ExactMomentAccumulator:
+        """The sums over many people alone: of parts of them, each thread's in sums of its own."""
+        n, pairs, is_narrow = batch.rows.n, self.layout.dimension**2, self._narrow(batch) is not None
+        n_shares = 1 if is_narrow else self._n_shares(batch)  # that kernel has threads of its own
+        most = self._limb_rows if is_narrow else self._exact_rows
+        most = min(most, int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, pairs)) + 1)
+        n_parts = n_shares * -(-n // (n_shares * most))
+        shares: dict[int, ExactMomentAccumulator] = {}
+
+        def add(first: int, last: int) -> None:
+            own = shares.get(get_ident()) or ExactMomentAccumulator(self.layout, self.bits)
+            shares[get_ident()] = own
+            with use_threads(1 if n_shares > 1 else None):
+                own._add_part(batch.part(slice(first, last)))
+
+        edges = [n * i // n_parts for i in range(n_parts + 1)]
+        run([partial(add, *ends) for ends in pairwise(edges)], n_shares)
+        sums, *others = shares.values()
+        for share in others:
+            sums.merge(share)
+        return sums
+
+    def _add_part(self, batch: Batch) -> None:
+        """Add at most as many people as a limb, or the partial sums, have room for: some of them on an error."""
+        n, rows = batch.rows.n, self._narrow(batch)
+        if rows is None:
+            self._add_blocks(moment_blocks(batch, self.layout.n_groups, self.bits), n)
+        else:
+            matrix, first = rows.raw_columns() if isinstance(rows, Columns) else (rows, 0)
+            self._make_room(n)
+            if not core.add_dense_moments(
+                matrix, first, n, batch.groups, self.layout.n_groups, batch.rows.bound, self.bits, self._total,
+                thread_count(),
+            ):  # fmt: skip
+                raise NotFiniteError
+            self._in_low += n
+        self.n += n
+
+    def _add_sparse(self, rows: SparseRows, groups: NDArray[np.intp] | None) -> None:
+        """Add sparse rows where they are: a second matrix of sums may be too large."""
+        rows.require_finite()
+        with self._changing():
+            for part in rows.on_grid(self.bits, self._limb_rows):
+                its_groups = None if groups is None else groups[part.rows]
+                if part.is_dense:
+                    for within, block in part.blocks(self.layout.n_groups, self._exact_rows):
+                        mark_groups(block[:, self.layout.n_features :], its_groups, within, float(1 << self.bits))
+                        self._add_blocks([(within, block)], len(block))
+                else:
+                    self._add_products_of_entries(part, its_groups)
+            self.n += rows.n
+
+    def _add_products_of_entries(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
+        assert part.n <= self._limb_rows  # the kernel does not look at overflows
+        self._make_room(part.n)
+        core.add_csr_moments(
+            part.values, part.indices, part.indptr, part.d, groups, 1 << self.bits, self._total, thread_count()
+        )
+        self._in_low += part.n
+
+    def _add_blocks(self, blocks: Iterable[tuple[slice, Matrix]], n: int) -> None:
+        """Add the products of blocks of n rows to the partial sums."""
+        if self._in_partial + n > self._exact_rows:
+            self._fold()
+        self._make_room(n)
         if self._partial is None:
             self._partial = self._zeros(np.float64)
-        add_products(block, self._partial, sign, exact=True)
-        self._in_partial += len(block)
+        add_products(blocks, self._partial, exact=True)
+        self._in_partial += n
+        self._in_low += n
+
+    def _make_room(self, n: int) -> None:
+        """See to it that the sums over n more people fit the low limb."""
+        if self._in_low + n > self._limb_rows:
+            self._carry()
 
     def _fold(self) -> None:
+        """Add the partial sums to the low limb."""
         if self._in_partial:
             assert self._partial is not None
             n_threads = thread_count() if self.layout.dimension >= _LARGE_DIMENSION else 1
             core.fold_triangle(self._partial, self._total, n_threads)
-            self._in_total, self._in_partial = self._in_total + self._in_partial, 0
+            self._in_partial = 0
 
     def _carry(self) -> None:
+        self._fold()
         self._high = self._zeros(np.int64) if self._high is None else self._high
         core.carry_triangle(self._total, self._high)
-        self._in_total = 0  # what is left is below 2^40
+        self._in_low = 0  # what is left is below 2^40
 
     def _zeros(self, dtype: type) -> NDArray[Any]:
         return np.zeros((self.layout.dimension,) * 2, dtype=dtype)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Sums are of no use if the block does not come to its end."""
+        self._is_whole = False
+        yield
+        self._is_whole = True
 
     def _require_whole(self) -> None:
         if not self._is_whole:

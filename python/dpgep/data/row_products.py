@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.compensated_sum import CompensatedSum
-from dpgep.data.rows import NotFiniteError, Rows, block_height, canonical_csr, kernel_reads
+from dpgep.data.blocks import block_height
+from dpgep.data.rows import NotFiniteError, Rows, canonical_csr, kernel_reads
 from dpgep.models.model import Matrix
 from dpgep.sources.columns import Columns, row_dtype
 
@@ -90,27 +90,25 @@ class RowProducts:
         return views[0] if len(views) == 1 else np.concatenate(views, axis=1, dtype=np.float64)
 
 
-class GroupSums:
-    """Sums over people in floating point, for a solution without noise: how many of each group there are, and the sums
-    of their clipped rows, (d, 0) if not ``with_sums``.
-    """
+class CompensatedSum:
+    """An array summed term by term; what rounding loses of each sum is summed beside it (Knuth 1998, 4.2.2)."""
 
-    def __init__(self, n_features: int, n_groups: int, *, with_sums: bool) -> None:
-        self.n = 0
-        self.counts = np.zeros(n_groups, dtype=np.int64)
-        self.sums = np.zeros((n_features, n_groups if with_sums else 0))
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._sum, self._lost = np.zeros(shape), np.zeros(shape)
 
-    def add(self, batch: Any) -> None:
-        rows = RowProducts(batch.rows)
-        self.n += batch.n
-        self.counts += group_counts(batch.n, batch.groups, len(self.counts))
-        if self.sums.size:
-            self.sums += rows.group_sums(batch.groups, self.sums.shape[1])
+    @property
+    def total(self) -> Matrix:
+        return np.asarray(self._sum + self._lost)
 
-    def merge(self, other: GroupSums) -> None:
-        self.n += other.n
-        self.counts += other.counts
-        self.sums += other.sums
+    def add(self, term: Matrix) -> None:
+        total = self._sum + term
+        of_term = total - self._sum
+        self._lost += (self._sum - (total - of_term)) + (term - of_term)
+        self._sum = total
+
+    def merge(self, other: CompensatedSum) -> None:
+        self.add(other._sum)
+        self._lost += other._lost
 
 
 class ProductSums:

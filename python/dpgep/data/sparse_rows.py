@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.data.blocks import block_height
 from dpgep.data.row_products import kernel_form
-from dpgep.data.rows import NotFiniteError, Rows, block_height
+from dpgep.data.rows import NotFiniteError, Rows
 from dpgep.models.model import Matrix
 
 # A part has about this many entries: it is what is held in memory beside the rows, at 16 to 24 bytes each.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpgep.data.dask_parts import is_dask_collection, known_rows, spread_matrix
-from dpgep.data.rows import as_matrix
+import numpy as np
+from numpy.typing import NDArray
+
 from dpgep.sources import Selection, as_selection, is_source
+from dpgep.sources.columns import Columns
 
 
 def opened(values: Any, name: str, adjacency: Any) -> Any:
@@ -15,7 +17,7 @@ def opened(values: Any, name: str, adjacency: Any) -> Any:
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
     """
     fewest = fewest_rows(adjacency)
-    if is_source(values) and not hasattr(values, "__array__"):  # tables are arrays, too, unless they are scanned
+    if not hasattr(values, "__array__") and is_source(values):  # tables are arrays, too, unless they are scanned
         selection = as_selection(values)
         known = selection.scan.n_rows
         if known is not None and known < fewest:
@@ -47,3 +49,120 @@ def n_rows(view: Any) -> int | None:
     if is_dask_collection(view):
         return known_rows(view)
     return None if isinstance(view, Selection) else int(view.shape[0])
+
+
+def is_dask_collection(values: Any) -> bool:
+    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
+    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
+
+
+def spread_matrix(values: Any, name: str) -> Any:
+    """A Dask array or DataFrame in the place of X: checked as far as it can be without computing."""
+    if getattr(values, "ndim", None) is None:
+        raise TypeError(f"{name} must be a Dask array or DataFrame, got {type(values).__name__}: convert it first")
+    if hasattr(values, "dtype") or values.ndim != 2:
+        check_matrix(values, name)
+    return values
+
+
+def known_rows(values: Any) -> int | None:
+    """Number of rows of a Dask collection; None where it would have to be computed."""
+    rows = values.shape[0] if hasattr(values, "chunks") else np.nan
+    return None if np.isnan(rows) else int(rows)
+
+
+def as_matrix(values: Any, name: str) -> Any:
+    """`values` as a 2-D array of real numbers with at least one column and any number of rows, without copying arrays.
+
+    Integers and booleans pass (converted block by block); complex numbers, text, objects and masked matrices do not,
+    and say what to do instead. SciPy's sparse matrices become CSR; blocks of their rows are filled in, never the whole.
+    """
+    check_not_masked(values, name)
+    if isinstance(values, Columns):
+        check_matrix(values, name)
+        return values
+    array = values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
+    if array.dtype == object:
+        _name_other_columns(values, name)
+    check_matrix(array, name)
+    return array
+
+
+def check_matrix(array: Any, name: str) -> None:
+    """Raise ValueError or TypeError unless an array, its values never looked at, is a matrix of real numbers."""
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional, one row per person; got shape {array.shape}")
+    _check_real(array, name)
+    if array.shape[1] < 1:
+        raise ValueError(f"{name} must have at least 1 column, got shape {array.shape}")
+
+
+def as_view(values: Any, name: str, width: int) -> Any:
+    """`values` as a matrix of ``width`` columns."""
+    array = as_matrix(values, name)
+    if array.shape[1] != width:
+        raise ValueError(f"{name} must have {width} columns, got shape {array.shape}")
+    return array
+
+
+def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
+    """`values` as a new float64 vector of length n."""
+    check_not_masked(values, name)
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    check_vector(array, n, f"{name} must be a vector with one value per row of X")
+    _check_real(array, name)
+    with np.errstate(over="ignore"):  # a longdouble beyond float64
+        return array.astype(np.float64)
+
+
+def check_vector(array: NDArray[Any], n: int, demand: str) -> None:
+    """Raise ValueError unless an array is a vector of n entries.
+
+    What a source reads has the right number of rows, which may be secret: no message that it can lead to tells it.
+    """
+    if array.ndim != 1:
+        columns = f", {array.shape[1]} columns" if array.ndim == 2 else ""
+        raise ValueError(f"{demand}; got {array.ndim} dimensions{columns}")
+    if len(array) != n:
+        raise ValueError(f"{demand}, shape ({n},); got shape {array.shape}")
+
+
+def check_not_masked(values: Any, name: str) -> None:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
+
+
+def check_bound(bound: Any) -> float:
+    """The public bound on row norms as a float, whose square and inverse are finite."""
+    try:
+        value = float(bound)
+    except (TypeError, ValueError):
+        raise TypeError(f"bound must be a number, got {bound!r}") from None
+    if not 1e-30 <= value <= 1e30:  # eighth powers of it are computed
+        raise ValueError(f"bound must be a positive finite number (between 1e-30 and 1e30), got {bound!r}")
+    return value
+
+
+def check_same_rows(x: NDArray[Any], y: NDArray[Any]) -> None:
+    if x.shape[0] != y.shape[0]:
+        raise ValueError(f"X and Y must have the same number of rows, got shapes {x.shape} and {y.shape}")
+
+
+def _name_other_columns(values: Any, name: str) -> None:
+    """Raise TypeError with the columns of a pandas table that hold no numbers: names and types, which are public."""
+    dtypes = getattr(values, "dtypes", None)
+    if dtypes is None or not hasattr(dtypes, "items"):
+        return
+    other = [f"{column!r} ({dtype})" for column, dtype in dtypes.items() if dtype.kind not in "fiub"]
+    if other:
+        shown = ", ".join(other[:8]) + ", ..." * (len(other) > 8)
+        raise TypeError(f"{name} must hold real numbers, which columns {shown} do not: leave them out, or encode them")
+
+
+def _check_real(array: Any, name: str) -> None:
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} is complex ({array.dtype}): pass real and imaginary parts as columns")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}: convert it with .astype(float)")

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import require_count
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.local import wire
 from dpgep.local.mechanism import LocalMechanism, calibrate
 from dpgep.local.report import Matrix, ReportBatch, unpack
 from dpgep.local.sparse import FantopeDiagnostics, default_penalty, sparse_components
 from dpgep.local.wire import Frame, ReportError
-from dpgep.methods.fantope import FantopeFit
-from dpgep.methods.options import require_count
+from dpgep.methods.papers.fantope import FantopeFit
 from dpgep.methods.release import PairOptions, solve_released
 from dpgep.methods.result import MethodResult
-from dpgep.models.model import PublicFacts
 from dpgep.models.moments import MomentNoise, ReleasedMoments
-from dpgep.privacy.curator import PublicSide
 from dpgep.problems.pca import PcaModel
 from dpgep.solution import PrivacyReport, Solution
 
@@ -173,9 +171,7 @@ class Aggregator:
         """
         k = self._component_count(n_components)
         settings = PairOptions(**options)
-        settings.check(
-            PublicSide(self._model, PublicFacts("replace-one", self.mechanism.bound, self.n_reports), 1.0), k
-        )
+        settings.check_model(self._model, k)
         return self._solution(solve_released(self._model, self._moments(), k, settings), "local-gaussian")
 
     def solve_sparse(
@@ -224,6 +220,7 @@ class Aggregator:
         phi = default_penalty(self.deviation, self.mechanism.dim) if penalty is None else penalty
         moments = self._moments()
         result = sparse_components(
+            self._model,
             moments.second,
             moments.second_noise_level,
             k,
@@ -236,10 +233,7 @@ class Aggregator:
 
     def _component_count(self, n_components: Any) -> int:
         d = self.mechanism.dim
-        if n_components is None:
-            return d
-        require_count("n_components", n_components, largest=d)
-        return int(n_components)
+        return d if n_components is None else require_count("n_components", n_components, largest=d)
 
     @property
     def _model(self) -> PcaModel:

@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dpgep.data.rows import check_bound
-from dpgep.methods.options import require_count
+from dpgep._checks import require_count
+from dpgep.data.views import check_bound
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import MOST_BITS, IntegerNoise, calibrate_moments, moment_mu, on_grid
@@ -117,9 +117,7 @@ def calibrate(dim: Any, bound: Any, epsilon: Any, delta: Any, *, records_per_per
 
     Raises TypeError or ValueError for a parameter out of range.
     """
-    require_count("dim", dim, largest=LARGEST_DIM)
-    require_count("records_per_person", records_per_person)
-    d, records = int(dim), int(records_per_person)
+    d, records = require_count("dim", dim, largest=LARGEST_DIM), require_count("records_per_person", records_per_person)
     radius = check_bound(bound)
     budget = Budget(epsilon=epsilon, delta=delta)
     assert budget.epsilon is not None

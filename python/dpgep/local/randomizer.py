@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.rows import Rows, as_matrix
+from dpgep.data.blocks import clipped_blocks
+from dpgep.data.rows import Rows
+from dpgep.data.views import as_matrix
 from dpgep.local.mechanism import LocalMechanism, calibrate
 from dpgep.local.report import ENTRY_TYPES, Report, ReportBatch, diagonal, triangle
-from dpgep.privacy.streams import noise_stream
+from dpgep.privacy.noise import noise_stream
 
 # Products of a block of rows with themselves: small enough for the memory of the last block to be used again, since new
 # pages cost more than the products.
@@ -113,7 +115,7 @@ class GaussianRandomizer:
             raise ValueError(f"{name} must have {mechanism.dim} columns, got {rows.d}")
         values = np.empty((rows.n, mechanism.size), dtype=np.int64)
         first, second = triangle(mechanism.dim)
-        for part, block in rows.clipped_blocks(0, mechanism.bits, max(1, _BLOCK_BYTES // (8 * mechanism.size))):
+        for part, block in clipped_blocks(rows, 0, mechanism.bits, max(1, _BLOCK_BYTES // (8 * mechanism.size))):
             # integers of modulus at most 4^bits: exact in float64
             np.multiply(block.take(first, axis=1), block.take(second, axis=1), out=values[part], casting="unsafe")
         self._add_noise(values)

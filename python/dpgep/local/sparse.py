@@ -9,53 +9,53 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.local.report import Matrix
-from dpgep.methods.fantope import FantopeFit, fantope_relaxation
+from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
 from dpgep.methods.quotient_accuracy import quotient_accuracy
-from dpgep.methods.result import MethodResult, oriented
-from dpgep.methods.significance import error_table, lost_caution
+from dpgep.methods.result import Diagnostics, MethodResult, method_result, support_of
+from dpgep.models.model import Matrix, Model
 
 
-@dataclass(frozen=True, eq=False)
-class FantopeDiagnostics:
-    """How the relaxation went; all from released values.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FantopeDiagnostics(Diagnostics):
+    """How the relaxation went; all from released values. Expected errors are of the noise on the features in use.
 
     Attributes
     ----------
-    noise_level : expected operator norm of the noise in the second moment.
-    regularization : 0: B is the identity.
     penalty : phi.
-    n_iterations : steps of ADMM.
-    converged : whether the duality gap met the tolerance.
-    objective, gap : -tr(S H) + phi ||H||_{1,1} at the H found; no H of the Fantope is better by more than the gap.
     support : indices of the features that any component uses.
-    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
-        variance and the law of the noise on the features in use; 1 where it is lost.
-    expected_subspace_error : the same for the span, between 0 and K.
-    lost : (K,), whether noise alone could show each component.
     fit : the relaxation itself; ``start=`` of the next penalty.
     """
 
-    noise_level: float
-    regularization: float
     penalty: float
-    n_iterations: int
-    converged: bool
-    objective: float
-    gap: float
     support: tuple[int, ...]
-    expected_error: Matrix
-    expected_subspace_error: float
-    lost: tuple[bool, ...]
     fit: FantopeFit
 
-    def table(self, eigenvalues: Matrix) -> list[str]:
+    @property
+    def n_iterations(self) -> int:
+        """Steps of ADMM."""
+        return self.fit.n_iterations
+
+    @property
+    def converged(self) -> bool:
+        """Whether the duality gap met the tolerance."""
+        return self.fit.converged
+
+    @property
+    def objective(self) -> float:
+        """-tr(S H) + phi ||H||_{1,1} at the H found."""
+        return self.fit.objective
+
+    @property
+    def gap(self) -> float:
+        """No H of the Fantope is better by more."""
+        return self.fit.gap
+
+    def summary(self) -> list[str]:
         end = "converged" if self.converged else "NOT converged"
-        lines = [
+        return [
             f"  Fantope      {self.n_iterations} iterations, {end}: gap {self.gap:.2g} of {abs(self.objective):.3g}",
             f"  sparsity     penalty {self.penalty:.3g}, {len(self.support)} features used",
         ]
-        return lines + error_table(eigenvalues, self.expected_error, self.lost)
 
 
 def default_penalty(deviation: float, d: int) -> float:
@@ -68,6 +68,7 @@ def default_penalty(deviation: float, d: int) -> float:
 
 
 def sparse_components(
+    model: Model,
     second: Matrix,
     noise_level: float,
     n_components: int,
@@ -99,29 +100,10 @@ def sparse_components(
         centre=float(np.diagonal(second).mean()),
     )
     diagnostics = FantopeDiagnostics(
-        noise_level=noise_level,
-        regularization=0.0,
-        penalty=penalty,
-        n_iterations=fit.n_iterations,
-        converged=fit.converged,
-        objective=fit.objective,
-        gap=fit.gap,
-        support=tuple(int(j) for j in np.flatnonzero(components.any(axis=0))),
-        expected_error=accuracy.errors,
-        expected_subspace_error=accuracy.span,
-        lost=accuracy.lost,
-        fit=fit,
+        noise_level=noise_level, accuracy=accuracy, penalty=penalty, support=support_of(components), fit=fit
     )
-    return MethodResult(
-        components=oriented(components),
-        eigenvalues=values[::-1].copy(),
-        mean=None,
-        diagnostics=diagnostics,
-        accuracy_warnings=(
-            *(() if fit.converged else (_not_converged(fit),)),
-            *lost_caution(accuracy.lost, len(second)),
-        ),
-    )
+    accuracy_warnings = [] if fit.converged else [_not_converged(fit)]
+    return method_result(model, None, components, values[::-1].copy(), diagnostics, accuracy_warnings)
 
 
 def _support(sparse: Matrix, k: int) -> NDArray[np.intp]:
@@ -132,6 +114,6 @@ def _support(sparse: Matrix, k: int) -> NDArray[np.intp]:
 
 def _not_converged(fit: FantopeFit) -> str:
     return (
-        f"the sparse relaxation has not converged in {fit.n_iterations} iterations: its objective "
+        f"the sparse relaxation had not converged after {fit.n_iterations} iterations: its objective "
         f"{fit.objective:.6g} may be {fit.gap:.2g} above the least; raise max_iterations or tolerance"
     )

@@ -1,4 +1,4 @@
-"""Methods: algorithms that receive a curator and public numbers, never rows."""
+"""Methods: algorithms that receive a curator and public numbers, never rows. Those of the papers are in `papers`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpgep.methods.local_gaussian import LocalGaussianOptions, local_gaussian
-from dpgep.methods.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
-from dpgep.methods.release import ReleaseOptions, release
-from dpgep.methods.result import MethodResult
-from dpgep.methods.simultaneous_reduction import (
+from dpgep.methods.papers.local_gaussian import LocalGaussianOptions, local_gaussian
+from dpgep.methods.papers.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
+from dpgep.methods.papers.simultaneous_reduction import (
     DpsrOptions,
     DpsrsOptions,
     SimultaneousReductionOptions,
     dpsr,
     sr_dp,
 )
-from dpgep.methods.stochastic import ReducedOptions, StochasticOptions, dp_spca, dp_vrpca
+from dpgep.methods.papers.stochastic import ReducedOptions, StochasticOptions, dp_spca, dp_vrpca
+from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.result import MethodResult
 from dpgep.privacy.curator import Curator
 
 

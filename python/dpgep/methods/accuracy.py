@@ -1,24 +1,43 @@
-"""How far noise turned the components: a bootstrap in the eigenbasis of the released pair, from the known noise.
+"""How far noise turned the components, and which of them it may have made. From the known law of the noise alone.
 
-In the basis of its solutions the released pair is diag(lambda). The truth is taken to be diag(theta), with theta the
-eigenvalues before noise pushed them apart; noise of the known law is added to it again, and eigenvectors are compared.
+Errors are a bootstrap in the eigenbasis of the released pair. In the basis of its solutions the pair is diag(lambda).
+The truth is taken to be diag(theta), with theta the eigenvalues before noise pushed them apart; noise of the known law
+is added to it again, and eigenvectors are compared.
+
+A component is lost whose eigenvalue noise alone could show: its direction may be any. The leading eigenvalue of noise
+alone is simulated through the same B: for B the identity its law is that of the edge of the semicircle, sigma sqrt(2 d)
+and the fluctuations of Tracy and Widom.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its special functions are loaded when they are used
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from dpgep.methods.result import Matrix
+from dpgep.methods.eigen import Eigensystem
+from dpgep.models.model import Matrix, Model, Released
 
+# Probability that noise alone passes for a component.
+FALSE_ALARM = 5e-3
 # So many leading solutions take part in the bootstrap; how the others mix with them is of first order.
 _CORNER = 96
 _STEPS = 24
-_MOST_DRAWS, _FEWEST_DRAWS = 32, 8
-_DRAWS_TIMES_CUBE = 32 * 48**3
-# The draws are public and the same in every run.
-_SEED = 0x6572726F72
+# Draws: many where they cost little; few where one is enough, as of an edge that hardly fluctuates.
+_MOST_DRAWS = 32
+_FEWEST_TRUTHS, _TRUTHS_TIMES_CUBE = 8, 32 * 48**3
+_FEWEST_EDGES, _EDGES_TIMES_CUBE = 4, 32 * 63**3
+# They are public, and the same in every run: nothing about the data depends on them.
+_TRUTHS_SEED, _EDGES_SEED = 0x6572726F72, 0x6E6F697365
+# Leading eigenvalues have longer tails than a normal law of their deviation: skewed ones of a semicircle's edge (2.9
+# deviations at FALSE_ALARM), chi with one degree of freedom at worst (3.33), where the normal law has 2.58.
+_TAIL = 3.33 / 2.58
+# Beyond so many dimensions the leading eigenvalue alone is found by products.
+_DENSE = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +51,11 @@ class Accuracy:
     def worsened(self, by: Matrix) -> Accuracy:
         """With independent errors, squared sines (K,), besides."""
         return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), len(by)), self.lost)
+
+    def after_screen(self, missed: float) -> Accuracy:
+        """Of components of which this share is expected outside of the features that a screen kept."""
+        k = len(self.lost)
+        return Accuracy(1 - (1 - self.errors) * (1 - missed), k - (k - self.span) * (1 - missed), self.lost)
 
 
 def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...], dimensions: int) -> Accuracy:
@@ -104,8 +128,8 @@ def _bootstrap(values: Matrix, variances: Matrix, found: int) -> tuple[Matrix, M
     variances = np.sqrt(variances * variances.T)
     deviations = np.sqrt(variances)
     theta = before_noise(values, variances)
-    generator = np.random.default_rng(_SEED)
-    n_draws = int(np.clip(_DRAWS_TIMES_CUBE / p**3, _FEWEST_DRAWS, _MOST_DRAWS))
+    generator = np.random.default_rng(_TRUTHS_SEED)
+    n_draws = int(np.clip(_TRUTHS_TIMES_CUBE / p**3, _FEWEST_TRUTHS, _MOST_DRAWS))
     noise = np.triu(generator.standard_normal((n_draws, p, p)))
     noise = (noise + np.triu(noise, 1).transpose(0, 2, 1)) * deviations
     noise[:, np.arange(p), np.arange(p)] += theta
@@ -114,3 +138,66 @@ def _bootstrap(values: Matrix, variances: Matrix, found: int) -> tuple[Matrix, M
     same = 1 - np.diagonal(squares, axis1=1, axis2=2).mean(axis=0)
     inside = 1 - squares.sum(axis=1).mean(axis=0)
     return same, np.maximum(inside, 0.0)
+
+
+def log_supports(d: int, k: int) -> float:
+    """Logarithm of the number of supports of k among d features."""
+    return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
+
+
+def lost_components(
+    model: Model, released: Released, system: Eigensystem, k: int, log_searched: float = 0.0
+) -> tuple[bool, ...]:
+    """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
+
+    An eigenvalue counts from `centre`: where the model's A is no signal, all its eigenvalues are about equal, not zero.
+    ``log_searched``: logarithm of the number of supports that were searched.
+    """
+    values, r = system.values, len(system.values)
+    if released.noiseless:
+        return (False,) * k
+    mean, deviation = _edge(model, released, system, log_searched)
+    lost: list[bool] = []
+    for i in range(min(k, r)):
+        if i == r - 1 and log_searched == 0.0 and (i > 0 or len(system.vectors) == 1):
+            found = not any(lost)  # the one direction that is left
+        else:
+            # fewer dimensions are left to noise by what stands above it
+            edge = (mean * math.sqrt((r - i) / r) + deviation) ** model.noise_order
+            found = values[i] - model.centre(values[i:]) > edge
+        lost.append(not found or (bool(lost) and lost[-1]))
+    return tuple(lost)
+
+
+def _edge(model: Model, released: Released, system: Eigensystem, log_searched: float) -> tuple[float, float]:
+    """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
+    generator = np.random.default_rng(_EDGES_SEED)
+    r = len(system.values)
+    n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
+    noises = model.noise_alone(released, system.values, generator, n_draws)
+    rooted = np.maximum(_leading_values(noises, system.vectors, model), 0.0) ** (1 / model.noise_order)
+    # prediction of one more draw from few: Student's law in place of the normal one
+    rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
+    if log_searched == 0.0:
+        rank = float(scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM))
+    spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
+    return float(rooted.mean()), _TAIL * rank * spread
+
+
+def _leading_values(noises: Iterator[Matrix], vectors: Matrix, model: Model) -> Matrix:
+    """Largest eigenvalue of V^T N V for each N, counted from its centre."""
+    if vectors.shape[1] > _DENSE:
+        return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
+    spectra = np.linalg.eigvalsh(np.stack([vectors.T @ noise @ vectors for noise in noises]))
+    return np.array([values[-1] - model.centre(values) for values in spectra])
+
+
+def _leading_by_products(noise: Matrix, vectors: Matrix, model: Model) -> float:
+    r = vectors.shape[1]
+    operator = LinearOperator((r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64)
+    try:
+        top = eigsh(operator, k=1, which="LA", tol=1e-3, v0=np.ones(r), return_eigenvectors=False)[0]
+    except ArpackNoConvergence as stopped:
+        top = max(stopped.eigenvalues, default=0.0)
+    trace = np.einsum("ij,ij->j", vectors, noise @ vectors)
+    return float(top - model.centre(trace))

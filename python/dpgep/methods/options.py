@@ -1,67 +1,54 @@
-"""Checks of what a caller passes to a method, before data is read or budget reserved."""
+"""Checks of options against a problem's public side, before data is read or budget reserved."""
 
 from __future__ import annotations
 
-import math
-import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dpgep._checks import require_count
+from dpgep.models.model import Model
+from dpgep.privacy.curator import PublicSide
+from dpgep.privacy.products import direction_bytes
 
-def whole_number(value: Any) -> int | None:
-    """The int that ``value`` is, None if it is not one: booleans and floats are not."""
-    try:
-        return None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        return None
-
-
-def require_count(name: str, value: Any, *, largest: int | None = None) -> None:
-    """Raise ValueError unless ``value`` is a whole number from 1 to ``largest``."""
-    number = whole_number(value)
-    if number is None or number < 1 or (largest is not None and number > largest):
-        limit = "of at least 1" if largest is None else f"between 1 and {largest}"
-        raise ValueError(f"{name} must be a whole number {limit}, got {value!r}")
+# Bytes that a release may take beside the data: a public constant, which the machine does not change.
+MEMORY_LIMIT = 4 << 30
+# Products that a component needs answers to at least, with each of its views: a start, and some steps.
+_FEWEST_STEPS = 8
 
 
-def require_sparsity(sparsity: Any, model: Any, n_components: int, *, separate: bool = False) -> None:
+def views(model: Model) -> list[slice]:
+    """The features of each view."""
+    first, slices = 0, []
+    for part in model.views_of(np.empty((1, model.n_features))):
+        slices.append(slice(first, first + part.shape[1]))
+        first += part.shape[1]
+    return slices
+
+
+def require_sparsity(sparsity: Any, model: Model, n_components: int, *, separate: bool = False) -> None:
     """Raise ValueError unless ``sparsity`` features hold K components, or each its own: in every view as many."""
     require_count("sparsity", sparsity, largest=model.n_features)
-    n_views, k = len(model.views_of(np.empty((1, model.n_features)))), 1 if separate else n_components
+    n_views, k = len(views(model)), 1 if separate else n_components
     if sparsity < k * n_views:
         what = f"{k} component{'s' * (k > 1)}{' of two views' * (n_views > 1)}"
         raise ValueError(f"{what} need{'s' * (k == 1)} a sparsity of at least {k * n_views}, got {sparsity}")
 
 
-def require_non_negative(name: str, value: Any) -> None:
-    if not _between(value, 0.0) or value == math.inf:
-        raise ValueError(f"{name} must be a non-negative finite number, got {value!r}")
+def directions_in(memory_limit: int, public: PublicSide, copies: int) -> int:
+    """How many directions can be asked of lazy noise and remembered, with ``copies`` of each in the method."""
+    d = public.model.n_features
+    n_matrices = 2 if public.largest_b is None else 1  # only pairs of matrices have a B that nothing bounds
+    return memory_limit // (direction_bytes(d, n_matrices) + copies * 8 * d)
 
 
-def require_positive(name: str, value: Any) -> None:
-    if not _between(value, 0.0) or value in (0, math.inf):
-        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
-
-
-def require_share(name: str, value: Any) -> None:
-    if not _between(value, 0.0) or value == 0 or value >= 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
-
-
-def require_one_of(name: str, value: Any, known: Sequence[str]) -> None:
-    if not (isinstance(value, str) and value in known):
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
-
-
-def require_flag(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-
-
-def _between(value: Any, low: float) -> bool:
-    try:
-        return bool(low <= value <= math.inf)
-    except (TypeError, ValueError):
-        return False
+def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: int = 0) -> None:
+    """Raise ValueError where ``memory_limit`` does not serve K components by products."""
+    d = public.model.n_features
+    needed = min(d, _FEWEST_STEPS * k * len(views(public.model)))
+    fits = directions_in(memory_limit, public, copies)
+    if needed > fits:
+        raise ValueError(
+            f"{k} components of {d} features need the answers to some {needed} products, and {fits} fit into "
+            f"memory_limit = {memory_limit}: give a smaller n_components (its default is all), or raise memory_limit"
+        )

@@ -8,16 +8,41 @@ other B the same sums are bounded with the least that the ridge leaves of B.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from dpgep.methods.accuracy import Accuracy
-from dpgep.methods.result import Matrix
-from dpgep.methods.significance import FALSE_ALARM, log_supports
+from dpgep.methods.accuracy import FALSE_ALARM, Accuracy, log_supports
+from dpgep.models.model import Matrix, Model
+from dpgep.models.moments import ReleasedGroups
+from dpgep.privacy.products import NoisyProducts
 
 # Normal deviations at FALSE_ALARM.
 _RANK = 2.58
+
+
+def products_accuracy(
+    model: Model,
+    products: NoisyProducts,
+    eigenvalues: Matrix,
+    sizes: Matrix,
+    *,
+    ridge: float,
+    centre: float,
+    sparsity: int | None = None,
+) -> Accuracy:
+    """`quotient_accuracy` of components found by noisy products; ``centre`` is 0 where B is not the identity."""
+    return quotient_accuracy(
+        eigenvalues,
+        sizes,
+        noise_level=products.noise_level,
+        n_features=model.n_features,
+        sparsity=sparsity,
+        identity_b=products.identity_b,
+        ridge=ridge,
+        centre=centre,
+        groups=products.groups,
+        noise_order=model.noise_order,
+    )
 
 
 def quotient_accuracy(
@@ -30,7 +55,7 @@ def quotient_accuracy(
     identity_b: bool = True,
     ridge: float = 0.0,
     centre: float = 0.0,
-    groups: Any = None,
+    groups: ReleasedGroups | None = None,
     noise_order: int = 1,
 ) -> Accuracy:
     """Accuracy of K components from their ``eigenvalues`` and ``sizes`` u^T (B + ridge I) u, u of unit norm.
@@ -67,9 +92,10 @@ def quotient_accuracy(
     return Accuracy(errors, min(float(bulk.sum()) + k - found, most) if most >= 0 else 0.0, lost)
 
 
-def _alone(deviation: float, d: int, used: int, groups: Any, noise_order: int) -> float:
+def _alone(deviation: float, d: int, used: int, groups: ReleasedGroups | None, noise_order: int) -> float:
     """Largest quotient v^T A v of unit vectors that noise alone hardly exceeds, v with ``used`` of d entries."""
     if noise_order == 2:
+        assert groups is not None  # their means are what grows with the square of the noise
         noise = groups.noise.sums * (math.sqrt(used) + math.sqrt(max(groups.sums.shape[1] - 1, 1)) + _rank(d, used))
         return float(noise**2 / max(groups.counts.min(), groups.noise.counts, 1 / groups.n))
     edge = deviation * semicircle_edge(used, log_supports(d, used))

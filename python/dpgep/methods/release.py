@@ -9,35 +9,36 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import eye_array
 
-from dpgep.methods.accuracy import Accuracy, accuracy_given, expected_accuracy, rows_needed
-from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
-from dpgep.methods.operator_release import operator_release
-from dpgep.methods.options import (
+from dpgep._checks import (
     require_count,
+    require_each,
     require_flag,
     require_non_negative,
     require_one_of,
     require_share,
-    require_sparsity,
 )
-from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.ridge import Ridge, chosen_ridge, estimated_errors, public_ridge
+from dpgep.methods.accuracy import (
+    Accuracy,
+    accuracy_given,
+    expected_accuracy,
+    log_supports,
+    lost_components,
+    rows_needed,
+)
+from dpgep.methods.eigen import Eigensystem, matrix_bytes, solve_pair
+from dpgep.methods.operator_release import operator_release
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity, views
+from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
+from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, keep_features
-from dpgep.methods.significance import beyond_warning, log_supports, lost_caution, lost_components, shown_error
 from dpgep.methods.sparse import SparseFit, sparse_solution
-from dpgep.methods.storage import (
-    MEMORY_LIMIT,
-    STORAGES,
-    choose_storage,
-    matrix_bytes,
-    require_capacity,
-    require_memory_limit,
-)
+from dpgep.models.model import Matrix, MatrixPencil, Model, Released
 from dpgep.privacy.curator import Curator, PublicSide
 
 # Share of mu^2 for the scores of a screen: a public constant.
@@ -64,12 +65,11 @@ class PairOptions:
     """
 
     regularization: float | None = None
-    sparsity: int | str | None = None
+    sparsity: int | Literal["auto"] | None = None
     separate_supports: bool = False
 
     def __post_init__(self) -> None:
-        if self.regularization is not None:
-            require_non_negative("regularization", self.regularization)
+        require_each(require_non_negative, self, "regularization")
         if isinstance(self.sparsity, str):
             if self.sparsity != "auto":
                 raise ValueError(f'sparsity must be a whole number or "auto", got {self.sparsity!r}')
@@ -83,11 +83,10 @@ class PairOptions:
         """What depends on the problem. Raises before anything is released."""
         self.check_model(public.model, k)
 
-    def check_model(self, model: Any, k: int) -> None:
+    def check_model(self, model: Model, k: int) -> None:
         """What depends on the model of a problem."""
-        if self.sparsity is None or isinstance(self.sparsity, str):
-            return
-        require_sparsity(self.sparsity, model, k, separate=self.separate_supports)
+        if self.sparsity is not None and self.sparsity != "auto":
+            require_sparsity(self.sparsity, model, k, separate=self.separate_supports)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +116,8 @@ class ReleaseOptions(PairOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_one_of("storage", self.storage, STORAGES)
-        require_memory_limit(self.memory_limit)
+        require_one_of("storage", self.storage, ("auto", "matrix", "operator"))
+        require_count("memory_limit (in bytes)", self.memory_limit)
         if self.screen is not None:
             require_count("screen", self.screen)
             if self.storage == "operator":
@@ -147,12 +146,13 @@ class ReleaseOptions(PairOptions):
 
     def storage_for(self, d: int) -> str:
         """Where a release of d features is kept: a function of public numbers."""
-        return choose_storage(self.storage, d, self.memory_limit)
+        if self.storage != "auto":
+            return self.storage
+        return "matrix" if matrix_bytes(d) <= self.memory_limit else "operator"
 
     def _check_screen(self, public: PublicSide, k: int) -> None:
         assert self.screen is not None
-        widths = [part.shape[1] for part in public.model.views_of(np.empty((1, public.model.n_features)))]
-        kept = [min(self.screen, width) for width in widths]
+        kept = [min(self.screen, view.stop - view.start) for view in views(public.model)]
         if k > min(kept):
             raise ValueError(
                 f"screen = {self.screen} keeps fewer features than {k} components need: give n_components (its default "
@@ -167,24 +167,17 @@ class ReleaseOptions(PairOptions):
             )
 
 
-@dataclass(frozen=True, eq=False)
-class ReleaseDiagnostics:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReleaseDiagnostics(Diagnostics):
     """What the released values say about their own accuracy. Nothing here costs privacy.
+
+    The expected errors come from a simulation of the known noise, and hold the ridge's bias.
 
     Attributes
     ----------
-    noise_level : expected operator norm of the noise in B, or in A where B is the identity (deviation x sqrt(2 d)).
-    regularization : the multiple xi of the identity added to B (0 where B is the identity).
     rank : number of directions in which B + xi I is positive; the others were left out.
     spectrum : all eigenvalues of the released problem, descending; for a sparse solution, of its restriction to the
         features in use.
-    eigengaps : (K,), distance of each eigenvalue to its nearest neighbour in the spectrum.
-    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, in the
-        norm of B, the ridge's bias included; 1 where the component is lost. A simulation of the known noise
-        (docs/mathematics.md, section 5).
-    expected_subspace_error : the same for the span of all K components: expected squared sines, summed, between 0 and
-        K.
-    lost : (K,), whether noise alone could show each component, with a probability above 1/200.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
         else here is about the block alone, but for the expected errors: what the screen is expected to have missed
@@ -192,29 +185,19 @@ class ReleaseDiagnostics:
     storage : "matrix".
     """
 
-    noise_level: float
-    regularization: float
     rank: int
     spectrum: Matrix
-    eigengaps: Matrix
-    expected_error: Matrix
-    expected_subspace_error: float
-    lost: tuple[bool, ...]
     support: tuple[int, ...] | None = None
     screened: Screened | None = None
     storage: str = "matrix"
 
-    def table(self, eigenvalues: Matrix) -> list[str]:
+    def summary(self) -> list[str]:
         lines = [f"  storage      {self.storage}"]
         if self.screened is not None:
             kept = self.screened
             lines.append(f"  screen       {len(kept.features)} features kept, rows clipped to {kept.bound:.3g}")
         if self.support is not None:
             lines.append(f"  features     {len(self.support)} in use")
-        lines.append("    k  eigenvalue     eigengap  expected error (squared sine)")
-        rows = zip(eigenvalues, self.eigengaps, self.expected_error, self.lost, strict=True)
-        for row, (value, gap, error, lost) in enumerate(rows):
-            lines.append(f"  {row + 1:3d}  {value:10.4g}   {gap:10.3g}  {shown_error(error, lost)}")
         return lines
 
 
@@ -236,57 +219,60 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
     d, diagnostics = curator.model.n_features, result.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     support = None if diagnostics.support is None else tuple(kept.features[list(diagnostics.support)].tolist())
+    accuracy = diagnostics.accuracy.after_screen(kept.missed)
     return replace(
         result,
         components=kept.embedded(result.components, d),
         mean=None if result.mean is None else kept.embedded(result.mean[None, :], d)[0],
-        diagnostics=_after_screen(replace(diagnostics, support=support, screened=kept), kept.missed),
+        diagnostics=replace(diagnostics, support=support, screened=kept, accuracy=accuracy),
     )
 
 
-def _after_screen(diagnostics: ReleaseDiagnostics, missed: float) -> ReleaseDiagnostics:
-    """Errors with what the screen missed: that part of a component is outside of the block."""
-    k = len(diagnostics.lost)
-    span = diagnostics.expected_subspace_error
-    return replace(
-        diagnostics,
-        expected_error=1 - (1 - diagnostics.expected_error) * (1 - missed),
-        expected_subspace_error=k - (k - span) * (1 - missed),
-    )
-
-
-def solve_released(model: Any, released: Any, n_components: int, options: PairOptions) -> MethodResult:
+def solve_released(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
     """All that follows from the one answer: post-processing."""
-    xi, chosen = _ridge(model, released, n_components, options)
+    xi, ridge, fallback = 0.0, None, 0.0
+    noise = model.noise_of_b(released)
+    if noise is not None:
+        sparse = options.sparsity is not None
+        xi, ridge = released_ridge(model, released, n_components, noise, options.regularization, sparse=sparse)
+        fallback = public_ridge(noise)
     pair = model.pair(released)
-    ridge = 0.0 if pair.b is None else public_ridge(pair.noise_level)
-    fit = None
     if options.sparsity is None:
-        system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=ridge)
+        fit = None
+        system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=fallback)
         k = min(n_components, len(system.values))
         if k == 0:
             raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
-        components, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
+        vectors, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
     else:
-        fit = _sparse(model, released, pair, n_components, xi, options)
-        system = _on_support(pair, fit, xi, ridge)
-        components, eigenvalues, k = fit.vectors, fit.eigenvalues, len(fit.eigenvalues)
-    diagnostics = _diagnose(model, released, pair, system, k, fit, chosen)
-    return MethodResult(
-        components=oriented(components),
-        eigenvalues=eigenvalues,
-        mean=model.mean(released),
-        diagnostics=diagnostics,
-        accuracy_warnings=(
-            *_accuracy_warnings(diagnostics, model.n_features, n_components, xi),
-            *beyond_warning(model, eigenvalues),
-            *_clipped_caution(released.clipped),
-        ),
+        deviation = partial(_residual_deviation, model, released)
+        fit = sparse_solution(
+            pair,
+            options.sparsity,
+            n_components,
+            ridge=xi,
+            separate_supports=options.separate_supports,
+            residual_deviation=deviation,
+        )
+        system = _on_support(pair, support_of(fit.vectors), xi, fallback)
+        vectors, eigenvalues = fit.vectors, fit.eigenvalues
+    diagnostics = _diagnose(model, released, pair, system, eigenvalues, fit, ridge)
+    d = model.n_features if diagnostics.support is None else len(diagnostics.support)
+    accuracy_warnings = (
+        *_ridge_warning(system.regularization, xi),
+        *singular_warning(diagnostics.rank, d, n_components),
+        *_clipped_warning(released.clipped),
     )
+    return method_result(model, released, vectors, eigenvalues, diagnostics, accuracy_warnings, n_searched=d)
 
 
-def _clipped_caution(share: float) -> Iterator[str]:
-    """What to warn of where rows were clipped: only without noise, where it costs nothing to know."""
+def _ridge_warning(used: float, wanted: float) -> Iterator[str]:
+    if used != wanted:
+        yield (f"the noisy B has no positive eigenvalue: regularization {used:.3g} was used instead of {wanted:.3g}")
+
+
+def _clipped_warning(share: float) -> Iterator[str]:
+    """Where rows were clipped: only without noise, where it costs nothing to know."""
     if share > _CLIPPED_UNSAID:
         yield (
             f"{share:.0%} of the rows are longer than the bound and were shrunk to it: this is not the analysis of the "
@@ -294,44 +280,15 @@ def _clipped_caution(share: float) -> Iterator[str]:
         )
 
 
-def _ridge(model: Any, released: Any, n_components: int, options: PairOptions) -> tuple[float, Ridge | None]:
-    """xi, and the errors that it is estimated to leave to dense components; None where B carries no noise."""
-    noise = model.noise_of_b(released)
-    if noise is None:
-        return 0.0, None
-    if options.sparsity is not None or noise == 0:
-        return public_ridge(noise) if options.regularization is None else options.regularization, None
-    if options.regularization is None:
-        chosen = chosen_ridge(model, released, n_components, noise)
-    else:
-        (chosen,) = estimated_errors(model, released, n_components, [options.regularization])
-    return chosen.regularization, chosen
+def _residual_deviation(model: Model, released: Released, vectors: Matrix, values: Matrix) -> Matrix:
+    """Deviation of the noise in each entry of (A - value B) v, one row for each vector."""
+    coordinates = eye_array(vectors.shape[1], format="csr")
+    return np.asarray(np.sqrt(model.error_variances(released, coordinates, vectors.T, values)))
 
 
-def _sparse(model: Any, released: Any, pair: Any, n_components: int, ridge: float, options: Any) -> SparseFit:
-    coordinates = eye_array(len(pair.a), format="csr")
-
-    def residual_deviation(vectors: Matrix, values: Matrix) -> Matrix:
-        """Deviation of the noise in each entry of (A - value B) v, one row for each vector."""
-        return np.asarray(np.sqrt(model.error_variances(released, coordinates, vectors.T, values)))
-
-    return sparse_solution(
-        pair,
-        options.sparsity,
-        n_components,
-        ridge=ridge,
-        separate_supports=options.separate_supports,
-        residual_deviation=residual_deviation,
-    )
-
-
-def _features(fit: SparseFit) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(np.abs(fit.vectors).max(axis=0)).tolist())
-
-
-def _on_support(pair: Any, fit: SparseFit, ridge: float, fallback: float) -> Eigensystem:
+def _on_support(pair: MatrixPencil, support: tuple[int, ...], ridge: float, fallback: float) -> Eigensystem:
     """All solutions of the pair restricted to the features in use, as vectors of full length."""
-    features = np.array(_features(fit))
+    features = list(support)
     corner = np.ix_(features, features)
     b = None if pair.b is None else pair.b[corner]
     small = solve_pair(pair.a[corner], b, regularization=ridge, rounding=pair.rounding, fallback=fallback)
@@ -341,26 +298,25 @@ def _on_support(pair: Any, fit: SparseFit, ridge: float, fallback: float) -> Eig
 
 
 def _diagnose(
-    model: Any,
-    released: Any,
-    pair: Any,
+    model: Model,
+    released: Released,
+    pair: MatrixPencil,
     system: Eigensystem,
-    k: int,
+    eigenvalues: Matrix,
     fit: SparseFit | None,
     ridge: Ridge | None,
 ) -> ReleaseDiagnostics:
-    eigenvalues = system.values[:k] if fit is None else fit.eigenvalues
-    if fit is None:
-        lost = lost_components(model, released, system, k)
-    elif fit.significant is None:
-        lost = lost_components(model, released, system, k, log_supports(len(pair.a), len(_features(fit))))
-    else:
+    k, d, rank = len(eigenvalues), len(pair.a), len(system.values)
+    support = None if fit is None else support_of(fit.vectors)
+    if fit is not None and fit.significant is not None:
         lost = tuple(not significant for significant in fit.significant)
-    dimensions = len(system.values) if fit is None else len(pair.a)
-    if ridge is not None:
-        accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, len(system.values))
     else:
-        accuracy = _perturbed(model, released, pair, system, lost, dimensions)
+        log_searched = 0.0 if support is None else log_supports(d, len(support))
+        lost = lost_components(model, released, system, k, log_searched)
+    if ridge is not None:
+        accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, rank)
+    else:
+        accuracy = _perturbed(model, released, pair, system, lost, rank if fit is None else d)
     if fit is not None:
         accuracy = accuracy.worsened(_misplaced(model, released, pair, system, fit))
     gaps = np.abs(eigenvalues[:, None] - system.values)
@@ -368,18 +324,21 @@ def _diagnose(
     return ReleaseDiagnostics(
         noise_level=pair.noise_level,
         regularization=system.regularization,
-        rank=len(system.values),
-        spectrum=system.values.copy(),
+        accuracy=accuracy,
         eigengaps=gaps.min(axis=1, initial=np.inf),
-        expected_error=accuracy.errors,
-        expected_subspace_error=accuracy.span,
-        lost=accuracy.lost,
-        support=None if fit is None else _features(fit),
+        rank=rank,
+        spectrum=system.values.copy(),
+        support=support,
     )
 
 
 def _perturbed(
-    model: Any, released: Any, pair: Any, system: Eigensystem, lost: tuple[bool, ...], dimensions: int
+    model: Model,
+    released: Released,
+    pair: MatrixPencil,
+    system: Eigensystem,
+    lost: tuple[bool, ...],
+    dimensions: int,
 ) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
     p = rows_needed(len(lost), len(system.values))
@@ -387,7 +346,7 @@ def _perturbed(
     return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost, dimensions)
 
 
-def _misplaced(model: Any, released: Any, pair: Any, system: Eigensystem, fit: SparseFit) -> Matrix:
+def _misplaced(model: Model, released: Released, pair: MatrixPencil, system: Eigensystem, fit: SparseFit) -> Matrix:
     """(K,), share of each sparse component on features that noise may have put in the place of others.
 
     An entry that the best of d entries of noise may reach says nothing about its feature: its square is counted twice,
@@ -395,7 +354,7 @@ def _misplaced(model: Any, released: Any, pair: Any, system: Eigensystem, fit: S
     """
     if released.noiseless:
         return np.zeros(len(fit.vectors))
-    d, features = len(pair.a), list(_features(fit))
+    d, features = len(pair.a), list(support_of(fit.vectors))
     coordinates = eye_array(d, format="csc")[:, features]
     centre = model.centre(system.values[len(fit.eigenvalues) :]) if len(system.values) > len(fit.vectors) else 0.0
     diagonal = 1.0 if pair.b is None else np.maximum(np.diagonal(pair.b)[features] + system.regularization, 1e-300)
@@ -416,20 +375,3 @@ def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
     squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
     deviation = noise_level / math.sqrt(2 * len(system.vectors))
     return np.asarray(np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0))
-
-
-def _accuracy_warnings(diagnostics: ReleaseDiagnostics, d: int, asked: int, regularization: float) -> Iterator[str]:
-    """What to warn the caller of. Not warned here: an error filter must not lose an answer that is paid for."""
-    full = d if diagnostics.support is None else len(diagnostics.support)
-    if diagnostics.regularization != regularization:
-        yield (
-            f"the noisy B has no positive eigenvalue: regularization {diagnostics.regularization:.3g} was used "
-            f"instead of {regularization:.3g}"
-        )
-    if diagnostics.rank < full:
-        fewer = f", which leaves {diagnostics.rank} of {asked} components" if diagnostics.rank < asked else ""
-        yield (
-            f"B is singular: rank {diagnostics.rank} of {full}; the problem was solved on its range{fewer} "
-            "(pass regularization > 0 to use all directions)"
-        )
-    yield from lost_caution(diagnostics.lost, full)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from dpgep.methods.result import Matrix
+from dpgep.models.model import Matrix, MatrixPencil, Model, Released
+from dpgep.privacy.products import NoisyProducts
 
 # Candidates, in units of the noise level of B.
 MULTIPLES = (0.01, 0.03, 0.1, 0.3, 0.55, 1.0, 1.7, 3.0, 5.0)
@@ -65,7 +65,33 @@ def public_ridge(noise_level: float, *, n_answers: int = 1, multiple: float = PA
     return multiple * noise_level / math.sqrt(n_answers)
 
 
-def chosen_ridge(model: Any, released: Any, n_components: int, noise_level: float) -> Ridge:
+def products_ridge(
+    products: NoisyProducts, given: float | None, *, multiple: float = WHOLE, n_answers: int = 1
+) -> float:
+    """The ridge where only products with B are known: ``given``, or public; 0 where B is the identity."""
+    if products.identity_b:
+        return 0.0
+    default = public_ridge(products.noise_level, n_answers=n_answers, multiple=multiple)
+    return default if given is None else float(given)
+
+
+def released_ridge(
+    model: Model, released: Released, n_components: int, noise_level: float, given: float | None, *, sparse: bool
+) -> tuple[float, Ridge | None]:
+    """The ridge of a released pair with a noisy B: as given, or chosen by the noise; for sparse components, public.
+
+    With it, for dense components, the errors that it is estimated to leave to them.
+    """
+    if sparse or noise_level == 0:
+        return public_ridge(noise_level) if given is None else given, None
+    if given is None:
+        chosen = chosen_ridge(model, released, n_components, noise_level)
+    else:
+        (chosen,) = estimated_errors(model, released, n_components, [given])
+    return chosen.regularization, chosen
+
+
+def chosen_ridge(model: Model, released: Released, n_components: int, noise_level: float) -> Ridge:
     """The multiple of the noise level of B, among ``MULTIPLES``, whose estimated error of the span is least.
 
     Of those within the factor ``TIE`` of the least error, the one nearest to the noise level itself. Where K components
@@ -80,7 +106,7 @@ def chosen_ridge(model: Any, released: Any, n_components: int, noise_level: floa
 
 
 def estimated_errors(
-    model: Any, released: Any, n_components: int, regularizations: Sequence[float] | Matrix
+    model: Model, released: Released, n_components: int, regularizations: Sequence[float] | Matrix
 ) -> list[Ridge]:
     """Errors that the leading solutions of a released pair have with each xi, estimated by repeating the release.
 
@@ -112,7 +138,7 @@ def _root(b: Matrix | None, d: int) -> Matrix:
     return np.eye(d) if b is None else np.asarray(scipy.linalg.cholesky(b, check_finite=False))
 
 
-def _solutions(pair: Any, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
+def _solutions(pair: MatrixPencil, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
     """R V (m, d, K) with unit columns, V the leading solutions of A v = lambda (B_+ + xi I) v for each of m xi.
 
     One eigendecomposition of B serves all. A column is zero where B_+ + xi I has rank below K.
@@ -128,7 +154,7 @@ def _solutions(pair: Any, k: int, regularizations: Matrix, root: Matrix) -> Matr
     return np.asarray(columns / np.where(norms > 0, norms, 1.0))
 
 
-def _leading(pair: Any, basis: Matrix, scales: Matrix, k: int) -> Matrix:
+def _leading(pair: MatrixPencil, basis: Matrix, scales: Matrix, k: int) -> Matrix:
     """(m, d, K), leading eigenvectors of D U^T A U D for each of m diagonal D = ``scales`` (m, d), U the ``basis``."""
     if pair.low_rank is None or 2 * len(pair.low_rank[0]) >= len(basis):
         whitened = (basis.T @ pair.a @ basis) * scales[:, :, None] * scales[:, None, :]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.methods.result import Matrix
+from dpgep.methods.options import views
+from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.screening import Screen
 
@@ -89,7 +89,7 @@ def _missed(curator: Curator, screen: Screen, features: NDArray[np.intp], n_feat
 
 def _score_deviation(curator: Curator, screen: Screen) -> Matrix:
     """(d,), deviation of the noise in each score, to first order."""
-    model: Any = curator.model
+    model = curator.model
     if model.noise_order == 1 or screen.energy is None:
         return np.full(len(screen.scores), screen.noise)
     # scatter of the means of G groups over variance; sums have the noise of the diagonal over the bound
@@ -111,9 +111,5 @@ def _mean_square(energy: Matrix, features: NDArray[np.intp]) -> float:
 
 def _largest_per_view(curator: Curator, scores: Matrix, n: int) -> NDArray[np.intp]:
     """Indices of the n largest scores of each view, ascending."""
-    parts = curator.model.views_of(np.arange(len(scores), dtype=np.float64)[None, :])
-    chosen = []
-    for part in parts:
-        indices = part[0].astype(np.intp)
-        chosen.append(indices[np.argsort(-scores[indices], kind="stable")[:n]])
+    chosen = [view.start + np.argsort(-scores[view], kind="stable")[:n] for view in views(curator.model)]
     return np.sort(np.concatenate(chosen))

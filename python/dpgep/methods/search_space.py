@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from dpgep.methods.generalized_eigen import Eigensystem, solve_pair
-from dpgep.methods.result import Matrix
+from dpgep.methods.eigen import Eigensystem, bordered, solve_pair
+from dpgep.methods.options import views
+from dpgep.models.model import Matrix, Model
 from dpgep.privacy.products import NoisyProducts
 
 # The span has come to rest where a step turns none of its directions by more than this sine, far below the noise. A
@@ -104,7 +104,7 @@ class SearchSpace:
         except MemoryError:
             return new[:0], new[:0], new[:0]
         self._directions.append(new)
-        self.a, self.b = self._bordered(self.a, of_a), self._bordered(self.b, of_b)
+        self.a, self.b = bordered(self.a, self._inner(of_a)), bordered(self.b, self._inner(of_b))
         return new, of_a, of_b
 
     def combine(self, coordinates: Matrix) -> Matrix:
@@ -118,16 +118,6 @@ class SearchSpace:
     def _inner(self, rows: Matrix) -> Matrix:
         """Coordinates (m, j) of the rows' parts in the subspace."""
         return np.concatenate([rows @ chunk.T for chunk in self._directions.chunks()], axis=1)
-
-    def _bordered(self, compressed: Matrix, answers: Matrix) -> Matrix:
-        """The compressed matrix with the last directions' rows and columns."""
-        border = self._inner(answers)
-        j, grown = len(compressed), np.empty((border.shape[1],) * 2)
-        grown[:j, :j] = compressed
-        grown[j:, :j] = border[:, :j]
-        grown[:j, j:] = border[:, :j].T
-        grown[j:, j:] = (border[:, j:] + border[:, j:].T) / 2
-        return grown
 
     def _orthonormal(self, rows: Matrix, view: slice) -> Matrix:
         """Orthonormal rows that span what the rows have in a view beyond the directions asked."""
@@ -146,7 +136,7 @@ class SearchSpace:
 
 def leading_solutions(
     products: NoisyProducts,
-    model: Any,
+    model: Model,
     start: Matrix,
     n_components: int,
     *,
@@ -158,7 +148,7 @@ def leading_solutions(
 
     ``most_directions`` bounds how many are asked. Raises MemoryError where there is no room for any.
     """
-    subspace = SearchSpace(products, _views(model))
+    subspace = SearchSpace(products, views(model))
     most = int(min(most_directions, _MOST_DIRECTIONS))
     tolerance = TOLERANCE if products.identity_b or products.noise_level == 0 else _TOLERANCE_CUT
     wanted, coordinates = start, np.empty((0, 0))
@@ -179,7 +169,7 @@ def leading_solutions(
     return Leading(vectors, system, largest_b, len(subspace), movement, bool(converged))
 
 
-def _grow(subspace: SearchSpace, model: Any, wanted: Matrix, most: int) -> bool:
+def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int) -> bool:
     """Ask for the wanted rows, and on from there until the subspace has grown; whether there was anything new."""
     before = len(subspace)
     while True:
@@ -222,15 +212,6 @@ def _movement(before: Matrix, after: Matrix) -> float:
     old, new = np.linalg.qr(before.T)[0], np.linalg.qr(after.T)[0]
     new[: len(old)] -= old @ (old.T @ new[: len(old)])
     return min(float(np.linalg.norm(new, 2)), 1.0)
-
-
-def _views(model: Any) -> list[slice]:
-    """The features of each view."""
-    views, first = [], 0
-    for part in model.views_of(np.empty((1, model.n_features))):
-        views.append(slice(first, first + part.shape[1]))
-        first += part.shape[1]
-    return views
 
 
 def _only(rows: Matrix, view: slice, d: int) -> Matrix:

@@ -9,19 +9,21 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
+import scipy  # its special functions are loaded when they are used
 import scipy.linalg
 import scipy.sparse.linalg
-import scipy.special
 from numpy.typing import NDArray
 
-from dpgep.methods.fantope import fantope_relaxation, leading_vectors
-from dpgep.methods.generalized_eigen import positive_part
+from dpgep._checks import require_share, whole_number
+from dpgep.methods.accuracy import log_supports
+from dpgep.methods.eigen import check_pair, positive_part
+from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge
+from dpgep.models.model import Matrix, MatrixPencil
 
-Matrix: TypeAlias = NDArray[np.float64]
 Support: TypeAlias = NDArray[np.intp]
 # (vectors (m, d), values (m,)) -> (m, d), see sparse_eigenvectors
 ResidualDeviation: TypeAlias = Callable[[Matrix, Matrix], Matrix]
@@ -168,19 +170,37 @@ def sparse_eigenvectors(
     return _result(pair, [outcome.found.best for outcome in outcomes], outcomes)
 
 
-def sparse_solution(pair: Any, sparsity: Any, n_components: int, *, ridge: float, **settings: Any) -> SparseFit:
+def sparse_solution(
+    pair: MatrixPencil,
+    sparsity: int | Literal["auto"],
+    n_components: int,
+    *,
+    ridge: float,
+    separate_supports: bool = False,
+    residual_deviation: ResidualDeviation | None = None,
+) -> SparseFit:
     """Sparse eigenvectors of a released pair, whose noisy B need not be positive definite on every support.
 
     Where it is not, its positive part takes its place, with at least the public ridge: the answer is paid for.
     """
+
+    def solve(b: Matrix | None, ridge: float) -> SparseFit:
+        return sparse_eigenvectors(
+            pair.a,
+            b,
+            sparsity,
+            n_components,
+            ridge=ridge,
+            separate_supports=separate_supports,
+            residual_deviation=residual_deviation,
+        )
+
     try:
-        return sparse_eigenvectors(pair.a, pair.b, sparsity, n_components, ridge=ridge, **settings)
+        return solve(pair.b, ridge)
     except np.linalg.LinAlgError:
         if pair.b is None:
             raise
-        least = max(ridge, public_ridge(pair.noise_level), pair.rounding)
-        b = positive_part(pair.b.copy())
-        return sparse_eigenvectors(pair.a, b, sparsity, n_components, ridge=least, **settings)
+        return solve(positive_part(pair.b.copy()), max(ridge, public_ridge(pair.noise_level), pair.rounding))
 
 
 def goe_deviation(deviation_a: float, deviation_b: float = 0.0) -> ResidualDeviation:
@@ -198,20 +218,13 @@ def goe_deviation(deviation_a: float, deviation_b: float = 0.0) -> ResidualDevia
 
 
 def _check(a: Matrix, b: Matrix | None, sparsity: object, k: int, ridge: float, separate: bool, level: float) -> None:
-    if a.ndim != 2 or a.shape[0] != a.shape[1] or (b is not None and b.shape != a.shape):
-        raise ValueError(f"a and b must be square and of one size, got {a.shape} and {None if b is None else b.shape}")
-    if not 1 <= k <= len(a):
-        raise ValueError(f"n_components must be between 1 and d = {len(a)}, got {k}")
-    least = 1 if separate else k
-    whole = isinstance(sparsity, int | np.integer) and not isinstance(sparsity, bool)
-    if sparsity != "auto" and not (whole and least <= sparsity <= len(a)):  # type: ignore[operator]
+    check_pair(a, b, k, ridge)
+    least, number = 1 if separate else k, whole_number(sparsity)
+    if sparsity != "auto" and (number is None or not least <= number <= len(a)):
         raise ValueError(
             f'sparsity must be "auto" or a whole number between {least} and d = {len(a)}, got {sparsity!r}'
         )
-    if not 0 <= ridge < math.inf:
-        raise ValueError(f"ridge must be finite and >= 0, got {ridge}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}")
+    require_share("level", level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -604,8 +617,7 @@ def _strengths(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(rest > 0, deviations[:, candidate.support] / rest, 0.0)
     noise = math.sqrt(2) * ratios.max(axis=1) * lengths**2
-    supports = scipy.special.gammaln(d + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(d - k + 1)
-    reach = math.sqrt(2 * k) + math.sqrt(2 * (supports + math.log(k * (k + 1) / FALSE_ALARM)))
+    reach = math.sqrt(2 * k) + math.sqrt(2 * (log_supports(d, k) + math.log(k * (k + 1) / FALSE_ALARM)))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(evidence > 0, evidence / (noise * reach), 0.0)
 

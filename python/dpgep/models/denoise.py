@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from scipy.special import log_ndtr
 
 from dpgep.models.model import Matrix
 
@@ -124,4 +123,4 @@ def _without_repulsion(values: Matrix, limit: float) -> Matrix:
 def _positive_mean(mean: float, deviation: float) -> float:
     """Mean of N(mean, deviation^2) given that it is positive."""
     z = mean / deviation
-    return mean + deviation * math.exp(-z * z / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)
+    return mean + deviation * math.exp(-z * z / 2 - float(scipy.special.log_ndtr(z))) / math.sqrt(2 * math.pi)

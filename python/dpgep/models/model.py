@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 Matrix: TypeAlias = NDArray[np.float64]
 Adjacency = Literal["replace-one", "add-remove"]
-Blocks = Literal["whole", "between", "within"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,83 +38,6 @@ class MatrixPencil:
     low_rank: tuple[Matrix, Matrix] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class PencilPart:
-    """One matrix of a pencil: some blocks of M + F^T diag(weights) F, or, without ``moment``, of F^T diag(weights) F.
-
-    Attributes
-    ----------
-    weights : (r,), one for each of the pencil's factors.
-    moment : whether the second moment M is a part of it.
-    blocks : all of it, or for two views those "between" the views or those "within" a view; the others are zero.
-    """
-
-    weights: Matrix
-    moment: bool = True
-    blocks: Blocks = "whole"
-
-    def matrix(self, second: Matrix, factors: Matrix, first_view_size: int) -> Matrix:
-        """The matrix for M = ``second``, which is overwritten."""
-        if not self.moment:
-            second[...] = 0.0
-        used = self.weights != 0
-        if used.any():
-            second += (factors[used].T * self.weights[used]) @ factors[used]
-        x, y = slice(0, first_view_size), slice(first_view_size, None)
-        for rows, columns in {"whole": (), "between": ((x, x), (y, y)), "within": ((x, y), (y, x))}[self.blocks]:
-            second[rows, columns] = 0.0
-        return second
-
-    def diagonal(self, second: Matrix, factors: Matrix) -> Matrix:
-        """Its diagonal, from that of M."""
-        if self.blocks == "between":
-            return np.zeros_like(second)
-        return np.asarray(self.weights @ factors**2 + second * self.moment)
-
-
-@dataclass(frozen=True, eq=False)
-class Pencil:
-    """A and B of a model of rows, made of the second moment M of the rows and of released vectors.
-
-    Attributes
-    ----------
-    factors : (r, d), the released vectors F.
-    a, b : the two matrices; ``b`` is None for the identity.
-    first_view : number of features of the first of two views, 0 where there is one view.
-    """
-
-    factors: Matrix
-    a: PencilPart
-    b: PencilPart | None
-    first_view_size: int = 0
-
-    def __post_init__(self) -> None:
-        d = self.factors.shape[1]
-        if not 0 <= self.first_view_size < d:
-            raise ValueError(f"first_view must lie between 0 and d - 1 = {d - 1}, got {self.first_view_size}")
-        if self.keeps_blocks and not self.first_view_size:
-            raise ValueError('blocks "between" or "within" views need two views: first_view is 0')
-
-    @property
-    def keeps_blocks(self) -> bool:
-        """Whether a product asks M about each view by itself."""
-        return any(part is not None and part.blocks != "whole" for part in (self.a, self.b))
-
-    def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
-        """A and B (None: the identity) for M = ``second``, which is overwritten."""
-        if self.b is None:
-            return self.a.matrix(second, self.factors, self.first_view_size), None
-        other = second.copy() if self.a.moment and self.b.moment else np.empty_like(second)
-        for_a, for_b = (other, second) if self.b.moment else (second, other)
-        a = self.a.matrix(for_a, self.factors, self.first_view_size)
-        return a, self.b.matrix(for_b, self.factors, self.first_view_size)
-
-    def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
-        """Diagonals of A and B from that of M."""
-        of_b = np.ones_like(second) if self.b is None else self.b.diagonal(second, self.factors)
-        return self.a.diagonal(second, self.factors), of_b
-
-
 class PlausibleTruth(Protocol):
     """What a release may have been before the noise, to repeat the release in a simulation. Made of released values."""
 
@@ -124,6 +46,18 @@ class PlausibleTruth(Protocol):
 
     def noisy_pair(self, generator: np.random.Generator) -> MatrixPencil:
         """A and B with new noise of the law that the release had."""
+
+
+class Released(Protocol):
+    """What a curator released for a model: moments of rows, or the two matrices themselves. All public."""
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether nothing in it carries noise."""
+
+    @property
+    def clipped(self) -> float:
+        """Share of the people whose rows were beyond the bound; known only where there is no noise."""
 
 
 class Model(ABC):

@@ -3,6 +3,17 @@
 x is the clipped row in the unit ball, e(group) marks a class, a slice, or (one group) everybody. Its blocks are the
 second moment, the sums per group and the counts per group; one symmetric rank-k update per block of rows computes all
 of them.
+
+Their noise moves a generalized eigenvector, to first order, as follows. With B-orthonormal eigenvectors v_j, the
+coefficient of v_j in the error of v_i is v_j^T (dA - lambda_i dB) v_i over lambda_i - lambda_j. Every A and B here is a
+combination of two Schur complements of the moment matrix M,
+
+    total   T = M_xx - m m^T                   (complement of the one column "everybody"),
+    within  W = M_xx - sum_g S_g S_g^T / c_g   (complement of all group columns),
+
+and the derivative of a Schur complement is dT = F^T Z F with F v = [v; -(m.v) 1], dW = E^T Z E with E v = [v;
+-(S_g.v)/c_g]_g, Z being the noise of the release. So the coefficient is a linear form in Z and its variance a closed
+form.
 """
 
 from __future__ import annotations
@@ -11,13 +22,15 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.models.denoise import goe
-from dpgep.models.model import Matrix, MatrixPencil, Model, Pencil, PublicFacts
+from dpgep.models.model import Matrix, MatrixPencil, Model, PublicFacts
+
+Blocks = Literal["whole", "between", "within"]
 
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
 _SHOWN, _ROUNDING = 4.0, 1e-9
@@ -118,6 +131,83 @@ class ReleasedMoments(ReleasedGroups):
 
 
 NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PencilPart:
+    """One matrix of a pencil: some blocks of M + F^T diag(weights) F, or, without ``moment``, of F^T diag(weights) F.
+
+    Attributes
+    ----------
+    weights : (r,), one for each of the pencil's factors.
+    moment : whether the second moment M is a part of it.
+    blocks : all of it, or for two views those "between" the views or those "within" a view; the others are zero.
+    """
+
+    weights: Matrix
+    moment: bool = True
+    blocks: Blocks = "whole"
+
+    def matrix(self, second: Matrix, factors: Matrix, first_view_size: int) -> Matrix:
+        """The matrix for M = ``second``, which is overwritten."""
+        if not self.moment:
+            second[...] = 0.0
+        used = self.weights != 0
+        if used.any():
+            second += (factors[used].T * self.weights[used]) @ factors[used]
+        x, y = slice(0, first_view_size), slice(first_view_size, None)
+        for rows, columns in {"whole": (), "between": ((x, x), (y, y)), "within": ((x, y), (y, x))}[self.blocks]:
+            second[rows, columns] = 0.0
+        return second
+
+    def diagonal(self, second: Matrix, factors: Matrix) -> Matrix:
+        """Its diagonal, from that of M."""
+        if self.blocks == "between":
+            return np.zeros_like(second)
+        return np.asarray(self.weights @ factors**2 + second * self.moment)
+
+
+@dataclass(frozen=True, eq=False)
+class Pencil:
+    """A and B of a model of rows, made of the second moment M of the rows and of released vectors.
+
+    Attributes
+    ----------
+    factors : (r, d), the released vectors F.
+    a, b : the two matrices; ``b`` is None for the identity.
+    first_view : number of features of the first of two views, 0 where there is one view.
+    """
+
+    factors: Matrix
+    a: PencilPart
+    b: PencilPart | None
+    first_view_size: int = 0
+
+    def __post_init__(self) -> None:
+        d = self.factors.shape[1]
+        if not 0 <= self.first_view_size < d:
+            raise ValueError(f"first_view must lie between 0 and d - 1 = {d - 1}, got {self.first_view_size}")
+        if self.keeps_blocks and not self.first_view_size:
+            raise ValueError('blocks "between" or "within" views need two views: first_view is 0')
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Whether a product asks M about each view by itself."""
+        return any(part is not None and part.blocks != "whole" for part in (self.a, self.b))
+
+    def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
+        """A and B (None: the identity) for M = ``second``, which is overwritten."""
+        if self.b is None:
+            return self.a.matrix(second, self.factors, self.first_view_size), None
+        other = second.copy() if self.a.moment and self.b.moment else np.empty_like(second)
+        for_a, for_b = (other, second) if self.b.moment else (second, other)
+        a = self.a.matrix(for_a, self.factors, self.first_view_size)
+        return a, self.b.matrix(for_b, self.factors, self.first_view_size)
+
+    def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
+        """Diagonals of A and B from that of M."""
+        of_b = np.ones_like(second) if self.b is None else self.b.diagonal(second, self.factors)
+        return self.a.diagonal(second, self.factors), of_b
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,3 +353,63 @@ def _james_stein(moments: ReleasedGroups) -> Matrix:
     squared = np.einsum("ij,ij->j", moments.sums, moments.sums)
     noise = max(d - 2, 0) * moments.noise.sums**2
     return np.asarray(np.clip(1 - np.divide(noise, squared, out=np.zeros_like(squared), where=squared > 0), 0.0, 1.0))
+
+
+def symmetric_form_variance(left: Any, right: Matrix) -> Matrix:
+    """Var of u_j^T Z v_i for Z GOE with unit diagonal deviation: (|u_j|^2 |v_i|^2 + (u_j.v_i)^2) / 2.
+
+    ``left`` (d, r) holds the u_j, ``right`` (d, k) the v_i as columns; the result is (k, r).
+    """
+    return np.asarray((np.outer(squares(right), squares(left)) + (right.T @ left) ** 2) / 2)
+
+
+def schur_form_variance(
+    moments: ReleasedGroups, left: Any, right: Matrix, *, total: Matrix | float, within: Matrix | float
+) -> Matrix:
+    """Var of u_j^T (total_i dT + within_i dW) v_i, shape (k, r), for columns u_j of ``left`` and v_i of ``right``."""
+    k = right.shape[1]
+    t, w = np.broadcast_to(total, k)[:, None], np.broadcast_to(within, k)[:, None]
+    noise = moments.noise
+    variance = noise.second**2 * (t + w) ** 2 * symmetric_form_variance(left, right)
+    if moments.sums.size == 0:
+        return np.asarray(variance)
+    mean_left, mean_right = _mean_part(moments, left), _mean_part(moments, right)
+    group_left, group_right = _group_part(moments, left), _group_part(moments, right)
+    # Z_xe multiplies u a_v^T + v a_u^T with a = total * (mean part) + within * (group part)
+    a_left = t[:, :, None] * mean_left + w[:, :, None] * group_left
+    a_right = t * mean_right.T + w * group_right.T
+    variance += noise.sums**2 * rank_two_squares(left, right, a_left, a_right)
+    if noise.counts > 0:
+        on_counts = (
+            t[:, :, None] * mean_right.T[:, :, None] * mean_left
+            + w[:, :, None] * group_right.T[:, :, None] * group_left
+        )
+        variance += noise.counts**2 * np.einsum("kgr,kgr->kr", on_counts, on_counts)
+    return np.asarray(variance)
+
+
+def rank_two_squares(left: Any, right: Matrix, a_left: Matrix, a_right: Matrix) -> Matrix:
+    """|u_j b_i^T + v_i c_ij^T|_F^2, shape (k, r), with b_i = a_right[i] (k, g) and c_ij = a_left[i, :, j] (k, g, r)."""
+    return np.asarray(
+        np.outer(np.einsum("kg,kg->k", a_right, a_right), squares(left))
+        + np.einsum("kgr,kgr->kr", a_left, a_left) * squares(right)[:, None]
+        + 2 * (right.T @ left) * np.einsum("kg,kgr->kr", a_right, a_left)
+    )
+
+
+def squares(columns: Any) -> Matrix:
+    """Squared norm of every column; the columns may be those of a sparse matrix."""
+    if hasattr(columns, "multiply"):
+        return np.asarray(columns.multiply(columns).sum(axis=0)).ravel()
+    return np.asarray(np.einsum("ij,ij->j", columns, columns))
+
+
+def _mean_part(moments: ReleasedGroups, vectors: Matrix) -> Matrix:
+    """-(m.v) for each group (the same) and each column v."""
+    groups = moments.sums.shape[1]
+    return np.tile(-(total_mean(moments) @ vectors), (groups, 1))
+
+
+def _group_part(moments: ReleasedGroups, vectors: Matrix) -> Matrix:
+    """-(S_g.v)/c_g for each group g and each column v."""
+    return np.asarray(-(moments.sums.T @ vectors) / effective_counts(moments)[:, None])

@@ -20,8 +20,16 @@ from dpgep.privacy.accounting import (
     rho_from_mu,
     rho_of,
 )
-from dpgep.privacy.ledger import Cost, Ledger, LedgerEntry, cost_of, mu_rounded_down, mu_rounded_up, total_cost
-from dpgep.privacy.processes import Owner
+from dpgep.privacy.ledger import (
+    Cost,
+    Ledger,
+    LedgerEntry,
+    Owner,
+    cost_of,
+    mu_rounded_down,
+    mu_rounded_up,
+    total_cost,
+)
 
 # What rounding leaves of a spent budget, as a share of it: too little to run anything on.
 _CRUMB = Fraction(1, 2**40)

@@ -117,6 +117,16 @@ class IntegerNoise:
         return MomentNoise(*(math.ldexp(scale, -2 * self.bits) for scale in (self.diagonal, self.sums, self.counts)))
 
 
+def integer_noise(
+    mu: float, layout: MomentLayout, adjacency: Adjacency, grid_bits: int | None
+) -> tuple[IntegerNoise, MomentNoise]:
+    """The noise of one exact release that costs at most ``mu``, on its grid and in units of rows in the unit ball."""
+    noise = on_grid(calibrate_moments(mu, layout, adjacency), grid_bits)
+    deviations = noise.deviations()
+    require_cost(moment_mu(deviations, layout, adjacency), mu)
+    return noise, deviations
+
+
 def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
     """Integer deviations no smaller than ``noise`` on the finest grid that the sampler serves, or on a given one.
 

@@ -1,12 +1,15 @@
 """The curator: the only part that holds data. It answers a query if the ledger can pay, and enters the release.
 
-The noise of each query is in a module of its own beside this one. What a query returns is public.
+What a query returns is public. How each kind of problem is answered with noise is a mechanism, in modules of their own
+beside this one.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +27,10 @@ from dpgep.privacy.screening import Screen, screen_matrices, screen_rows
 from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.problem import Problem
 
-Problem = MomentProblem | Moments | MatrixProblem
+# the (epsilon, delta) of a run, for answers that no mu describes
+Target = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +48,121 @@ class PublicSide:
     largest_b: float | None
 
 
+class Mechanism(ABC):
+    """How problems of one kind are answered with noise from ``stream``; ``charge`` enters what an answer costs.
+
+    A kind without rows refuses what needs them.
+    """
+
+    kind: str
+
+    def __init__(self, stream: core.NoiseStream) -> None:
+        self._stream = stream
+
+    @abstractmethod
+    def release(self, mu: float, charge: Charge) -> ReleasedMoments | ReleasedMatrices:
+        """Everything that the model needs."""
+
+    def release_local(self, mu: float, charge: Charge) -> ReleasedMoments:
+        """The mean of local reports."""
+        raise ValueError("local reports hold x x^T alone, from a public number of people")
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> tuple[Model, Mechanism]:
+        """The same for some of the features, rows clipped to ``bound`` after the others are dropped."""
+        self._refuse("a release of some features")
+
+    def screen(self, mu: float, charge: Charge) -> Screen:
+        """Scores of all features."""
+        self._refuse("a screen")
+
+    def products(self, mu: float, noise: ProductNoise, charge: Charge) -> NoisyProducts:
+        """Products with A and B."""
+        self._refuse("products with vectors")
+
+    def samples(self, wanted: SampledMechanism, target: Target, share_full: float, charge: Charge) -> NoisySamples:
+        """Gradients of Poisson samples."""
+        self._refuse("samples of people")
+
+    def _refuse(self, purpose: str) -> NoReturn:
+        raise ValueError(
+            f"{purpose} cannot be had from {self.kind}, which hold no rows: use method='release' (with "
+            "storage='matrix'), or a problem of the rows themselves; nothing was released and no budget was spent"
+        )
+
+
+class OfMatrices(Mechanism):
+    kind = "matrices"
+
+    def __init__(self, problem: MatrixProblem, stream: core.NoiseStream) -> None:
+        super().__init__(stream)
+        self._problem = problem
+
+    def release(self, mu: float, charge: Charge) -> ReleasedMatrices:
+        return release_matrices(self._problem, mu, self._stream, charge)
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> tuple[Model, Mechanism]:
+        problem = self._problem.restricted(features, bound)
+        return problem.model, OfMatrices(problem, self._stream)
+
+    def screen(self, mu: float, charge: Charge) -> Screen:
+        return screen_matrices(self._problem, mu, self._stream, charge)
+
+    def products(self, mu: float, noise: ProductNoise, charge: Charge) -> NoisyProducts:
+        return matrix_products(self._problem, mu, noise, self._stream, charge)
+
+
+class OfSums(Mechanism):
+    kind = "summed moments"
+
+    def __init__(self, sums: Moments | MomentProblem, stream: core.NoiseStream) -> None:
+        super().__init__(stream)
+        self._sums = sums
+
+    def release(self, mu: float, charge: Charge) -> ReleasedMoments:
+        return release_moments(self._sums, mu, self._stream, charge)
+
+    def release_local(self, mu: float, charge: Charge) -> ReleasedMoments:
+        n = self._sums.facts.n
+        if self._sums.layout.has_groups or n is None:
+            return super().release_local(mu, charge)
+
+        def charge_each(entry: LedgerEntry) -> None:
+            charge(replace(entry, query=f"mean of {n} local reports", mu=mu))
+
+        return self.release(mu / math.sqrt(n), charge_each)
+
+
+class OfRows(OfSums):
+    kind = "rows"
+
+    def __init__(self, problem: MomentProblem, stream: core.NoiseStream) -> None:
+        super().__init__(problem, stream)
+        self._problem = problem
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> tuple[Model, Mechanism]:
+        problem = self._problem.restricted(features, bound)
+        return problem.model, OfRows(problem, self._stream)
+
+    def screen(self, mu: float, charge: Charge) -> Screen:
+        return screen_rows(self._problem, mu, self._stream, charge)
+
+    def products(self, mu: float, noise: ProductNoise, charge: Charge) -> NoisyProducts:
+        return row_products(self._problem, mu, noise, self._stream, charge)
+
+    def samples(self, wanted: SampledMechanism, target: Target, share_full: float, charge: Charge) -> NoisySamples:
+        return sampled_products(self._problem, wanted, *target, share_full, self._stream, charge)
+
+
+def mechanism_of(problem: Problem, stream: core.NoiseStream) -> Mechanism:
+    """The mechanism for this kind of problem."""
+    if isinstance(problem, MatrixProblem):
+        return OfMatrices(problem, stream)
+    if isinstance(problem, MomentProblem):
+        return OfRows(problem, stream)
+    assert isinstance(problem, Moments)
+    return OfSums(problem, stream)
+
+
 class Curator:
     """Holds a problem's data; answers with noise from ``stream``; pays from ``ledger``.
 
@@ -52,7 +172,7 @@ class Curator:
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream) -> None:
         self.public = PublicSide(problem.model, problem.facts, problem.largest_b)
-        self._problem = problem
+        self._mechanism = mechanism_of(problem, stream)
         self._ledger = ledger
         self._stream = stream
 
@@ -70,15 +190,15 @@ class Curator:
 
     def release(self, share: float | None = None, purpose: str = "") -> ReleasedMoments | ReleasedMatrices:
         """Everything the model needs, in one release."""
-        return self._release(self._problem, self._affordable(share), purpose)
+        return self._mechanism.release(self._affordable(share), self._charge(purpose))
 
     def release_features(
         self, features: NDArray[np.intp], bound: float, share: float | None = None, purpose: str = ""
     ) -> tuple[Model, ReleasedMoments | ReleasedMatrices]:
         """The same for some of the features alone, rows clipped to a public ``bound`` after the others are dropped."""
         mu = self._affordable(share)
-        problem = self._with_rows("a release of some features").restricted(features, bound)
-        return problem.model, self._release(problem, mu, purpose)
+        model, mechanism = self._mechanism.restricted(features, bound)
+        return model, mechanism.release(mu, self._charge(purpose))
 
     def release_local(self, share: float | None = None, purpose: str = "") -> ReleasedMoments:
         """The mean of local reports x x^T + Z of all n people, in one draw.
@@ -86,33 +206,15 @@ class Curator:
         n independent GOE(s) sum to a GOE(s sqrt(n)): each person spends mu on a report, as if a curator had spent
         mu/sqrt(n). For problems whose moments are x x^T alone, with public n.
         """
-        mu, problem = self._affordable(share), self._problem
-        if isinstance(problem, MatrixProblem) or problem.layout.has_groups or problem.facts.n is None:
-            raise ValueError("local reports hold x x^T alone, from a public number of people")
-        n = problem.facts.n
-        charge = self._charge(purpose)
-        return release_moments(
-            problem,
-            mu / math.sqrt(n),
-            self._stream,
-            lambda release: charge(replace(release, query=f"mean of {n} local reports", mu=mu)),
-        )
+        return self._mechanism.release_local(self._affordable(share), self._charge(purpose))
 
     def screen(self, share: float | None = None, purpose: str = "") -> Screen:
         """Noisy scores of all features."""
-        mu, charge = self._affordable(share), self._charge(purpose)
-        problem = self._with_rows("a screen")
-        if isinstance(problem, MatrixProblem):
-            return screen_matrices(problem, mu, self._stream, charge)
-        return screen_rows(problem, mu, self._stream, charge)
+        return self._mechanism.screen(self._affordable(share), self._charge(purpose))
 
     def products(self, noise: ProductNoise, share: float | None = None, purpose: str = "") -> NoisyProducts:
         """Products A V and B V with noise, for blocks V that the method chooses as it goes."""
-        mu, charge = self._affordable(share), self._charge(purpose)
-        problem = self._with_rows("products with vectors")
-        if isinstance(problem, MatrixProblem):
-            return matrix_products(problem, mu, noise, self._stream, charge)
-        return row_products(problem, mu, noise, self._stream, charge)
+        return self._mechanism.products(self._affordable(share), noise, self._charge(purpose))
 
     def sampling_mu(self) -> float:
         """The Gaussian-DP parameter under add/remove that this run's (epsilon, delta) allows: public, to plan by.
@@ -126,24 +228,7 @@ class Curator:
 
         Serves only a model whose A is the second moment of the rows, with n or ``public_n`` known.
         """
-        epsilon, delta = self._ledger.whole_target()
-        problem, charge = self._with_rows("samples of people"), self._charge(purpose)
-        assert isinstance(problem, MomentProblem)  # methods check the model first
-        return sampled_products(problem, mechanism, epsilon, delta, share_full, self._stream, charge)
-
-    def _with_rows(self, purpose: str) -> MomentProblem | MatrixProblem:
-        if isinstance(self._problem, Moments):
-            raise ValueError(
-                f"{purpose} cannot be had from summed moments, which hold no rows: use method='release' (with "
-                "storage='matrix'), or a problem of the rows themselves; nothing was released and no budget was spent"
-            )
-        return self._problem
-
-    def _release(self, problem: Problem, mu: float, purpose: str) -> ReleasedMoments | ReleasedMatrices:
-        charge = self._charge(purpose)
-        if isinstance(problem, MatrixProblem):
-            return release_matrices(problem, mu, self._stream, charge)
-        return release_moments(problem, mu, self._stream, charge)
+        return self._mechanism.samples(mechanism, self._ledger.whole_target(), share_full, self._charge(purpose))
 
     def _affordable(self, share: float | None) -> float:
         """Gaussian-DP parameter that a query may spend, checked before data is read."""
@@ -152,7 +237,7 @@ class Curator:
         return mu
 
     def _charge(self, purpose: str) -> Charge:
-        def charge(release: LedgerEntry) -> None:
-            self._ledger.record(replace(release, query=f"{purpose}: {release.query}") if purpose else release)
+        def charge(entry: LedgerEntry) -> None:
+            self._ledger.record(replace(entry, query=f"{purpose}: {entry.query}") if purpose else entry)
 
         return charge

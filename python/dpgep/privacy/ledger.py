@@ -1,8 +1,9 @@
-"""The ledger: what was released, how much noise it carried, and what it cost."""
+"""The ledger: what was released, how much noise it carried, and what it cost; spent in one process alone."""
 
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 from dpgep.errors import PrivacyBudgetError
-from dpgep.privacy.processes import Owner
 
 # enters releases in a ledger, before their noise is drawn
 Charge = Callable[["LedgerEntry"], None]
@@ -192,3 +192,40 @@ class Ledger:
             self.check(mu)
             self._spent += cost_of(mu)
             self._releases.append(release)
+
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # where processes fork
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class Owner:
+    """The process in which this was made.
+
+    Told by the number of forks that led to it: numbers of processes come again. A fork that Python does not notice, by
+    a library in C, is told by the number of the process.
+    """
+
+    def __init__(self) -> None:
+        self._process = _this_process()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is that process."""
+        return self._process == _this_process()
+
+    def require(self, what: str) -> None:
+        """Raise PrivacyBudgetError in any other process."""
+        if not self.is_here:
+            raise PrivacyBudgetError(f"{what} belongs to the process that made it: a forked copy could spend it again")
+
+
+def _this_process() -> tuple[int, int]:
+    return _forks, os.getpid()

@@ -11,8 +11,8 @@ import numpy as np
 from dpgep._dispatch import core
 from dpgep.models.model import Matrix
 from dpgep.privacy.calibration import matrix_deviations
-from dpgep.privacy.grid_noise import add_symmetric_grid_noise
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
+from dpgep.privacy.noise import add_symmetric_grid_noise
 from dpgep.privacy.rounding import Allowance, released_matrix_allowance
 from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
 

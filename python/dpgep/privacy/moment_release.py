@@ -13,7 +13,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
-from dpgep.privacy.calibration import IntegerNoise, calibrate_moments, moment_mu, on_grid, require_cost
+from dpgep.privacy.calibration import IntegerNoise, integer_noise
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem
@@ -28,12 +28,10 @@ def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, char
 
 def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
     """Integer moments plus exactly rounded normal deviates: post-processing of the ideal Gaussian mechanism."""
-    layout, adjacency = problem.layout, problem.facts.adjacency
-    noise = on_grid(calibrate_moments(mu, layout, adjacency), problem.grid_bits)
-    deviations = noise.deviations()
-    require_cost(moment_mu(deviations, layout, adjacency), mu)
+    layout = problem.layout
+    noise, deviations = integer_noise(mu, layout, problem.facts.adjacency, problem.grid_bits)
     moments = problem.integer_moments(noise.bits)
-    charge(LedgerEntry("moment matrix", mu, _blocks(noise, layout), noise.bits))
+    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout), noise.bits))
     threads = thread_count()
     core.add_exact_symmetric_noise(moments.second, noise.diagonal, noise.off_diagonal, stream, threads)
     if layout.sums:
@@ -114,8 +112,7 @@ def row_bound(facts: PublicFacts) -> float:
     return facts.bound
 
 
-def _blocks(noise: IntegerNoise, layout: MomentLayout) -> tuple[NoiseBlock, ...]:
-    deviations = noise.deviations()
+def _blocks(noise: IntegerNoise, deviations: MomentNoise, layout: MomentLayout) -> tuple[NoiseBlock, ...]:
     blocks = [NoiseBlock("second moment of rows/bound, sum over people", "goe", deviations.second, noise.diagonal)]
     if layout.sums:
         blocks.append(NoiseBlock("sums of rows/bound per group", "independent", deviations.sums, noise.sums))

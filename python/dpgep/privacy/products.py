@@ -18,8 +18,8 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.grid_sums import GridSums
 from dpgep.data.row_products import RowProducts, StreamedProducts, group_counts
-from dpgep.models.model import Matrix, PencilPart
-from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentLayout, MomentNoise, PencilPart, ReleasedGroups
 from dpgep.privacy.calibration import (
     MOST_BITS,
     calibrate_groups,
@@ -28,10 +28,10 @@ from dpgep.privacy.calibration import (
     moment_mu,
     require_cost,
 )
-from dpgep.privacy.grid_noise import noisy_groups
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
 from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
 from dpgep.privacy.moment_release import normalized_groups, row_bound
+from dpgep.privacy.noise import noisy_groups
 from dpgep.privacy.rounding import (
     Allowance,
     iid_allowance,

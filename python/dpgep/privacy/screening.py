@@ -21,10 +21,10 @@ from dpgep.privacy.calibration import (
     moment_mu,
     require_cost,
 )
-from dpgep.privacy.grid_noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
 from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
 from dpgep.privacy.moment_release import normalized_groups, row_bound
+from dpgep.privacy.noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.moment_problem import MomentProblem

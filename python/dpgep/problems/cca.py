@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart
-from dpgep.models.moments import PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
+from dpgep.models.model import Adjacency, Matrix
+from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.two_view_truth import two_view_truth
-from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
+from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem, two_view_truth
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dataset import Batch
 from dpgep.data.groups import class_codes, public_classes
-from dpgep.data.rows import Rows, as_view, check_bound
-from dpgep.data.views import n_rows, opened, width
-from dpgep.models.first_order import schur_form_variance
-from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
+from dpgep.data.rows import Batch, Rows
+from dpgep.data.views import as_view, check_bound, n_rows, opened, width
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import (
     MomentLayout,
+    Pencil,
+    PencilPart,
     ReleasedGroups,
     group_factors,
     moment_layout,
+    schur_form_variance,
     total_mean,
     total_share,
 )

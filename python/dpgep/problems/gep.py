@@ -12,8 +12,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep.models.denoise import goe, mixed_directions, signal_of, spectrum_before_noise
-from dpgep.models.first_order import symmetric_form_variance
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
+from dpgep.models.moments import symmetric_form_variance
+from dpgep.problems.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +113,8 @@ class GepModel(Model):
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixProblem:
+class MatrixProblem(Problem):
     """A and B with Frobenius sensitivities sensitivity_a/n and sensitivity_b/n. Built by `gep`."""
-
-    passes = 0  # there are no rows
 
     model: GepModel
     facts: PublicFacts

@@ -22,7 +22,7 @@ from dpgep.models.denoise import (
 )
 from dpgep.models.model import Matrix
 from dpgep.models.moments import NO_NOISE, PlausibleMoments, ReleasedMoments, group_factors, total_mean
-from dpgep.problems.row_model import RowModel
+from dpgep.problems.moment_problem import RowModel
 
 
 class GroupModel(RowModel):

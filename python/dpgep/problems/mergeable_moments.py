@@ -13,18 +13,19 @@ from typing import Any
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.rows import check_bound
+from dpgep.data.views import check_bound
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.problems import moment_bytes
-from dpgep.problems.row_model import RowModel
+from dpgep.problems.moment_problem import RowModel
+from dpgep.problems.problem import Problem
 
 # The finest grid that a release serves: it costs as much as any, and a coarser one is for budgets of mu below 1e-4.
 DEFAULT_BITS = 20
 _BITS = range(4, DEFAULT_BITS + 1)
 
 
-class Moments:
+class Moments(Problem):
     """Exact sums over people from which `dpgep.solve` makes its release: privacy is paid there, once.
 
     S = sum over people of z z^T, z = [q(x/bound); e(group)], with q(u) = trunc(2^bits u)/2^bits of the row x shrunk to
@@ -73,7 +74,7 @@ class Moments:
             )
         if isinstance(bits, bool) or bits not in _BITS:
             raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")
-        self.model = model
+        self.model: RowModel = model
         self._bound = check_bound(bound)
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
@@ -81,8 +82,6 @@ class Moments:
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
         self.population_id = uuid.uuid4().hex
-
-    passes = 0  # over rows that are here
 
     @property
     def n(self) -> int:
@@ -95,7 +94,7 @@ class Moments:
         return self._sums.bits
 
     @property
-    def facts(self) -> PublicFacts:
+    def facts(self) -> PublicFacts:  # type: ignore[override]
         """What everybody may know: the adjacency, the bound, and the number of people where it is public."""
         return PublicFacts(self._adjacency, self._bound, self.n if self._adjacency == "replace-one" else self._public_n)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from dpgep import _container
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.models.model import PublicFacts
+from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.registry import MODELS
-from dpgep.problems.row_model import RowModel
 
 _KIND, _VERSION = "moments", 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,23 +11,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_parts import dask_parts, is_dask_collection, read_chunks
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
-from dpgep.data.float_moments import FloatSums
+from dpgep.data.float_sums import FloatSums, GroupSums, ScreenSums, cross_norms
 from dpgep.data.grid_sums import GridSums
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.row_products import GroupSums, RowProducts, StreamedProducts
-from dpgep.data.rows import Rows
-from dpgep.data.screen_sums import ScreenSums, cross_norms
-from dpgep.data.views import fewest_rows, n_rows
+from dpgep.data.parts import dask_parts, read_chunks
+from dpgep.data.row_products import RowProducts, StreamedProducts
+from dpgep.data.rows import Batch, Rows
+from dpgep.data.views import fewest_rows, is_dask_collection, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
-from dpgep.models.moments import MomentLayout
-from dpgep.problems.row_model import RowModel
+from dpgep.models.moments import MomentLayout, MomentModel
+from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
 
 
+class RowModel(MomentModel):
+    """A model that can be fitted to rows of people; ``inputs`` names what a person consists of."""
+
+    inputs: tuple[str, ...] = ("X",)
+
+    def data(self, X: Any, y: Any) -> tuple[Any, ...]:
+        """What people consist of: X alone, or X and ``y``. Raises TypeError for too little or too much."""
+        data = (X,) if y is None else (X, y)
+        if len(data) != len(self.inputs):
+            raise TypeError(f"{self.name} needs {' and '.join(self.inputs)} of every person")
+        return data
+
+    @abstractmethod
+    def batch(self, bound: float, *data: Any) -> Batch:
+        """The people of one batch of data (rows, and what belongs to them), checked and converted."""
+
+    @abstractmethod
+    def restricted(self, features: NDArray[np.intp]) -> RowModel: ...
+
+
 @dataclass(frozen=True, eq=False)
-class MomentProblem:
+class MomentProblem(Problem):
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`."""
 
     model: RowModel
@@ -52,9 +72,16 @@ class MomentProblem:
         return self.dataset.population_id
 
     @property
-    def passes(self) -> int:
-        """Number of passes over the rows so far."""
+    def passes(self) -> int:  # type: ignore[override]
         return self.dataset.passes
+
+    @property
+    def read_once(self) -> bool:  # type: ignore[override]
+        return self.dataset.read_once
+
+    @property
+    def n_counted(self) -> int | None:
+        return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
 
     @property
     def largest_b(self) -> float:

@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dataset import Batch
-from dpgep.data.rows import Rows, as_view, check_bound
-from dpgep.data.views import opened, width
-from dpgep.models.first_order import schur_form_variance
-from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart, PublicFacts
-from dpgep.models.moments import MomentLayout, ReleasedGroups, mean_factor, moment_layout, total_mean
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
-from dpgep.problems.row_model import RowModel
+from dpgep.data.rows import Batch, Rows
+from dpgep.data.views import as_view, check_bound, opened, width
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.moments import (
+    MomentLayout,
+    Pencil,
+    PencilPart,
+    ReleasedGroups,
+    mean_factor,
+    moment_layout,
+    schur_form_variance,
+    total_mean,
+)
+from dpgep.problems.moment_problem import MomentProblem, RowModel, moment_problem
 
 
 @dataclass(frozen=True)

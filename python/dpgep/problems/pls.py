@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.models.model import Adjacency, Matrix, Pencil, PencilPart
-from dpgep.models.moments import ReleasedGroups, mean_factor
+from dpgep.models.model import Adjacency, Matrix
+from dpgep.models.moments import Pencil, PencilPart, ReleasedGroups, mean_factor
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
 

@@ -6,15 +6,16 @@ import math
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from dpgep._checks import require_count, require_non_negative, require_one_of, require_positive
 from dpgep._threads import blas_on_one_thread
+from dpgep.methods.eigen import check_pair
+from dpgep.models.model import Matrix
 
-Matrix: TypeAlias = NDArray[np.float64]
 SpectralSet = Literal["ball", "fantope"]
 
 OVERRELAXATION = 1.6
@@ -114,11 +115,11 @@ def fantope_relaxation(
     ValueError : arguments outside these ranges.
     numpy.linalg.LinAlgError : B + ridge I is not positive definite.
     """
-    _check(a, b, n_components, penalty, spectral_set, ridge)
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, got {tolerance}")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    check_pair(a, b, n_components, ridge)
+    require_non_negative("penalty", penalty)
+    require_one_of("spectral_set", spectral_set, ("ball", "fantope"))
+    require_positive("tolerance", tolerance)
+    require_count("max_iterations", max_iterations)
     projection = _Projection(spectral_set, n_components)
     splitting = _Identity(a, penalty, projection) if b is None else _Congruence(a, b, ridge, penalty, projection)
     if start is not None:
@@ -156,26 +157,11 @@ def leading_vectors(matrix: Matrix, n_components: int) -> Matrix:
     For B = I they are the components. Otherwise P is about V V^T with B-orthonormal columns: the rows span the leading
     generalized eigenvectors, and for K = 1 are one.
     """
-    d = len(matrix)
-    if not 1 <= n_components <= d:
-        raise ValueError(f"n_components must be between 1 and d = {d}, got {n_components}")
+    require_count("n_components", n_components, largest=len(matrix))
     _, vectors = scipy.linalg.eigh(matrix, driver="evd")
     rows = vectors[:, : -n_components - 1 : -1].T
     largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
     return np.ascontiguousarray(np.where(largest < 0, -rows, rows))
-
-
-def _check(a: Matrix, b: Matrix | None, k: int, penalty: float, spectral_set: str, ridge: float) -> None:
-    if a.ndim != 2 or a.shape[0] != a.shape[1] or (b is not None and b.shape != a.shape):
-        raise ValueError(f"a and b must be square and of one size, got {a.shape} and {None if b is None else b.shape}")
-    if not 1 <= k <= len(a):
-        raise ValueError(f"n_components must be between 1 and d = {len(a)}, got {k}")
-    if not 0 <= penalty < math.inf:
-        raise ValueError(f"penalty must be finite and >= 0, got {penalty}")
-    if not 0 <= ridge < math.inf:
-        raise ValueError(f"ridge must be finite and >= 0, got {ridge}")
-    if spectral_set not in ("ball", "fantope"):
-        raise ValueError(f'spectral_set must be "ball" or "fantope", got {spectral_set!r}')
 
 
 class _Projection:

@@ -1,7 +1,7 @@
-"""Sums over people that score features: squares of every feature, and products between two views.
+"""Sums over people in floating point, for solutions without noise, and for screens: moments, groups, squares, products.
 
 Rows are clipped and scaled to the unit ball. Sparse rows are never filled in, and no matrix of all pairs of features is
-formed where it would be large.
+formed where it would be large, but for that of all moments.
 """
 
 from __future__ import annotations
@@ -14,17 +14,68 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.compensated_sum import CompensatedSum
-from dpgep.data.dataset import Batch
-from dpgep.data.row_products import GroupSums, RowProducts
-from dpgep.data.rows import Rows
+from dpgep.data.blocks import add_products, clipped_blocks, moment_blocks
+from dpgep.data.row_products import CompensatedSum, RowProducts, group_counts
+from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
+
+# A row of the bound's norm is multiplied by 1 less some rounding.
+_CLIPPED = 1 - 1e-9
+
+
+class FloatSums:
+    """Upper triangle (row-major) of the sum over people of z z^T, z = [x; e(group)], x scaled to the unit ball.
+
+    ``n_clipped`` of the ``n`` people had rows beyond the bound.
+    """
+
+    def __init__(self, layout: MomentLayout) -> None:
+        self._layout = layout
+        self.n = 0
+        self.n_clipped = 0
+        self.total: Matrix = np.zeros((layout.dimension,) * 2)
+
+    def add(self, batch: Batch) -> None:
+        for people, block in moment_blocks(batch, self._layout.n_groups):
+            add_products([(people, block)], self.total)
+            factors = RowProducts(batch.rows.part(people)).factors
+            self.n_clipped += int(np.count_nonzero(factors < _CLIPPED))
+        self.n += batch.n
+
+    def merge(self, other: FloatSums) -> None:
+        self.total += other.total
+        self.n += other.n
+        self.n_clipped += other.n_clipped
+
 
 # Products between two views are formed for at most this many pairs of features at a time.
 _BLOCK_PAIRS = 1 << 24
 # Rows whose products are added one after the other.
 ROWS_IN_A_ROW = 1 << 16
+
+
+class GroupSums:
+    """Sums over people in floating point, for a solution without noise: how many of each group there are, and the sums
+    of their clipped rows, (d, 0) if not ``with_sums``.
+    """
+
+    def __init__(self, n_features: int, n_groups: int, *, with_sums: bool) -> None:
+        self.n = 0
+        self.counts = np.zeros(n_groups, dtype=np.int64)
+        self.sums = np.zeros((n_features, n_groups if with_sums else 0))
+
+    def add(self, batch: Any) -> None:
+        rows = RowProducts(batch.rows)
+        self.n += batch.n
+        self.counts += group_counts(batch.n, batch.groups, len(self.counts))
+        if self.sums.size:
+            self.sums += rows.group_sums(batch.groups, self.sums.shape[1])
+
+    def merge(self, other: GroupSums) -> None:
+        self.n += other.n
+        self.counts += other.counts
+        self.sums += other.sums
 
 
 class ScreenSums:
@@ -68,7 +119,7 @@ class CrossSums:
     def add(self, batch: Batch) -> None:
         self._n += batch.n
         if not batch.rows.is_sparse:
-            for _, block in batch.rows.clipped_blocks(0, most_rows=ROWS_IN_A_ROW):
+            for _, block in clipped_blocks(batch.rows, most_rows=ROWS_IN_A_ROW):
                 self._add(block)
             return
         for start in range(0, batch.n, ROWS_IN_A_ROW):
@@ -111,7 +162,7 @@ def cross_norms(accumulate: Callable[[Any], Any], d: int, d_x: int, *, centred: 
 
 def _dense_energies(rows: Rows) -> Matrix:
     total = np.zeros(rows.d)
-    for _, block in rows.clipped_blocks(0):
+    for _, block in clipped_blocks(rows):
         total += np.einsum("ij,ij->j", block, block)
     return total
 

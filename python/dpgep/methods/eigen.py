@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+from dpgep._checks import require_count, require_non_negative
+from dpgep.models.model import Matrix
+
 # Up to this size the checks of SciPy take longer than LAPACK, and a copy costs nothing.
 _SMALL = 48
 
@@ -46,6 +47,30 @@ def solve_pair(
         reduced = whitener.T @ (a @ whitener)
     values, rotation = _descending(*_eigh(reduced))
     return Eigensystem(values, whitener @ rotation, xi)
+
+
+def matrix_bytes(d: int) -> int:
+    """Memory of a release that holds its matrix and solves it: about four of d x d doubles."""
+    return 4 * 8 * d * d
+
+
+def bordered(matrix: Matrix, rows: Matrix) -> Matrix:
+    """A symmetric matrix (j, j) with ``rows`` (m, j + m) added below, and on the right."""
+    j, total = len(matrix), rows.shape[1]
+    grown = np.empty((total, total))
+    grown[:j, :j] = matrix
+    grown[j:, :j] = rows[:, :j]
+    grown[:j, j:] = rows[:, :j].T
+    grown[j:, j:] = (rows[:, j:] + rows[:, j:].T) / 2
+    return grown
+
+
+def check_pair(a: Matrix, b: Matrix | None, n_components: int, ridge: float) -> None:
+    """Raise ValueError unless A and B are square and of one size, K is between 1 and d, and the ridge a size."""
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or (b is not None and b.shape != a.shape):
+        raise ValueError(f"a and b must be square and of one size, got {a.shape} and {None if b is None else b.shape}")
+    require_count("n_components", n_components, largest=len(a))
+    require_non_negative("ridge", ridge)
 
 
 def positive_part(matrix: Matrix) -> Matrix:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.methods.generalized_eigen import solve_pair
-from dpgep.methods.result import Matrix
+from dpgep.methods.eigen import bordered, solve_pair
+from dpgep.models.model import Matrix
 from dpgep.privacy.products import NoisyProducts
 
 # Largest support that is exchanged: each of its features is a product, and each exchange an eigenproblem of twice its
@@ -74,7 +74,7 @@ class _Submatrices:
         units[np.arange(len(new)), new] = 1.0
         self._features = np.append(self._features, new)
         of_a, of_b = (answer[:, self._features] for answer in self._products.times(units))
-        self._a, self._b = _bordered(self._a, of_a), _bordered(self._b, of_b)
+        self._a, self._b = bordered(self._a, of_a), bordered(self._b, of_b)
 
     def solve(self, support: NDArray[np.intp], k: int) -> _Solution | None:
         """The k leading solutions on features that were asked for; None where B has fewer directions there."""
@@ -159,14 +159,3 @@ def _embedded(found: _Solution, d: int) -> Matrix:
     full = np.zeros((len(found.values), d))
     full[:, found.support] = found.vectors
     return full
-
-
-def _bordered(matrix: Matrix, rows: Matrix) -> Matrix:
-    """A symmetric matrix with rows (m, j + m) added below, and on the right."""
-    j, total = len(matrix), rows.shape[1]
-    grown = np.empty((total, total))
-    grown[:j, :j] = matrix
-    grown[j:, :j] = rows[:, :j]
-    grown[:j, j:] = rows[:, :j].T
-    grown[j:, j:] = (rows[:, j:] + rows[:, j:].T) / 2
-    return grown

@@ -17,24 +17,24 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from dpgep._dispatch import core
-from dpgep.methods.accuracy import Accuracy
-from dpgep.methods.feature_exchange import exchange_features
-from dpgep.methods.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
-from dpgep.methods.options import (
+from dpgep._checks import (
     require_count,
+    require_each,
     require_flag,
     require_non_negative,
     require_one_of,
     require_positive,
     require_share,
-    require_sparsity,
 )
-from dpgep.methods.quotient_accuracy import quotient_accuracy
-from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.ridge import WHOLE, public_ridge
-from dpgep.methods.significance import beyond_warning, error_table, lost_caution
-from dpgep.methods.storage import MEMORY_LIMIT, matrix_bytes, require_capacity, require_memory_limit
+from dpgep._dispatch import core
+from dpgep.methods.eigen import matrix_bytes
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity, views
+from dpgep.methods.papers.feature_exchange import exchange_features
+from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
+from dpgep.methods.quotient_accuracy import products_accuracy
+from dpgep.methods.result import Diagnostics, MethodResult, method_result, support_of
+from dpgep.methods.ridge import PART, WHOLE, products_ridge
+from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 
@@ -101,18 +101,14 @@ class FlowOptions:
             raise ValueError('noise_shape="iid" is for noise="fresh": lazy noise has the shape "goe"')
         if isinstance(self.init, str):
             require_one_of("init", self.init, KINDS)
-        for name in ("n_iterations",):
-            if getattr(self, name) is not None:
-                require_count(name, getattr(self, name))
-        if self.step_size is not None:
-            require_positive("step_size", self.step_size)
-        if self.regularization is not None:
-            require_non_negative("regularization", self.regularization)
-        require_memory_limit(self.memory_limit)
-        if self.budget_split is not None:
-            require_share("budget_split", self.budget_split)
-            if not (isinstance(self.init, str) and self.init in ("convex", "screen")):
-                raise ValueError('budget_split is for init="convex" and "screen": the others cost nothing')
+        require_each(require_count, self, "n_iterations")
+        require_each(require_positive, self, "step_size")
+        require_each(require_non_negative, self, "regularization")
+        require_each(require_share, self, "budget_split")
+        require_count("memory_limit (in bytes)", self.memory_limit)
+        private = isinstance(self.init, str) and self.init != "random"
+        if self.budget_split is not None and not private:
+            raise ValueError('budget_split is for init="convex" and "screen": the others cost nothing')
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
@@ -136,7 +132,7 @@ class FlowOptions:
                 f'noise="fresh" finds one component of {public.model.name}, not {k}: its eigenvalues come in pairs, '
                 'lambda and -lambda, and several need a shift that nothing public gives; use noise="lazy"'
             )
-        if self.noise_shape == "iid" and (k > 1 or len(public.model.views_of(np.zeros((1, d)))) > 1):
+        if self.noise_shape == "iid" and (k > 1 or len(views(public.model)) > 1):
             raise ValueError(
                 'noise_shape="iid" serves one product at a time: a single component, not for two views; use "goe"'
             )
@@ -180,31 +176,23 @@ class TruncatedFlowOptions(FlowOptions):
         require_sparsity(self.sparsity, public.model, k, separate=self.separate_supports)
 
 
-@dataclass(frozen=True, eq=False)
-class FlowDiagnostics:
-    """How the flow went; all from noisy answers.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FlowDiagnostics(Diagnostics):
+    """How the flow went; all from noisy answers. Expected errors come from quotients and the law of one answer's noise.
 
     Attributes
     ----------
-    noise_level : expected operator norm of the noise in B (in A where B is the identity) in one answer.
-    regularization : multiple of the identity added to B.
     step_size : eta.
     n_iterations : iterations of the flow whose result was kept.
     converged : whether it stopped because nothing moved any more, and no exchange of features helped. Under fresh noise
-        nothing ever comes to rest.
+        no flow converges.
     quotients : (n_iterations, K), Rayleigh quotients rho_t before each step.
     objectives : sum of the K noisy eigenvalues that each start reached.
     n_exchanges : exchanges of features that raised the objective after the flow.
     initial : kind, cost and status of the starting vectors.
     support : indices of the features that any component uses.
-    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
-        quotients and the law of the noise in one answer; 1 where it is lost (docs/mathematics.md, section 5).
-    expected_subspace_error : the same for the span, between 0 and K.
-    lost : (K,), whether noise alone could show each component.
     """
 
-    noise_level: float
-    regularization: float
     step_size: float
     n_iterations: int
     converged: bool
@@ -213,17 +201,13 @@ class FlowDiagnostics:
     n_exchanges: int
     initial: InitialVectors
     support: tuple[int, ...]
-    expected_error: Matrix
-    expected_subspace_error: float
-    lost: tuple[bool, ...]
 
-    def table(self, eigenvalues: Matrix) -> list[str]:
-        end = "converged" if self.converged else "did not come to rest"
-        lines = [
+    def summary(self) -> list[str]:
+        end = "converged" if self.converged else "not converged"
+        return [
             f"  flow         {self.n_iterations} iterations, {end}; step size {self.step_size:.3g}",
             f"  start        {self.initial.kind} ({self.initial.status}), share of the budget {self.initial.share:g}",
         ]
-        return lines + error_table(eigenvalues, self.expected_error, self.lost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +229,8 @@ class _Flow:
 def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> MethodResult:
     """The K leading solutions by a (truncated) Rayleigh flow on noisy products."""
     k = n_components
-    n_starts = getattr(options, "n_starts", None) or (_LAZY_STARTS if _truncated_lazily(options) else 1)
+    truncated_lazily = options.sparsity > 0 and options.noise == "lazy"
+    n_starts = getattr(options, "n_starts", None) or (_LAZY_STARTS if truncated_lazily else 1)
     init = options.init if isinstance(options.init, str) else given_vectors(options.init, k, curator.model.n_features)
     initial = initial_vectors(
         curator, k, init, share=options.budget_split, sparsity=options.sparsity or None, n_starts=n_starts
@@ -266,10 +251,21 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         share = 0.0 if initial.kind == "dense" else _NARROWING / (len(initial.starts) - len(flows))
         flows.append(_run(products, start, options, step, ridge, shift, share))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
-    accuracy = _accuracy(curator, products, best, initial, ridge, options)
+    model = curator.model
+    # vectors drawn at random, if the flow began there, tell the centre of A
+    known = initial.kind == "random" and len(best.quotients) > 0 and products.identity_b
     diagnostics = FlowDiagnostics(
         noise_level=products.noise_level,
         regularization=ridge,
+        accuracy=products_accuracy(
+            model,
+            products,
+            best.eigenvalues,
+            _sizes(products, best.vectors) + ridge,
+            ridge=ridge,
+            centre=model.centre(best.quotients[0]) if known else 0.0,
+            sparsity=options.sparsity or None,
+        ),
         step_size=step,
         n_iterations=best.n_iterations,
         converged=best.converged,
@@ -277,36 +273,10 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         objectives=tuple(flow.objective for flow in flows),
         n_exchanges=best.n_exchanges,
         initial=initial,
-        support=tuple(np.flatnonzero(np.abs(best.vectors).max(axis=0)).tolist()),
-        expected_error=accuracy.errors,
-        expected_subspace_error=accuracy.span,
-        lost=accuracy.lost,
+        support=support_of(best.vectors),
     )
-    mean = None if products.groups is None else curator.model.mean(products.groups)
-    accuracy_warnings = (
-        *_accuracy_warnings(products, best, diagnostics, curator.model.n_features),
-        *beyond_warning(curator.model, best.eigenvalues),
-    )
-    return MethodResult(oriented(best.vectors), best.eigenvalues, mean, diagnostics, accuracy_warnings)
-
-
-def _accuracy(
-    curator: Curator, products: NoisyProducts, flow: _Flow, initial: InitialVectors, ridge: float, options: FlowOptions
-) -> Accuracy:
-    """Errors by the noise of one answer. Vectors drawn at random, if the flow began there, tell the centre of A."""
-    known = initial.kind == "random" and len(flow.quotients) > 0 and products.identity_b
-    return quotient_accuracy(
-        flow.eigenvalues,
-        _sizes(products, flow.vectors) + ridge,
-        noise_level=products.noise_level,
-        n_features=curator.model.n_features,
-        sparsity=options.sparsity or None,
-        identity_b=products.identity_b,
-        ridge=ridge,
-        centre=curator.model.centre(flow.quotients[0]) if known else 0.0,
-        groups=products.groups,
-        noise_order=curator.model.noise_order,
-    )
+    said = _accuracy_warnings(products, best, diagnostics.objectives)
+    return method_result(model, products.groups, best.vectors, best.eigenvalues, diagnostics, said)
 
 
 def _sizes(products: NoisyProducts, vectors: Matrix) -> Matrix:
@@ -318,20 +288,12 @@ def _sizes(products: NoisyProducts, vectors: Matrix) -> Matrix:
     return np.asarray(np.maximum(np.einsum("ij,ij->i", vectors, products.times(vectors)[1]), 0.0))
 
 
-def _truncated_lazily(options: FlowOptions) -> bool:
-    return options.sparsity > 0 and options.noise == "lazy"
-
-
 def _ridge(products: NoisyProducts, options: FlowOptions) -> float:
-    if products.identity_b:
-        return 0.0
-    if options.regularization is not None:
-        return float(options.regularization)
-    if products.lazy:
-        # the operator norm of the noise: the noisy B becomes positive definite, or the flow would run after directions
-        # in which v^T B v is zero. `release` projects instead, which needs all of B.
-        return public_ridge(products.noise_level, multiple=WHOLE)
-    return public_ridge(products.noise_level, n_answers=options.most_iterations)
+    """Under lazy noise its operator norm: the noisy B becomes positive definite, or the flow would run after directions
+    in which v^T B v is zero. `release` projects instead, which needs all of B.
+    """
+    multiple, n_answers = (WHOLE, 1) if products.lazy else (PART, options.most_iterations)
+    return products_ridge(products, options.regularization, multiple=multiple, n_answers=n_answers)
 
 
 def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> float:
@@ -499,20 +461,19 @@ def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: boo
     return rotated / np.linalg.norm(rotated, axis=1, keepdims=True), values[::-1].copy()
 
 
-def _accuracy_warnings(products: NoisyProducts, flow: _Flow, diagnostics: FlowDiagnostics, d: int) -> Iterator[str]:
+def _accuracy_warnings(products: NoisyProducts, flow: _Flow, objectives: tuple[float, ...]) -> Iterator[str]:
     if flow.n_iterations == 0:
         yield "the noisy answers allowed no step: the components are the starting vectors"
     elif products.lazy and not flow.converged:
         yield (
-            f"the flow moved still after {flow.n_iterations} iterations: raise n_iterations (under lazy noise they "
-            'cost no privacy) or memory_limit, or use method="release"'
+            f"the flow had not converged after {flow.n_iterations} iterations: raise n_iterations (under lazy noise "
+            'they cost no privacy) or memory_limit, or use method="release"'
         )
-    reached = sorted(diagnostics.objectives, reverse=True)
+    reached = sorted(objectives, reverse=True)
     if len(reached) > 1 and reached[1] < flow.objective - _AGREEMENT * abs(flow.objective):
         others = ", ".join(f"{value:.4g}" for value in reached[1:])
         yield (
-            f"of {len(reached)} starts one alone reached the sum of eigenvalues {flow.objective:.4g}; the others "
+            f"only one of {len(reached)} starts reached the sum of eigenvalues {flow.objective:.4g}; the others "
             f"stopped at other features ({others}): components may be lost that more iterations do not find; raise "
             'n_starts, try another init, or use method="release" with sparsity, which searches more supports'
         )
-    yield from lost_caution(diagnostics.lost, d)

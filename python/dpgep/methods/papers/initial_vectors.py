@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.methods.fantope import fantope_relaxation, leading_vectors
-from dpgep.methods.generalized_eigen import positive_part, solve_pair
-from dpgep.methods.result import Matrix
+from dpgep.methods.eigen import positive_part, solve_pair
+from dpgep.methods.options import views
+from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge
 from dpgep.methods.screening import keep_features
 from dpgep.methods.sparse import sparse_solution
+from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator
 
 KINDS = ("random", "convex", "screen")
@@ -95,8 +96,8 @@ def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tupl
 def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[Iterator[Matrix], str]:
     """Leading vectors of a private block on the coordinates with the largest noisy scores; then single coordinates."""
     d = curator.model.n_features
-    n_views = len(curator.model.views_of(np.empty((1, d))))
-    each = math.ceil(_kept(d, sparsity) / n_views)
+    n_kept = min(d, 100 if sparsity is None else max(100, 5 * sparsity))
+    each = math.ceil(n_kept / len(views(curator.model)))
     kept, scores = keep_features(curator, each, share * _SCORES_SHARE, _PURPOSE)
     features = kept.features
     model, released = curator.release_features(features, kept.bound, share * (1 - _SCORES_SHARE), _PURPOSE)
@@ -113,13 +114,8 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
         block[row, features[row % len(features)]] = 1.0
     best = features[np.argsort(-scores[features], kind="stable")]
     coordinates = (np.eye(1, d, feature) for feature in best if k == 1)
-    return itertools.chain(
-        [block], coordinates
-    ), f"{len(features)} of {d} coordinates kept, rows clipped to {kept.bound:.3g}"
-
-
-def _kept(d: int, sparsity: int | None) -> int:
-    return min(d, 100 if sparsity is None else max(100, 5 * sparsity))
+    status = f"{len(features)} of {d} coordinates kept, rows clipped to {kept.bound:.3g}"
+    return itertools.chain([block], coordinates), status
 
 
 def _random(curator: Curator, k: int, n: int) -> tuple[Matrix, ...]:

@@ -1,37 +1,18 @@
-"""Dask arrays and DataFrames as parts: one tuple of lazy chunks for the people of each chunk or partition."""
+"""Parts of data that a worker reads by itself: chunks of Dask collections, row groups of Parquet files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from dpgep._optional import import_extra
-from dpgep.data.rows import check_matrix, check_not_masked
+from dpgep.data.views import check_not_masked, is_dask_collection, known_rows
 from dpgep.sources import scan
 
 Part = tuple[Any, ...]
-
-
-def is_dask_collection(values: Any) -> bool:
-    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
-    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
-
-
-def spread_matrix(values: Any, name: str) -> Any:
-    """A Dask array or DataFrame in the place of X: checked as far as it can be without computing."""
-    if getattr(values, "ndim", None) is None:
-        raise TypeError(f"{name} must be a Dask array or DataFrame, got {type(values).__name__}: convert it first")
-    if hasattr(values, "dtype") or values.ndim != 2:
-        check_matrix(values, name)
-    return values
-
-
-def known_rows(values: Any) -> int | None:
-    """Number of rows of a Dask collection; None where it would have to be computed."""
-    rows = values.shape[0] if hasattr(values, "chunks") else np.nan
-    return None if np.isnan(rows) else int(rows)
 
 
 def dask_parts(data: tuple[Any, ...]) -> list[Part]:
@@ -125,3 +106,61 @@ def _array(chunk: Any) -> Any:
     for (array,) in source.read(selected):
         return array
     return np.empty(0 if is_vector else (0, frame.shape[1]))
+
+
+Paths = Sequence[str | os.PathLike[str]]
+
+# Files from which on each is a part of its own: enough for the workers of a large cluster, and no file is opened here.
+_MANY_FILES = 256
+# Bytes (uncompressed) that a part has at least: sums over less would cost more than the rows.
+_PART_BYTES = 1 << 26
+
+# Bytes of rows that are read at a time.
+_BATCH_BYTES = 1 << 23
+
+# Row groups of a file; None: all of them.
+ParquetPart = tuple[str, "list[int] | None"]
+
+
+def parquet_parts(paths: Paths) -> list[ParquetPart]:
+    """One part for each file, or, where there are few, for every 64 MB of row groups that follow each other."""
+    names = [os.fspath(path) for path in paths]
+    if len(names) >= _MANY_FILES:
+        return [(name, None) for name in names]
+    return [(name, groups) for name in names for groups in _row_groups(name)]
+
+
+def columns_but(paths: Paths, other: Sequence[str]) -> list[str]:
+    """Columns of the first file without those of ``other``."""
+    return [name for name in _parquet().read_schema(os.fspath(paths[0])).names if name not in other]
+
+
+def read_parquet(keys: Sequence[str | list[str]], name: str, groups: list[int] | None) -> Iterator[tuple[Any, ...]]:
+    """The people of a part, batch by batch: one array for each key, a column or a list of columns."""
+    file = _parquet().ParquetFile(name)
+    columns = [column for key in keys for column in ([key] if isinstance(key, str) else key)]
+    # pyarrow's default is a number of rows, however wide they are
+    batches = file.iter_batches(max(1, _BATCH_BYTES // (8 * len(columns))), row_groups=groups, columns=columns)
+    pyarrow, fields = import_extra("pyarrow", "arrow"), file.schema_arrow
+    schema = pyarrow.schema([field for field in fields if field.name in columns])
+    source = scan(pyarrow.RecordBatchReader.from_batches(schema, batches), progress=False)
+    yield from source.read(*(source[key] for key in keys))
+
+
+def _row_groups(name: str) -> Iterator[list[int]]:
+    """Numbers of row groups, in runs of at least so many bytes; one empty run for a file without rows."""
+    metadata = _parquet().read_metadata(name)
+    run: list[int] = []
+    size = 0
+    for group in range(metadata.num_row_groups):
+        run.append(group)
+        size += metadata.row_group(group).total_byte_size
+        if size >= _PART_BYTES:
+            yield run
+            run, size = [], 0
+    if run or metadata.num_row_groups == 0:
+        yield run
+
+
+def _parquet() -> Any:
+    return import_extra("pyarrow.parquet", "arrow")

@@ -16,7 +16,7 @@ class LocalGaussianOptions(PairOptions):
     def check(self, public: PublicSide, k: int) -> None:
         """Raise where clients could not serve the problem: a report holds one row, and their number is public."""
         model, facts = public.model, public.facts
-        if model.name != "pca" or getattr(model, "center", True):
+        if not model.is_second_moment:
             raise ValueError(
                 'method "local-gaussian" solves uncentred PCA, dpgep.pca(X, center=False), which is all that reports '
                 f"x x^T hold; this is {model.name}{' with a mean' if model.name == 'pca' else ''}"

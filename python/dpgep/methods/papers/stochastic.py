@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from dpgep.methods.initial_vectors import given_vectors
-from dpgep.methods.options import require_count, require_one_of, require_positive, require_share
+from dpgep._checks import require_count, require_each, require_one_of, require_positive, require_share
+from dpgep.methods.papers.initial_vectors import given_vectors
 from dpgep.methods.quotient_accuracy import quotient_accuracy
-from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.significance import error_table, lost_caution
+from dpgep.methods.result import Diagnostics, MethodResult, method_result
+from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.sampled import SampledMechanism
 from dpgep.privacy.sampled_products import NoisySamples
@@ -62,9 +62,8 @@ class StochasticOptions:
     init: Any = "random"
 
     def __post_init__(self) -> None:
+        require_each(require_count, self, "batch_size")
         require_count("n_passes", self.n_passes)
-        if self.batch_size is not None:
-            require_count("batch_size", self.batch_size)
         if self.step_sizes is not None:
             if not (isinstance(self.step_sizes, (tuple, list)) and len(self.step_sizes) == 2):
                 raise ValueError(f"step_sizes must be a pair, the first and the last, got {self.step_sizes!r}")
@@ -136,49 +135,39 @@ class ReducedOptions(StochasticOptions):
         return batch / n
 
 
-@dataclass(frozen=True, eq=False)
-class StochasticDiagnostics:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StochasticDiagnostics(Diagnostics):
     """How the ascent was set up; all of it follows from n, the budget and the options.
+
+    ``noise_level`` is that of the mean of all answers that the result averages, and the expected errors follow from it
+    and the eigenvalues. Variances are counted from zero, since nothing tells how much all directions have in common.
 
     Attributes
     ----------
-    noise_level : expected operator norm of the noise in A in the mean of all answers that the result averages.
     batch_size : expected size of a sample.
     n_steps : number of steps, over all epochs.
     n_epochs : number of full gradients; 0 for DP-SPCA.
     n_passes : expected number of times a row was read.
     step_sizes : the first and the last, in units of 1/bound^2.
     noise_multipliers : of the answers about samples and about everybody.
-    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
-        eigenvalue and the law of that noise; 1 where it is lost. Variances are counted from zero here, since nothing
-        tells how much all directions have in common.
-    expected_subspace_error : the same for the span, between 0 and K.
-    lost : (K,), whether noise alone could show each component.
     """
 
-    noise_level: float
     batch_size: float
     n_steps: int
     n_epochs: int
     n_passes: float
     step_sizes: tuple[float, float]
     noise_multipliers: tuple[float, float]
-    expected_error: Matrix
-    expected_subspace_error: float
-    lost: tuple[bool, ...]
 
-    regularization = 0.0
-
-    def table(self, eigenvalues: Matrix) -> list[str]:
+    def summary(self) -> list[str]:
         epochs = f" in {self.n_epochs} epochs" if self.n_epochs else ""
         sampled, full = self.noise_multipliers
         multipliers = f"{sampled:.3g}" + (f", full gradients {full:.3g}" if self.n_epochs else "")
-        lines = [
+        return [
             f"  steps        {self.n_steps}{epochs}, batches of {self.batch_size:.0f}, {self.n_passes:.3g} passes",
             f"  noise        multiplier {multipliers}",
             f"  step sizes   {self.step_sizes[0]:.3g} to {self.step_sizes[1]:.3g}, times 1/bound^2",
         ]
-        return lines + error_table(eigenvalues, self.expected_error, self.lost)
 
 
 def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> MethodResult:
@@ -259,23 +248,22 @@ def _result(
     values, rotation = scipy.linalg.eigh((quotients + quotients.T) / 2)
     values = values[::-1].copy()
     mechanism = answers.mechanism
-    accuracy = quotient_accuracy(values, np.ones(len(values)), noise_level=level, n_features=curator.model.n_features)
     diagnostics = StochasticDiagnostics(
         noise_level=level,
+        accuracy=quotient_accuracy(
+            values, np.ones(len(values)), noise_level=level, n_features=curator.model.n_features
+        ),
         batch_size=mechanism.rate * _public_n(curator),
         n_steps=mechanism.n_sampled,
         n_epochs=mechanism.n_full,
         n_passes=mechanism.n_full + mechanism.n_sampled * mechanism.rate,
         step_sizes=(float(step_sizes[0]), float(step_sizes[1])),
         noise_multipliers=(mechanism.noise_sampled, mechanism.noise_full),
-        expected_error=accuracy.errors,
-        expected_subspace_error=accuracy.span,
-        lost=accuracy.lost,
     )
-    accuracy_warnings = list(lost_caution(accuracy.lost, curator.model.n_features))
-    if answers.products.n_rejected_steps:
+    rejected, accuracy_warnings = answers.products.n_rejected_steps, []
+    if rejected:
         accuracy_warnings.append(
-            f"{answers.products.n_rejected_steps} of {diagnostics.n_steps} steps were too large to be taken, and the "
-            f"block stayed where it was: use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
+            f"{rejected} of {diagnostics.n_steps} steps were too large to be taken, and the block stayed where it was: "
+            f"use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
         )
-    return MethodResult(oriented(rotation[:, ::-1].T @ vectors), values, None, diagnostics, tuple(accuracy_warnings))
+    return method_result(curator.model, None, rotation[:, ::-1].T @ vectors, values, diagnostics, accuracy_warnings)

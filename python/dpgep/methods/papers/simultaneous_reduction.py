@@ -32,19 +32,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dpgep._checks import require_count, require_each, require_non_negative, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.methods.options import (
-    require_count,
-    require_non_negative,
-    require_one_of,
-    require_positive,
-    require_sparsity,
-)
-from dpgep.methods.quotient_accuracy import quotient_accuracy
+from dpgep.methods.options import require_sparsity
+from dpgep.methods.quotient_accuracy import products_accuracy
 from dpgep.methods.release import ReleaseOptions, release
-from dpgep.methods.result import Matrix, MethodResult, oriented
-from dpgep.methods.ridge import public_ridge
-from dpgep.methods.significance import beyond_warning, error_table, lost_caution
+from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
+from dpgep.methods.ridge import PART, products_ridge
+from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 
@@ -76,8 +71,7 @@ class SimultaneousReductionOptions:
     regularization: float | None = None
 
     def __post_init__(self) -> None:
-        if self.regularization is not None:
-            require_non_negative("regularization", self.regularization)
+        require_each(require_non_negative, self, "regularization")
 
     def check(self, public: PublicSide, k: int) -> None:
         """Nothing depends on the problem."""
@@ -124,14 +118,9 @@ class DpsrOptions:
 
     def __post_init__(self) -> None:
         require_one_of("noise", self.noise, ("fresh", "lazy"))
-        for name in ("n_iterations_b", "n_iterations_a"):
-            if getattr(self, name) is not None:
-                require_count(name, getattr(self, name))
-        for name in ("step_size_b", "step_size_a"):
-            if getattr(self, name) is not None:
-                require_positive(name, getattr(self, name))
-        if self.regularization is not None:
-            require_non_negative("regularization", self.regularization)
+        require_each(require_count, self, "n_iterations_b", "n_iterations_a")
+        require_each(require_positive, self, "step_size_b", "step_size_a")
+        require_each(require_non_negative, self, "regularization")
 
     def check(self, public: PublicSide, k: int) -> None:
         """Nothing depends on the problem."""
@@ -167,29 +156,22 @@ class DpsrsOptions(DpsrOptions):
         require_sparsity(self.sparsity, public.model, k)
 
 
-@dataclass(frozen=True, eq=False)
-class ReductionDiagnostics:
-    """How the two phases went; all from noisy answers.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReductionDiagnostics(Diagnostics):
+    """How the two phases went; all from noisy answers. Expected errors come from quotients and the law of one answer's
+    noise.
 
     Attributes
     ----------
-    noise_level : expected operator norm of the noise in B (in A where B is the identity) in one answer.
-    regularization : xi.
     eigenvalues_b : Lambda, descending; empty where B is the identity.
     rank : number of directions with Lambda + xi > 0; the others were left out.
     whitening_error : largest norm of a row of W B~ W^T off its diagonal: 0 once V diagonalizes the noisy B.
     step_sizes : eta_B (0 where B is the identity) and the last eta_A.
     n_iterations : products in the first and in the second phase.
-    converged : whether the second phase came to rest. Under fresh noise nothing ever does.
+    converged : whether the second phase did. Under fresh noise it never does.
     support : indices of the features that any component uses.
-    expected_error : (K,), expected squared sine of the angle between each component and the one without noise, from its
-        quotients and the law of the noise in one answer; 1 where it is lost (docs/mathematics.md, section 5).
-    expected_subspace_error : the same for the span, between 0 and K.
-    lost : (K,), whether noise alone could show each component.
     """
 
-    noise_level: float
-    regularization: float
     eigenvalues_b: Matrix
     rank: int
     whitening_error: float
@@ -197,17 +179,13 @@ class ReductionDiagnostics:
     n_iterations: tuple[int, int]
     converged: bool
     support: tuple[int, ...]
-    expected_error: Matrix
-    expected_subspace_error: float
-    lost: tuple[bool, ...]
 
-    def table(self, eigenvalues: Matrix) -> list[str]:
-        end = "converged" if self.converged else "did not come to rest"
+    def summary(self) -> list[str]:
         lines = []
         if len(self.eigenvalues_b):
             lines.append(f"  reducing B   {self.n_iterations[0]} products, whitening error {self.whitening_error:.2g}")
-        lines.append(f"  reducing A   {self.n_iterations[1]} products, {end}")
-        return lines + error_table(eigenvalues, self.expected_error, self.lost)
+        end = "converged" if self.converged else "not converged"
+        return [*lines, f"  reducing A   {self.n_iterations[1]} products, {end}"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,61 +247,46 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
     n_products = options.most_iterations_b + options.most_iterations_a
     products = curator.products(ProductNoise(options.noise, "goe", n_products))
     generator, d = curator.public_generator(), curator.model.n_features
+    n_answers = 1 if products.lazy else options.most_iterations_b
+    xi = products_ridge(products, options.regularization, multiple=PART, n_answers=n_answers)
     if products.identity_b:
-        xi = 0.0
         reduction = _Reduction(None, np.ones(d), np.empty(0), 0.0, 0.0, 0)
         of_a, _ = _one_by_one(products)
     else:
-        xi = _ridge(products, options)
         of_a, of_b = _whole_pair(products, d) if products.lazy else _one_by_one(products)
         start = _orthonormal(generator.standard_normal((d, d)))[0]
         reduction = _reduce_b(of_b, start, xi, options, products.lazy, products.noise_level)
-    k = min(n_components, len(reduction.scales))
-    if options.sparsity and len(reduction.scales) < d:
-        raise np.linalg.LinAlgError(
-            f"B is singular, rank {len(reduction.scales)} of {d}: a sparse solution needs regularization > 0"
-        )
-    start = _orthonormal(generator.standard_normal((k, len(reduction.scales))))[0]
+    rank = len(reduction.scales)
+    if options.sparsity and rank < d:
+        raise np.linalg.LinAlgError(f"B is singular, rank {rank} of {d}: a sparse solution needs regularization > 0")
+    start = _orthonormal(generator.standard_normal((min(n_components, rank), rank)))[0]
     leading = _reduce_a(of_a, reduction, start, n_products - reduction.n_products, options, products.lazy)
-    accuracy = quotient_accuracy(
-        leading.eigenvalues,
-        1 / np.einsum("ij,ij->i", leading.vectors, leading.vectors),  # solutions have norm 1 in B + xi I
-        noise_level=products.noise_level,
-        n_features=d,
-        sparsity=options.sparsity or None,
-        identity_b=products.identity_b,
-        ridge=xi,
-        centre=curator.model.centre(np.array([leading.first])) if products.identity_b else 0.0,
-        groups=products.groups,
-        noise_order=curator.model.noise_order,
-    )
     diagnostics = ReductionDiagnostics(
         noise_level=products.noise_level,
         regularization=xi,
+        accuracy=products_accuracy(
+            curator.model,
+            products,
+            leading.eigenvalues,
+            1 / np.einsum("ij,ij->i", leading.vectors, leading.vectors),  # solutions have norm 1 in B + xi I
+            ridge=xi,
+            centre=curator.model.centre(np.array([leading.first])) if products.identity_b else 0.0,
+            sparsity=options.sparsity or None,
+        ),
         eigenvalues_b=np.sort(reduction.eigenvalues)[::-1],
-        rank=len(reduction.scales),
+        rank=rank,
         whitening_error=reduction.whitening_error,
         step_sizes=(reduction.step_size, leading.step_size),
         n_iterations=(reduction.n_products, leading.n_products),
         converged=leading.converged,
-        support=tuple(np.flatnonzero(np.abs(leading.vectors).max(axis=0)).tolist()),
-        expected_error=accuracy.errors,
-        expected_subspace_error=accuracy.span,
-        lost=accuracy.lost,
+        support=support_of(leading.vectors),
     )
-    mean = None if products.groups is None else curator.model.mean(products.groups)
-    accuracy_warnings = (
-        *_accuracy_warnings(products, diagnostics, leading, d, n_components),
-        *beyond_warning(curator.model, leading.eigenvalues),
+    accuracy_warnings = [*singular_warning(rank, d, n_components)]
+    if products.lazy:
+        accuracy_warnings += _convergence_warnings(diagnostics, leading.movement)
+    return method_result(
+        curator.model, products.groups, leading.vectors, leading.eigenvalues, diagnostics, accuracy_warnings
     )
-    return MethodResult(oriented(leading.vectors), leading.eigenvalues, mean, diagnostics, accuracy_warnings)
-
-
-def _ridge(products: NoisyProducts, options: DpsrOptions) -> float:
-    if options.regularization is not None:
-        return float(options.regularization)
-    answers = 1 if products.lazy else options.most_iterations_b
-    return public_ridge(products.noise_level, n_answers=answers)
 
 
 def _one_by_one(products: NoisyProducts) -> tuple[Products, Products]:
@@ -452,24 +415,16 @@ def _reciprocal(value: float) -> float:
     return 1 / value if value > np.finfo(float).tiny else 1.0
 
 
-def _accuracy_warnings(
-    products: NoisyProducts, diagnostics: ReductionDiagnostics, leading: _Leading, d: int, asked: int
-) -> Iterator[str]:
-    if products.lazy and leading.movement > _STILL:
+def _convergence_warnings(diagnostics: ReductionDiagnostics, movement: float) -> Iterator[str]:
+    if movement > _STILL:
         yield (
-            f"the second phase moved still by {leading.movement:.2g} after {leading.n_products} products: raise "
-            'n_iterations_a (under lazy noise they cost no privacy), or use method="release"'
+            f"the second phase had not converged after {diagnostics.n_iterations[1]} products (its last step moved the "
+            f"span by {movement:.2g}): raise n_iterations_a (under lazy noise they cost no privacy), or use "
+            'method="release"'
         )
-    if products.lazy and diagnostics.whitening_error > 1:
+    if diagnostics.whitening_error > 1:
         yield (
             f"the first phase has not separated the eigenvectors of B (whitening error "
             f"{diagnostics.whitening_error:.2g}): raise n_iterations_b (under lazy noise they cost no privacy), or use "
             'method="sr-dp"'
         )
-    if diagnostics.rank < d:
-        fewer = f", which leaves {diagnostics.rank} of {asked} components" if diagnostics.rank < asked else ""
-        yield (
-            f"B is singular: rank {diagnostics.rank} of {d}; the problem was solved on its range{fewer} (pass "
-            "regularization > 0 to use all directions)"
-        )
-    yield from lost_caution(diagnostics.lost, d)

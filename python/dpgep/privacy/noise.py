@@ -1,18 +1,40 @@
-"""Values rounded to a public grid, with exactly rounded noise: their last bits tell nothing."""
+"""Noise: the stream that it comes from, and exactly rounded deviates on values of a public grid.
+
+Last bits of such values tell nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import operator
+import warnings
+from typing import Any
 
 import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.grid_sums import HALF, GridSums
+from dpgep.errors import PrivacyWarning
 from dpgep.models.model import Matrix
 
 _BITS = 28
 _MOST_UNITS = 2.0**61
+
+
+def noise_stream(seed: Any, *, stacklevel: int) -> core.NoiseStream:
+    """A new stream; with a seed (a whole number) it is reproducible, and a `PrivacyWarning` says so."""
+    if seed is None:
+        return core.NoiseStream()
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise TypeError(f"seed must be a whole number, got {seed!r}")
+    warnings.warn(
+        "a seeded run is not private: whoever knows the seed can subtract the noise",
+        PrivacyWarning,
+        stacklevel=stacklevel + 1,
+    )
+    return core.NoiseStream(hashlib.sha256(f"dpgep seed {operator.index(seed)}".encode()).digest())
 
 
 def add_grid_noise(values: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:

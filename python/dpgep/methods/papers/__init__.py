@@ -1,0 +1,1 @@
+"""Algorithms of the papers that `docs/errata.md` names, made sound."""

@@ -1,0 +1,33 @@
+"""What the curator is given: data of people, and what is asked of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from dpgep.models.model import Model, PublicFacts
+
+
+class Problem(ABC):
+    """Data of people and what is asked of them. Stays with the curator: a method sees ``model`` and ``facts`` alone.
+
+    Attributes
+    ----------
+    model, facts : what is asked, and of how many people within which bound.
+    passes : number of passes over rows so far.
+    read_once : whether there can be only one.
+    """
+
+    model: Model
+    facts: PublicFacts
+    passes: int = 0
+    read_once: bool = False
+
+    @property
+    @abstractmethod
+    def largest_b(self) -> float | None:
+        """A public upper bound of the largest eigenvalue of B; None where nothing public gives one."""
+
+    @property
+    def n_counted(self) -> int | None:
+        """The number of people where it is public, though it may have become known only by reading."""
+        return self.facts.n
