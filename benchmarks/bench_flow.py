@@ -62,23 +62,15 @@ def start(d: int) -> support.Matrix:
 
 
 def pair_oracle(matrices: Any, noise: str, key: bytes | None = None) -> Any:
-    return core.PairOracle.of_matrices(
-        matrices,
-        noise,
-        scale_a=SCALE,
-        scale_b=SCALE,
-        shape="iid",
-        n_products=N_ITERATIONS,
-        stream=core.NoiseStream(key),
-    )
+    drawn = core.Noise(noise, [SCALE, SCALE], "iid", N_ITERATIONS, core.NoiseStream(key))
+    return core.PairOracle.of_matrices(matrices, drawn)
 
 
 def rows_oracle(second: Any, noise: str) -> Any:
     """Principal components of the rows, not centered."""
     factors, moment = np.empty((0, second.n_features)), core.PencilPart(np.empty(0), 1.0)
-    return core.PairOracle.of_rows(
-        second, noise, SCALE, factors, moment, n_products=N_ITERATIONS, stream=core.NoiseStream()
-    )
+    drawn = core.Noise(noise, [SCALE], n_products=N_ITERATIONS, stream=core.NoiseStream())
+    return core.PairOracle.of_rows(second, drawn, factors, moment)
 
 
 def flow(oracle: Any, v0: support.Matrix) -> support.Matrix:

@@ -94,16 +94,14 @@ def kernel_rows(given, storage="float64", n_threads=1):
 
 
 def kernel_oracle(given, storage="float64", noise="none", scale=0.0, key=None, n_threads=1, **arguments):
+    stream = None if key is None else core.NoiseStream(key)
     return core.PairOracle.of_rows(
         kernel_rows(given, storage, n_threads),
-        noise,
-        scale,
+        core.Noise(noise, [scale], stream=stream, **arguments),
         given.factors,
         core.PencilPart(*given.a),
         None if given.b is None else core.PencilPart(*given.b),
         given.first_view_size,
-        stream=None if key is None else core.NoiseStream(key),
-        **arguments,
     )
 
 

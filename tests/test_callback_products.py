@@ -29,10 +29,8 @@ def second_moment(v: Any) -> Any:
 
 def oracle(products: Any, noise: str = "lazy", **arguments: Any) -> Any:
     none = np.empty(0)
-    scale, stream = (0.1, core.NoiseStream(seeded_key(7))) if noise != "none" else (0.0, None)
-    return core.PairOracle.of_rows(
-        products, noise, scale, np.empty((0, D)), core.PencilPart(none, 1.0), stream=stream, **arguments
-    )
+    drawn = core.Noise(noise, [0.1], stream=core.NoiseStream(seeded_key(7)), **arguments)
+    return core.PairOracle.of_rows(products, drawn, np.empty((0, D)), core.PencilPart(none, 1.0))
 
 
 @pytest.mark.parametrize("noise", ["none", "lazy", "fresh"])
@@ -159,7 +157,7 @@ def slow(v):
     time.sleep(60)
     return v
 moment = core.PencilPart(np.empty(0), 1.0)
-lazy = core.PairOracle.of_rows(core.CallbackProducts(slow, {D}), "none", 0.0, np.empty((0, {D})), moment)
+lazy = core.PairOracle.of_rows(core.CallbackProducts(slow, {D}), core.Noise("none"), np.empty((0, {D})), moment)
 try:
     lazy.times(np.eye({D}))
 except KeyboardInterrupt:

@@ -42,9 +42,8 @@ for d in sizes:
     matrix = matrix + matrix.T
     answers = []
     for noise, shape in (("lazy", "goe"), ("fresh", "goe"), ("fresh", "iid")):
-        oracle = core.PairOracle.of_matrices(
-            core.SymmetricMatrices(matrix), noise, scale_a=0.3, shape=shape, n_products=3, stream=core.NoiseStream(key)
-        )
+        drawn = core.Noise(noise, [0.3], shape, n_products=3, stream=core.NoiseStream(key))
+        oracle = core.PairOracle.of_matrices(core.SymmetricMatrices(matrix), drawn)
         for _ in range(2):
             answers.append(oracle.times(rng.normal(size=(1 if shape == "iid" else min(3, d), d)))[0])
     digest(f"noisy products {d}", *answers)

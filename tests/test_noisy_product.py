@@ -45,14 +45,10 @@ def orthonormal(n_vectors, d):
 
 
 def oracle(a, b=None, *, noise, scale=SCALE, scale_b=0.0, shape="goe", n_products=0, stream=None):
+    scales = [scale] if b is None else [scale, scale_b]
+    stream = core.NoiseStream(KEY) if stream is None else stream
     return core.PairOracle.of_matrices(
-        core.SymmetricMatrices(a, b),
-        noise,
-        scale_a=scale,
-        scale_b=scale_b,
-        shape=shape,
-        n_products=n_products,
-        stream=core.NoiseStream(KEY) if stream is None else stream,
+        core.SymmetricMatrices(a, b), core.Noise(noise, scales, shape, n_products, stream)
     )
 
 
@@ -138,7 +134,7 @@ def test_many_lazy_directions():
 
 def test_without_noise_products_are_exact():
     a, b, block = symmetric(30), symmetric(30, 1), vectors(4, 30)
-    kernel = core.PairOracle.of_matrices(core.SymmetricMatrices(a, b), "none")
+    kernel = core.PairOracle.of_matrices(core.SymmetricMatrices(a, b), core.Noise("none"))
     av, bv = kernel.times(block)
     assert_close(av, block @ a)
     assert_close(bv, block @ b)
@@ -591,7 +587,14 @@ def test_other_noise_is_refused(name):
 @pytest.mark.parametrize("noise", ["fresh", "lazy"])
 def test_noise_needs_a_stream(noise):
     with pytest.raises((TypeError, ValueError), match="stream"):
-        core.PairOracle.of_matrices(core.SymmetricMatrices(symmetric(5)), noise, scale_a=1.0, n_products=1)
+        core.PairOracle.of_matrices(core.SymmetricMatrices(symmetric(5)), core.Noise(noise, [1.0], n_products=1))
+
+
+@pytest.mark.parametrize("scales", [[], [1.0, 0.0]])
+def test_every_matrix_has_its_scale(scales):
+    noise = core.Noise("lazy", scales, stream=core.NoiseStream(KEY))
+    with pytest.raises(ValueError, match="scale"):
+        core.PairOracle.of_matrices(core.SymmetricMatrices(symmetric(5)), noise)
 
 
 @pytest.mark.parametrize("block", [np.ones(5), np.ones((2, 4)), np.ones((2, 5), dtype=np.float32)])

@@ -124,7 +124,8 @@ def part(weights=WEIGHTS, share=1.0, blocks="whole"):
 
 def of_rows(noise="none", scale=0.0, factors=FACTORS, a=None, b=None, **arguments):
     rows = kernel_rows(problem("pca"))
-    return core.PairOracle.of_rows(rows, noise, scale, factors, a or part(), b or part(), **arguments)
+    noise = core.Noise(noise, [scale], stream=arguments.pop("stream", None))
+    return core.PairOracle.of_rows(rows, noise, factors, a or part(), b or part(), **arguments)
 
 
 WRONG = {
@@ -159,7 +160,7 @@ def test_the_pair_that_the_others_vary_is_accepted():
 def test_other_types_are_refused():
     # pybind11 3.1 runs keep_alive on calls whose arguments it refused, and crashed.
     with pytest.raises(TypeError):
-        core.PairOracle.of_rows(np.ones((3, D)), "none", 0.0, FACTORS, part())
+        core.PairOracle.of_rows(np.ones((3, D)), core.Noise("none"), FACTORS, part())
     with pytest.raises(TypeError):
         part([1, 2])
     with pytest.raises(ValueError, match=r'blocks must be "whole", "between" or "within", not "diagonal"'):
@@ -167,6 +168,8 @@ def test_other_types_are_refused():
     with pytest.raises(TypeError):
         of_rows(scale="wide")
     with pytest.raises(TypeError):
-        core.PairOracle.of_matrices(np.eye(D), "none")
+        core.PairOracle.of_matrices(np.eye(D), core.Noise("none"))
     with pytest.raises(TypeError):
-        core.PairOracle.of_matrices(core.SymmetricMatrices(np.eye(D)), "fresh", stream=np.random.default_rng(0))
+        core.PairOracle.of_matrices(core.SymmetricMatrices(np.eye(D)), "none")
+    with pytest.raises(TypeError):
+        core.Noise("fresh", [1.0], stream=np.random.default_rng(0))

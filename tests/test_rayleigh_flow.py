@@ -53,7 +53,8 @@ def definite(d, seed=0, dtype=np.float64):
 
 
 def of_matrices(a, b=None, **arguments):
-    return core.PairOracle.of_matrices(core.SymmetricMatrices(a, b), arguments.pop("noise", "none"), **arguments)
+    noise = core.Noise(arguments.pop("noise", "none"), arguments.pop("scales", []), **arguments)
+    return core.PairOracle.of_matrices(core.SymmetricMatrices(a, b), noise)
 
 
 def plain_pair(a, b):
@@ -122,9 +123,9 @@ def test_rows_of_float32_lead_near_those_of_float64(form):
 @settings(deadline=None, derandomize=True, max_examples=40)
 def test_flow_of_matrices_agrees_with_the_plain_loop(truncation, dtype, d, n_vectors, noise, sizes):
     a, b = symmetric(d, sizes, dtype), definite(d, sizes, dtype)
-    scales = {"scale_a": 0.05, "scale_b": 0.01}
-    kernel = of_matrices(a, b, noise=noise, n_products=9, stream=core.NoiseStream(KEY), **scales)
-    plain = reference_pair(a, b, noise, **scales)
+    scales = [0.05, 0.01]
+    kernel = of_matrices(a, b, noise=noise, n_products=9, scales=scales, stream=core.NoiseStream(KEY))
+    plain = reference_pair(a, b, noise, *scales)
     first = start(n_vectors, d, sizes)
     flow = core.rayleigh_flow(kernel, first, 9, 0.1, **TRUNCATIONS[truncation])
     assert_same_flow(flow, reference.rayleigh_flow(plain, first, 9, 0.1, **TRUNCATIONS[truncation]), ON_GRID)
@@ -156,10 +157,10 @@ def test_a_sparse_flow_in_many_features_agrees_with_the_plain_loop(noise):
     # After the first step the vectors have few enough entries for the products to touch those columns alone.
     d, first = 300, np.zeros((1, 300))
     first[0, ::20] = start(1, 15)
-    a, b, scales = symmetric(d), definite(d), {"scale_a": 0.05, "scale_b": 0.01}
-    kernel = of_matrices(a, b, noise=noise, n_products=20, stream=core.NoiseStream(KEY), **scales)
+    a, b, scales = symmetric(d), definite(d), [0.05, 0.01]
+    kernel = of_matrices(a, b, noise=noise, n_products=20, scales=scales, stream=core.NoiseStream(KEY))
     flow = core.rayleigh_flow(kernel, first, 20, 0.05, sparsity=15)
-    plain = reference.rayleigh_flow(reference_pair(a, b, noise, **scales), first, 20, 0.05, sparsity=15)
+    plain = reference.rayleigh_flow(reference_pair(a, b, noise, *scales), first, 20, 0.05, sparsity=15)
     assert_same_flow(flow, plain, ON_GRID)
     assert np.count_nonzero(flow[0]) == 15
 
@@ -363,7 +364,7 @@ def test_products_that_are_not_finite_stop_the_flow(n_vectors, bad):
 
 
 def test_more_iterations_than_were_paid_are_refused():
-    kernel = of_matrices(symmetric(5), noise="fresh", scale_a=1.0, n_products=3, stream=core.NoiseStream(KEY))
+    kernel = of_matrices(symmetric(5), noise="fresh", scales=[1.0], n_products=3, stream=core.NoiseStream(KEY))
     with pytest.raises(RuntimeError, match="3"):
         core.rayleigh_flow(kernel, start(1, 5), 4, 0.1)
     assert kernel.n_answered <= 3
@@ -375,7 +376,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 from dpgep._dispatch import core
-kernel = core.PairOracle.of_matrices(core.SymmetricMatrices(np.eye(50)), "none")
+kernel = core.PairOracle.of_matrices(core.SymmetricMatrices(np.eye(50)), core.Noise("none"))
 print("running", flush=True)
 core.rayleigh_flow(kernel, np.ones((1, 50)), 2**40, 1.0)
 """
@@ -420,7 +421,10 @@ def test_threads_change_no_bit_with_matrices(n_vectors):
     a, b = symmetric(700), definite(700)
     flows = [
         core.rayleigh_flow(
-            core.PairOracle.of_matrices(core.SymmetricMatrices(a, b, n_threads), "none"), start(n_vectors, 700), 4, 0.1
+            core.PairOracle.of_matrices(core.SymmetricMatrices(a, b, n_threads), core.Noise("none")),
+            start(n_vectors, 700),
+            4,
+            0.1,
         )
         for n_threads in (1, 2, 3)
     ]

@@ -9,14 +9,16 @@
 
 namespace dpgep::bindings {
 
+struct HeldNoise : Noise {
+  pybind11::object owner;  // of the stream, or None
+};
+
 // The references keep what the oracle sees. Not py::keep_alive: pybind11 3.1 runs it, too, on a
 // call whose arguments were refused, which has no result to tie a life to, and crashes.
 struct HeldOracle : PairOracle {
-  HeldOracle(const ExactProducts& exact, pybind11::object owner, Noise noise,
-             pybind11::object noise_owner, PairForm form)
-      : PairOracle(exact, std::move(noise), std::move(form)),
-        data(std::move(owner)),
-        stream(std::move(noise_owner)) {}
+  HeldOracle(const ExactProducts& exact, pybind11::object owner, const HeldNoise& noise,
+             PairForm form)
+      : PairOracle(exact, noise, std::move(form)), data(std::move(owner)), stream(noise.owner) {}
 
   pybind11::object data, stream;
 };

@@ -26,35 +26,24 @@ constexpr const char* name_of(NoiseMode mode) {
   }
 }
 
-Noise noise_of(std::string_view mode, std::vector<double> scales, std::string_view shape,
-               Index n_products, NoiseStream* stream, std::optional<Index> max_directions,
-               int n_threads) {
-  Noise noise{parse_noise_mode(mode), std::move(scales), parse_noise_shape(shape), n_products,
-              stream};
+HeldNoise held_noise(std::string_view mode, std::vector<double> scales, std::string_view shape,
+                     Index n_products, NoiseStream* stream, std::optional<Index> max_directions,
+                     int n_threads) {
+  HeldNoise noise;
+  noise.mode = parse_noise_mode(mode);
+  noise.scales = std::move(scales);
+  noise.shape = parse_noise_shape(shape);
+  noise.n_products = n_products;
+  noise.stream = stream;
   if (max_directions) noise.max_directions = *max_directions;
   noise.n_threads = n_threads;
+  noise.owner = py::cast(stream, py::return_value_policy::reference);
   return noise;
 }
 
-// The Python object that owns the stream, or None.
-py::object owner_of(NoiseStream* stream) {
-  return py::cast(stream, py::return_value_policy::reference);
-}
-
-std::unique_ptr<HeldOracle> of_matrices(const Matrices& matrices, std::string_view mode,
-                                        double scale_a, double scale_b, std::string_view shape,
-                                        Index n_products, NoiseStream* stream,
-                                        std::optional<Index> max_directions, int n_threads) {
-  std::vector<double> scales{scale_a};
-  if (matrices.n_matrices() == 2) {
-    scales.push_back(scale_b);
-  } else if (scale_b != 0.0) {
-    throw py::value_error("scale_b must be 0 without b: B = I is public");
-  }
+std::unique_ptr<HeldOracle> of_matrices(const Matrices& matrices, const HeldNoise& noise) {
   return std::make_unique<HeldOracle>(
-      matrices, py::cast(matrices, py::return_value_policy::reference),
-      noise_of(mode, std::move(scales), shape, n_products, stream, max_directions, n_threads),
-      owner_of(stream), MatrixPair{});
+      matrices, py::cast(matrices, py::return_value_policy::reference), noise, MatrixPair{});
 }
 
 const ExactProducts& rows_of(const py::object& rows) {
@@ -77,17 +66,12 @@ PencilPart pencil_part(const py::array& weights, double share, std::string_view 
   return {const_vector<double>(weights, "weights"), share, parse_blocks(blocks)};
 }
 
-std::unique_ptr<HeldOracle> of_rows(const py::object& rows, std::string_view mode, double scale,
+std::unique_ptr<HeldOracle> of_rows(const py::object& rows, const HeldNoise& noise,
                                     const py::array& factors, const PencilPart& a,
-                                    const PencilPart* b, Index first_view_size,
-                                    std::string_view shape, Index n_products, NoiseStream* stream,
-                                    std::optional<Index> max_directions, int n_threads) {
+                                    const PencilPart* b, Index first_view_size) {
   Pencil pencil{const_rows<double>(factors, "factors"), {a}, first_view_size};
   if (b != nullptr) pencil.parts.push_back(*b);
-  return std::make_unique<HeldOracle>(
-      rows_of(rows), rows,
-      noise_of(mode, {scale}, shape, n_products, stream, max_directions, n_threads),
-      owner_of(stream), std::move(pencil));
+  return std::make_unique<HeldOracle>(rows_of(rows), rows, noise, std::move(pencil));
 }
 
 py::tuple times(HeldOracle& oracle, const py::array& V) {
@@ -118,13 +102,14 @@ weights: (r,) float64, copied, and public; M and F belong to the PairOracle.
 )")
       .def(py::init(&pencil_part), py::arg("weights").noconvert(), py::arg("share") = 0.0,
            py::arg("blocks") = "whole");
-  py::class_<HeldOracle>(module, "PairOracle", py::module_local(), py::is_final(), R"(
-Products with a pair (A, B) of symmetric matrices, noise included.
+  py::class_<HeldNoise>(module, "Noise", py::module_local(), py::is_final(), R"(
+What is added to products with symmetric matrices, and what is paid for.
 
-noise "none": the exact products; scales are not used. "fresh": every call draws a new symmetric noise
+mode "none": the exact products; scales are not used. "fresh": every call draws a new symmetric noise
 matrix Z for each matrix; n_products calls are paid for. "lazy": one Z for good, by deferred decisions;
 shape "goe". Every answer is a combination of noisy products with orthonormal directions; a part of a
-row of at most 1e-10 of its norm beyond the others is dropped. A matrix of scale 0 is public.
+row of at most 1e-10 of its norm beyond the others is dropped. scales: one for each matrix; a matrix of
+scale 0 is public.
 
 A product with a direction is rounded to the grid of 2^-28 scale (the next power of two below), and the
 noise is a normal deviate rounded exactly to it, of the least deviation on the grid that is not below
@@ -133,22 +118,24 @@ scale: all else is computed from released integers. n_threads draw it; the bits 
 Lazy noise remembers every direction asked and its answers; a call that would need more than
 max_directions raises MemoryError, and changes nothing.
 
+Raises ValueError for another mode or shape. The oracle that takes it raises ValueError for other numbers of scales,
+for a scale that is negative or not finite, n_products < 0, max_directions < 0, lazy noise of shape "iid", and where
+noise is to be drawn without a stream.
+
 Source: docs/mathematics, section 7; docs/exactness.
 )")
-      .def_static("of_matrices", &of_matrices, py::arg("matrices"), py::arg("noise"),
-                  py::arg("scale_a") = 0.0, py::arg("scale_b") = 0.0, py::arg("shape") = "goe",
-                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(),
-                  py::arg("max_directions") = py::none(), py::arg("n_threads").noconvert() = 1, R"(
-The matrices a and b, or a and I, each with noise of its own scale and the given shape.
-
-Raises ValueError for another noise or shape, for a scale that is negative or not finite, n_products < 0,
-max_directions < 0, lazy noise of shape "iid", scale_b without b, and where noise is to be drawn without a stream.
+      .def(py::init(&held_noise), py::arg("mode"), py::arg("scales") = py::tuple(),
+           py::arg("shape") = "goe", py::arg("n_products").noconvert() = 0,
+           py::arg("stream") = py::none(), py::arg("max_directions") = py::none(),
+           py::arg("n_threads").noconvert() = 1);
+  py::class_<HeldOracle>(module, "PairOracle", py::module_local(), py::is_final(), R"(
+Products with a pair (A, B) of symmetric matrices, noise included.
 )")
-      .def_static("of_rows", &of_rows, py::arg("rows"), py::arg("noise"), py::arg("scale"),
+      .def_static("of_matrices", &of_matrices, py::arg("matrices"), py::arg("noise"),
+                  "The matrices a and b, or a and I, each with noise of its own.")
+      .def_static("of_rows", &of_rows, py::arg("rows"), py::arg("noise"),
                   py::arg("factors").noconvert(), py::arg("a"), py::arg("b") = py::none(),
-                  py::arg("first_view_size").noconvert() = 0, py::arg("shape") = "goe",
-                  py::arg("n_products").noconvert() = 0, py::arg("stream") = py::none(),
-                  py::arg("max_directions") = py::none(), py::arg("n_threads").noconvert() = 1, R"(
+                  py::arg("first_view_size").noconvert() = 0, R"(
 A and B (None: the identity) made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
 each is a PencilPart, the blocks of share M~ + F^T diag(weights) F for two views, the features before first_view_size and the
 others; first_view_size = 0: one view.
@@ -156,9 +143,9 @@ others; first_view_size = 0: one view.
 M~ is asked once for both, and not at all where neither needs it; where blocks are kept, for the block of all
 [v_x, 0] and then all [0, v_y].
 
-rows: DenseRows, CsrRows or CallbackProducts. factors: (r, d) float64, copied, and public. The noise as of_matrices.
-Raises ValueError or TypeError as of_matrices, and for other shapes, weights or shares that are not finite, and
-unless 0 <= first_view_size < d, and 0 < first_view_size where blocks are kept.
+rows: DenseRows, CsrRows or CallbackProducts. factors: (r, d) float64, copied, and public.
+Raises ValueError or TypeError for other shapes, weights or shares that are not finite, and unless
+0 <= first_view_size < d, and 0 < first_view_size where blocks are kept.
 )")
       .def_property_readonly("n_features", &HeldOracle::n_features)
       .def_property_readonly("noise", [](const HeldOracle& self) { return name_of(self.mode()); })

@@ -44,4 +44,10 @@ void add_combinations(const ConstBlock& C, const ConstBlock& Y, Rows<double> out
   }
 }
 
+Block combinations(const ConstBlock& C, const ConstBlock& Y) {
+  Block result = Block::Zero(C.rows(), Y.cols());
+  add_combinations(C, Y, mutable_view(result));
+  return result;
+}
+
 }  // namespace dpgep

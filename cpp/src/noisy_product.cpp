@@ -13,7 +13,7 @@ namespace dpgep {
 namespace {
 
 void require_noise(const Noise& noise, Index n_matrices) {
-  if (static_cast<Index>(noise.scales.size()) != n_matrices) {
+  if (noise.mode != NoiseMode::none && static_cast<Index>(noise.scales.size()) != n_matrices) {
     throw std::invalid_argument("there must be a scale for each matrix, " +
                                 std::to_string(n_matrices) + ", not " +
                                 std::to_string(noise.scales.size()));
@@ -40,12 +40,6 @@ void require_noise(const Noise& noise, Index n_matrices) {
   if (noise.mode != NoiseMode::none && draws && noise.stream == nullptr) {
     throw std::invalid_argument("stream must be given where noise is drawn");
   }
-}
-
-Block times(const Block& C, const ConstBlock& Y) {
-  Block product = Block::Zero(C.rows(), Y.cols());
-  add_combinations(view(C), Y, mutable_view(product));
-  return product;
 }
 
 }  // namespace
@@ -105,7 +99,7 @@ std::vector<Block> NoisyProducts::fresh(const ConstBlock& V) {
   ++n_answered_;
   std::vector<Block> products;
   for (const GrowingBlock& answers : asked.answers) {
-    products.push_back(dpgep::times(L, answers.view()));
+    products.push_back(combinations(view(L), answers.view()));
   }
   return products;
 }
@@ -123,7 +117,7 @@ std::vector<Block> NoisyProducts::lazy(const ConstBlock& V) {
   coefficients << known, added;
   std::vector<Block> products;
   for (const GrowingBlock& answers : asked_.answers) {
-    products.push_back(dpgep::times(coefficients, answers.view()));
+    products.push_back(combinations(view(coefficients), answers.view()));
   }
   return products;
 }

@@ -81,13 +81,6 @@ Spectrum spectrum(Block S) {
   return sorted;
 }
 
-// C V.
-Block combined(const Block& C, const Block& V) {
-  Block result = Block::Zero(C.rows(), V.cols());
-  add_combinations(view(C), view(V), mutable_view(result));
-  return result;
-}
-
 void make_largest_entries_positive(Block& C) {
   for (Index k = 0; k < C.rows(); ++k) {
     double* const c = C.data() + k * C.cols();
@@ -106,9 +99,10 @@ Spectrum solve(const Block& R, const Block& G) {
   for (Index k = 0; k < G.rows(); ++k) {
     whitening.row(k) /= std::sqrt(std::max(axes.values[k], least));
   }
-  const Block whitened = inner_products(view(combined(whitening, R)), view(whitening));
+  const Block whitened =
+      inner_products(view(combinations(view(whitening), view(R))), view(whitening));
   Spectrum ritz = spectrum(symmetrized(whitened));
-  ritz.vectors = combined(ritz.vectors, whitening);
+  ritz.vectors = combinations(view(ritz.vectors), view(whitening));
   make_largest_entries_positive(ritz.vectors);
   return ritz;
 }
@@ -126,9 +120,9 @@ Vector<double> to_ritz_vectors(Block& V, Block& AV, Block& BV) {
   if (!R.allFinite() || !G.allFinite()) return none;
   const Spectrum ritz = solve(R, G);
   if (!ritz.vectors.allFinite()) return none;
-  V = combined(ritz.vectors, V);
-  AV = combined(ritz.vectors, AV);
-  BV = combined(ritz.vectors, BV);
+  V = combinations(view(ritz.vectors), view(V));
+  AV = combinations(view(ritz.vectors), view(AV));
+  BV = combinations(view(ritz.vectors), view(BV));
   return ritz.values;
 }
 

@@ -57,13 +57,12 @@ RowGroup<R, Scalar> sampled_group(const ConstRows<Scalar>& rows, const Sample& s
 template <std::size_t R, class Scalar>
 RowGroup<R, double> converted(const RowGroup<R, Scalar>& group, const RowGroup<R, Scalar>& next,
                               Index n, double* scratch) {
-  constexpr Index line = 64 / sizeof(Scalar);
   RowGroup<R, double> copies;
   for (std::size_t r = 0; r < R; ++r) {
     double* const copy = scratch + static_cast<Index>(r) * n;
-    for (Index j = 0; j < n; j += line) {
+    for (Index j = 0; j < n; j += line_entries<Scalar>) {
       expect_to_read(next[r] + j);
-      const Index end = std::min(n, j + line);
+      const Index end = std::min(n, j + line_entries<Scalar>);
       for (Index i = j; i < end; ++i) copy[i] = static_cast<double>(group[r][i]);
     }
     copies[r] = copy;

@@ -143,33 +143,30 @@ class PencilPart:
     ) -> None: ...
 
 @final
-class PairOracle:
-    @staticmethod
-    def of_matrices(
-        matrices: SymmetricMatrices,
-        noise: _NoiseMode,
-        scale_a: float = 0.0,
-        scale_b: float = 0.0,
+class Noise:
+    def __init__(
+        self,
+        mode: _NoiseMode,
+        scales: Sequence[float] = (),
         shape: _NoiseShape = "goe",
         n_products: int = 0,
         stream: NoiseStream | None = None,
         max_directions: int | None = None,
         n_threads: int = 1,
-    ) -> PairOracle: ...
+    ) -> None: ...
+
+@final
+class PairOracle:
+    @staticmethod
+    def of_matrices(matrices: SymmetricMatrices, noise: Noise) -> PairOracle: ...
     @staticmethod
     def of_rows(
         rows: DenseRows | CsrRows | CallbackProducts,
-        noise: _NoiseMode,
-        scale: float,
+        noise: Noise,
         factors: NDArray[np.float64],
         a: PencilPart,
         b: PencilPart | None = None,
         first_view_size: int = 0,
-        shape: _NoiseShape = "goe",
-        n_products: int = 0,
-        stream: NoiseStream | None = None,
-        max_directions: int | None = None,
-        n_threads: int = 1,
     ) -> PairOracle: ...
     @property
     def n_features(self) -> int: ...

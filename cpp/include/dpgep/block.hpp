@@ -31,4 +31,7 @@ Block inner_products(const ConstBlock& X, const ConstBlock& Y);
 // out += C Y.
 void add_combinations(const ConstBlock& C, const ConstBlock& Y, Rows<double> out);
 
+// C Y.
+Block combinations(const ConstBlock& C, const ConstBlock& Y);
+
 }  // namespace dpgep

@@ -71,6 +71,12 @@ class ProductNoise:
         """Directions of length d that lazy noise may store, with the answers of this many private matrices."""
         return None if self.memory_limit is None else self.memory_limit // direction_bytes(d, n_matrices)
 
+    def compiled(self, scales: list[float], mu: float, d: int, stream: core.NoiseStream) -> core.Noise:
+        """For the kernel: a scale for each (d, d) matrix; none at all where mu is infinite."""
+        mode = "none" if math.isinf(mu) else self.kind
+        directions = self.most_directions(d, len(scales))
+        return core.Noise(mode, scales, self.shape, self.n_products, stream, directions, thread_count())
+
 
 @dataclass(frozen=True, eq=False)
 class NoisyProducts:
@@ -129,17 +135,11 @@ def row_products(
     pencil = problem.model.pencil(groups)
     oracle = core.PairOracle.of_rows(
         rows.second_moment(1 / groups.n),
-        "none" if math.isinf(mu) else noise.kind,
-        groups.noise.second,
+        noise.compiled([groups.noise.second], mu, d, stream),
         np.ascontiguousarray(pencil.factors, dtype=np.float64),
         _compiled(pencil.a),
         None if pencil.b is None else _compiled(pencil.b),
         pencil.first_view_size if pencil.keeps_blocks else 0,
-        noise.shape,
-        noise.n_products,
-        stream,
-        noise.most_directions(d, 1),
-        thread_count(),
     )
     return NoisyProducts(
         oracle=oracle,
@@ -171,17 +171,9 @@ def matrix_products(
     else:
         charge(LedgerEntry("A and B, known by their products", mu, blocks))
     identity = problem.b is None
-    most_directions = noise.most_directions(d, 1 if identity else 2)
+    scales = [ready.noise_a] if identity else [ready.noise_a, ready.noise_b]
     oracle = core.PairOracle.of_matrices(
-        core.SymmetricMatrices(ready.a, ready.b, thread_count()),
-        "none" if math.isinf(mu) else noise.kind,
-        ready.noise_a,
-        ready.noise_b,
-        noise.shape,
-        noise.n_products,
-        stream,
-        most_directions,
-        thread_count(),
+        core.SymmetricMatrices(ready.a, ready.b, thread_count()), noise.compiled(scales, mu, d, stream)
     )
     return NoisyProducts(
         oracle=oracle,
@@ -189,7 +181,7 @@ def matrix_products(
         noise_level=(ready.noise_a if identity else ready.noise_b) * math.sqrt(2 * d),
         identity_b=identity,
         lazy=not fresh,
-        most_directions=most_directions,
+        most_directions=noise.most_directions(d, len(scales)),
     )
 
 
