@@ -182,7 +182,7 @@ def test_components_of_noise_alone_are_named() -> None:
     one_spike = unit_rows(rng.standard_normal((4000, D)) * np.r_[12.0, np.full(D - 1, 0.1)])
     given = dpgep.pca(one_spike, center=False)
     with (
-        pytest.warns(dpgep.AccuracyWarning, match=r"components \[2\] are lost: noise alone could show them"),
+        pytest.warns(dpgep.AccuracyWarning, match=r"components \[2\] are lost: noise alone could produce them"),
         pytest.warns(dpgep.PrivacyWarning),
     ):
         dpgep.solve(given, mu=0.3, n_components=2, storage="operator", seed=0)

@@ -34,10 +34,10 @@ def packages_messages_withheld(what: str) -> Iterator[None]:
 
 def _without_message(what: str, error: Exception) -> Exception:
     if isinstance(error, MemoryError):
-        return MemoryError(f"there was not enough memory to read {what}: select fewer columns, or make batches smaller")
+        return MemoryError(f"not enough memory to read {what}: select fewer columns or use smaller batches")
     if isinstance(error, UnreadableError):
         return error
     return UnreadableError(
-        f"{what} cannot be read: {type(error).__name__}, whose message is withheld since it may quote values of the "
+        f"{what} cannot be read: {type(error).__name__}, whose message is suppressed since it may quote values of the "
         "data; read the data without dpgep to see it"
     )
