@@ -24,7 +24,7 @@ from dpgep.sources.columns import Columns
 
 N, D = 700, 6
 NAMES = [f"x{i}" for i in range(D)]
-REFUSED = "read other rows than the one before"
+REFUSED = "read different rows from the previous one"
 
 
 @pytest.fixture

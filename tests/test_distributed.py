@@ -96,7 +96,7 @@ def test_chunks_of_unknown_sizes(people: Any) -> None:
     rows, marks = frame.to_dask_array(), dd.from_pandas(pd.Series(labels), npartitions=7).to_dask_array()
     assert math.isnan(rows.shape[0])
     assert moments(model, rows, marks).to_bytes() == in_one_process(model, x, labels)
-    with pytest.raises(ValueError, match=r"an array in memory cannot be cut"):
+    with pytest.raises(ValueError, match=r"an array in memory cannot be aligned"):
         moments(model, rows, labels)
     with pytest.raises(ValueError, match=r"same partitions, got \[7, 2\]"):
         moments(model, rows, spread(labels, 500))
@@ -403,7 +403,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         (lambda x, y: dpgep.fda(x, y), ValueError, "pass classes="),
         (lambda x, y: dpgep.pca(dask.bag.from_sequence([1, 2])), TypeError, "Dask array or DataFrame, got Bag"),
         (lambda x, y: moments(dpgep.PcaModel(6, center=True), x.compute()), TypeError, "need no cluster"),
-        (lambda x, y: moments(dpgep.PcaModel(6, center=True), x, y), TypeError, "pca needs X of every person"),
+        (lambda x, y: moments(dpgep.PcaModel(6, center=True), x, y), TypeError, "pca needs X for every person"),
         (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), x, "y"), TypeError, "no column names"),
         (lambda x, y: moments(dpgep.PcaModel(5, center=True), x), ValueError, "X must have 5 columns"),
         (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), ["a.parquet"], y), TypeError, "name of a column"),

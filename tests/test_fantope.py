@@ -178,8 +178,8 @@ def test_leading_vectors():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"a": np.zeros((3, 2))}, r"square and of one size, got \(3, 2\) and None"),
-        ({"b": np.eye(2)}, r"square and of one size, got \(3, 3\) and \(2, 2\)"),
+        ({"a": np.zeros((3, 2))}, r"square and of the same size, got \(3, 2\) and None"),
+        ({"b": np.eye(2)}, r"square and of the same size, got \(3, 3\) and \(2, 2\)"),
         ({"n_components": 0}, "n_components must be a whole number between 1 and 3, got 0"),
         ({"penalty": -1.0}, "penalty must be a non-negative finite number, got -1"),
         ({"penalty": np.nan}, "penalty must be a non-negative finite number, got nan"),

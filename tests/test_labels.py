@@ -465,7 +465,7 @@ def test_a_row_too_long_for_products_is_zero_in_their_sums_as_well() -> None:
 # --- What is computed without them -----------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
+@pytest.mark.filterwarnings("ignore:.*rows exceed the bound")
 @pytest.mark.parametrize("method", ["release", "rayleigh-flow"])
 def test_who_is_in_no_class_does_not_bend_the_directions(method: str, x: Matrix, labels: Any) -> None:
     """They are no class at the origin: means are those of the people with a class."""
@@ -481,7 +481,7 @@ def test_who_is_in_no_class_does_not_bend_the_directions(method: str, x: Matrix,
     np.testing.assert_allclose(few.mean, all_of_them.mean, atol=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
+@pytest.mark.filterwarnings("ignore:.*rows exceed the bound")
 def test_who_has_no_response_does_not_bend_the_directions(x: Matrix, rng: np.random.Generator) -> None:
     y = x @ [1.0, -1.0, 0.0, 0.0] + 0.1 * rng.standard_normal(N)
     missing = np.where(np.arange(N) % 3 == 0, np.nan, y)

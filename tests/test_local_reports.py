@@ -112,8 +112,8 @@ def test_any_damaged_bit_is_found(dtype: str) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "another program": ({"magic": b"GIF89a"}, "no report of dpgep"),
-    "an aggregate": ({"magic": b"dpgepA"}, "no report of dpgep"),
+    "another program": ({"magic": b"GIF89a"}, "not a dpgep report"),
+    "an aggregate": ({"magic": b"dpgepA"}, "not a dpgep report"),
     "floating-point noise": ({"version": 1}, "version 1 of the format; this dpgep reads version 2"),
     "a later version": ({"version": 3}, "version 3 of the format; this dpgep reads version 2"),
     "unknown entries": ({"type": 2}, "unknown type 2"),
@@ -157,7 +157,7 @@ def test_reports_that_nobody_can_have_drawn_are_refused(poison: float) -> None:
     before = aggregator.to_bytes()
     values = good.values.copy()
     values[2, 4] = poison
-    reason = "report 2 of 4 has an entry that is no integer" if poison == 0.5 else "report 2 of 4 has an entry beyond"
+    reason = "report 2 of 4 has a non-integer entry" if poison == 0.5 else "report 2 of 4 has an entry beyond"
     for batch in (ReportBatch(good.mechanism, values), ReportBatch(good.mechanism, values).to_bytes()):
         with pytest.raises(ReportError, match=reason):
             aggregator.add(batch)
@@ -244,7 +244,7 @@ def test_damaged_aggregates_are_refused() -> None:
     aggregator = server()
     aggregator.add(batch_of())
     message = aggregator.to_bytes()
-    with pytest.raises(ReportError, match="no aggregate of dpgep"):
+    with pytest.raises(ReportError, match="not a dpgep aggregate"):
         Aggregator.from_bytes(batch_of().to_bytes())
     with pytest.raises(ReportError, match="wrong checksum"):
         Aggregator.from_bytes(message[:-1] + bytes([message[-1] ^ 1]))

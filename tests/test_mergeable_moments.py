@@ -88,7 +88,7 @@ def test_the_solution_is_that_of_the_rows_themselves(name: str, rng: np.random.G
     assert ours.privacy == theirs.privacy
 
 
-@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
+@pytest.mark.filterwarnings("ignore:.*rows exceed the bound")
 @names
 def test_without_noise_it_is_the_solution_to_the_grid(name: str, rng: np.random.Generator) -> None:
     rows = dataset(rng)

@@ -161,7 +161,7 @@ def test_gep_is_scipys_eigh(rng: np.random.Generator) -> None:
         assert_same_directions(ours.components, vectors)
 
 
-@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
+@pytest.mark.filterwarnings("ignore:.*rows exceed the bound")
 def test_clipping_is_part_of_the_problem(correlated_rows: Matrix) -> None:
     stretched = correlated_rows * np.linspace(0.5, 30, len(correlated_rows))[:, None]
     norms = np.linalg.norm(stretched, axis=1, keepdims=True)

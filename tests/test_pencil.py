@@ -57,5 +57,5 @@ def test_blocks_need_two_views(part: str, blocks: str) -> None:
 
 @pytest.mark.parametrize("first_view_size", [-1, D, D + 1])
 def test_the_first_view_leaves_features_to_the_second(first_view_size: int) -> None:
-    with pytest.raises(ValueError, match=rf"first_view must lie between 0 and d - 1 = {D - 1}, got {first_view_size}"):
+    with pytest.raises(ValueError, match=rf"must lie between 0 and d - 1 = {D - 1}, got {first_view_size}"):
         pencil(released()[1], (True, "whole"), None, first_view_size)

@@ -280,8 +280,8 @@ def test_false_discovery_rate():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"a": np.zeros((3, 2))}, r"square and of one size, got \(3, 2\) and None"),
-        ({"b": np.eye(2)}, r"square and of one size, got \(3, 3\) and \(2, 2\)"),
+        ({"a": np.zeros((3, 2))}, r"square and of the same size, got \(3, 2\) and None"),
+        ({"b": np.eye(2)}, r"square and of the same size, got \(3, 3\) and \(2, 2\)"),
         ({"n_components": 4}, "n_components must be a whole number between 1 and 3, got 4"),
         ({"sparsity": 4}, "whole number between 1 and d = 3, got 4"),
         ({"sparsity": 1, "n_components": 2}, "whole number between 2 and d = 3, got 1"),

@@ -119,7 +119,7 @@ def test_steps_too_large_leave_an_answer_and_a_caution(method):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solution = dpgep.solve(problem, method=method, n_components=2, epsilon=np.inf, step_sizes=(1e16, 1e16))
-    assert any("steps were too large to be taken" in str(warning.message) for warning in caught)
+    assert any("steps were too large and were rejected" in str(warning.message) for warning in caught)
     np.testing.assert_allclose(solution.components @ solution.components.T, np.eye(2), atol=1e-12)
 
 
@@ -235,7 +235,7 @@ def test_the_report_composes_what_the_ledger_holds(method):
 @pytest.mark.parametrize("form", [{"rho": 0.1}, {"mu": 1.0}])
 def test_budgets_without_epsilon_and_delta_are_refused(form):
     budget = dpgep.Budget(**form)
-    with pytest.raises(dpgep.PrivacyBudgetError, match=r"\(epsilon, delta\) budget of their own"):
+    with pytest.raises(dpgep.PrivacyBudgetError, match=r"a separate \(epsilon, delta\) budget"):
         solve(dpgep.pca(rows(), center=False), budget=budget)
     assert budget.remaining_mu == budget.mu
 
@@ -243,7 +243,7 @@ def test_budgets_without_epsilon_and_delta_are_refused(form):
 def test_a_part_of_a_budget_is_refused_and_a_whole_one_is_taken():
     problem = dpgep.pca(rows(), center=False)
     budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
-    with pytest.raises(dpgep.PrivacyBudgetError, match="of their own"):
+    with pytest.raises(dpgep.PrivacyBudgetError, match="a separate"):
         solve(problem, budget=budget, share=0.5)
     assert budget.remaining_mu == budget.mu
     assert solve(problem, budget=budget).privacy.epsilon == 1.0
@@ -258,7 +258,7 @@ def test_what_is_left_after_another_run_is_refused():
     budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
     solve(problem, "release", budget=budget, share=0.1)
     left = budget.remaining_mu
-    with pytest.raises(dpgep.PrivacyBudgetError, match="of their own"):
+    with pytest.raises(dpgep.PrivacyBudgetError, match="a separate"):
         solve(problem, budget=budget)
     assert budget.remaining_mu == left
 

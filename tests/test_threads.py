@@ -54,7 +54,7 @@ def test_a_seeded_solution_has_the_same_bits_for_any_number(options: dict[str, A
         np.testing.assert_array_equal(solutions[0], other)
 
 
-@pytest.mark.filterwarnings("ignore:.*rows are longer than the bound")
+@pytest.mark.filterwarnings("ignore:.*rows exceed the bound")
 def test_so_has_a_solution_without_noise(wide_rows: Matrix) -> None:
     first, second, third = (
         dpgep.solve(dpgep.pca(wide_rows), epsilon=math.inf, n_components=3, n_threads=n) for n in COUNTS

@@ -183,8 +183,7 @@ def release(
     """
     if not isinstance(problem, (MomentProblem, Moments)):
         raise TypeError(
-            "problem must have moments: dpgep.pca, cca, pls, fda, sir or dpgep.Moments; "
-            f"got {type(problem).__name__}"
+            f"problem must have moments: dpgep.pca, cca, pls, fda, sir or dpgep.Moments; got {type(problem).__name__}"
         )
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)

@@ -80,9 +80,7 @@ class PrivateOperator:
         """(A V, (B + regularization I) V) for the columns of V, (d, K), in one pass over the data for both."""
         columns = np.asarray(block, dtype=np.float64)
         if columns.ndim != 2 or len(columns) != self.n_features:
-            raise ValueError(
-                f"V must have shape ({self.n_features}, K), one vector per column; got {columns.shape}"
-            )
+            raise ValueError(f"V must have shape ({self.n_features}, K), one vector per column; got {columns.shape}")
         of_a, of_b = self._answers(columns)
         return of_a, of_b + self.regularization * columns
 

@@ -61,7 +61,7 @@ class DaskDataset(Dataset):
         self._client = client
         self._kept = kept
         self._comparison = comparison or PassComparison(
-            "rows that Dask computes differently, or in another order, each time: call persist() on them first"
+            "for rows that Dask computes differently, or in another order, each time, call persist() first"
         )
         self.bound = bound
 
@@ -98,7 +98,7 @@ class DaskDataset(Dataset):
 
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(
-            f"{purpose} needs all rows in memory, and these lie on the workers of a Dask cluster: bring them here with "
+            f"{purpose} needs all rows in memory, but they are on the workers of a Dask cluster: bring them here with "
             '.compute() first, or use method="release"'
         )
 
@@ -127,8 +127,8 @@ class DaskDataset(Dataset):
             if distributed is None or not isinstance(error, distributed.KilledWorker):
                 raise
             raise RuntimeError(
-                "workers of the Dask cluster died again and again while they summed one part of the rows, most often "
-                "for lack of memory: make partitions smaller, or give workers more memory (their logs say why they "
+                "workers of the Dask cluster died repeatedly while summing one part of the rows, usually "
+                "for lack of memory: use smaller partitions, or give workers more memory (their logs say why they "
                 "died); nothing of this pass was released"
             ) from error
 
@@ -184,7 +184,7 @@ def _carried(error: Exception) -> Exception:
     except Exception:  # whatever it is, the error cannot be sent
         pass
     return RuntimeError(
-        f"a worker raised {type(error).__name__} while it summed its part of the rows, an error that cannot be sent to "
+        f"a worker raised {type(error).__name__} while summing its part of the rows, an error that cannot be sent to "
         "the client; nothing of this pass was released"
     )
 

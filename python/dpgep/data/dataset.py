@@ -120,9 +120,7 @@ class StreamedDataset(Dataset):
         self._n_features = n_features
         self._fewest = fewest
         self._kept = kept
-        self._comparison = comparison or PassComparison(
-            "a function that is scanned must give the same rows whenever it is called"
-        )
+        self._comparison = comparison or PassComparison("a scanned function must yield the same rows at every call")
         self._counted: int | None = None
         self.bound = bound
         self.read_once = not selections[0].scan.repeatable
@@ -168,6 +166,6 @@ class StreamedDataset(Dataset):
 
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(
-            f"{purpose} needs all rows in memory, and these are read from a source batch by batch: load them into an "
+            f"{purpose} needs all rows in memory, but they are read from a source in batches: load them into an "
             'array first, or use method="release"'
         )

@@ -44,8 +44,8 @@ def public_classes(
         warnings.warn(
             PrivacyWarning(
                 "fda without classes= takes the set of labels as public: every label that occurs, even one person's, "
-                "is published in solution.model.classes. Pass the set that is public anyway, classes=[...] (who has "
-                'another label is left out), or classes="public" if these labels are'
+                "is published in solution.model.classes. Pass the public set, classes=[...] (people with another "
+                'label are left out), or classes="public" if these labels are public'
             ),
             stacklevel=stacklevel,
         )
@@ -75,8 +75,8 @@ def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
         raise ValueError(f"slices must be a whole number of at least 2, got {slices!r}")
     if y_range is None:
         raise ValueError(
-            "slices need a public range: give y_range=(low, high) from what is known about y in general, or edges; "
-            "a range or quantiles read off the data would not be private"
+            "slices need a public range: give y_range=(low, high) from general knowledge about y, or edges; "
+            "a range or quantiles computed from the data would not be private"
         )
     low, high = (float(value) for value in y_range)
     if not (np.isfinite([low, high]).all() and low < high):
@@ -100,15 +100,15 @@ def _given(classes: Sequence[Hashable], labels: Any) -> Classes:
     """The classes that were given, checked against each other and the type of the labels, not their values."""
     given = tuple(classes)
     if any(_is_missing(label) for label in given):
-        raise ValueError("classes hold NaN, which equals no label: people without a label are left out anyway")
+        raise ValueError("classes contain NaN, which equals no label: people without a label are left out anyway")
     if len(set(given)) < len(given):
-        raise ValueError(f"classes holds a label twice: {list(given)!r}")
+        raise ValueError(f"classes contains a label twice: {list(given)!r}")
     if len(given) < 2:
         raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(given)}: {list(given)!r}")
     _check_numbers(given)
     dtype = getattr(labels, "dtype", None)
     if isinstance(dtype, np.dtype) and not any(_may_be(label, dtype.kind) for label in given):
-        raise TypeError(f"labels are of type {dtype.type.__name__}, so that none is among the classes {list(given)!r}")
+        raise TypeError(f"labels are of type {dtype.type.__name__}, so none is among the classes {list(given)!r}")
     return given
 
 
@@ -138,8 +138,7 @@ def _found(labels: Any, n: int | None) -> Classes:
     """The distinct labels, which then count as public."""
     if n is None or is_dask_collection(labels) or isinstance(labels, Selection):
         raise ValueError(
-            "labels that are read from a source need their public classes: pass classes=; finding them would take a "
-            "pass over all rows"
+            "labels read from a source need public classes: pass classes=; finding them would take a pass over all rows"
         )
     values = _label_array(labels, n)
     if values.dtype == np.bool_ or all(
@@ -148,8 +147,8 @@ def _found(labels: Any, n: int | None) -> Classes:
         return BOOLEANS
     if _has_missing(values):
         raise ValueError(
-            "labels contain NaN: give the missing class a name of its own, drop those rows, or pass classes= (who has "
-            "another label, or none, is left out)"
+            "labels contain NaN: name the missing class, drop those rows, or pass classes= (people with "
+            "another label, or none, are left out)"
         )
     return _distinct(values)
 
@@ -158,7 +157,7 @@ def _check_few(found: Classes) -> None:
     fractions = (isinstance(label, float) and not label.is_integer() for label in found)
     if len(found) > _MOST_FOUND or any(fractions):
         raise ValueError(
-            f"labels hold fractions, or more than {_MOST_FOUND} distinct values, and all of them would be published "
+            f"labels are fractional, or have more than {_MOST_FOUND} distinct values, all of which would be published "
             "in solution.model.classes: for a response use dpgep.sir; if these are classes, pass their public set as "
             "classes="
         )

@@ -298,8 +298,8 @@ class ExactMomentAccumulator:
     def _require_whole(self) -> None:
         if not self._is_whole:
             raise RuntimeError(
-                "an update of these moments was interrupted, so that they hold an unknown part of a batch: go back to "
-                "the last checkpoint, or begin anew"
+                "an update of these moments was interrupted, so they include an unknown part of a batch: return to "
+                "the last checkpoint, or start again"
             )
 
 

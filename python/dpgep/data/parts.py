@@ -27,7 +27,7 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     columns = [_delayed_chunks(each, cut) for each in data]
     if len({len(column) for column in columns}) > 1:
         raise ValueError(
-            f"what belongs to the same people must be cut into the same partitions, got {[len(c) for c in columns]} of "
+            f"inputs for the same people must have the same partitions, got {[len(c) for c in columns]} of "
             "them: take both from one DataFrame, or give arrays chunks of known sizes with compute_chunk_sizes()"
         )
     return list(zip(*columns, strict=True))
@@ -75,7 +75,7 @@ def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
         known = cut is not None and known_rows(values) is not None
         if known and known_rows(values) != sum(cut or ()):
             raise ValueError(
-                f"what belongs to the same people must have the same number of rows, got {sum(cut or ())} and "
+                f"inputs for the same people must have the same number of rows, got {sum(cut or ())} and "
                 f"{known_rows(values)}"
             )
         columns = dict.fromkeys(range(1, values.ndim), -1)
@@ -87,8 +87,8 @@ def _from_memory(values: Any, cut: tuple[int, ...] | None) -> Any:
     """An array in memory, cut as the collection beside it."""
     if cut is None:
         raise ValueError(
-            "an array in memory cannot be cut as a Dask collection is whose sizes are not known: put it into the same "
-            "DataFrame, or make it a Dask array of the same chunks"
+            "an array in memory cannot be aligned with a Dask collection of unknown chunk sizes: put it into the same "
+            "DataFrame, or make it a Dask array with the same chunks"
         )
     check_not_masked(values, "the array")
     array = np.asarray(values)

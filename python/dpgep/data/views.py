@@ -21,7 +21,7 @@ def opened(values: Any, name: str, adjacency: Any) -> Any:
         selection = as_selection(values)
         known = selection.scan.n_rows
         if known is not None and known < fewest:
-            raise ValueError(f"{name} must have at least {fewest} rows, and its source has fewer")
+            raise ValueError(f"{name} must have at least {fewest} rows, but its source has fewer")
         return selection
     matrix = spread_matrix(values, name) if is_dask_collection(values) else as_matrix(values, name)
     rows = n_rows(matrix)
@@ -158,7 +158,7 @@ def _name_other_columns(values: Any, name: str) -> None:
     other = [f"{column!r} ({dtype})" for column, dtype in dtypes.items() if dtype.kind not in "fiub"]
     if other:
         shown = ", ".join(other[:8]) + ", ..." * (len(other) > 8)
-        raise TypeError(f"{name} must hold real numbers, which columns {shown} do not: leave them out, or encode them")
+        raise TypeError(f"{name} must hold real numbers, but columns {shown} do not: exclude or encode them")
 
 
 def _check_real(array: Any, name: str) -> None:

@@ -113,7 +113,7 @@ class Aggregator:
         frame = wire.decode(wire.STATE, message)
         theirs, entries = frame.mechanism, frame.entries
         if (entries.dtype, entries.size) != (np.dtype(np.int64), 2 * theirs.size):
-            raise ReportError(f"{entries.size} entries of type {entries.dtype} are no sum of such reports")
+            raise ReportError(f"{entries.size} entries of type {entries.dtype} are not a sum of such reports")
         try:
             aggregator = cls(
                 theirs.dim,
@@ -123,7 +123,7 @@ class Aggregator:
                 records_per_person=theirs.records_per_person,
             )
         except (ValueError, ArithmeticError) as error:
-            raise ReportError(f"an aggregate of no mechanism: {error}") from None
+            raise ReportError(f"an aggregate without a valid mechanism: {error}") from None
         aggregator._check_mechanism(theirs, "this aggregate has")
         aggregator._accept(entries.reshape(2, theirs.size), frame.count, frame.seeded)
         aggregator._check_length(aggregator._to_float(aggregator._sum), frame.count)
@@ -282,7 +282,7 @@ class Aggregator:
         if delta is not None and delta >= 1 / n:
             warnings.warn(
                 f"delta = {delta:g} is not below 1/n = {1 / n:.3g}: a mechanism that publishes about one whole record "
-                "of all would keep it; choose it well below 1/n",
+                "would satisfy it; choose it well below 1/n",
                 PrivacyWarning,
                 stacklevel=4,
             )
@@ -305,8 +305,8 @@ class Aggregator:
         norm, limit = math.sqrt(total @ total), self.mechanism.largest_norm(n)
         if norm > limit:
             raise ReportError(
-                f"the sum of {n} reports has norm {norm:.3g} bound^2; it would be no longer than {limit:.3g} bound^2, "
-                "had all clients kept to the mechanism"
+                f"the sum of {n} reports has norm {norm:.3g} bound^2, beyond the {limit:.3g} bound^2 possible if all "
+                "clients followed the mechanism"
             )
 
     def _checked_sum(self, values: NDArray[Any]) -> NDArray[np.int64]:
@@ -335,11 +335,11 @@ def _integers(slab: NDArray[Any], largest: int, start: int, n: int) -> NDArray[n
     if not (slab.max() <= largest and slab.min() >= -largest):
         wrong = start + int(np.argmin(((slab <= largest) & (slab >= -largest)).all(axis=1)))
         raise ReportError(
-            f"report {wrong} of {n} has an entry beyond {largest} in modulus, more than an honest one can be"
+            f"report {wrong} of {n} has an entry beyond {largest} in modulus, more than an honest report can have"
         )
     if slab.dtype != np.int64 and (np.trunc(slab) != slab).any():
         wrong = start + int(np.argmax((np.trunc(slab) != slab).any(axis=1)))
-        raise ReportError(f"report {wrong} of {n} has an entry that is no integer")
+        raise ReportError(f"report {wrong} of {n} has a non-integer entry")
     return slab.astype(np.int64, copy=False)
 
 

@@ -127,5 +127,5 @@ def calibrate(dim: Any, bound: Any, epsilon: Any, delta: Any, *, records_per_per
     integers = on_grid(calibrate_moments(mu, layout, "replace-one"))
     noise = integers.deviations()
     if moment_mu(noise, layout, "replace-one") > mu:
-        raise ArithmeticError(f"integer noise scales {integers} do not keep mu = {mu}")
+        raise ArithmeticError(f"integer noise scales {integers} exceed mu = {mu}")
     return LocalMechanism(d, radius, budget.epsilon, budget.delta, records, noise.second, integers.bits)

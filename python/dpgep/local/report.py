@@ -81,7 +81,7 @@ class Report(ReportBatch):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.values) != 1:
-            raise ReportError(f"a Report is of one record, got {len(self.values)}: see ReportBatch")
+            raise ReportError(f"a Report is for one record, got {len(self.values)}: see ReportBatch")
 
     @property
     def packed(self) -> Matrix:

@@ -115,5 +115,5 @@ def _support(sparse: Matrix, k: int) -> NDArray[np.intp]:
 def _not_converged(fit: FantopeFit) -> str:
     return (
         f"the sparse relaxation had not converged after {fit.n_iterations} iterations: its objective "
-        f"{fit.objective:.6g} may be {fit.gap:.2g} above the least; raise max_iterations or tolerance"
+        f"{fit.objective:.6g} may be {fit.gap:.2g} above the optimum; raise max_iterations or tolerance"
     )

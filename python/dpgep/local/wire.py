@@ -80,7 +80,7 @@ def decode(magic: bytes, message: Any) -> Frame:
     data = memoryview(message).cast("B")
     what = "report" if magic == REPORTS else "aggregate"
     if len(data) < _START or data[: len(magic)] != magic:
-        raise ReportError(f"no {what} of dpgep: {len(data)} bytes that begin with {bytes(data[:6])!r}")
+        raise ReportError(f"not a dpgep {what}: {len(data)} bytes that begin with {bytes(data[:6])!r}")
     (_, version, entry_type, bits, seeded, dim, records, count, bound, epsilon, delta, deviation) = _HEADER.unpack(
         data[: _HEADER.size]
     )
@@ -89,7 +89,7 @@ def decode(magic: bytes, message: Any) -> Frame:
     payload = data[_START:]
     (checksum,) = _CHECKSUM.unpack(data[_HEADER.size : _START])
     if checksum != zlib.crc32(payload, zlib.crc32(data[: _HEADER.size])):
-        raise ReportError(f"wrong checksum: the {what} was damaged or cut short on its way ({len(data)} bytes)")
+        raise ReportError(f"wrong checksum: the {what} was damaged or truncated in transit ({len(data)} bytes)")
     if entry_type >= len(ENTRY_TYPES) or len(payload) % ENTRY_TYPES[entry_type].itemsize:
         raise ReportError(f"{what} with {len(payload)} bytes of entries of unknown type {entry_type}")
     if not 1 <= dim <= LARGEST_DIM:

@@ -68,7 +68,8 @@ def bordered(matrix: Matrix, rows: Matrix) -> Matrix:
 def check_pair(a: Matrix, b: Matrix | None, n_components: int, ridge: float) -> None:
     """Raise ValueError unless A and B are square and of one size, K is between 1 and d, and the ridge a size."""
     if a.ndim != 2 or a.shape[0] != a.shape[1] or (b is not None and b.shape != a.shape):
-        raise ValueError(f"a and b must be square and of one size, got {a.shape} and {None if b is None else b.shape}")
+        shapes = f"{a.shape} and {None if b is None else b.shape}"
+        raise ValueError(f"a and b must be square and of the same size, got {shapes}")
     require_count("n_components", n_components, largest=len(a))
     require_non_negative("ridge", ridge)
 

@@ -53,7 +53,7 @@ class OperatorDiagnostics(Diagnostics):
 
     def summary(self) -> list[str]:
         end = "converged" if self.converged else "not converged"
-        lines = [f"  storage      operator: {self.n_directions} directions asked, {end}"]
+        lines = [f"  storage      operator: {self.n_directions} directions queried, {end}"]
         if self.support is not None:
             lines.append(f"  features     {len(self.support)} in use")
         return lines
@@ -73,7 +73,7 @@ def operator_release(curator: Curator, k: int, options: ReleaseOptions) -> Metho
         most_directions=capacity if options.sparsity is None else _DENSE_SHARE * capacity,
     )
     if not len(leading.vectors):
-        raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
+        raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
     if options.sparsity is None:
         return _dense(curator, products, leading, k)
     assert not isinstance(options.sparsity, str)  # "auto" needs the matrix

@@ -49,6 +49,6 @@ def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: i
     fits = directions_in(memory_limit, public, copies)
     if needed > fits:
         raise ValueError(
-            f"{k} components of {d} features need the answers to some {needed} products, and {fits} fit into "
+            f"{k} components of {d} features need the answers to about {needed} products, but only {fits} fit into "
             f"memory_limit = {memory_limit}: give a smaller n_components (its default is all), or raise memory_limit"
         )

@@ -77,7 +77,7 @@ class PairOptions:
             require_count("sparsity", self.sparsity)
         require_flag("separate_supports", self.separate_supports)
         if self.separate_supports and self.sparsity is None:
-            raise ValueError("separate_supports is for sparse components: give sparsity as well")
+            raise ValueError("separate_supports requires sparsity")
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
@@ -121,11 +121,11 @@ class ReleaseOptions(PairOptions):
         if self.screen is not None:
             require_count("screen", self.screen)
             if self.storage == "operator":
-                raise ValueError('screen releases the block of the features kept as a matrix, not as an "operator"')
+                raise ValueError('screen releases the block of selected features as a matrix, not as an "operator"')
         if self.screen_share is not None:
             require_share("screen_share", self.screen_share)
             if self.screen is None:
-                raise ValueError("screen_share is the scores' part of the budget: give screen as well")
+                raise ValueError("screen_share requires screen: it is the share of the budget for scores")
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
@@ -242,7 +242,7 @@ def solve_released(model: Model, released: Released, n_components: int, options:
         system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=fallback)
         k = min(n_components, len(system.values))
         if k == 0:
-            raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
+            raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
         vectors, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
     else:
         deviation = partial(_residual_deviation, model, released)
@@ -275,8 +275,8 @@ def _clipped_warning(share: float) -> Iterator[str]:
     """Where rows were clipped: only without noise, where it costs nothing to know."""
     if share > _CLIPPED_UNSAID:
         yield (
-            f"{share:.0%} of the rows are longer than the bound and were shrunk to it: this is not the analysis of the "
-            "rows as they are; give the bound that they have (private runs do the same, and may not say it)"
+            f"{share:.0%} of the rows exceed the bound and were clipped to it: this is not the analysis of the "
+            "original rows; give a bound that holds for them (private runs also clip, but may not report it)"
         )
 
 

@@ -60,7 +60,7 @@ class Diagnostics:
         lines = [*self.summary(), heading]
         for row, (value, error, lost) in enumerate(zip(eigenvalues, self.expected_error, self.lost, strict=True)):
             gap = "" if gaps is None else f"   {gaps[row]:10.3g}"
-            why = " (lost: noise alone could show it)" if lost else ""
+            why = " (lost: noise alone could produce it)" if lost else ""
             lines.append(f"  {row + 1:3d}  {value:10.4g}{gap}  {error:.2g}{why}")
         return lines
 
@@ -133,7 +133,7 @@ def _lost_warning(lost: tuple[bool, ...], n_searched: int) -> Iterator[str]:
     if any(lost) and (lost[0] or len(lost) < n_searched):
         which = [row + 1 for row, gone in enumerate(lost) if gone]
         yield (
-            f"components {which} are lost: noise alone could show them; use more rows, fewer features, or a larger "
+            f"components {which} are lost: noise alone could produce them; use more rows, fewer features, or a larger "
             "budget"
         )
 
@@ -143,6 +143,6 @@ def _beyond_warning(model: Model, eigenvalues: Matrix) -> Iterator[str]:
     beyond = [f"{value:.3g}" for value in eigenvalues if value > model.largest_eigenvalue * (1 + 1e-9)]
     if beyond:
         yield (
-            f"eigenvalues {', '.join(beyond)} are beyond {model.largest_eigenvalue:g}, the largest that there can be: "
-            "noise in the covariances made them; use more rows, fewer features, a larger budget or regularization"
+            f"eigenvalues {', '.join(beyond)} exceed {model.largest_eigenvalue:g}, their upper limit: "
+            "noise in the covariances caused this; use more rows, fewer features, a larger budget or regularization"
         )

@@ -155,7 +155,7 @@ def leading_solutions(
     while True:
         exhausted = not _grow(subspace, model, wanted, most)
         if not len(subspace):
-            raise MemoryError("no memory is left for answers in new directions: make the operator with more")
+            raise MemoryError("no memory left for new directions: create the operator with a larger memory_limit")
         system = _solve(subspace, products, regularization, fallback)
         k = min(n_components, len(system.values))
         movement = _movement(coordinates, system.vectors[:, :k].T)

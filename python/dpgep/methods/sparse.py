@@ -141,7 +141,7 @@ def sparse_eigenvectors(
     """
     _check(a, b, sparsity, n_components, ridge, separate_supports, level)
     if sparsity == "auto" and residual_deviation is None:
-        raise ValueError('sparsity="auto" needs residual_deviation: the noise tells which coordinates stand out')
+        raise ValueError('sparsity="auto" needs residual_deviation: the noise determines which coordinates stand out')
 
     def fit(pair: _Pair, k: int) -> _Found:
         if residual_deviation is None or sparsity != "auto":

@@ -125,7 +125,7 @@ class Model(ABC):
         A problem of many features is thinned out to about ``most_features`` of a kind: of neighbouring directions in
         the spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
         """
-        raise TypeError(f"B of {self.name} carries no noise: there is nothing before it to look for")
+        raise TypeError(f"B of {self.name} carries no noise: there is nothing to denoise")
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> Any:
@@ -166,7 +166,7 @@ def check_adjacency(adjacency: Any, n: int | None, public_n: Any) -> int | None:
     """The public number of people: under replace-one n (None: not counted yet), under add-remove ``public_n``."""
     if adjacency == "replace-one":
         if public_n is not None:
-            raise ValueError('public_n belongs to adjacency="add-remove": under "replace-one" n itself is public')
+            raise ValueError('public_n requires adjacency="add-remove": under "replace-one" n itself is public')
         return n
     if adjacency != "add-remove":
         raise ValueError(f'adjacency must be "replace-one" or "add-remove", got {adjacency!r}')

@@ -186,9 +186,9 @@ class Pencil:
     def __post_init__(self) -> None:
         d = self.factors.shape[1]
         if not 0 <= self.first_view_size < d:
-            raise ValueError(f"first_view must lie between 0 and d - 1 = {d - 1}, got {self.first_view_size}")
+            raise ValueError(f"first_view_size must lie between 0 and d - 1 = {d - 1}, got {self.first_view_size}")
         if self.keeps_blocks and not self.first_view_size:
-            raise ValueError('blocks "between" or "within" views need two views: first_view is 0')
+            raise ValueError('blocks "between" or "within" views need two views: first_view_size is 0')
 
     @property
     def keeps_blocks(self) -> bool:

@@ -70,7 +70,7 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (str, int, float, bool)):
-        raise TypeError(f"classes must be text, numbers or truth values to be stored, got {value!r}")
+        raise TypeError(f"classes must be text, numbers or booleans to be stored, got {value!r}")
     return value
 
 

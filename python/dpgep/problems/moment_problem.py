@@ -34,7 +34,7 @@ class RowModel(MomentModel):
         """What people consist of: X alone, or X and ``y``. Raises TypeError for too little or too much."""
         data = (X,) if y is None else (X, y)
         if len(data) != len(self.inputs):
-            raise TypeError(f"{self.name} needs {' and '.join(self.inputs)} of every person")
+            raise TypeError(f"{self.name} needs {' and '.join(self.inputs)} for every person")
         return data
 
     @abstractmethod
@@ -169,7 +169,7 @@ def _streamed(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int)
     scans = {id(part.scan) for part in data if isinstance(part, Selection)}
     if len(scans) > 1 or not all(isinstance(part, Selection) for part in data):
         raise ValueError(
-            "rows and what belongs to them must come from one source, so that they are read together: take both from "
+            "rows and labels or responses must come from one source, to be read together: take both from "
             'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
         )
     return StreamedDataset(data, partial(model.batch, bound), model.n_features, bound, fewest)

@@ -39,7 +39,7 @@ class Array(Source):
     def width(self, key: Key) -> int | None:
         if len(self.shape) == 1:
             if key is not None:
-                raise ValueError(f"{self._name} is a vector, from which no columns can be selected; got {key!r}")
+                raise ValueError(f"{self._name} is a vector and has no columns to select; got {key!r}")
             return None
         check_real(self.dtype, self._name)
         if key is None:
@@ -99,11 +99,9 @@ class SideBySide(Source):
         self._kind = kind
         self._arrays = {key: Array(values, f"{kind} {key!r}") for key, values in arrays.items()}
         if not self._arrays:
-            raise ValueError("there are no arrays to read: the collection is empty")
+            raise ValueError("no arrays to read: the collection is empty")
         if len({array.n_rows for array in self._arrays.values()}) > 1:
-            raise ValueError(
-                f"arrays side by side must have the same number of rows: {kind}s {list(self._arrays)} differ"
-            )
+            raise ValueError(f"arrays must have the same number of rows: {kind}s {list(self._arrays)} differ")
 
     @property
     def n_rows(self) -> int:
@@ -120,7 +118,7 @@ class SideBySide(Source):
         for name in key:
             array = self._array(name)
             if array.width(None) is not None:
-                raise ValueError(f"{self._kind} {name!r} is a matrix: select it alone, source[{name!r}]")
+                raise ValueError(f"{self._kind} {name!r} is a matrix: select it separately, source[{name!r}]")
             check_real(array.dtype, f"{self._kind} {name!r}")
         return len(key)
 

@@ -45,7 +45,7 @@ class ArrowSource(Source):
         for name in names:
             kind = self.schema.field(name).type
             if _list_size(kind, name) is not None:
-                raise ValueError(f"column {name!r} is a matrix: select it alone, source[{name!r}]")
+                raise ValueError(f"column {name!r} is a matrix: select it separately, source[{name!r}]")
             if not is_numeric(kind):
                 raise not_numeric(name, kind)
         return len(names)
@@ -240,7 +240,7 @@ def _list_size(kind: Any, name: object) -> int | None:
         return int(kind.list_size)
     if pa.types.is_nested(kind):
         raise TypeError(
-            f"column {name!r} holds {kind}: of nested columns, only lists of one fixed size are read; "
+            f"column {name!r} holds {kind}: only nested columns of fixed-size lists are supported; "
             "cast it to pyarrow.list_(value_type, size)"
         )
     return None

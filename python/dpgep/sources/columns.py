@@ -31,7 +31,7 @@ class Columns:
 
     def __init__(self, columns: Sequence[NDArray[Any]], n_rows: int) -> None:
         if any(getattr(column, "shape", None) != (n_rows,) for column in columns):
-            raise ValueError("the columns of a table must be vectors of one length")
+            raise ValueError("the columns of a table must be vectors of the same length")
         self._first = 0
         self._keep(columns, n_rows)
 
@@ -52,7 +52,7 @@ class Columns:
         rows, chosen = key if isinstance(key, tuple) else (key, None)
         start, stop, step = rows.indices(self.shape[0])
         if step != 1:
-            raise IndexError("rows of columns are selected without a step")
+            raise IndexError("rows must be selected with step 1")
         part = copy(self)
         if chosen is not None:
             part._keep([self._columns[j] for j in chosen], self.shape[0])

@@ -32,7 +32,7 @@ class Frame(Source):
         columns = self._frame.columns
         if not columns.is_unique:
             twice = columns[columns.duplicated()][0]
-            raise ValueError(f"the data frame has several columns {twice!r}: rename them")
+            raise ValueError(f"the data frame has several columns named {twice!r}: rename them")
         if names is None:
             return None
         for name in names:

@@ -125,7 +125,7 @@ class Batches(Source):
     def _first(self) -> Source:
         if self._begun is None:
             if not self.repeatable:
-                raise RuntimeError("the batches were read already: select the columns before they are read")
+                raise RuntimeError("the batches have already been read: select columns before reading")
             self._begun = self._begin()
         return self._begun[0]
 
@@ -133,14 +133,14 @@ class Batches(Source):
         """The first batch, and an iterator over the others."""
         batches = self._values() if callable(self._values) else self._values
         if not isinstance(batches, Iterable):
-            raise TypeError(f"the function must return an iterable of batches, it returned {type(batches).__name__}")
+            raise TypeError(f"the function must return an iterable of batches, got {type(batches).__name__}")
         iterator = iter(batches)
         try:
             first = next(iterator)
         except StopIteration:
             raise ValueError(
-                "there are no batches, so that nobody can say how many columns there are: if there are no people, "
-                "yield one without rows, np.empty((0, columns))"
+                "no batches were yielded, so the number of columns is unknown: for empty data, yield one batch "
+                "without rows, np.empty((0, columns))"
             ) from None
         # lists hold their batches anyway; an iterable may make them in memory that another pass over it uses again
         return open_batch(first if isinstance(batches, Sequence) else _lasting(first)), iterator

@@ -32,7 +32,7 @@ class ParquetFiles(ArrowSource):
             places[0] if len(places) == 1 else places, format="parquet", partitioning="hive"
         )
         if not self._dataset.files:
-            raise ValueError(f"there are no Parquet files in {', '.join(places)}")
+            raise ValueError(f"no Parquet files in {', '.join(places)}")
         self.schema = self._dataset.schema
 
     @cached_property
@@ -76,7 +76,7 @@ def _check_kind(name: str, expected: Any, found: Any) -> None:
     """Raise TypeError where values of type ``found`` cannot stand beside those of type ``expected``."""
     if found != expected and _kind(found) not in (_kind(expected), "nothing"):
         raise TypeError(
-            f"column {name!r} is {expected} in the first file and {found} in another: write it with one type in all"
+            f"column {name!r} is {expected} in the first file and {found} in another: use one type in all files"
         )
 
 

@@ -25,7 +25,7 @@ _BAD_STRIDE = 512
 
 def check_real(dtype: np.dtype[Any], what: str) -> None:
     if dtype.kind not in "fiub":
-        raise TypeError(f"{what} must hold real numbers, got dtype {dtype}: convert it, or leave it out")
+        raise TypeError(f"{what} must hold real numbers, got dtype {dtype}: convert it or leave it out")
 
 
 def nbytes(part: Part) -> int:

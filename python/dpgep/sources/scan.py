@@ -75,11 +75,11 @@ def scan(
     if progress not in (None, True, False):
         raise ValueError(f"progress must be True, False or None, got {progress!r}")
     if isinstance(source, Selection):
-        raise TypeError("a selection is part of a scan already: pass it to a problem as it is")
+        raise TypeError("a selection already belongs to a scan: pass it directly to a problem")
     if isinstance(source, Scan):
         if (n_rows, batch_rows, progress) == (None, None, None):
             return source
-        raise TypeError("this is a scan already: give n_rows, batch_rows and progress where it is made")
+        raise TypeError("already a scan: set n_rows, batch_rows and progress when it is created")
     return Scan(source, n_rows, batch_rows, progress)
 
 
@@ -124,7 +124,7 @@ class Scan:
         self.source = open_source(source)
         known = self.source.n_rows if n_rows is not None else None
         if known is not None and known != n_rows:
-            raise ValueError(f"n_rows = {n_rows} is not the number of rows of the source: give the right one, or none")
+            raise ValueError(f"n_rows = {n_rows} is not the number of rows of the source: correct or omit it")
         self._n_rows = n_rows
         self._batch_rows = batch_rows
         self._progress = progress
@@ -182,10 +182,10 @@ class Scan:
 
     def _read(self, selections: tuple[Selection | Scan, ...], *, apart: bool) -> Iterator[tuple[Any, ...]]:
         if not selections or any((each if isinstance(each, Scan) else each.scan) is not self for each in selections):
-            raise ValueError("read takes selections of this scan, at least one: scan.read(scan['x'], scan['y'])")
+            raise ValueError("read requires at least one selection of this scan: scan.read(scan['x'], scan['y'])")
         if self._passes and not self.repeatable:
             raise RuntimeError(
-                "these data can be read only once, and one pass was begun already: pass a list of batches, or a "
+                "these data can be read only once, and a pass has already begun: pass a list of batches, or a "
                 "function that returns a fresh iterator, e.g. dpgep.scan(lambda: read_batches())"
             )
         chosen = [as_selection(each) for each in selections]
@@ -213,7 +213,7 @@ class Scan:
                     "must have the same columns"
                 )
             if len({part.shape[0] for part in piece}) > 1:
-                raise ValueError("the selections differ in their numbers of rows: all must hold the same people")
+                raise ValueError("the selections have different numbers of rows: all must describe the same people")
             rows += piece[0].shape[0]
             yield piece
         self._check_rows(rows)
@@ -221,13 +221,13 @@ class Scan:
     def _check_rows(self, rows: int) -> None:
         # no number of rows is in the messages but the caller's own: it may be secret
         if self._n_rows is not None and rows != self._n_rows:
-            raise ValueError(f"the source does not have n_rows = {self._n_rows} rows: give the right number, or none")
+            raise ValueError(f"the source does not have n_rows = {self._n_rows} rows: correct or omit it")
         if self._n_rows is None and self.source.n_rows not in (None, rows):
-            raise ValueError("the source gave another number of rows than it says to have: its data must not change")
+            raise ValueError("the number of rows differs from what the source declares: its data must not change")
         if self._rows_of_a_pass not in (None, rows):
             raise ValueError(
-                "this pass gave another number of rows than the one before: the function that is scanned must start "
-                "from the beginning whenever it is called, and the data must not change"
+                "this pass gave a different number of rows than the previous one: a scanned function must start "
+                "from the beginning at every call, and the data must not change"
             )
         self._rows_of_a_pass = rows
 

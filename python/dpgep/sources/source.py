@@ -52,12 +52,12 @@ def missing(name: object, known: Iterable[object], what: str = "column") -> Valu
     """The error for a name that a source does not have."""
     names = [repr(each) for each in known]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ValueError(f"there is no {what} {name!r}; there are {', '.join(names[:_LISTED])}{more}")
+    return ValueError(f"no {what} {name!r}; available: {', '.join(names[:_LISTED])}{more}")
 
 
 def not_numeric(name: object, found: Any) -> TypeError:
     return TypeError(
-        f"column {name!r} is not numeric ({found}): leave it out of the features, or turn it into numbers first"
+        f"column {name!r} is not numeric ({found}): exclude it from the features, or encode it as numbers first"
     )
 
 
@@ -77,7 +77,7 @@ def as_names(key: Key, known: Sequence[Hashable]) -> tuple[Hashable, ...] | None
 
 def check_names(names: tuple[Hashable, ...]) -> None:
     if not names:
-        raise ValueError("no columns are selected: name at least one")
+        raise ValueError("no columns selected: name at least one")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"column {twice!r} is selected twice")
@@ -112,10 +112,10 @@ def packages_messages_withheld(what: str) -> Iterator[None]:
 
 def _without_message(what: str, error: Exception) -> Exception:
     if isinstance(error, MemoryError):
-        return MemoryError(f"there was not enough memory to read {what}: select fewer columns, or make batches smaller")
+        return MemoryError(f"not enough memory to read {what}: select fewer columns or use smaller batches")
     if isinstance(error, UnreadableError):
         return error
     return UnreadableError(
-        f"{what} cannot be read: {type(error).__name__}, whose message is withheld since it may quote values of the "
+        f"{what} cannot be read: {type(error).__name__}, whose message is suppressed since it may quote values of the "
         "data; read the data without dpgep to see it"
     )

@@ -18,12 +18,12 @@ class LocalGaussianOptions(PairOptions):
         model, facts = public.model, public.facts
         if not model.is_second_moment:
             raise ValueError(
-                'method "local-gaussian" solves uncentred PCA, dpgep.pca(X, center=False), which is all that reports '
-                f"x x^T hold; this is {model.name}{' with a mean' if model.name == 'pca' else ''}"
+                'method "local-gaussian" solves uncentred PCA, dpgep.pca(X, center=False), since reports '
+                f"contain only x x^T; this is {model.name}{' with a mean' if model.name == 'pca' else ''}"
             )
         if facts.adjacency != "replace-one":
             raise ValueError(
-                'method "local-gaussian" needs adjacency="replace-one": a server sees how many people report'
+                'method "local-gaussian" needs adjacency="replace-one": the server sees how many people report'
             )
         super().check(public, k)
 

@@ -98,7 +98,7 @@ class FlowOptions:
         require_one_of("noise", self.noise, ("fresh", "lazy"))
         require_one_of("noise_shape", self.noise_shape, ("goe", "iid"))
         if self.noise_shape == "iid" and self.noise == "lazy":
-            raise ValueError('noise_shape="iid" is for noise="fresh": lazy noise has the shape "goe"')
+            raise ValueError('noise_shape="iid" requires noise="fresh": lazy noise has the shape "goe"')
         if isinstance(self.init, str):
             require_one_of("init", self.init, KINDS)
         require_each(require_count, self, "n_iterations")
@@ -108,7 +108,7 @@ class FlowOptions:
         require_count("memory_limit (in bytes)", self.memory_limit)
         private = isinstance(self.init, str) and self.init != "random"
         if self.budget_split is not None and not private:
-            raise ValueError('budget_split is for init="convex" and "screen": the others cost nothing')
+            raise ValueError('budget_split applies to init="convex" and "screen": other starts cost nothing')
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
@@ -118,24 +118,22 @@ class FlowOptions:
         elif self.init == "convex" and matrix_bytes(d) > self.memory_limit:
             raise ValueError(
                 f'init="convex" releases a {d} x {d} matrix, which does not fit into memory_limit = '
-                f'{self.memory_limit}: use "screen", or raise memory_limit'
+                f'{self.memory_limit}: use "screen" or raise memory_limit'
             )
         if self.noise == "lazy":
             require_capacity(public, k, self.memory_limit)
         if self.noise == "fresh" and self.step_size is None and public.largest_b is None:
             raise ValueError(
-                'step_size is needed with noise="fresh" and a private B: nothing public bounds its eigenvalues; pass '
-                "0.9 over a public bound of the largest"
+                'step_size is needed with noise="fresh" and a private B: its eigenvalues have no public bound; pass '
+                "0.9 divided by a public bound on the largest"
             )
         if self.noise == "fresh" and public.model.shift is None and k > 1:
             raise ValueError(
                 f'noise="fresh" finds one component of {public.model.name}, not {k}: its eigenvalues come in pairs, '
-                'lambda and -lambda, and several need a shift that nothing public gives; use noise="lazy"'
+                'lambda and -lambda, and several need a shift that is not public; use noise="lazy"'
             )
         if self.noise_shape == "iid" and (k > 1 or len(views(public.model)) > 1):
-            raise ValueError(
-                'noise_shape="iid" serves one product at a time: a single component, not for two views; use "goe"'
-            )
+            raise ValueError('noise_shape="iid" supports a single component, not two views; use "goe"')
 
     @property
     def most_iterations(self) -> int:

@@ -336,7 +336,7 @@ def _measured(v: Matrix, image: Matrix, xi: float, step: float, n_products: int)
     scales = eigenvalues + xi
     kept = scales > len(scales) * np.finfo(float).eps * scales.max()
     if not kept.any():
-        raise np.linalg.LinAlgError("B is zero to rounding: no direction to solve for; pass regularization > 0")
+        raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
     scales = scales[kept]
     whitened = image[np.ix_(kept, kept)] / np.sqrt(np.outer(scales, scales))
     np.fill_diagonal(whitened, 0.0)

@@ -76,7 +76,7 @@ class StochasticOptions:
         """What depends on the problem. Raises before anything is released."""
         if not public.model.is_second_moment:
             raise ValueError(
-                f"dp-spca and dp-vrpca serve pca(X, center=False), the second moment of the rows, not this "
+                f"dp-spca and dp-vrpca support pca(X, center=False), the second moment of the rows, not this "
                 f'{public.model.name}: use method="release"'
             )
         if public.facts.n is None:
@@ -126,7 +126,7 @@ class ReducedOptions(StochasticOptions):
         require_share("budget_split", self.budget_split)
         if self.n_passes <= self.n_epochs:
             raise ValueError(
-                f"n_passes must exceed n_epochs, whose full gradients take a pass each: "
+                f"n_passes must exceed n_epochs, whose full gradients take one pass each: "
                 f"{self.n_passes} <= {self.n_epochs}"
             )
 
@@ -263,7 +263,7 @@ def _result(
     rejected, accuracy_warnings = answers.products.n_rejected_steps, []
     if rejected:
         accuracy_warnings.append(
-            f"{rejected} of {diagnostics.n_steps} steps were too large to be taken, and the block stayed where it was: "
+            f"{rejected} of {diagnostics.n_steps} steps were too large and were rejected: "
             f"use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
         )
     return method_result(curator.model, None, rotation[:, ::-1].T @ vectors, values, diagnostics, accuracy_warnings)
