@@ -72,7 +72,7 @@ def test_default_penalty_exceeds_the_largest_entry_of_the_noise() -> None:
 
 def test_status_is_reported(rng: np.random.Generator) -> None:
     server = aggregate(sparse_rows(rng, 2000), math.inf)
-    with pytest.warns(dpgep.AccuracyWarning, match="not converged in 2 iterations") as caught:
+    with pytest.warns(dpgep.AccuracyWarning, match="had not converged after 2 iterations") as caught:
         stopped = server.solve_sparse(2, 0.02, max_iterations=2)
     assert caught[0].filename == __file__
     assert "NOT converged" in str(stopped)
@@ -93,7 +93,7 @@ def test_a_path_of_penalties_starts_where_the_last_one_ended(rng: np.random.Gene
 @pytest.mark.parametrize("penalty", [-1.0, math.nan, math.inf])
 def test_penalties_are_checked(penalty: float, rng: np.random.Generator) -> None:
     server = aggregate(sparse_rows(rng, 50), math.inf)
-    with pytest.raises(ValueError, match="penalty must be finite"):
+    with pytest.raises(ValueError, match="penalty must be a non-negative finite number"):
         server.solve_sparse(2, penalty)
     with pytest.raises(ValueError, match="n_components must be a whole number between 1 and 24"):
         server.solve_sparse(25)
