@@ -743,8 +743,8 @@ def test_a_bad_selection_is_refused_at_once(source: Any, key: Any, error: type[E
         ((np.ones((2, 2)), np.ones(3)), {}, ValueError, "must have the same number of rows"),
         ([(np.ones((2, 2)), 3.0)], {}, TypeError, "part 1 is of type float: it must be an array"),
         (np.ones((2, 2, 2)), {}, ValueError, "one row per person"),
-        (np.ones((2, 2)), {"n_rows": 0}, ValueError, "n_rows must be a positive whole number, got 0"),
-        (np.ones((2, 2)), {"batch_rows": 1.5}, ValueError, "batch_rows must be a positive whole number, got 1.5"),
+        (np.ones((2, 2)), {"n_rows": 0}, ValueError, "n_rows must be a whole number of at least 1, got 0"),
+        (np.ones((2, 2)), {"batch_rows": 1.5}, ValueError, "batch_rows must be a whole number of at least 1, got 1.5"),
         (np.ones((2, 2)), {"progress": "yes"}, ValueError, "progress must be True, False or None, got 'yes'"),
     ],
 )

@@ -16,6 +16,7 @@ from functools import cache
 from threading import Lock, Thread
 from typing import Any
 
+from dpgep._checks import require_count
 from dpgep._dispatch import core
 
 try:
@@ -99,11 +100,7 @@ def one_thread_per_task() -> Iterator[None]:
 
 def checked_threads(n_threads: Any) -> int | None:
     """``n_threads`` as a number of threads, or None. Raises ValueError."""
-    if n_threads is None:
-        return None
-    if isinstance(n_threads, bool) or not hasattr(n_threads, "__index__") or n_threads.__index__() < 1:
-        raise ValueError(f"n_threads must be a whole number of at least 1, got {n_threads!r}")
-    return int(n_threads.__index__())
+    return None if n_threads is None else require_count("n_threads", n_threads)
 
 
 def _unlimited() -> int:

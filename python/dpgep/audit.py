@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import whole_number
 from dpgep._dispatch import core
 from dpgep._low_bits import learn_pattern, numbers_in
 from dpgep.errors import AccuracyWarning, PrivacyWarning
@@ -377,7 +378,7 @@ def _check_arguments(
         raise TypeError(f"statistic must be a function of the output, got {type(statistic).__name__}")
     if not isinstance(neighbours, (tuple, list)) or len(neighbours) != 2:
         raise TypeError("neighbours must be a pair (data, data_prime) of neighbouring data sets")
-    if isinstance(runs, bool) or not isinstance(runs, (int, np.integer)):
+    if whole_number(runs) is None:
         raise TypeError(f"runs must be a whole number, got {runs!r}")
     _check_numbers(int(runs), confidence, delta)
     return neighbours[0], neighbours[1]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import require_count
 from dpgep.data.rows import NO_GROUP
 from dpgep.data.views import as_vector, check_not_masked, check_vector, is_dask_collection
 from dpgep.errors import PrivacyWarning
@@ -71,8 +72,7 @@ def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
         if len(values) < 3 or np.isnan(values).any() or not (np.diff(values) > 0).all():
             raise ValueError(f"edges must be at least 3 increasing numbers (2 slices), got {edges!r}")
         return values[1:-1]
-    if isinstance(slices, bool) or not isinstance(slices, (int, np.integer)) or slices < 2:
-        raise ValueError(f"slices must be a whole number of at least 2, got {slices!r}")
+    require_count("slices", slices, least=2)
     if y_range is None:
         raise ValueError(
             "slices need a public range: give y_range=(low, high) from general knowledge about y, or edges; "

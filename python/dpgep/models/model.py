@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import require_people
+
 Matrix: TypeAlias = NDArray[np.float64]
 Adjacency = Literal["replace-one", "add-remove"]
 
@@ -170,8 +172,4 @@ def check_adjacency(adjacency: Any, n: int | None, public_n: Any) -> int | None:
         return n
     if adjacency != "add-remove":
         raise ValueError(f'adjacency must be "replace-one" or "add-remove", got {adjacency!r}')
-    if public_n is None:
-        return None
-    if isinstance(public_n, bool) or int(public_n) != public_n or public_n < 1:
-        raise ValueError(f"public_n must be a positive whole number, got {public_n!r}")
-    return int(public_n)
+    return None if public_n is None else require_people("public_n", public_n)

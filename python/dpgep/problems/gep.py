@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dpgep._checks import require_people
 from dpgep.models.denoise import goe, mixed_directions, signal_of, spectrum_before_noise
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
 from dpgep.models.moments import symmetric_form_variance
@@ -190,8 +191,7 @@ def gep(
     if b is not None and sensitivity_b is None:
         raise ValueError("B needs sensitivity_b: how far one person can change it (0 declares B public)")
     sensitivity_b = sensitivity_b or 0.0
-    if isinstance(n, bool) or int(n) != n or n < 1:
-        raise ValueError(f"n must be a positive whole number, got {n!r}")
+    n = require_people("n", n)
     if adjacency not in ("replace-one", "add-remove"):
         raise ValueError(f'adjacency must be "replace-one" or "add-remove", got {adjacency!r}')
     for name, value in (("sensitivity_a", sensitivity_a), ("sensitivity_b", sensitivity_b)):
@@ -199,7 +199,7 @@ def gep(
             raise ValueError(f"{name} must be a non-negative finite number, got {value!r}")
     if not sensitivity_a and not sensitivity_b:
         raise ValueError("sensitivity_a and sensitivity_b are both 0: public matrices need no noise")
-    facts = PublicFacts(adjacency, None, int(n))
+    facts = PublicFacts(adjacency, None, n)
     return MatrixProblem(GepModel(len(a)), facts, a, b, float(sensitivity_a), float(sensitivity_b))
 
 

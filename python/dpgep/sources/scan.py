@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
 from dpgep.sources.kinds import Declared
 from dpgep.sources.opening import is_source_value, open_source
@@ -71,7 +72,8 @@ def scan(
     (2, 4) ['a' 'a']
     """
     for name, value in (("n_rows", n_rows), ("batch_rows", batch_rows)):
-        _check_count(value, name)
+        if value is not None:
+            require_count(name, value)
     if progress not in (None, True, False):
         raise ValueError(f"progress must be True, False or None, got {progress!r}")
     if isinstance(source, Selection):
@@ -230,11 +232,6 @@ class Scan:
                 "from the beginning at every call, and the data must not change"
             )
         self._rows_of_a_pass = rows
-
-
-def _check_count(value: Any, name: str) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
-        raise ValueError(f"{name} must be a positive whole number, got {value!r}")
 
 
 def _width(part: Part) -> int | None:
