@@ -181,9 +181,9 @@ def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.
 def test_so_does_one_of_wide_rows(n: int, rng: np.random.Generator) -> None:
     """One block, blocks that are looked at first, that fill partial sums of their own, that fill sums of their own."""
     x = rng.standard_normal((n, 300)) / 20
-    moments = dpgep.Moments(dpgep.PcaModel(300, center=True))
-    moments.update(x[:300], n_threads=1)
-    before = moments.copy()
+    moments, before = (dpgep.Moments(dpgep.PcaModel(300, center=True)) for _ in range(2))
+    for each in (moments, before):
+        each.update(x[:300], n_threads=1)
     spoiled = x.copy()
     spoiled[-1, 7] = np.inf
     with pytest.raises(ValueError, match="NaN or infinite"):
