@@ -28,8 +28,8 @@ struct Spectrum {
 };
 
 // (x, y) <- (c x - s y, s x + c y), entry by entry.
-void rotate(double c, double s, double* x, double* y, Index n, Index stride) {
-  for (Index i = 0; i < n * stride; i += stride) {
+void rotate(double c, double s, double* x, double* y, Index n) {
+  for (Index i = 0; i < n; ++i) {
     const double before = x[i];
     x[i] = c * before - s * y[i];
     y[i] = s * before + c * y[i];
@@ -43,10 +43,17 @@ void annihilate(Block& S, Index p, Index q, Block& vectors) {
   const double t = std::copysign(1.0, theta) / (std::abs(theta) + std::sqrt(1.0 + theta * theta));
   const double c = 1.0 / std::sqrt(1.0 + t * t);
   const double s = t * c;
-  rotate(c, s, S.data() + p * K, S.data() + q * K, K, 1);
-  rotate(c, s, S.data() + p, S.data() + q, K, K);
-  rotate(c, s, vectors.data() + p * K, vectors.data() + q * K, K, 1);
+  const double of_p = S(p, p) - t * S(p, q);
+  const double of_q = S(q, q) + t * S(p, q);
+  rotate(c, s, S.data() + p * K, S.data() + q * K, K);
+  rotate(c, s, vectors.data() + p * K, vectors.data() + q * K, K);
+  S(p, p) = of_p;
+  S(q, q) = of_q;
   S(p, q) = S(q, p) = 0.0;
+  for (Index k = 0; k < K; ++k) {
+    S(k, p) = S(p, k);
+    S(k, q) = S(q, k);
+  }
 }
 
 // Cyclic Jacobi: short and exact for few vectors, with the same bits on every processor, and next
