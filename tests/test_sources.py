@@ -613,7 +613,9 @@ def test_no_rows_are_data_and_no_batches_are_none() -> None:
         solution = solve_seeded(dpgep.pca(dpgep.scan(source), adjacency="add-remove"), mu=1.0, n_components=2)
         assert solution.components.shape == (2, 3)
     for empty in ([], iter([]), list):
-        with pytest.raises(ValueError, match=r"no batches.*number of columns is unknown.*yield one batch without rows, np\.empty"):
+        with pytest.raises(
+            ValueError, match=r"no batches.*number of columns is unknown.*yield one batch without rows, np\.empty"
+        ):
             dpgep.scan(empty)
 
 
@@ -695,7 +697,7 @@ def test_memory_is_bounded(tmp_path: Path, rows_in_a_group: int) -> None:
 @pytest.mark.parametrize(
     ("source", "key", "error", "message"),
     [
-        (table_of(np.ones((2, 3)), np.array(["a", "b"])), "size", ValueError, "no column 'size'; available: 'age', 'we"),
+        (table_of(np.ones((2, 3)), np.array(["a", "b"])), "size", ValueError, "no column 'size'; available: 'age'"),
         (table_of(np.ones((2, 3)), np.array(["a", "b"])), ["age", "label"], TypeError, "'label' is not numeric"),
         (pd.DataFrame({"a": ["x"]}), ["a"], TypeError, "column 'a' is not numeric"),
         (pd.DataFrame({"a": [1]}), ["b"], ValueError, "no column 'b'; available: 'a'"),
