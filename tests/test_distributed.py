@@ -424,7 +424,7 @@ def test_too_few_people_are_found_when_they_are_counted(people: Any) -> None:
 
 def test_a_method_that_needs_rows_says_so(people: Any) -> None:
     problem = dpgep.pca(spread(people[0], 100), center=False)
-    with pytest.raises(ValueError, match=r"lie on the workers of a Dask cluster.*\.compute\(\)"):
+    with pytest.raises(ValueError, match=r"are on the workers of a Dask cluster.*\.compute\(\)"):
         solve_seeded(problem, method="dp-spca", epsilon=1.0, delta=1e-5, n_components=1)
 
 
@@ -531,6 +531,6 @@ def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(client: distr
     x, _ = people
     rows = da.from_array(x, chunks=(500, 6)).map_blocks(always_killed, dtype=x.dtype)
     before = client.run_on_scheduler(allow_failures, 0)
-    with pytest.raises(RuntimeError, match="make partitions smaller, or give workers more memory"):
+    with pytest.raises(RuntimeError, match="use smaller partitions, or give workers more memory"):
         moments(dpgep.PcaModel(6, center=True), rows, client=client)
     client.run_on_scheduler(allow_failures, before)

@@ -257,7 +257,7 @@ def test_a_sparse_release_costs_what_a_dense_one_costs(k: int, options: dict[str
     [
         ({"noise": "none"}, "noise must be one of"),
         ({"noise_shape": "gauss"}, "noise_shape must be one of"),
-        ({"noise_shape": "iid"}, 'for noise="fresh"'),
+        ({"noise_shape": "iid"}, 'requires noise="fresh"'),
         ({"init": "best"}, "init must be one of"),
         ({"init": np.ones(3)}, "shape"),
         ({"init": np.zeros(D)}, "none of them zero"),
@@ -268,7 +268,7 @@ def test_a_sparse_release_costs_what_a_dense_one_costs(k: int, options: dict[str
         ({"step_size": 0.0}, "step_size"),
         ({"step_size": math.inf}, "step_size"),
         ({"regularization": -1.0}, "regularization"),
-        ({"budget_split": 0.5}, "budget_split is for"),
+        ({"budget_split": 0.5}, "budget_split applies to"),
         ({"budget_split": 1.0, "init": "screen"}, "budget_split must lie"),
         ({"sparsity": 3}, "no option"),
     ],
@@ -304,7 +304,7 @@ def test_truncation_refuses_before_anything_is_spent(options: dict[str, Any], me
         ({"sparsity": "few"}, "auto"),
         ({"sparsity": D + 1}, "sparsity"),
         ({"sparsity": 1}, "2 components need"),
-        ({"separate_supports": True}, "give sparsity"),
+        ({"separate_supports": True}, "separate_supports requires sparsity"),
     ],
 )
 def test_a_sparse_release_refuses_before_anything_is_spent(options: dict[str, Any], message: str) -> None:
@@ -324,7 +324,7 @@ def test_fresh_noise_on_a_private_b_needs_a_step_size() -> None:
 def test_iid_noise_serves_one_product_at_a_time() -> None:
     run: dict[str, Any] = {"mu": 1.0, "method": "rayleigh-flow", "noise": "fresh", "noise_shape": "iid"}
     for problem, k in [(problems()["cca"], 1), (problems()["pca"], 2)]:
-        with pytest.raises(ValueError, match="one product at a time"):
+        with pytest.raises(ValueError, match="supports a single component"):
             dpgep.solve(problem, n_components=k, **run)
     solution = solve_seeded(problems()["fda"], 1, n_components=1, **run)
     assert solution.privacy.releases[1].noise[0].shape == "iid"

@@ -61,7 +61,7 @@ def test_a_report_is_a_batch_of_one(dtype: str) -> None:
     np.testing.assert_array_equal(report.packed, report.values[0].astype(float) * (4.0 / 4.0**20))
     np.testing.assert_array_equal(report.matrix()[np.triu_indices(3)], report.packed)
     np.testing.assert_array_equal(report.matrix(), report.matrix().T)
-    with pytest.raises(ReportError, match="of one record, got 4"):
+    with pytest.raises(ReportError, match="for one record, got 4"):
         Report.from_bytes(batch.to_bytes())
 
 

@@ -205,7 +205,7 @@ def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: p
     with pytest.raises(KeyboardInterrupt):
         moments.update(np.zeros((3, D)))
     for use in (moments.to_bytes, lambda: moments.update(np.zeros((3, D))), lambda: dpgep.solve(moments, mu=1.0)):
-        with pytest.raises(RuntimeError, match="go back to the last checkpoint"):
+        with pytest.raises(RuntimeError, match="return to the last checkpoint"):
             use()
 
 

@@ -126,7 +126,7 @@ def test_a_screen_of_everything_keeps_everything() -> None:
         ({"screen": 0}, "screen must be a whole number"),
         ({"screen": 2.5}, "screen must be a whole number"),
         ({"screen": 20, "screen_share": 1.0}, "screen_share must lie strictly between"),
-        ({"screen_share": 0.5}, "give screen as well"),
+        ({"screen_share": 0.5}, "screen_share requires screen"),
         ({"screen": 20, "storage": "operator"}, "not as an"),
         ({"screen": 20}, "give n_components"),
         ({"screen": 20, "n_components": 1, "sparsity": 21}, "more than the 20 features"),

@@ -150,7 +150,7 @@ def test_bad_rows_late_in_the_stream_cost_nothing(bad: float, rows: Matrix) -> N
 def test_labels_that_are_read_need_their_classes(folder: Path) -> None:
     source = dpgep.scan(folder)
     for classes in (None, "public"):
-        with pytest.raises(ValueError, match="need their public classes"):
+        with pytest.raises(ValueError, match="need public classes"):
             dpgep.fda(source[NAMES], source["label"], classes=classes)  # type: ignore[arg-type]
     assert source.passes == 0
 
