@@ -11,7 +11,7 @@ from conftest import Matrix, solve_seeded
 import dpgep
 from dpgep.methods.accuracy import FALSE_ALARM, before_noise
 from dpgep.methods.quotient_accuracy import semicircle_edge
-from dpgep.models.denoise import goe
+from dpgep.models.moments import goe
 
 
 def isotropic(n: int, d: int, rng: np.random.Generator) -> Matrix:

@@ -17,14 +17,13 @@ from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimate
 from dpgep.models.denoise import (
     LEAST_DEVIATIONS,
     edge,
-    goe,
     low_rank_before_noise,
     merged_directions,
     mixed_directions,
     signal_of,
     spectrum_before_noise,
 )
-from dpgep.models.moments import MomentNoise, ReleasedMoments
+from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
 from dpgep.problems.gep import GepModel, ReleasedMatrices

@@ -77,9 +77,8 @@ def require_finite(rows: Rows, bits: int) -> None:
 def moment_blocks(batch: Batch, n_groups: int, bits: int | None = None) -> Iterator[tuple[slice, Matrix]]:
     """The same with a column for each group, marked for its people by 1: in fixed point by 2^bits."""
     mark = 1.0 if bits is None else float(1 << bits)
-    d = batch.rows.d
     for people, block in clipped_blocks(batch.rows, n_groups, bits):
-        mark_groups(block[:, d:], batch.groups, people, mark)
+        mark_groups(block[:, block.shape[1] - n_groups :], batch.groups, people, mark)
         yield people, block
 
 

@@ -92,12 +92,12 @@ class ExactMomentAccumulator:
         self._require_whole()
         if batch.rows.is_sparse:
             self._add_sparse(SparseRows(batch.rows), batch.groups)
-        elif batch.rows.n <= self._exact_rows and self._narrow(batch) is None and self._n_shares(batch) == 1:
-            self._add_at_once(batch)
+        elif (n := batch.rows.n) <= self._exact_rows and self._narrow(batch, n) is None and self._n_shares(n) == 1:
+            self._add_at_once(batch, n)
         elif self.n:
-            self.merge(self._sums_of(batch))
+            self.merge(self._sums_of(batch, n))
         else:
-            vars(self).update(vars(self._sums_of(batch)))
+            vars(self).update(vars(self._sums_of(batch, n)))
         self.n += batch.others
 
     def merge(self, other: ExactMomentAccumulator) -> None:
@@ -159,28 +159,28 @@ class ExactMomentAccumulator:
         """How to pickle them: by what `limbs` returns, without buffers."""
         return self.of_limbs, (self.layout, self.bits, self.n, *self.limbs())
 
-    def _narrow(self, batch: Batch) -> NDArray[Any] | Columns | None:
-        """The rows as the kernel of narrow rows reads them, None where BLAS is faster."""
-        n = batch.rows.n  # the kernel looks at all sums anew in each call
+    def _narrow(self, batch: Batch, n: int) -> NDArray[Any] | Columns | None:
+        """The n rows as the kernel of narrow rows reads them, None where BLAS is faster."""
+        # the kernel looks at all sums anew in each call
         is_narrow = self._dimension <= min(core.narrow_dimension, n)
         return batch.rows.in_one_piece(n, fixed_point=True) if is_narrow else None
 
-    def _n_shares(self, batch: Batch) -> int:
-        """Number of threads that are to sum some people each: one where there is too little work or memory."""
+    def _n_shares(self, n: int) -> int:
+        """Number of threads that are to sum some of n people each: one where there is too little work or memory."""
         pairs = self._dimension**2
-        n_worthwhile = int(batch.rows.n * pairs // _WORK_OF_A_SHARE)
+        n_worthwhile = int(n * pairs // _WORK_OF_A_SHARE)
         if n_worthwhile < 2 or not can_limit_blas():
             return 1
         n_threads = thread_count()
         return n_threads if n_threads <= n_worthwhile and n_threads * pairs * 16 <= _SHARES_BYTES else 1
 
-    def _add_at_once(self, batch: Batch) -> None:
-        """Add people who fit the partial sums: all of them, or none.
+    def _add_at_once(self, batch: Batch, n: int) -> None:
+        """Add n people who fit the partial sums: all of them, or none.
 
         One block is converted before it is added. Of more, the partial sums are to hold nobody else, so that they can
         be dropped; where folding would take longer than that, rows are looked at first.
         """
-        n, d = batch.rows.n, self._dimension
+        d = self._dimension
         is_block = n <= block_height(n, d)
         if not is_block and n < _FEW_ROWS * d:
             require_finite(batch.rows, self.bits)
@@ -188,17 +188,17 @@ class ExactMomentAccumulator:
             self._fold()
         try:
             with self._changing():
-                self._add_part(batch)
+                self._add_part(batch, n)
         except NotFiniteError:
             if not self._in_partial:
                 self._partial = None
             self._is_whole = is_block or not self._in_partial
             raise
 
-    def _sums_of(self, batch: Batch) -> ExactMomentAccumulator:
-        """The sums over many people alone: of parts of them, each thread's in sums of its own."""
-        n, pairs, is_narrow = batch.rows.n, self._dimension**2, self._narrow(batch) is not None
-        n_shares = 1 if is_narrow else self._n_shares(batch)  # that kernel has threads of its own
+    def _sums_of(self, batch: Batch, n: int) -> ExactMomentAccumulator:
+        """The sums over n people alone: of parts of them, each thread's in sums of its own."""
+        pairs, is_narrow = self._dimension**2, self._narrow(batch, n) is not None
+        n_shares = 1 if is_narrow else self._n_shares(n)  # that kernel has threads of its own
         most = self._limb_rows if is_narrow else self._exact_rows
         most = min(most, int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, pairs)) + 1)
         n_parts = n_shares * -(-n // (n_shares * most))
@@ -208,7 +208,7 @@ class ExactMomentAccumulator:
             own = shares.get(get_ident()) or ExactMomentAccumulator(self.layout, self.bits)
             shares[get_ident()] = own
             with use_threads(1 if n_shares > 1 else None):
-                own._add_part(batch.part(slice(first, last)))
+                own._add_part(batch.part(slice(first, last)), last - first)
 
         edges = [n * i // n_parts for i in range(n_parts + 1)]
         run([partial(add, *ends) for ends in pairwise(edges)], n_shares)
@@ -217,9 +217,9 @@ class ExactMomentAccumulator:
             sums.merge(share)
         return sums
 
-    def _add_part(self, batch: Batch) -> None:
-        """Add at most as many people as a limb, or the partial sums, have room for: some of them on an error."""
-        n, rows = batch.rows.n, self._narrow(batch)
+    def _add_part(self, batch: Batch, n: int) -> None:
+        """Add n people, who fit a limb, or the partial sums: some of them on an error."""
+        rows = self._narrow(batch, n)
         if rows is None:
             self._add_blocks(moment_blocks(batch, self.layout.n_groups, self.bits), n)
         else:

@@ -109,12 +109,6 @@ def merged_directions(values: Matrix, rows: Matrix, most: int) -> tuple[Matrix, 
     return np.add.reduceat(values, first) / numbers, np.add.reduceat(rows * signs, first), numbers.astype(float)
 
 
-def goe(d: int, deviation: float, generator: np.random.Generator) -> Matrix:
-    """A GOE matrix for a simulation; nothing is protected by it."""
-    half = generator.standard_normal((d, d))
-    return np.asarray((half + half.T) * (deviation / 2))
-
-
 def _without_repulsion(values: Matrix, limit: float) -> Matrix:
     """Solve t + limit^2/(4 t) = value: where the noise moves an eigenvalue t of a matrix of low rank to."""
     return np.asarray((values + np.sqrt(values**2 - limit**2)) / 2)

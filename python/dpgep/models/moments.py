@@ -27,7 +27,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.models.denoise import goe
 from dpgep.models.model import Matrix, MatrixPencil, Model, PublicFacts
 
 Blocks = Literal["whole", "between", "within"]
@@ -290,6 +289,12 @@ class MomentModel(Model):
         pencil = self.pencil(released)
         low_rank = None if pencil.a.moment else (pencil.factors, pencil.a.weights)
         return MatrixPencil(*pencil.matrices(released.second), level, rounding, low_rank)
+
+
+def goe(d: int, deviation: float, generator: np.random.Generator) -> Matrix:
+    """A GOE matrix for a simulation; nothing is protected by it."""
+    half = generator.standard_normal((d, d))
+    return np.asarray((half + half.T) * (deviation / 2))
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:

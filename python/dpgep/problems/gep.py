@@ -12,9 +12,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_people
-from dpgep.models.denoise import goe, mixed_directions, signal_of, spectrum_before_noise
+from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
-from dpgep.models.moments import symmetric_form_variance
+from dpgep.models.moments import goe, symmetric_form_variance
 from dpgep.problems.problem import Problem
 
 
