@@ -1,5 +1,6 @@
 """`dpgep.Moments`: any split, order and merging of batches gives the same bits; storage that notices damage."""
 
+import contextlib
 import itertools
 import os
 import pickle
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -207,6 +209,41 @@ def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: p
     for use in (moments.to_bytes, lambda: moments.update(np.zeros((3, D))), lambda: dpgep.solve(moments, mu=1.0)):
         with pytest.raises(RuntimeError, match="return to the last checkpoint"):
             use()
+
+
+@pytest.mark.parametrize("narrow", [0, 160])
+def test_wherever_they_are_interrupted_sums_hold_a_whole_batch_or_say_so(
+    narrow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of people without a class, who have no row."""
+    monkeypatch.setattr(core, "narrow_dimension", min(narrow, core.narrow_dimension))
+    x, labels = np.eye(20, D), np.arange(20) % 3
+    added = {20: False, 40: False}
+    for step in itertools.count():
+        moments = dpgep.Moments(dpgep.FdaModel(D, (0, 1)), adjacency="replace-one")
+        moments.update(x, labels)
+        left = itertools.count(-step)
+
+        def trace(frame: Any, event: str, _: Any, left: Iterator[int] = left) -> Any:
+            if frame.f_code.co_filename != integer_moments.__file__:
+                return None
+            if event == "line" and next(left) == 0:
+                raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            moments.update(x, labels)
+            done = True
+        except KeyboardInterrupt:
+            done = False
+        finally:
+            sys.settrace(None)
+        with contextlib.suppress(RuntimeError):
+            added[dpgep.Moments.from_bytes(moments.to_bytes()).n] = True
+        if done:
+            break
+    assert added == {20: True, 40: True}
 
 
 def test_interrupted_sums_of_narrow_rows_are_as_before(

@@ -1,7 +1,8 @@
-"""What all runs share: their warnings point at the line that called them, also those that follow from a solution."""
+"""What all runs share: their warnings point at the line that called them, and what is out of range costs nothing."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -40,3 +41,36 @@ def test_warnings_point_at_the_line_that_called(name: str, problem: Callable[[],
     assert any("seeded" in message for message in messages)
     assert sum("below 1/n" in message for message in messages) == 1
     assert any("lost" in message for message in messages) == ("solve" in name)
+
+
+HUGE = 10**30
+OUT_OF_RANGE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    (dpgep.private_operator, {"memory_limit": HUGE}),
+    (dpgep.private_operator, {"regularization": np.array([0.1])}),
+    (dpgep.private_operator, {"regularization": 10**400}),
+    (dpgep.solve, {"storage": "operator", "memory_limit": HUGE}),
+    (dpgep.solve, {"regularization": np.array([0.1])}),
+    (dpgep.solve, {"regularization": 10**400}),
+    (dpgep.solve, {"method": "rayleigh-flow", "memory_limit": HUGE}),
+    (dpgep.solve, {"method": "rayleigh-flow", "n_iterations": HUGE}),
+    (dpgep.solve, {"method": "rayleigh-flow", "step_size": np.array([0.1])}),
+    (dpgep.solve, {"method": "rayleigh-flow", "step_size": 10**400}),
+    (dpgep.solve, {"method": "rayleigh-flow", "regularization": np.array([0.1])}),
+]
+
+
+@pytest.mark.parametrize(("run", "options"), OUT_OF_RANGE)
+def test_numbers_that_kernels_cannot_hold_cost_nothing(run: Callable[..., Any], options: dict[str, Any]) -> None:
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises(ValueError, match=next(reversed(options))):
+        run(dpgep.fda(X, X[:, 0] > 0, classes=[False, True]), budget=budget, **options)
+    assert budget.spent_mu == 0
+
+
+@pytest.mark.parametrize("n", [math.inf, math.nan, None, np.True_, np.array([50]), "50"])
+def test_a_number_of_people_is_one_whole_number(n: Any) -> None:
+    with pytest.raises(ValueError, match="n must be a positive whole number"):
+        dpgep.gep(np.eye(3), n=n, sensitivity_a=2.0)
+    if n is not None:
+        with pytest.raises(ValueError, match="public_n must be a positive whole number"):
+            dpgep.pca(X, adjacency="add-remove", public_n=n)

@@ -7,6 +7,11 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+# What the kernels' integers hold.
+_MOST = 2**63 - 1
+
 
 def whole_number(value: Any) -> int | None:
     """The int that ``value`` is, None if it is not one: booleans and floats are not."""
@@ -17,9 +22,11 @@ def whole_number(value: Any) -> int | None:
 
 
 def require_count(name: str, value: Any, *, least: int = 1, largest: int | None = None) -> int:
-    """``value`` as an int. Raises ValueError unless it is a whole number from ``least`` to ``largest``."""
+    """``value`` as an int. Raises ValueError unless it is a whole number from ``least`` to ``largest`` (None: what the
+    kernels count to).
+    """
     number = whole_number(value)
-    if number is None or number < least or (largest is not None and number > largest):
+    if number is None or not least <= number <= (_MOST if largest is None else largest):
         limit = f"of at least {least}" if largest is None else f"between {least} and {largest}"
         raise ValueError(f"{name} must be a whole number {limit}, got {value!r}")
     return number
@@ -27,7 +34,8 @@ def require_count(name: str, value: Any, *, least: int = 1, largest: int | None 
 
 def require_people(name: str, value: Any) -> int:
     """A number of people as an int. Raises ValueError unless it is a positive whole number; 1e6 is one."""
-    if isinstance(value, bool) or int(value) != value or value < 1:
+    is_whole = _is_number(value) and not isinstance(value, (bool, np.bool_)) and math.isfinite(value) and value % 1 == 0
+    if not is_whole or value < 1:
         raise ValueError(f"{name} must be a positive whole number, got {value!r}")
     return int(value)
 
@@ -65,8 +73,8 @@ def require_each(require: Callable[[str, Any], object], options: object, *names:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether the value compares with numbers as one does: NaN does not."""
+    """Whether the value is one number that a float can hold: NaN, and an array of one entry, are none."""
     try:
-        return bool(-math.inf <= value <= math.inf)
-    except (TypeError, ValueError):
+        return not getattr(value, "ndim", 0) and bool(-math.inf <= value <= math.inf) and not math.isnan(float(value))
+    except (TypeError, ValueError, OverflowError):
         return False

@@ -91,14 +91,13 @@ class ExactMomentAccumulator:
         """
         self._require_whole()
         if batch.rows.is_sparse:
-            self._add_sparse(SparseRows(batch.rows), batch.groups)
+            self._add_sparse(SparseRows(batch.rows), batch)
         elif (n := batch.rows.n) <= self._exact_rows and self._narrow(batch, n) is None and self._n_shares(n) == 1:
             self._add_at_once(batch, n)
         elif self.n:
             self.merge(self._sums_of(batch, n))
         else:
             vars(self).update(vars(self._sums_of(batch, n)))
-        self.n += batch.others
 
     def merge(self, other: ExactMomentAccumulator) -> None:
         """Add the sums over other people, of the same layout and grid."""
@@ -189,6 +188,7 @@ class ExactMomentAccumulator:
         try:
             with self._changing():
                 self._add_part(batch, n)
+                self.n += batch.others
         except NotFiniteError:
             if not self._in_partial:
                 self._partial = None
@@ -215,6 +215,7 @@ class ExactMomentAccumulator:
         sums, *others = shares.values()
         for share in others:
             sums.merge(share)
+        sums.n += batch.others
         return sums
 
     def _add_part(self, batch: Batch, n: int) -> None:
@@ -233,19 +234,19 @@ class ExactMomentAccumulator:
             self._in_low += n
         self.n += n
 
-    def _add_sparse(self, rows: SparseRows, groups: NDArray[np.intp] | None) -> None:
-        """Add sparse rows where they are: a second matrix of sums may be too large."""
+    def _add_sparse(self, rows: SparseRows, batch: Batch) -> None:
+        """Add the batch's sparse rows where they are: a second matrix of sums may be too large."""
         rows.require_finite()
         with self._changing():
             for part in rows.on_grid(self.bits, self._limb_rows):
-                its_groups = None if groups is None else groups[part.rows]
+                its_groups = None if batch.groups is None else batch.groups[part.rows]
                 if part.is_dense:
                     for within, block in part.blocks(self.layout.n_groups, self._exact_rows):
                         mark_groups(block[:, self.layout.n_features :], its_groups, within, float(1 << self.bits))
                         self._add_blocks([(within, block)], len(block))
                 else:
                     self._add_products_of_entries(part, its_groups)
-            self.n += rows.n
+            self.n += batch.n
 
     def _add_products_of_entries(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
         assert part.n <= self._limb_rows  # the kernel does not look at overflows

@@ -39,7 +39,7 @@ def directions_in(memory_limit: int, public: PublicSide, copies: int) -> int:
     """How many directions can be asked of lazy noise and remembered, with ``copies`` of each in the method."""
     d = public.model.n_features
     n_matrices = 2 if public.largest_b is None else 1  # only pairs of matrices have a B that nothing bounds
-    return memory_limit // (direction_bytes(d, n_matrices) + copies * 8 * d)
+    return int(memory_limit) // (direction_bytes(d, n_matrices) + copies * 8 * d)
 
 
 def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: int = 0) -> None:

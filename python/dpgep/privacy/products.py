@@ -69,7 +69,7 @@ class ProductNoise:
 
     def most_directions(self, d: int, n_matrices: int) -> int | None:
         """Directions of length d that lazy noise may store, with the answers of this many private matrices."""
-        return None if self.memory_limit is None else self.memory_limit // direction_bytes(d, n_matrices)
+        return None if self.memory_limit is None else int(self.memory_limit) // direction_bytes(d, n_matrices)
 
     def compiled(self, scales: list[float], mu: float, d: int, stream: core.NoiseStream) -> core.Noise:
         """For the kernel: a scale for each (d, d) matrix; none at all where mu is infinite."""
