@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep.methods.result import Diagnostics
 from dpgep.models.model import Adjacency, Model
+from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
@@ -111,7 +112,8 @@ class Solution:
 
     Attributes
     ----------
-    components : (K, d), rows of unit Euclidean norm whose largest entry is positive.
+    components : (K, d), rows of unit Euclidean norm whose largest entry is positive; of rows that were divided by a
+        scale (``preparation``), ``components * preparation.scale`` is that.
     eigenvalues : (K,), descending.
     privacy : PrivacyReport.
     diagnostics : `ReleaseDiagnostics` (noise level, eigengaps, expected error per component) or `FlowDiagnostics`, from
@@ -121,6 +123,8 @@ class Solution:
     method : name of the method.
     passes : number of passes over the rows: from a source or on workers, all passes; in memory, those that are not
         products with vectors. 0 for moments summed earlier, and for problems in matrix form.
+    preparation : the public map of the rows that the answer is about (location, scale, bound); None where they are as
+        they were given. Components and the mean are in the units of the rows nevertheless.
     """
 
     components: Matrix
@@ -131,6 +135,7 @@ class Solution:
     model: Model
     method: str
     passes: int = 0
+    preparation: Preparation | None = None
 
     @property
     def n_components(self) -> int:
@@ -138,12 +143,12 @@ class Solution:
 
     @property
     def x_weights(self) -> Matrix:
-        """(K, d_x) weights of the first view, rows of unit norm (CCA and PLS only)."""
+        """(K, d_x) weights of the first view, rows of unit norm as in ``components`` (CCA and PLS only)."""
         return self._weights(0)
 
     @property
     def y_weights(self) -> Matrix:
-        """(K, d_y) weights of the second view, rows of unit norm (CCA and PLS only)."""
+        """(K, d_y) weights of the second view, rows of unit norm as in ``components`` (CCA and PLS only)."""
         return self._weights(1)
 
     def transform(self, X: Any, Y: Any = None) -> Any:
@@ -165,8 +170,14 @@ class Solution:
         parts = self.model.views_of(self.components)
         if len(parts) == 1:
             raise AttributeError(f"{self.model.name} has one view: see components")
-        norms = np.linalg.norm(parts[view], axis=1, keepdims=True)
+        units = self.components if self._scale is None else self.components * self._scale
+        norms = np.linalg.norm(self.model.views_of(units)[view], axis=1, keepdims=True)
         return np.asarray(parts[view] / np.where(norms > 0, norms, 1.0))
+
+    @property
+    def _scale(self) -> Matrix | None:
+        """What the columns were divided by; None where the components are in the units of the rows anyway."""
+        return None if self.preparation is None or not self.model.scale_free else self.preparation.scale
 
     def __repr__(self) -> str:
         d = self.diagnostics
