@@ -42,34 +42,41 @@ def correlations(covariance: Matrix, standard: Standardization) -> Matrix:
     return covariance
 
 
-def correlation_form_variance(
-    released: ReleasedGroups, standard: Standardization, left: Any, right: Matrix, eigenvalues: Matrix
-) -> Matrix:
-    """Var of p_j^T (dC - lambda_i diag(dC)) q_i, shape (k, r), p_j and q_i the columns of ``left`` and ``right`` / scale.
+def correlation_form_variance(released: ReleasedMoments, left: Any, right: Matrix) -> Matrix:
+    """Var of u_j^T dR v_i, shape (k, r), for columns u_j of ``left`` and v_i of ``right``.
 
-    With h = p_j o q_i, zero at columns whose scale is the floor, the form of dC is corrected by -lambda_i times that of
-    diag(dC), sum_a h_a (Z_aa - 2 m_a e_a + m_a^2 dn); the variances and covariances of its three independent noises are
-    added (docs/mathematics.md, section 5).
+    With p = u / scale, q = v / scale, x = R u / scale and y = R v / scale, it is that of p^T dC q - sum_a g_a dC_aa,
+    g = (p o y + x o q) / 2, to which a column divided by the floor contributes nothing. Here dC_aa = Z_aa - 2 m_a e_a +
+    m_a^2 c, with independent noises Z, e and c of second moment, sums and count: what g changes is added for each.
     """
+    standard, m = standardization_of(released), mean_factor(released)
     unit = diags_array(1 / standard.scale)
     p, q = unit @ left, np.asarray(unit @ right)
+    varying = diags_array(np.where(standard.drowned, 0.0, 1 / standard.scale**2))
+    x, y = (np.asarray(varying @ (released.second @ side - m.T @ (m @ side))) for side in (p, q))
     variance = schur_form_variance(released, p, q, total=1.0, within=0.0)
-    noise, value = released.noise, eigenvalues[:, None]
-    varying = ~standard.drowned[:, None]
-    pp, qq = p * p, q * q * varying
-    variance += noise.second**2 * (value**2 - 2 * value) * (qq.T @ pp)
+    noise, pp, px, xx = released.noise, p * p, p * x, x * x
+
+    def on_diagonal(weights: Matrix) -> tuple[Matrix, Matrix]:
+        """sum_a weights_a g_a p_a q_a and sum_a weights_a g_a^2."""
+        qq, qy, yy = weights * q * q, weights * q * y, weights * y * y
+        return (qy.T @ pp + qq.T @ px) / 2, (yy.T @ pp + 2 * qy.T @ px + qq.T @ xx) / 4
+
+    shared, squared = on_diagonal(np.ones((len(q), 1)))
+    variance += noise.second**2 * (squared - 2 * shared)
     if released.sums.size:
-        m = mean_factor(released).T
+        m = m.T
         p_mean, q_mean = np.ravel(m.T @ p), np.ravel(m.T @ q)[:, None]
-        with_mean = q_mean * ((q * m * varying).T @ pp) + p_mean * ((qq * m).T @ p)
-        own = (qq * m**2).T @ pp
-        variance += 4 * noise.sums**2 * (value**2 * own - value * with_mean)
-        squared_mean = (q * m**2 * varying).T @ p
-        variance += noise.counts**2 * (value**2 * squared_mean**2 - 2 * value * q_mean * p_mean * squared_mean)
+        with_q = ((m * q * y).T @ p + (m * q * q).T @ x) / 2
+        with_p = ((m * y).T @ pp + (m * q).T @ px) / 2
+        _, squared = on_diagonal(m * m)
+        variance += 4 * noise.sums**2 * (squared - p_mean * with_q - q_mean * with_p)
+        of_count = ((m * m * y).T @ p + (m * m * q).T @ x) / 2
+        variance += noise.counts**2 * of_count * (of_count - 2 * p_mean * q_mean)
     return np.asarray(np.maximum(variance, 0.0))
 
 
 def correlation_noise(released: ReleasedMoments, standard: Standardization) -> float:
-    """Expected operator norm of the noise in R, at most: the edge of independent entries s^2/(2 D_a D_b)."""
+    """Expected operator norm of the noise in R, at most: the edge of entries of variance s^2/(2 D_a D_b)."""
     inverse = 1 / standard.scale**2
     return released.noise.second * float(np.sqrt(2 * inverse.sum() * inverse.max()))

@@ -103,7 +103,7 @@ class StandardizedPcaModel(PcaModel):
         )
 
     def error_variances(self, released: ReleasedMoments, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        return correlation_form_variance(released, standardization_of(released), left, right, eigenvalues)
+        return correlation_form_variance(released, left, right)
 
     def noise_alone(
         self, released: ReleasedMoments, values: Matrix, generator: np.random.Generator, n_draws: int
