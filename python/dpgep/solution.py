@@ -111,7 +111,8 @@ class Solution:
 
     Attributes
     ----------
-    components : (K, d), rows of unit Euclidean norm whose largest entry is positive.
+    components : (K, d), rows of unit Euclidean norm whose largest entry is positive; of `pca` with ``standardize``,
+        rows that are so once multiplied by ``diagnostics.scale``.
     eigenvalues : (K,), descending.
     privacy : PrivacyReport.
     diagnostics : `ReleaseDiagnostics` (noise level, eigengaps, expected error per component) or `FlowDiagnostics`, from

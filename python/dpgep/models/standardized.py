@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import diags_array
 
 from dpgep.models.model import Matrix, Standardization
-from dpgep.models.moments import ReleasedGroups, ReleasedMoments, mean_factor, schur_form_variance
+from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
 
 # A released variance counts as at least so many deviations of its noise: a public constant.
 _FLOOR = 2.0

@@ -102,11 +102,11 @@ class StandardizedPcaModel(PcaModel):
             correlations(covariance, standard), None, correlation_noise(released, standard), released.rounding
         )
 
-    def error_variances(self, released: ReleasedMoments, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+    def error_variances(self, released: Any, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return correlation_form_variance(released, left, right)
 
     def noise_alone(
-        self, released: ReleasedMoments, values: Matrix, generator: np.random.Generator, n_draws: int
+        self, released: Any, values: Matrix, generator: np.random.Generator, n_draws: int
     ) -> Iterator[Matrix]:
         standard = standardization_of(released)
         for noise in super().noise_alone(released, values, generator, n_draws):
