@@ -22,7 +22,7 @@ from dpgep.privacy.stages import Stages
 
 # Noise in the share of the people in a bin that a stage is to have, and the shares of mu^2 that stages may take for it.
 _WANTED_NOISE = 0.02
-_LEAST_SHARE, _MOST_SHARE = 0.15, 0.6
+_LEAST_SHARE, _MOST_SHARE = 0.15, 0.45
 _LEAST_BOUND_SHARE, _MOST_BOUND_SHARE = 0.02, 0.1
 _MEAN_SHARE = 0.05
 # Of the share of the columns: for octaves, and of the rest for each closer look.
@@ -41,7 +41,7 @@ _WORTH_SHIFTING = 0.1
 # Bounds beyond this, and below its inverse, are of rows in units of their own: powers of bounds must not overflow.
 _FAR = 1e9
 # How much of the energy that a bound cuts off counts as an error of directions: rows that differ in kind turn them.
-_BIAS = 0.03
+_BIAS = 0.05
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
 _LEAST_NORM = 0.02
 
