@@ -90,8 +90,9 @@ class PrivateMoments:
                 "both sums include releases of the same people, who would count twice and have paid for both. Only "
                 "releases of disjoint populations can be added"
             )
+        model = self.model.named(*other.model.view_names)
         noisy = _pooled(self._noisy, other._noisy)
-        return PrivateMoments(self.model, _parallel(self.privacy, other.privacy), noisy, self._sources | other._sources)
+        return PrivateMoments(model, _parallel(self.privacy, other.privacy), noisy, self._sources | other._sources)
 
     def to_bytes(self) -> bytes:
         """The release in a versioned format with a checksum, to be sent to whoever adds the releases."""

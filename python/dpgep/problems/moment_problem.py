@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,49 @@ from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout, MomentModel
 from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
+from dpgep.sources.names import Names, check_same, listed
+
+M = TypeVar("M", bound="RowModel")
 
 
+@dataclass(frozen=True)
 class RowModel(MomentModel):
-    """A model that can be fitted to rows of people; ``inputs`` names what a person consists of."""
+    """A model that can be fitted to rows of people; ``inputs`` names what a person consists of.
 
-    inputs: tuple[str, ...] = ("X",)
+    ``feature_names`` are those of all features, in both views where there are two. They say nothing about A and B:
+    models of other names are equal.
+    """
+
+    feature_names: Names = field(default=None, kw_only=True, compare=False, repr=False)
+    inputs: ClassVar[tuple[str, ...]] = ("X",)
+
+    def __post_init__(self) -> None:
+        names = None if self.feature_names is None else tuple(self.feature_names)
+        if names is not None and not (all(isinstance(name, str) for name in names) and len(names) == self.n_features):
+            raise ValueError(
+                f"feature_names must be {self.n_features} names, one for each feature, got {listed(names)}"
+            )
+        object.__setattr__(self, "feature_names", names)
+
+    @property
+    def view_names(self) -> tuple[Names, ...]:
+        """Names of the features of each view."""
+        names = self.feature_names
+        return tuple(None if names is None else names[view] for view in self.views)
+
+    def named(self: M, *views: Names) -> M:
+        """The model of views whose columns have these names (None: unknown); those of an unnamed view are numbers.
+
+        Raises ValueError if the model has other names.
+        """
+        for found, expected, name in zip(views, self.view_names, self.inputs, strict=False):
+            check_same(found, expected, name)
+        if self.feature_names is not None or not any(views):
+            return self
+        names = (
+            found or map(str, range(view.stop - view.start)) for found, view in zip(views, self.views, strict=True)
+        )
+        return replace(self, feature_names=tuple(chain.from_iterable(names)))
 
     def data(self, X: Any, y: Any) -> tuple[Any, ...]:
         """What people consist of: X alone, or X and ``y``. Raises TypeError for too little or too much."""

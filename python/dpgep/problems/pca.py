@@ -109,5 +109,6 @@ def pca(
         NaN and infinities are detected by `solve`, before anything is released.
     """
     bound = check_bound(bound)
-    x = opened(X, "X", adjacency)
-    return moment_problem(PcaModel(width(x), center), (x,), bound=bound, adjacency=adjacency, public_n=public_n)
+    x, names = opened(X, "X", adjacency)
+    model = PcaModel(width(x), center).named(names)
+    return moment_problem(model, (x,), bound=bound, adjacency=adjacency, public_n=public_n)

@@ -100,6 +100,6 @@ def sir(
     """
     bound = check_bound(bound)
     interior = slice_edges(slices, y_range, edges)
-    x = opened(X, "X", adjacency)
-    model = SirModel(width(x), tuple(interior.tolist()))
+    x, names = opened(X, "X", adjacency)
+    model = SirModel(width(x), tuple(interior.tolist())).named(names)
     return moment_problem(model, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)
