@@ -17,7 +17,7 @@ from dpgep.models.model import Adjacency, Model
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
-from dpgep.sources.names import Names, check_same
+from dpgep.sources.names import Names, check_same, listed
 from dpgep.sources.tables import is_table, table_matrix
 
 Matrix = NDArray[np.float64]
@@ -214,6 +214,8 @@ class Solution:
             f"  privacy      {self.privacy}",
             f"  noise level  {d.noise_level:.3g}{regularization}",
         ]
+        if self.feature_names is not None and len(self.support) < self.model.n_features:
+            lines.append(f"  support      {listed(self.support)}")
         lines += d.table(self.eigenvalues)
         lines[-self.n_components :] = map(self._with_names, range(self.n_components), lines[-self.n_components :])
         if self.n_components > 10:

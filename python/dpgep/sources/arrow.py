@@ -50,11 +50,11 @@ class ArrowSource(Source):
         names = as_names(key, self.schema.names)
         if names is None:
             return _list_size(self.schema.field(key).type, key)
-        types = [(name, self.schema.field(name).type) for name in names]
-        for name, kind in types:
+        stored, types = {name: self.schema.field(name).type for name in names}, self.types
+        for name, kind in stored.items():
             if _list_size(kind, name) is not None:
                 raise ValueError(f"column {name!r} is a matrix: select it separately, source[{name!r}]")
-        require_numeric([(name, kind) for name, kind in types if not is_numeric(kind)])
+        require_numeric([(name, types[name]) for name, kind in stored.items() if not is_numeric(kind)])
         return len(names)
 
     def declared(self, key: Key) -> Declared | None:

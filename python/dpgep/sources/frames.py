@@ -80,8 +80,10 @@ def _vector(series: Any) -> NDArray[Any]:
 def _numbers(series: Any) -> NDArray[Any]:
     """Numeric values, without a copy if NumPy holds them; missing ones become NaN."""
     with _messages_withheld(series):
-        if isinstance(series.dtype, np.dtype) or hasattr(series, "sparse"):
-            return np.asarray(series)
+        if isinstance(series.dtype, np.dtype):
+            return np.asarray(series.to_numpy())
+        if hasattr(series, "sparse"):
+            return np.asarray(series.sparse.to_dense())
         if series.hasnans:
             return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
         return np.asarray(series.to_numpy(dtype=series.dtype.numpy_dtype))

@@ -35,8 +35,6 @@ def check_same(found: Names, expected: Names, what: str) -> None:
         for names, others in ((expected, set(found)), (found, set(expected)))
     )
     if not lacking and not unknown:
-        raise ValueError(
-            f"the columns of {what} are in another order than those before: pass them as {listed(expected)}"
-        )
+        raise ValueError(f"the columns of {what} are in another order: they must be {listed(expected)}")
     differences = [f"lacks {listed(lacking)}"] * bool(lacking) + [f"has {listed(unknown)} besides"] * bool(unknown)
     raise ValueError(f"{what} {' and '.join(differences)}: its columns must be {listed(expected)}")
