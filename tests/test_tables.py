@@ -33,6 +33,10 @@ ENCODED = ("income", "age", "visits", "colour=green", "colour=red", "member")
 Matrix = NDArray[np.float64]
 
 
+def solved(problem: Any, **options: Any) -> dpgep.Solution:
+    return solve_seeded(problem, delta=1e-6, **options)
+
+
 def frame(rows: int = N) -> pd.DataFrame:
     """Numbers, text with a colour that nobody declares and none at all, and booleans."""
     rng = np.random.default_rng(5)
@@ -82,6 +86,7 @@ TABLES: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
     "scan of Parquet": lambda t, folder: dpgep.scan(written(t, folder), categories=DECLARED),
     "scan of a data set": lambda t, folder: dpgep.scan(pa.dataset.dataset(written(t, folder)), categories=DECLARED),
     "batches of pandas": lambda t, folder: (categorical(t)[i : i + 70] for i in range(0, N, 70)),
+    "batches of polars": lambda t, folder: (enum(t)[i : i + 70] for i in range(0, N, 70)),
     "batches of Arrow": lambda t, folder: dpgep.scan(arrow(t).to_batches(70), categories=DECLARED),
     "mapping": lambda t, folder: dpgep.scan(
         {name: t[name].to_numpy() for name in t.columns}, categories=DECLARED
@@ -95,8 +100,8 @@ TABLES: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
 @pytest.mark.parametrize("kind", TABLES)
 def test_categories_become_indicators_wherever_the_rows_are(kind: str, tmp_path: Path) -> None:
     problem = dpgep.pca(TABLES[kind](frame(), tmp_path), bound=2.0)
-    solution = solve_seeded(problem, epsilon=1.0, n_components=3)
-    by_hand = solve_seeded(dpgep.pca(matrix(frame()), bound=2.0), epsilon=1.0, n_components=3)
+    solution = solved(problem, epsilon=1.0, n_components=3)
+    by_hand = solved(dpgep.pca(matrix(frame()), bound=2.0), epsilon=1.0, n_components=3)
     np.testing.assert_array_equal(solution.components, by_hand.components)
     np.testing.assert_array_equal(solution.eigenvalues, by_hand.eigenvalues)
     assert solution.feature_names == ENCODED
@@ -108,8 +113,8 @@ def test_categories_become_indicators_wherever_the_rows_are(kind: str, tmp_path:
 def test_both_views_may_have_categories(make: Any, kind: str, tmp_path: Path) -> None:
     table, by_hand = TABLES[kind](frame(), tmp_path), matrix(frame())
     problem = make(table[["income", "colour"]], table[["member", "age"]], bound=2.0)
-    solution = solve_seeded(problem, epsilon=1.0, n_components=2)
-    expected = solve_seeded(make(by_hand[:, [0, 3, 4]], by_hand[:, [5, 1]], bound=2.0), epsilon=1.0, n_components=2)
+    solution = solved(problem, epsilon=1.0, n_components=2)
+    expected = solved(make(by_hand[:, [0, 3, 4]], by_hand[:, [5, 1]], bound=2.0), epsilon=1.0, n_components=2)
     np.testing.assert_array_equal(solution.components, expected.components)
     assert solution.feature_names == ("income", "colour=green", "colour=red", "member", "age")
 
@@ -141,7 +146,7 @@ def test_a_categorical_column_as_a_vector_is_what_it_was(tmp_path: Path) -> None
     scan = dpgep.scan(written(frame(), tmp_path), categories=DECLARED)
     problem = dpgep.fda(scan[["age", "colour"]], scan["colour"], classes=COLOURS, bound=2.0)
     assert problem.model.feature_names == ("age", "colour=green", "colour=red")
-    solve_seeded(problem, epsilon=10.0)
+    solved(problem, epsilon=10.0)
 
 
 UNDECLARED: dict[str, Callable[[], Any]] = {
@@ -192,8 +197,8 @@ def test_columns_of_the_same_name_and_too_many_categories_are_refused() -> None:
     table = categorical(frame(4)).assign(**{"colour=red": 1.0})
     with pytest.raises(ValueError, match="several columns are named 'colour=red'"):
         dpgep.pca(table)
-    with pytest.raises(ValueError, match="several columns are named 'red'"):
-        dpgep.scan({"c": ["red", "red"], "red": [1.0, 2.0]}, categories={"c": ["red", "red"]})[["red", "c", "c"]]
+    with pytest.raises(ValueError, match="several columns are named 'c=red'"):
+        dpgep.scan({"c": ["red", "red"], "red": [1.0, 2.0]}, categories={"c": ["red", "red"]})[["red", "c"]]
     with pytest.raises(ValueError, match="column 'zip' has 1001 categories, of at most 1000"):
         dpgep.scan(pd.DataFrame({"zip": [1]}), categories={"zip": range(1001)})[["zip"]]
 
@@ -250,9 +255,9 @@ def test_names_go_to_the_solution_and_change_no_bit(make: Callable[[], Any], opt
     values = make()
     if options and getattr(values, "__next__", None):
         pytest.skip("a flow needs several passes")
-    solution = solve_seeded(dpgep.pca(values), epsilon=1.0, n_components=2, **options)
+    solution = solved(dpgep.pca(values), epsilon=1.0, n_components=2, **options)
     assert solution.feature_names == tuple(NAMES)
-    plain = solve_seeded(dpgep.pca(named().to_numpy()), epsilon=1.0, n_components=2, **options)
+    plain = solved(dpgep.pca(named().to_numpy()), epsilon=1.0, n_components=2, **options)
     if not options or isinstance(values, (pd.DataFrame, pl.DataFrame, pa.Table, pa.RecordBatch)):
         np.testing.assert_array_equal(solution.components, plain.components)
     np.testing.assert_allclose(solution.components, plain.components, rtol=1e-9)
@@ -282,43 +287,43 @@ def test_models_are_equal_whatever_the_names_are_which_must_fit() -> None:
 
 
 def test_components_by_name() -> None:
-    solution = solve_seeded(dpgep.pca(named()), epsilon=10.0, n_components=2)
+    solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=2)
     table = solution.components_frame()
     assert list(table.index) == NAMES
     assert list(table.columns) == [1, 2]
     np.testing.assert_array_equal(table.to_numpy(), solution.components.T)
     assert "+1.00 income" in repr(solution)
-    unnamed = solve_seeded(dpgep.pca(named().to_numpy()), epsilon=10.0, n_components=2)
+    unnamed = solved(dpgep.pca(named().to_numpy()), epsilon=10.0, n_components=2)
     assert list(unnamed.components_frame().index) == [0, 1, 2]
     assert "income" not in repr(unnamed)
 
 
 def test_components_of_two_views_by_view_and_name() -> None:
     table = named().assign(copy=named()["income"] + 0.1)
-    solution = solve_seeded(dpgep.pls(table[["income", "age"]], table[["copy", "age"]]), epsilon=10.0, n_components=1)
+    solution = solved(dpgep.pls(table[["income", "age"]], table[["copy", "age"]]), epsilon=10.0, n_components=1)
     assert list(solution.components_frame().index) == [("X", "income"), ("X", "age"), ("Y", "copy"), ("Y", "age")]
     unnamed = dpgep.pls(table[["income", "age"]].to_numpy(), table[["copy"]].to_numpy())
-    index = solve_seeded(unnamed, epsilon=10.0, n_components=1).components_frame().index
+    index = solved(unnamed, epsilon=10.0, n_components=1).components_frame().index
     assert list(index) == [("X", 0), ("X", 1), ("Y", 0)]
 
 
 def test_supports_by_name() -> None:
-    solution = solve_seeded(dpgep.pca(named()), epsilon=10.0, n_components=1, sparsity=1)
+    solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=1, sparsity=1)
     assert solution.support == ("income",)
     assert "  support      'income'\n" in repr(solution)
-    plain = solve_seeded(dpgep.pca(named().to_numpy()), epsilon=10.0, n_components=1, sparsity=1)
+    plain = solved(dpgep.pca(named().to_numpy()), epsilon=10.0, n_components=1, sparsity=1)
     assert plain.support == (0,)
 
 
 def test_a_screen_keeps_the_names() -> None:
-    solution = solve_seeded(dpgep.pca(named()), epsilon=100.0, n_components=1, screen=2)
+    solution = solved(dpgep.pca(named()), epsilon=100.0, n_components=1, screen=2)
     assert solution.feature_names == tuple(NAMES)
     assert "income" in solution.support
     assert len(solution.support) == 2
 
 
 def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    solution = solve_seeded(dpgep.pca(named()), epsilon=10.0, n_components=1)
+    solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=1)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtraError, match=r"pandas is not installed: run pip install 'dpgep\[pandas\]'"):
         solution.components_frame()
@@ -340,7 +345,7 @@ def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     "kind", [lambda t: t, lambda t: pl.DataFrame(dict(t)), arrow, lambda t: dd.from_pandas(t, npartitions=2)]
 )
 def test_transform_refuses_other_columns(columns: list[str], message: str, kind: Callable[[Any], Any]) -> None:
-    solution = solve_seeded(dpgep.pca(named()), epsilon=10.0, n_components=1)
+    solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=1)
     with pytest.raises(ValueError, match=message):
         solution.transform(kind(frame()[columns]))
     expected = solution.transform(named().to_numpy())
@@ -348,18 +353,18 @@ def test_transform_refuses_other_columns(columns: list[str], message: str, kind:
 
 
 def test_transform_encodes_categories() -> None:
-    solution = solve_seeded(dpgep.pca(categorical(frame()), bound=2.0), epsilon=10.0, n_components=2)
+    solution = solved(dpgep.pca(categorical(frame()), bound=2.0), epsilon=10.0, n_components=2)
     expected = solution.transform(matrix(frame()))
     np.testing.assert_allclose(solution.transform(categorical(frame())), expected, rtol=1e-12)
     np.testing.assert_allclose(solution.transform(enum(frame())), expected, rtol=1e-12)
     reversed_list = categorical(frame()).assign(colour=lambda t: t["colour"].cat.reorder_categories(COLOURS[::-1]))
-    with pytest.raises(ValueError, match="another order: they must be .*'colour=green', 'colour=red'"):
+    with pytest.raises(ValueError, match=r"another order: they must be .*'colour=green', 'colour=red'"):
         solution.transform(reversed_list)
 
 
 def test_transform_checks_each_view() -> None:
     table = frame()
-    solution = solve_seeded(dpgep.cca(table[["income", "age"]], table[["visits"]]), epsilon=10.0, n_components=1)
+    solution = solved(dpgep.cca(table[["income", "age"]], table[["visits"]]), epsilon=10.0, n_components=1)
     with pytest.raises(ValueError, match="Y lacks 'visits' and has 'member' besides"):
         solution.transform(table[["income", "age"]], table[["member"]])
 

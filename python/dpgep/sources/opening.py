@@ -156,7 +156,9 @@ class Batches(Source):
 
 def _lasting(batch: Any) -> Any:
     """The batch, copied where it lies in memory that its maker may fill again; what lies in files stays there."""
-    if kinds.is_record_batch(batch) or kinds.is_arrow_table(batch):
+    if kinds.is_polars_frame(batch):
+        return type(batch)(arrow.copied(batch)).cast(dict(batch.schema))  # Arrow knows no Enum
+    if kinds.is_record_batch(batch) or (kinds.is_arrow_table(batch) and not kinds.is_frame(batch)):
         return arrow.copied(batch)
     if isinstance(batch, np.memmap):
         return batch
