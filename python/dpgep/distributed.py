@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_frames import numeric_frame
+from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
 from dpgep.data.parts import columns_but, parquet_parts, read_parquet
-from dpgep.data.views import column_names, is_dask_collection, is_dask_frame
+from dpgep.data.views import column_names
 from dpgep.models.model import Adjacency
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
 from dpgep.problems.moment_problem import RowModel, dask_dataset
@@ -85,8 +85,9 @@ def moments(
     elif is_dask_collection(X):
         selected, n_views = _selected(X, y, columns), len(model.views)
         names = [column_names(view) for view in selected[:n_views]]
-        numeric = [numeric_frame(view) if is_dask_frame(view) else view for view in selected[:n_views]]
-        dataset = dask_dataset(model, (*numeric, *selected[n_views:]), float(bound), 0, client)
+        for view in filter(is_dask_frame, selected[:n_views]):
+            without_rows(view).width(None)  # refuses text
+        dataset = dask_dataset(model, selected, float(bound), 0, client)
     else:
         raise TypeError(
             f"X must be a Dask array or DataFrame, or a list of Parquet paths, got {type(data[0]).__name__}: data in "

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
-from dpgep.data.views import column_names, is_dask_frame
+from dpgep.data.dask_frames import is_dask_frame
+from dpgep.data.views import column_names
 from dpgep.methods.result import Diagnostics
 from dpgep.models.model import Adjacency, Model
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
@@ -227,7 +228,7 @@ class Solution:
         if self.feature_names is None or self.diagnostics.lost[row]:
             return line
         weights = self.components[row]
-        largest = [j for j in np.argsort(-np.abs(weights), kind="stable")[:_SHOWN] if weights[j]]
+        largest = [j for j in np.argsort(-np.abs(weights), kind="stable")[:_SHOWN] if abs(weights[j]) >= 0.005]
         return f"{line}  {', '.join(f'{weights[j]:+.2f} {self.feature_names[j]}' for j in largest)}"
 
 

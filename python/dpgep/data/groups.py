@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
+from dpgep.data.dask_frames import is_dask_collection
 from dpgep.data.rows import NO_GROUP
-from dpgep.data.views import as_vector, check_not_masked, check_vector, is_dask_collection
+from dpgep.data.views import as_vector, check_not_masked, check_vector
 from dpgep.errors import PrivacyWarning
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
 from dpgep.sources.lookup import positions

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dask_frames import dask_names, numeric_frame
+from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
 from dpgep.sources import Selection, as_selection, is_source
 from dpgep.sources.columns import Columns
 from dpgep.sources.names import Names
@@ -37,7 +37,7 @@ def column_names(values: Any) -> Names:
     """Names of the columns of a table in memory or on Dask's workers; None for all else."""
     if is_table(values):
         return table_names(values)
-    return dask_names(values) if is_dask_frame(values) else None
+    return without_rows(values).names(None) if is_dask_frame(values) else None
 
 
 def fewest_rows(adjacency: Any) -> int:
@@ -51,7 +51,7 @@ def width(view: Any) -> int:
         if view.n_columns is None:
             raise ValueError("rows must be a matrix: select columns by a list of names, as in source[[...]]")
         return view.n_columns
-    return int(view.shape[1])
+    return int((without_rows(view).width(None) or 0) if is_dask_frame(view) else view.shape[1])
 
 
 def n_rows(view: Any) -> int | None:
@@ -61,23 +61,14 @@ def n_rows(view: Any) -> int | None:
     return None if isinstance(view, Selection) else int(view.shape[0])
 
 
-def is_dask_collection(values: Any) -> bool:
-    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
-    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
-
-
-def is_dask_frame(values: Any) -> bool:
-    """Whether this is a Dask DataFrame."""
-    return is_dask_collection(values) and hasattr(values, "columns") and getattr(values, "ndim", None) == 2
-
-
 def spread_matrix(values: Any, name: str) -> Any:
     """A Dask array or DataFrame in the place of X: checked as far as it can be without computing."""
     if getattr(values, "ndim", None) is None:
         raise TypeError(f"{name} must be a Dask array or DataFrame, got {type(values).__name__}: convert it first")
     if is_dask_frame(values):
-        return numeric_frame(values)
-    check_matrix(values, name)
+        without_rows(values).width(None)  # refuses text
+    else:
+        check_matrix(values, name)
     return values
 
 

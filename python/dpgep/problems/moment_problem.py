@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.dask_dataset import DaskDataset
+from dpgep.data.dask_frames import frame_categories, is_dask_collection, is_dask_frame
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, ScreenSums, cross_norms
 from dpgep.data.grid_sums import GridSums
@@ -19,7 +20,7 @@ from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.parts import dask_parts, read_chunks
 from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import fewest_rows, is_dask_collection, n_rows
+from dpgep.data.views import fewest_rows, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout, MomentModel
 from dpgep.problems.problem import Problem
@@ -200,7 +201,8 @@ def dask_dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: i
     """A data set of Dask collections; ``client``: as in `DaskDataset`."""
     to_batch = partial(model.batch, bound)
     n = next((n for n in map(n_rows, data) if n is not None), None)
-    return DaskDataset(dask_parts(data), read_chunks, to_batch, model.n_features, bound, fewest, n, client)
+    read = partial(read_chunks, [frame_categories(each) if is_dask_frame(each) else {} for each in data])
+    return DaskDataset(dask_parts(data), read, to_batch, model.n_features, bound, fewest, n, client)
 
 
 def _streamed(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) -> StreamedDataset:
