@@ -61,7 +61,7 @@ def test_noise_is_drawn_behind_the_curator_alone() -> None:
         r"add_exact_(symmetric_)?noise|exact_normal|(PairOracle|SampledProducts)\.of|SymmetricMatrices\("
     )
     mechanisms = {"moment_release.py", "matrix_release.py", "screening.py", "products.py", "sampled_products.py"}
-    mechanisms |= {"noise.py"}
+    mechanisms |= {"noise.py", "stages.py"}
     clients = {"randomizer.py"}  # the local model: each client adds the noise to its own report
     for path in PACKAGE.rglob("*.py"):
         if draws.search(path.read_text()):

@@ -301,7 +301,7 @@ def test_components_by_name() -> None:
     assert list(table.index) == NAMES
     assert list(table.columns) == [1, 2]
     np.testing.assert_array_equal(table.to_numpy(), solution.components.T)
-    assert "+1.00 income" in repr(solution)
+    assert "  +1 income" in repr(solution)
     unnamed = solved(dpgep.pca(named().to_numpy()), epsilon=10.0, n_components=2)
     assert list(unnamed.components_frame().index) == [0, 1, 2]
     assert "income" not in repr(unnamed)

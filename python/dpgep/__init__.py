@@ -7,6 +7,7 @@ from dpgep import local
 from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
+from dpgep.models.preparation import Auto, Preparation
 from dpgep.privacy.budget import Budget
 from dpgep.private_moments import PrivateMoments, release
 from dpgep.private_operator import PrivateOperator, private_operator
@@ -26,6 +27,7 @@ __version__ = core.__version__
 __all__ = [
     "AccuracyWarning",
     "AuditResult",
+    "Auto",
     "Budget",
     "CcaModel",
     "DataChangedError",
@@ -33,6 +35,7 @@ __all__ = [
     "Moments",
     "PcaModel",
     "PlsModel",
+    "Preparation",
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",

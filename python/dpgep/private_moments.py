@@ -13,17 +13,25 @@ from dpgep import _container
 from dpgep.methods.release import PairOptions, solve_released
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
+from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import Accounting, epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.moment_bytes import model_fields, model_of, packed_triangle, unpacked_triangle
-from dpgep.problems.moment_problem import MomentProblem, RowModel
+from dpgep.problems.moment_bytes import (
+    bound_fields,
+    bound_of,
+    model_fields,
+    model_of,
+    packed_triangle,
+    unpacked_triangle,
+)
+from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import Run, component_count, solution_of, warn_of_accuracy
 
-_KIND, _VERSION = "private moments", 1
+_KIND, _VERSION = "private moments", 2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,6 +60,7 @@ class PrivateMoments:
     privacy: PrivacyReport
     _noisy: ReleasedMoments
     _sources: frozenset[str]
+    preparation: Preparation | None = None
 
     @property
     def n_people(self) -> float:
@@ -74,7 +83,7 @@ class PrivateMoments:
         settings.check_model(self.model, k)
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
         result = solve_released(self.model, noisy, k, settings)
-        solution = solution_of(result, self.privacy, self.model, "release", passes=0)
+        solution = solution_of(result, self.privacy, self.model, "release", passes=0, preparation=self.preparation)
         warn_of_accuracy(result, solution)
         return solution
 
@@ -92,7 +101,8 @@ class PrivateMoments:
             )
         model = self.model.named(*other.model.view_names)
         noisy = _pooled(self._noisy, other._noisy)
-        return PrivateMoments(model, _parallel(self.privacy, other.privacy), noisy, self._sources | other._sources)
+        privacy, sources = _parallel(self.privacy, other.privacy), self._sources | other._sources
+        return PrivateMoments(model, privacy, noisy, sources, self.preparation)
 
     def to_bytes(self) -> bytes:
         """The release in a versioned format with a checksum, to be sent to whoever adds the releases."""
@@ -104,6 +114,7 @@ class PrivateMoments:
             "noise": dataclasses.astuple(noisy.noise),
             "shapes": [noisy.sums.shape, noisy.counts.shape],
             "sources": sorted(self._sources),
+            "preparation": bound_fields(self.preparation),
         }
         payload = [*packed_triangle(noisy.second, "<f8"), noisy.sums.astype("<f8").tobytes(), noisy.counts.tobytes()]
         return _container.pack(_KIND, _VERSION, header, payload)
@@ -125,11 +136,17 @@ class PrivateMoments:
             noise=MomentNoise(*header["noise"]),
             second=upper + np.triu(upper, 1).T,
         )
-        return cls(model, _report_from(header["privacy"]), noisy, frozenset(header["sources"]))
+        privacy, sources = _report_from(header["privacy"]), frozenset(header["sources"])
+        return cls(model, privacy, noisy, sources, bound_of(header["preparation"]))
 
     def _kind(self) -> dict[str, Any]:
         """What must agree for releases to be added."""
-        return {"model": self.model, "adjacency": self.privacy.adjacency, "bound": self.privacy.bound}
+        return {
+            "model": self.model,
+            "adjacency": self.privacy.adjacency,
+            "bound": self.privacy.bound,
+            "preparation": self.preparation,
+        }
 
     def __repr__(self) -> str:
         sites = f" of {len(self._sources)} populations" if len(self._sources) > 1 else ""
@@ -182,16 +199,16 @@ def release(
     >>> (one + two).solve(n_components=1).privacy.epsilon
     1.0
     """
-    if not isinstance(problem, (MomentProblem, Moments)):
+    if not isinstance(problem, (MomentProblem, TableProblem, Moments)):
         raise TypeError(
             f"problem must have moments: dpgep.pca, cca, pls, fda, sir or dpgep.Moments; got {type(problem).__name__}"
         )
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
-    with run.curator(Curator) as curator:
-        noisy = curator.release()
+    with run.reserved():
+        noisy = run.curator(Curator).release()
     assert isinstance(noisy, ReleasedMoments)
-    moments = PrivateMoments(problem.model, run.report, noisy, frozenset([problem.population_id]))
+    moments = PrivateMoments(problem.model, run.report, noisy, frozenset([problem.population_id]), run.preparation)
     run.warn_of_counted(moments)
     return moments
 
@@ -221,10 +238,10 @@ def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
     mu = max(a.mu, b.mu)
     deltas = [report.delta for report in (a, b)]
     delta = None if None in deltas else max(delta for delta in deltas if delta is not None)
-    # none where a release has no noise, and so no blocks
-    blocks = zip(a.releases[0].noise, b.releases[0].noise, strict=False)
+    # the moments are the last release, after what prepared them; without noise they have no blocks
+    blocks = zip(a.releases[-1].noise, b.releases[-1].noise, strict=False)
     noise = tuple(NoiseBlock(x.name, x.shape, math.hypot(x.deviation, y.deviation)) for x, y in blocks)
-    bits = [report.releases[0].grid_bits for report in (a, b)]
+    bits = [report.releases[-1].grid_bits for report in (a, b)]
     merged = LedgerEntry("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
     return PrivacyReport(
         epsilon=None if delta is None else _epsilon(a, b, mu, delta),

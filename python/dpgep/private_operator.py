@@ -14,9 +14,10 @@ from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity
 from dpgep.methods.ridge import products_ridge
+from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.problems.problem import Problem
@@ -51,10 +52,16 @@ class PrivateOperator:
     noise_level : expected operator norm of the noise in B, or in A where B is the identity (deviation x sqrt(2 d)).
     regularization : the multiple of the identity added to B.
     memory_limit : bytes for stored answers.
+    preparation : the public map of the rows that the matrices are about; None where they are as they were given.
     """
 
     def __init__(
-        self, curator: AnsweringCurator, privacy: PrivacyReport, regularization: float, memory_limit: int
+        self,
+        curator: AnsweringCurator,
+        privacy: PrivacyReport,
+        regularization: float,
+        memory_limit: int,
+        preparation: Preparation | None,
     ) -> None:
         products = curator.paid
         self._curator = curator
@@ -63,6 +70,7 @@ class PrivateOperator:
         self.noise_level = products.noise_level
         self.regularization = regularization
         self.memory_limit = memory_limit
+        self.preparation = preparation
         self.a = self._operator(self._a_times)
         self.b = None if products.identity_b else self._operator(self._b_times)
 
@@ -118,7 +126,10 @@ class PrivateOperator:
             result = chosen.run(self._curator, k, settings)
         except MemoryError as error:
             raise self._full() from error
-        solution = solution_of(result, self.privacy, self._curator.model, method, passes=self._products.oracle.n_passes)
+        passes = self._products.oracle.n_passes
+        solution = solution_of(
+            result, self.privacy, self._curator.model, method, passes=passes, preparation=self.preparation
+        )
         warn_of_accuracy(result, solution)
         return solution
 
@@ -171,7 +182,6 @@ class AnsweringCurator(Curator):
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream, memory_limit: int) -> None:
         super().__init__(problem, ledger, stream)
-        require_capacity(self.public, 1, memory_limit)
         mu = super()._affordable(None)
         self.paid = self._mechanism.products(mu, ProductNoise("lazy", "goe", 0, memory_limit), self._charge(""))
 
@@ -253,8 +263,10 @@ def private_operator(
         require_non_negative("regularization", regularization)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
-    with run.curator(partial(AnsweringCurator, memory_limit=memory_limit)) as curator:
+    require_capacity(PublicSide.of(problem), 1, memory_limit)
+    with run.reserved():
+        curator = run.curator(partial(AnsweringCurator, memory_limit=memory_limit))
         ridge = products_ridge(curator.paid, regularization)
-    operator = PrivateOperator(curator, run.report, ridge, memory_limit)
+    operator = PrivateOperator(curator, run.report, ridge, memory_limit, run.preparation)
     run.warn_of_counted(operator)
     return operator

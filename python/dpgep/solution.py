@@ -15,6 +15,7 @@ from dpgep.data.dask_frames import is_dask_frame
 from dpgep.data.views import column_names
 from dpgep.methods.result import Diagnostics
 from dpgep.models.model import Adjacency, Model
+from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
@@ -23,8 +24,8 @@ from dpgep.sources.tables import is_table, table_matrix
 
 Matrix = NDArray[np.float64]
 
-# Weights of a component that its line of the printed form names.
-_SHOWN = 3
+# How many weights of a component its line of the printed form names, if they are not below a share of the largest.
+_SHOWN, _LEAST = 3, 0.01
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ class Solution:
 
     Attributes
     ----------
-    components : (K, d), rows of unit Euclidean norm whose largest entry is positive.
+    components : (K, d), rows of unit Euclidean norm whose largest entry is positive; of rows that were divided by a
+        scale (``preparation``), ``components * preparation.scale`` is that.
     eigenvalues : (K,), descending.
     privacy : PrivacyReport.
     diagnostics : `ReleaseDiagnostics` (noise level, eigengaps, expected error per component) or `FlowDiagnostics`, from
@@ -130,6 +132,8 @@ class Solution:
     method : name of the method.
     passes : number of passes over the rows: from a source or on workers, all passes; in memory, those that are not
         products with vectors. 0 for moments summed earlier, and for problems in matrix form.
+    preparation : the public map of the rows that the answer is about (location, scale, bound); None where they are as
+        they were given. Components and the mean are in the units of the rows nevertheless.
     """
 
     components: Matrix
@@ -140,6 +144,7 @@ class Solution:
     model: Model
     method: str
     passes: int = 0
+    preparation: Preparation | None = None
 
     @property
     def n_components(self) -> int:
@@ -147,12 +152,12 @@ class Solution:
 
     @property
     def x_weights(self) -> Matrix:
-        """(K, d_x) weights of the first view, rows of unit norm (CCA and PLS only)."""
+        """(K, d_x) weights of the first view, rows of unit norm as in ``components`` (CCA and PLS only)."""
         return self._weights(0)
 
     @property
     def y_weights(self) -> Matrix:
-        """(K, d_y) weights of the second view, rows of unit norm (CCA and PLS only)."""
+        """(K, d_y) weights of the second view, rows of unit norm as in ``components`` (CCA and PLS only)."""
         return self._weights(1)
 
     @property
@@ -203,8 +208,14 @@ class Solution:
         parts = self.model.views_of(self.components)
         if len(parts) == 1:
             raise AttributeError(f"{self.model.name} has one view: see components")
-        norms = np.linalg.norm(parts[view], axis=1, keepdims=True)
+        units = self.components if self._scale is None else self.components * self._scale
+        norms = np.linalg.norm(self.model.views_of(units)[view], axis=1, keepdims=True)
         return np.asarray(parts[view] / np.where(norms > 0, norms, 1.0))
+
+    @property
+    def _scale(self) -> Matrix | None:
+        """What the columns were divided by; None where the components are in the units of the rows anyway."""
+        return None if self.preparation is None or not self.model.scale_free else self.preparation.scale
 
     def __repr__(self) -> str:
         d = self.diagnostics
@@ -228,8 +239,9 @@ class Solution:
         if self.feature_names is None or self.diagnostics.lost[row]:
             return line
         weights = self.components[row]
-        largest = [j for j in np.argsort(-np.abs(weights), kind="stable")[:_SHOWN] if abs(weights[j]) >= 0.005]
-        return f"{line}  {', '.join(f'{weights[j]:+.2f} {self.feature_names[j]}' for j in largest)}"
+        sizes = np.abs(weights if self._scale is None else weights * self._scale)
+        largest = [j for j in np.argsort(-sizes, kind="stable")[:_SHOWN] if sizes[j] >= _LEAST * sizes.max()]
+        return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
 
 
 def _project(values: Any, weights: Matrix, mean: Any, names: Names, name: str) -> Matrix:

@@ -18,13 +18,18 @@ from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
+from dpgep.methods.preparing import prepare
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
+from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.ledger import Ledger, mu_rounded_up
 from dpgep.privacy.noise import noise_stream
+from dpgep.privacy.stages import Stages
+from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.moment_problem import MomentProblem, TableProblem
 from dpgep.problems.problem import Problem
 from dpgep.solution import PrivacyReport, Solution
 
@@ -116,13 +121,15 @@ def solve(
     k = component_count(problem.model, n_components)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
-    with use_threads(checked_threads(n_threads)), run.curator(Curator) as curator:
+    with use_threads(checked_threads(n_threads)), run.reserved():
         before = problem.passes
         if problem.read_once and not chosen.in_one_pass(settings, problem.model.n_features):
             raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
-        settings.check(curator.public, k)
+        settings.check(PublicSide.of(problem), k)
+        curator = run.curator(Curator)
         result = chosen.run(curator, k, settings)
-    solution = solution_of(result, run.report, curator.model, method, passes=problem.passes - before)
+    passes = problem.passes - before
+    solution = solution_of(result, run.report, curator.model, method, passes=passes, preparation=run.preparation)
     run.warn_of_counted(solution)
     warn_of_accuracy(result, solution)
     return solution
@@ -166,9 +173,11 @@ class Run:
     Attributes
     ----------
     report : what was paid; set once the curator has answered.
+    preparation : the public map of the rows that the curator answers about; None where they are as they were given.
     """
 
     report: PrivacyReport
+    preparation: Preparation | None = None
 
     def __init__(
         self,
@@ -189,11 +198,26 @@ class Run:
         self._stream = noise_stream(seed, stacklevel=_CALLER - 1)
 
     @contextmanager
-    def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C]) -> Iterator[C]:
-        """The curator, a `Curator` or a subclass, which answers while the budget's reservation lasts."""
-        with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as ledger:
-            yield make(self._problem, ledger, self._stream)
-            self.report = _report(self._problem.facts, self._account, ledger, seeded=self._is_seeded)
+    def reserved(self) -> Iterator[None]:
+        """While the budget's reservation lasts."""
+        with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as self._ledger:
+            yield
+            self.report = _report(self._facts, self._account, self._ledger, seeded=self._is_seeded)
+
+    def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C]) -> C:
+        """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first."""
+        problem = self._problem
+        if isinstance(problem, TableProblem):
+            if problem.read_once:
+                raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
+            stages = Stages(problem.dataset, problem.facts, problem.model.n_features, self._ledger, self._stream)
+            scaled, shifted = problem.model.scale_free, problem.can_shift
+            problem = problem.prepared(prepare(stages, problem.auto, scaled=scaled, shifted=shifted))
+            self._ledger.begin()
+        if isinstance(problem, (MomentProblem, Moments)):
+            self.preparation = problem.preparation
+        self._facts = problem.facts
+        return make(problem, self._ledger, self._stream)
 
     def warn_of_counted(self, result: object) -> None:
         """Warn of a large delta if the number of people became public only by reading."""
@@ -201,14 +225,30 @@ class Run:
             _warn_large_delta(self._account, self._problem.n_counted, result)
 
 
-def solution_of(result: MethodResult, report: PrivacyReport, model: Model, method: str, *, passes: int) -> Solution:
-    """The caller's view of a method's result."""
+def solution_of(
+    result: MethodResult,
+    report: PrivacyReport,
+    model: Model,
+    method: str,
+    *,
+    passes: int,
+    preparation: Preparation | None,
+) -> Solution:
+    """The caller's view of a method's result, in the units of the rows."""
+    components, eigenvalues, mean = result.components, result.eigenvalues, result.mean
+    if preparation is not None:
+        if model.scale_free:
+            components = preparation.components(components)
+        else:
+            eigenvalues = preparation.eigenvalues(eigenvalues)
+        mean = None if mean is None else preparation.mean(mean)
     return Solution(
-        components=result.components,
-        eigenvalues=result.eigenvalues,
+        components=components,
+        eigenvalues=eigenvalues,
         privacy=report,
         diagnostics=result.diagnostics,
-        mean=result.mean,
+        mean=mean,
+        preparation=preparation,
         model=model,
         method=method,
         passes=passes,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
+from dpgep.models.preparation import Auto, Preparation
 from dpgep.sources import Selection, as_selection, is_source
 from dpgep.sources.columns import Columns
 from dpgep.sources.names import Names
@@ -142,12 +143,19 @@ def check_not_masked(values: Any, name: str) -> None:
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
 
 
+def bound_of(bound: Any) -> float | Auto | Preparation:
+    """What a problem's bound is: a public number, to be bought from the budget, or part of a public preparation."""
+    if isinstance(bound, str) and bound == "auto":
+        return Auto()
+    return bound if isinstance(bound, (Auto, Preparation)) else check_bound(bound)
+
+
 def check_bound(bound: Any) -> float:
     """The public bound on row norms as a float, whose square and inverse are finite."""
     try:
         value = float(bound)
     except (TypeError, ValueError):
-        raise TypeError(f"bound must be a number, got {bound!r}") from None
+        raise TypeError(f'bound must be a number or "auto", got {bound!r}') from None
     if not 1e-30 <= value <= 1e30:  # eighth powers of it are computed
         raise ValueError(f"bound must be a positive finite number (between 1e-30 and 1e30), got {bound!r}")
     return value

@@ -75,6 +75,8 @@ class Model(ABC):
     shift: float | None = 0.0
     # the power of the noise in which the eigenvalues of a pair without signal grow
     noise_order: int = 1
+    # whether the answer stays the same if the columns of the rows are multiplied by factors
+    scale_free: bool = True
     # what no eigenvalue exceeds without noise
     largest_eigenvalue: float = math.inf
 

@@ -47,6 +47,10 @@ class PublicSide:
     facts: PublicFacts
     largest_b: float | None
 
+    @classmethod
+    def of(cls, problem: Problem) -> PublicSide:
+        return cls(problem.model, problem.facts, problem.largest_b)
+
 
 class Mechanism(ABC):
     """How problems of one kind are answered with noise from ``stream``; ``charge`` records the cost of an answer.
@@ -171,7 +175,7 @@ class Curator:
     """
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream) -> None:
-        self.public = PublicSide(problem.model, problem.facts, problem.largest_b)
+        self.public = PublicSide.of(problem)
         self._mechanism = mechanism_of(problem, stream)
         self._ledger = ledger
         self._stream = stream

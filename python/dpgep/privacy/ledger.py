@@ -124,6 +124,7 @@ class Ledger:
 
     def __init__(self, mu: float, target: tuple[float, float] | None = None) -> None:
         self.mu = mu
+        self._whole = mu
         # without noise any target is met
         self._target = (math.inf, 0.0) if math.isinf(mu) else target
         self._releases: list[LedgerEntry] = []
@@ -162,8 +163,12 @@ class Ledger:
         return self._target
 
     def portion(self, share: float | None) -> float:
-        """Gaussian-DP parameter of ``share`` of the limit's mu^2, or (None) of all that is left; rounded down."""
-        return self.remaining if share is None else split_budget(self.mu, share)[0]
+        """Gaussian-DP parameter of ``share`` of mu^2 as `begin` found it, or (None) of what is left; rounded down."""
+        return self.remaining if share is None else split_budget(self._whole, share)[0]
+
+    def begin(self) -> None:
+        """From here on shares are of what is left now: what comes before has prepared the problem."""
+        self._whole = self.remaining
 
     @property
     def remaining(self) -> float:

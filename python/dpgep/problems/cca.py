@@ -9,7 +9,8 @@ import numpy as np
 
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.models.preparation import Bound
+from dpgep.problems.moment_problem import RowProblem
 from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem, two_view_truth
 
 
@@ -38,11 +39,11 @@ def cca(
     X: Any,
     Y: Any,
     *,
-    bound: float = 1.0,
+    bound: Bound = 1.0,
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> MomentProblem:
+) -> RowProblem:
     """Canonical correlation analysis of two views of the same people.
 
     Problem: A v = lambda B v with v = (x, y), A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy), S the covariance of the
@@ -60,7 +61,7 @@ def cca(
 
     Returns
     -------
-    MomentProblem
+    MomentProblem or TableProblem
         For `dpgep.solve`; the solution contains the weights of both views.
 
     Raises

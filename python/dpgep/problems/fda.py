@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.groups import Codes, class_codes, public_classes
-from dpgep.data.views import check_bound, n_rows, opened, width
+from dpgep.data.views import n_rows, opened, width
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import (
     ReleasedGroups,
     schur_form_variance,
 )
+from dpgep.models.preparation import Bound
 from dpgep.problems.group_model import GroupModel
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.moment_problem import RowProblem, moment_problem
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ def fda(
     labels: Any,
     *,
     classes: Sequence[Hashable] | Literal["public"] | None = None,
-    bound: float = 1.0,
+    bound: Bound = 1.0,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> MomentProblem:
+) -> RowProblem:
     """Fisher discriminant analysis: directions that separate classes.
 
     Problem: A v = lambda B v with, over classes c of n_c people with mean m_c,
@@ -87,7 +88,7 @@ def fda(
 
     Returns
     -------
-    MomentProblem
+    MomentProblem or TableProblem
         For `dpgep.solve`.
 
     Raises
@@ -97,7 +98,6 @@ def fda(
         none is in ``classes``. Without ``classes`` also for NaN, and for labels that are not a classification: more
         than 100 distinct ones, or fractional ones.
     """
-    bound = check_bound(bound)
     x, names = opened(X, "X", adjacency)
     model = FdaModel(width(x), public_classes(labels, n_rows(x), classes, stacklevel=3)).named(names)
     return moment_problem(model, (x, labels), bound=bound, adjacency=adjacency, public_n=public_n)

@@ -13,9 +13,12 @@ from typing import Any
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
+from dpgep.data.prepared import PreparedSums
+from dpgep.data.rows import Batch
 from dpgep.data.views import check_bound, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
+from dpgep.models.preparation import Preparation
 from dpgep.problems import moment_bytes
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.problem import Problem
@@ -42,7 +45,8 @@ class Moments(Problem):
     model : `PcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
         What is to be computed, and from how many features: public.
     bound, adjacency, public_n
-        As in `dpgep.pca`.
+        As in `dpgep.pca`; or, as ``bound``, a `Preparation` that was bought before: rows are mapped by it when they are
+        added. Sites and days that share one can be merged.
     bits : int in [4, 20]
         Rows in the unit ball are rounded toward zero to the grid 2^-bits.
 
@@ -64,7 +68,7 @@ class Moments(Problem):
         self,
         model: RowModel,
         *,
-        bound: float = 1.0,
+        bound: float | Preparation = 1.0,
         adjacency: Adjacency = "replace-one",
         public_n: int | None = None,
         bits: int = DEFAULT_BITS,
@@ -76,7 +80,10 @@ class Moments(Problem):
         if isinstance(bits, bool) or bits not in _BITS:
             raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")
         self.model: RowModel = model
-        self._bound = check_bound(bound)
+        if isinstance(bound, Preparation):
+            bound.require_columns(model.n_features)
+        self.preparation = bound if isinstance(bound, Preparation) else None
+        self._bound = bound.bound if isinstance(bound, Preparation) else check_bound(bound)
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
         layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))
@@ -125,7 +132,7 @@ class Moments(Problem):
             names = map(column_names, data[: len(self.model.views)])
             with self._lock:
                 model = self.model.named(*names)
-                self._sums.add(batch)
+                self._add(batch)
                 self.model = model
 
     def update_dataset(self, dataset: Dataset, *names: Names) -> None:
@@ -204,6 +211,14 @@ class Moments(Problem):
         """Moments from a file that `save` wrote."""
         return cls.from_bytes(Path(path).read_bytes())
 
+    def _add(self, batch: Batch) -> None:
+        if self.preparation is None:
+            self._sums.add(batch)
+            return
+        sums = PreparedSums(self.preparation, partial(ExactMomentAccumulator, self.layout, self.grid_bits))
+        sums.add(batch)
+        self._sums.merge(sums.sums)
+
     def _summed(self) -> ExactMomentAccumulator:
         """A copy of the sums."""
         with self._lock:
@@ -213,7 +228,7 @@ class Moments(Problem):
         """What must agree for sums to be added."""
         return {
             "model": self.model,
-            "bound": self._bound,
+            "bound": self.preparation or self._bound,
             "adjacency": self._adjacency,
             "public_n": self._public_n,
             "bits": self.grid_bits,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpgep import _container
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.models.model import PublicFacts
+from dpgep.models.preparation import Preparation
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.registry import MODELS
 
@@ -25,7 +26,8 @@ def pack(description: dict[str, Any], sums: ExactMomentAccumulator) -> bytes:
     """The bytes of sums and of what they are sums of."""
     low, high = sums.limbs()
     limbs = [low] if high is None else [low, high]
-    header = {**description, "model": model_fields(description["model"]), "n": sums.n, "limbs": len(limbs)}
+    public = {"model": model_fields(description["model"]), "bound": bound_fields(description["bound"])}
+    header = {**description, **public, "n": sums.n, "limbs": len(limbs)}
     return _container.pack(_KIND, _VERSION, header, (row for limb in limbs for row in packed_triangle(limb, "<i8")))
 
 
@@ -33,8 +35,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], ExactMomentAccumulator]:
     """(description, sums) of bytes from `pack`. Raises ValueError for any others."""
     header, payload = _container.unpack(_KIND, _VERSION, data)
     model, n, n_limbs = model_of(header.pop("model")), header.pop("n"), header.pop("limbs")
-    description = {**header, "model": model}
-    layout = model.layout(PublicFacts(header["adjacency"], header["bound"], header["public_n"]))
+    description = {**header, "model": model, "bound": bound_of(header["bound"])}
+    layout = model.layout(PublicFacts(header["adjacency"], None, header["public_n"]))
     entries = np.frombuffer(payload, dtype="<i8").reshape(n_limbs, -1)
     low, *high = (unpacked_triangle(packed, layout.dimension) for packed in entries)
     return description, ExactMomentAccumulator.of_limbs(layout, header["bits"], n, low, high[0] if high else None)
@@ -72,6 +74,22 @@ def _scalar(value: Any) -> Any:
     if not isinstance(value, (str, int, float, bool)):
         raise TypeError(f"classes must be text, numbers or booleans to be stored, got {value!r}")
     return value
+
+
+def bound_fields(bound: float | Preparation | None) -> Any:
+    """A bound, or a preparation, as JSON can hold it."""
+    if not isinstance(bound, Preparation):
+        return bound
+    parts = {name: None if part is None else part.tolist() for name, part in bound.parts().items()}
+    return {"bound": bound.bound, "largest": bound.largest, **parts}
+
+
+def bound_of(fields: Any) -> Any:
+    """What `bound_fields` was given."""
+    if not isinstance(fields, dict):
+        return fields
+    parts: dict[str, Any] = {name: np.array(part) if isinstance(part, list) else part for name, part in fields.items()}
+    return Preparation(**parts)
 
 
 def model_of(fields: dict[str, Any]) -> RowModel:

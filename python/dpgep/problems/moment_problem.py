@@ -18,11 +18,13 @@ from dpgep.data.float_sums import FloatSums, GroupSums, ScreenSums, cross_norms
 from dpgep.data.grid_sums import GridSums
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.parts import dask_parts, read_chunks
+from dpgep.data.prepared import PreparedDataset
 from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import fewest_rows, n_rows
+from dpgep.data.views import bound_of, fewest_rows, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout, MomentModel
+from dpgep.models.preparation import Auto, Bound, Preparation
 from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
 from dpgep.sources.names import Names, check_same, listed
@@ -69,6 +71,11 @@ class RowModel(MomentModel):
         )
         return replace(self, feature_names=tuple(chain.from_iterable(names)))
 
+    @property
+    def shift_free(self) -> bool:
+        """Whether the answer stays the same if all rows are shifted."""
+        return True
+
     def data(self, X: Any, y: Any) -> tuple[Any, ...]:
         """What people consist of: X alone, or X and ``y``. Raises TypeError for too little or too much."""
         data = (X,) if y is None else (X, y)
@@ -92,6 +99,7 @@ class MomentProblem(Problem):
     facts: PublicFacts
     layout: MomentLayout
     dataset: Dataset
+    preparation: Preparation | None = None
 
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
@@ -174,6 +182,7 @@ class MomentProblem(Problem):
             replace(self.facts, bound=bound),
             replace(self.layout, n_features=len(features)),
             self.dataset.restricted(features, bound),
+            None if self.preparation is None else self.preparation.restricted(features, bound),
         )
 
     def __repr__(self) -> str:
@@ -182,19 +191,87 @@ class MomentProblem(Problem):
         return f"{self.model.name}({size}d={self.model.n_features}, bound={facts.bound:g}, {facts.adjacency})"
 
 
-def moment_problem(
-    model: RowModel, data: tuple[Any, ...], *, bound: float, adjacency: Any, public_n: Any
-) -> MomentProblem:
-    """The problem of ``model`` for data as its `batch` takes them: arrays, Dask's too, or selections of one source."""
+@dataclass(frozen=True, eq=False)
+class TableProblem(Problem):
+    """Rows of people whose bound is unknown, and the model to fit to them: what ``bound="auto"`` builds.
+
+    A run buys a preparation first (`Auto`), and then solves the problem of the rows that are mapped by it.
+    """
+
+    model: RowModel
+    facts: PublicFacts
     dataset: Dataset
-    if any(isinstance(part, Selection) for part in data):
-        dataset = _streamed(model, data, bound, fewest_rows(adjacency))
-    elif any(is_dask_collection(part) for part in data):
-        dataset = dask_dataset(model, data, bound, fewest_rows(adjacency))
-    else:
-        dataset = InMemoryDataset(model.batch(bound, *data))
-    facts = PublicFacts(adjacency, bound, check_adjacency(adjacency, dataset.n, public_n))
+    auto: Auto
+    is_sparse: bool = False
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether rows may be shifted: the answer must allow it, and zeros of sparse rows stay zeros."""
+        return self.model.shift_free and not self.is_sparse
+
+    @property
+    def population_id(self) -> str:
+        """A random name of the people."""
+        return self.dataset.population_id
+
+    @property
+    def passes(self) -> int:  # type: ignore[override]
+        return self.dataset.passes
+
+    @property
+    def read_once(self) -> bool:  # type: ignore[override]
+        return self.dataset.read_once
+
+    @property
+    def n_counted(self) -> int | None:
+        return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
+
+    @property
+    def largest_b(self) -> float | None:
+        """1 where B is the identity; else nobody can say, before there is a bound."""
+        return 1.0
+
+    def prepared(self, preparation: Preparation) -> MomentProblem:
+        """The problem of the rows that ``preparation`` maps."""
+        return _prepared(self.model, self.facts, self.dataset, preparation)
+
+    def __repr__(self) -> str:
+        size = f"n={self.facts.n}, " if self.facts.n is not None else ""
+        return f"{self.model.name}({size}d={self.model.n_features}, bound='auto', {self.facts.adjacency})"
+
+
+RowProblem = MomentProblem | TableProblem
+
+
+def moment_problem(
+    model: RowModel, data: tuple[Any, ...], *, bound: Bound, adjacency: Any, public_n: Any
+) -> RowProblem:
+    """The problem of ``model`` for data as its `batch` takes them: arrays, Dask's too, or selections of one source."""
+    found = bound_of(bound)
+    dataset = _dataset(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
+    facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
+    if isinstance(found, Auto):
+        is_sparse = any(hasattr(part, "tocsr") for part in data)
+        return TableProblem(model, facts, dataset, found.for_columns(model.n_features), is_sparse)
+    if isinstance(found, Preparation):
+        return _prepared(model, facts, dataset, found)
+    facts = replace(facts, bound=found)
     return MomentProblem(model, facts, model.layout(facts), dataset)
+
+
+def _prepared(model: RowModel, facts: PublicFacts, dataset: Dataset, preparation: Preparation) -> MomentProblem:
+    preparation.require_columns(model.n_features)
+    facts = replace(facts, bound=preparation.bound)
+    mapped = PreparedDataset(dataset, preparation, model.n_features)
+    return MomentProblem(model, facts, model.layout(facts), mapped, preparation)
+
+
+def _dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) -> Dataset:
+    if any(isinstance(part, Selection) for part in data):
+        return _streamed(model, data, bound, fewest)
+    if any(is_dask_collection(part) for part in data):
+        return dask_dataset(model, data, bound, fewest)
+    return InMemoryDataset(model.batch(bound, *data))
 
 
 def dask_dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int, client: Any = None) -> DaskDataset:

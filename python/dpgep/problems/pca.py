@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view, check_bound, opened, width
+from dpgep.data.views import as_view, opened, width
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import (
     MomentLayout,
@@ -21,7 +21,8 @@ from dpgep.models.moments import (
     schur_form_variance,
     total_mean,
 )
-from dpgep.problems.moment_problem import MomentProblem, RowModel, moment_problem
+from dpgep.models.preparation import Bound
+from dpgep.problems.moment_problem import RowModel, RowProblem, moment_problem
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class PcaModel(RowModel):
     center: bool
     name = "pca"
     identity_b = True
+    scale_free = False
 
     @property
     def max_components(self) -> int:
@@ -40,6 +42,10 @@ class PcaModel(RowModel):
     @property
     def max_components_reason(self) -> str:
         return f"PCA of {self.n_features} features has {self.n_features} components"
+
+    @property
+    def shift_free(self) -> bool:
+        return self.center
 
     @property
     def is_second_moment(self) -> bool:
@@ -72,11 +78,11 @@ class PcaModel(RowModel):
 def pca(
     X: Any,
     *,
-    bound: float = 1.0,
+    bound: Bound = 1.0,
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> MomentProblem:
+) -> RowProblem:
     """Principal component analysis of the rows of X.
 
     Problem: A v = lambda v with A = (1/n) sum x x^T - m m^T, or (1/n) sum x x^T if not ``center``; no factor n/(n-1).
@@ -100,7 +106,7 @@ def pca(
 
     Returns
     -------
-    MomentProblem
+    MomentProblem or TableProblem
         For `dpgep.solve`. Nothing is computed yet.
 
     Raises
@@ -110,7 +116,6 @@ def pca(
         Columns of text are named.
         NaN and infinities are detected by `solve`, before anything is released.
     """
-    bound = check_bound(bound)
     x, names = opened(X, "X", adjacency)
     model = PcaModel(width(x), center).named(names)
     return moment_problem(model, (x,), bound=bound, adjacency=adjacency, public_n=public_n)

@@ -9,7 +9,8 @@ import numpy as np
 
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import Pencil, PencilPart, ReleasedGroups, mean_factor
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.models.preparation import Bound
+from dpgep.problems.moment_problem import RowProblem
 from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
 
 
@@ -20,6 +21,7 @@ class PlsModel(TwoViewModel):
     name = "pls"
     shift = None  # eigenvalues come in pairs, lambda and -lambda
     identity_b = True
+    scale_free = False
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
@@ -33,11 +35,11 @@ def pls(
     X: Any,
     Y: Any,
     *,
-    bound: float = 1.0,
+    bound: Bound = 1.0,
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> MomentProblem:
+) -> RowProblem:
     """Partial least squares of two views of the same people: the directions whose scores have the largest covariance.
 
     Problem: A v = lambda v with v = (x, y) and A = [[0, Sxy], [Syx, 0]], Sxy the cross-covariance of the views (their
@@ -57,7 +59,7 @@ def pls(
 
     Returns
     -------
-    MomentProblem
+    MomentProblem or TableProblem
         For `dpgep.solve`; the solution contains the weights of both views.
 
     Raises

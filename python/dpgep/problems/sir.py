@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.groups import Codes, slice_codes, slice_edges
-from dpgep.data.views import check_bound, opened, width
+from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import (
     ReleasedGroups,
     schur_form_variance,
 )
+from dpgep.models.preparation import Bound
 from dpgep.problems.group_model import GroupModel
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.moment_problem import RowProblem, moment_problem
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,10 @@ def sir(
     slices: int = 10,
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
-    bound: float = 1.0,
+    bound: Bound = 1.0,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> MomentProblem:
+) -> RowProblem:
     """Sliced inverse regression: directions of X that a response y depends on.
 
     Problem: A v = lambda B v with A = sum_h (n_h/n) m_h m_h^T - m m^T over slices h of y, and B the covariance of the
@@ -90,7 +91,7 @@ def sir(
 
     Returns
     -------
-    MomentProblem
+    MomentProblem or TableProblem
         For `dpgep.solve`. Empty slices are allowed.
 
     Raises
@@ -98,7 +99,6 @@ def sir(
     TypeError, ValueError
         As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
-    bound = check_bound(bound)
     interior = slice_edges(slices, y_range, edges)
     x, names = opened(X, "X", adjacency)
     model = SirModel(width(x), tuple(interior.tolist())).named(names)

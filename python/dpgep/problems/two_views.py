@@ -11,7 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view, check_bound, check_same_rows, opened, width
+from dpgep.data.views import as_view, check_same_rows, opened, width
 from dpgep.models.denoise import (
     edge,
     low_rank_before_noise,
@@ -32,7 +32,8 @@ from dpgep.models.moments import (
     symmetric_form_variance,
     total_mean,
 )
-from dpgep.problems.moment_problem import MomentProblem, RowModel, moment_problem
+from dpgep.models.preparation import Bound
+from dpgep.problems.moment_problem import RowModel, RowProblem, moment_problem
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class TwoViewModel(RowModel):
     @property
     def n_features(self) -> int:  # type: ignore[override]
         return self.d_x + self.d_y
+
+    @property
+    def shift_free(self) -> bool:
+        return self.center
 
     @property
     def first_view_size(self) -> int:
@@ -104,10 +109,9 @@ def block_form_variance(released: ReleasedGroups, d_x: int, left: Any, right: Ma
 
 
 def two_view_problem(
-    model: type[TwoViewModel], X: Any, Y: Any, bound: float, center: bool, adjacency: Adjacency, public_n: int | None
-) -> MomentProblem:
+    model: type[TwoViewModel], X: Any, Y: Any, bound: Bound, center: bool, adjacency: Adjacency, public_n: int | None
+) -> RowProblem:
     """The problem of ``model`` for views X and Y."""
-    bound = check_bound(bound)
     (x, x_names), (y, y_names) = opened(X, "X", adjacency), opened(Y, "Y", adjacency)
     named = model(width(x), width(y), center).named(x_names, y_names)
     return moment_problem(named, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)

@@ -25,6 +25,8 @@ class LocalGaussianOptions(PairOptions):
             raise ValueError(
                 'method "local-gaussian" needs adjacency="replace-one": the server sees how many people report'
             )
+        if facts.bound is None:
+            raise ValueError('clients clip their own rows: give a public bound instead of bound="auto"')
         super().check(public, k)
 
 

@@ -79,6 +79,11 @@ class StochasticOptions:
                 f"dp-spca and dp-vrpca support pca(X, center=False), the second moment of the rows, not this "
                 f'{public.model.name}: use method="release"'
             )
+        if public.facts.bound is None:
+            raise ValueError(
+                "samples of people cost the whole budget, so that nothing is left to find a bound with: give a public "
+                'bound instead of bound="auto"'
+            )
         if public.facts.n is None:
             raise ValueError(
                 "dp-spca and dp-vrpca divide by a public number of people: give public_n to the problem (it need not "
@@ -88,7 +93,6 @@ class StochasticOptions:
             raise ValueError(f"batch_size must be at most n = {public.facts.n}, got {self.batch_size}")
         if not isinstance(self.init, str):
             given_vectors(self.init, k, public.model.n_features)
-        assert public.facts.bound is not None  # a second moment of rows has one
         if self.step_sizes is not None and not math.isfinite(max(self.step_sizes) / public.facts.bound**2):
             raise ValueError(
                 f"step_sizes must be finite in units of 1/bound^2, got {self.step_sizes!r} for bound = "

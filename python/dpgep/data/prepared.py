@@ -1,0 +1,126 @@
+"""A data set whose rows are mapped by a public preparation, block by block, whenever they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.data.blocks import block_height, joined_views
+from dpgep.data.dataset import ANOTHER_PASS, Dataset
+from dpgep.data.row_products import StreamedProducts
+from dpgep.data.rows import Batch, NotFiniteError, Rows, S
+from dpgep.models.preparation import Preparation
+
+
+class PreparedDataset(Dataset):
+    """The people of ``dataset``, their rows mapped and clipped by ``preparation``. Nothing is copied as a whole."""
+
+    def __init__(self, dataset: Dataset, preparation: Preparation, n_features: int) -> None:
+        self._dataset = dataset
+        self._preparation = preparation
+        self._n_features = n_features
+        self.bound = preparation.bound
+        self.read_once = dataset.read_once
+
+    @property
+    def n(self) -> int | None:
+        return self._dataset.n
+
+    @property
+    def passes(self) -> int:  # type: ignore[override]
+        return self._dataset.passes
+
+    @property
+    def population_id(self) -> str:
+        return self._dataset.population_id
+
+    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
+        return self._dataset.accumulate(partial(PreparedSums, self._preparation, make), alone=alone).sums
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> PreparedDataset:
+        preparation = self._preparation.restricted(features, bound)
+        return PreparedDataset(self._dataset.restricted(features, self._dataset.bound), preparation, len(features))
+
+    def row_products(self) -> StreamedProducts:
+        if self.read_once:
+            raise ValueError(f"products with vectors need {ANOTHER_PASS}")
+        return StreamedProducts(self.accumulate, self._n_features)
+
+    def in_memory(self, purpose: str) -> Batch:
+        return prepared_batch(self._dataset.in_memory(purpose), self._preparation)
+
+
+class PreparedSums(Generic[S]):
+    """Sums over people of mapped rows; ``sums`` is what ``make()`` began."""
+
+    def __init__(self, preparation: Preparation, make: Callable[[], S]) -> None:
+        self._preparation = preparation
+        self.sums = make()
+
+    def add(self, batch: Batch) -> None:
+        for part in _parts(batch, self._preparation):
+            self.sums.add(part)
+
+    def merge(self, other: PreparedSums[S]) -> None:
+        self.sums.merge(other.sums)
+
+
+def prepared_batch(batch: Batch, preparation: Preparation) -> Batch:
+    """A batch with its rows mapped."""
+    return Batch(_mapped(batch.rows, preparation), batch.groups, batch.others)
+
+
+def finite_block(rows: Rows) -> NDArray[np.float64]:
+    """A copy of all views of rows in one float64 matrix. Raises NotFiniteError for NaN and infinities."""
+    block = joined_views(rows)
+    if not np.isfinite(block).all():
+        raise NotFiniteError
+    return block
+
+
+def _parts(batch: Batch, preparation: Preparation) -> Iterator[Batch]:
+    """The people of a batch, some at a time, so that mapped rows take little memory."""
+    if preparation.is_identity:
+        yield prepared_batch(batch, preparation)
+        return
+    height, others = block_height(batch.rows.n, batch.rows.d), batch.others
+    for start in range(0, max(batch.rows.n, 1), height):
+        part = prepared_batch(batch.part(slice(start, start + height)), preparation)
+        yield Batch(part.rows, part.groups, others)
+        others = 0
+
+
+def _mapped(rows: Rows, preparation: Preparation) -> Rows:
+    if preparation.is_identity:
+        return Rows(rows.views, preparation.bound)
+    if rows.is_sparse and preparation.location is None:
+        return Rows(tuple(_scaled(rows, preparation)), preparation.bound)
+    block = finite_block(rows)
+    preparation.map(block)
+    return Rows((block,), preparation.bound)
+
+
+def _scaled(rows: Rows, preparation: Preparation) -> Iterator[Any]:
+    """Views of which some are sparse, divided by the scale: zeros stay zeros."""
+    first = 0
+    for view, width in zip(rows.views, rows.widths, strict=True):
+        part = preparation.restricted(np.arange(first, first + width))
+        first += width
+        if hasattr(view, "tocsr"):
+            yield _scaled_csr(view, part)
+        else:
+            block = finite_block(Rows((view,), rows.bound))
+            part.map(block)
+            yield block
+
+
+def _scaled_csr(view: Any, preparation: Preparation) -> Any:
+    if not np.isfinite(view.data).all():
+        raise NotFiniteError
+    entries = view.data.astype(np.float64)
+    Preparation(preparation.bound, scale=preparation.scale[view.indices]).map(entries)  # type: ignore[index]
+    return type(view)((entries, view.indices, view.indptr), shape=view.shape)

@@ -1,0 +1,146 @@
+"""What a preparation asks of a table: histograms of columns and of row norms, sums of columns. All are integers.
+
+Each entry of a row, and each norm, is counted by a function of that row alone, so that a person changes only their
+own counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.data.blocks import block_height
+from dpgep.data.prepared import finite_block
+from dpgep.data.row_products import kernel_form
+from dpgep.data.rows import Batch, NotFiniteError, Rows
+from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
+from dpgep.models.model import Matrix
+
+Integers = NDArray[np.int64]
+
+# Places of a column's values in its interval, -1..1, are multiples of 2^-PLACE_BITS.
+PLACE_BITS = 10
+
+_SQUARE_BITS = 36
+_STEPS = 2.0 ** (np.arange(1, NORM_STEPS) / NORM_STEPS - 1)
+
+
+class _TableSums:
+    """A sum over people of integers, all of the same shape."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.counts: Integers = np.zeros(shape, dtype=np.int64)
+
+    def add(self, batch: Batch) -> None:
+        """Add the people of a batch."""
+        height = block_height(max(batch.rows.n, 1), batch.rows.d)
+        for start in range(0, batch.rows.n, height):
+            self._add_rows(batch.rows.part(slice(start, start + height)))
+
+    def merge(self, other: _TableSums) -> None:
+        """Add the sums over other people."""
+        self.counts += other.counts
+
+    def _add_rows(self, rows: Rows) -> None:
+        raise NotImplementedError
+
+
+class MagnitudeCounts(_TableSums):
+    """(d', 2, N_OCTAVES + 1): how many entries of some columns are zero (in the first bin), or lie in each octave.
+
+    Positive entries, then negative ones, which share no bins; zeros count as positive.
+    """
+
+    def __init__(self, columns: NDArray[np.intp]) -> None:
+        super().__init__((len(columns), 2, N_OCTAVES + 1))
+        self._columns = columns
+
+    def _add_rows(self, rows: Rows) -> None:
+        mantissas, octaves = np.frexp(finite_block(rows)[:, self._columns])
+        octaves -= FIRST_OCTAVE  # x = m 2^e with 1/2 <= |m| < 1
+        octaves[mantissas == 0] = 0
+        d, first = len(self.counts), int(octaves.min(initial=N_OCTAVES))
+        n_bins = int(octaves.max(initial=0)) + 1 - first
+        codes = (np.arange(d) * 2 + (mantissas < 0)) * n_bins + (octaves - first)
+        found = np.bincount(codes.ravel(), minlength=2 * d * n_bins).reshape(d, 2, n_bins)
+        self.counts[:, :, first : first + n_bins] += found
+
+
+class PlaceCounts(_TableSums):
+    """(d', n_bins): how many entries of some columns lie in each of n_bins equal parts of their intervals.
+
+    What lies beyond an end counts as there.
+    """
+
+    def __init__(self, columns: NDArray[np.intp], interval: Interval, n_bins: int) -> None:
+        super().__init__((len(columns), n_bins))
+        self._columns, self._interval = columns, interval
+
+    def _add_rows(self, rows: Rows) -> None:
+        places = self._interval.relative(finite_block(rows)[:, self._columns])
+        d, n_bins = self.counts.shape
+        codes = np.minimum(((places + 1) * (n_bins / 2)).astype(np.int64), n_bins - 1)
+        codes += np.arange(d) * n_bins
+        self.counts += np.bincount(codes.ravel(), minlength=d * n_bins).reshape(d, n_bins)
+
+
+class ColumnSums(_TableSums):
+    """(2, d): sums of the places of columns in their intervals, and of their squares; in units of 2^-10 and 2^-20."""
+
+    def __init__(self, interval: Interval) -> None:
+        super().__init__((2, len(interval.middle)))
+        self._interval = interval
+
+    def _add_rows(self, rows: Rows) -> None:
+        places = np.rint(np.ldexp(self._interval.relative(finite_block(rows)), PLACE_BITS)).astype(np.int64)
+        self.counts += np.stack([places.sum(axis=0), np.einsum("ij,ij->j", places, places)])
+
+
+class NormCounts(_TableSums):
+    """(n_bins,): how many rows have a norm in each quarter of an octave, from k = ``first`` on.
+
+    Smaller norms are in the first bin, larger ones in the last.
+    """
+
+    def __init__(self, first: int, n_bins: int) -> None:
+        super().__init__((n_bins,))
+        self._first = first
+
+    def _add_rows(self, rows: Rows) -> None:
+        bins = np.clip(_quarters(rows) - self._first, 0, len(self.counts) - 1)
+        self.counts += np.bincount(bins, minlength=len(self.counts))
+
+
+def _quarters(rows: Rows) -> Integers:
+    """K of each row's norm |x| = max |x_j| sqrt(sum (x_j/max)^2), the sum in integers: in any order the same."""
+    largest, squares = _sparse_squares(rows) if rows.is_sparse else _dense_squares(rows)
+    mantissas, exponents = np.frexp(largest)
+    # the norm is m 2^e with 1/2 <= m < 1; frexp and sqrt are exactly rounded, a mantissa's step is found by comparison
+    mantissas, further = np.frexp(mantissas * np.sqrt(np.ldexp(squares.astype(np.float64), -_SQUARE_BITS)))
+    quarters = NORM_STEPS * (exponents + further - 1) + np.searchsorted(_STEPS, mantissas, side="right")
+    return np.where(largest > 0, quarters, NORM_STEPS * FIRST_OCTAVE).astype(np.int64)
+
+
+def _dense_squares(rows: Rows) -> tuple[Matrix, Integers]:
+    block = np.abs(finite_block(rows))
+    largest = block.max(axis=1, initial=0.0)
+    block /= np.where(largest > 0, largest, 1.0)[:, None]
+    return largest, _squares(block).sum(axis=1)
+
+
+def _sparse_squares(rows: Rows) -> tuple[Matrix, Integers]:
+    matrix = kernel_form(rows.views)[0]
+    entries, starts = np.abs(matrix.data.astype(np.float64)), matrix.indptr
+    if not np.isfinite(entries).all():
+        raise NotFiniteError
+    lengths = np.diff(starts)
+    largest = np.zeros(len(lengths))
+    largest[lengths > 0] = np.maximum.reduceat(entries, starts[:-1][lengths > 0]) if len(entries) else 0.0
+    entries /= np.repeat(np.where(largest > 0, largest, 1.0), lengths)
+    # differences of sums modulo 2^64 are the sums of each row
+    sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(_squares(entries))])
+    return largest, sums[starts[1:]] - sums[starts[:-1]]
+
+
+def _squares(ratios: Matrix) -> Integers:
+    return np.rint(np.ldexp(ratios * ratios, _SQUARE_BITS)).astype(np.int64)

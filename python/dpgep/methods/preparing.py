@@ -1,0 +1,193 @@
+"""How a preparation is found: which stages a table gets, for which share of the budget, and what follows from them.
+
+All of it is computed from public and released numbers. Where a model's answer does not depend on the scales of columns,
+each column gets a location and a scale: from a histogram over octaves, closer looks where a column is narrow, and sums
+within the intervals found. Elsewhere rows are at most shifted, by their mean. The bound follows from a histogram of the
+norms of mapped rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpgep.methods.places import Places, smallest_count
+from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS
+from dpgep.models.model import Matrix
+from dpgep.models.preparation import Auto, Preparation
+from dpgep.privacy.ledger import split_budget
+from dpgep.privacy.stages import Stages
+
+# Noise in the share of the people in a bin that a stage is to have, and the shares of mu^2 that stages may take for it.
+_WANTED_NOISE = 0.02
+_LEAST_SHARE, _MOST_SHARE = 0.15, 0.6
+_LEAST_BOUND_SHARE, _MOST_BOUND_SHARE = 0.02, 0.1
+_MEAN_SHARE = 0.05
+# Of the share of the columns: for octaves, and of the rest for each closer look.
+_OCTAVES_SHARE, _LOOK_SHARE = 0.4, 0.25
+_MOST_LOOKS, _PARTS = 6, 32
+# Deviations at which entries are cut off, for few columns.
+_LEAST_CUT = 6.0
+# Least deviation of a column, relative to half of its interval.
+_LEAST_SPREAD = 2.0**-10
+# Histograms of more columns than this take too much memory.
+_MOST_COLUMNS = 1 << 12
+# Share of the people within the bound of a mean.
+_WITHIN = 0.9
+# The part of a bound's square that the mean's must reach for a shift to be worth it.
+_WORTH_SHIFTING = 0.1
+# Bounds beyond this, and below its inverse, are of rows in units of their own: powers of bounds must not overflow.
+_FAR = 1e9
+# How much of the energy that a bound cuts off counts as an error of directions: rows that differ in kind turn them.
+_BIAS = 0.03
+# Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
+_LEAST_NORM = 0.02
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of mu^2: for location and scale of the columns, and for each histogram of norms."""
+
+    columns: float
+    bound: float
+
+
+def prepare(stages: Stages, auto: Auto, *, scaled: bool, shifted: bool) -> Preparation:
+    """The preparation of a table, bought stage by stage; whether columns may be scaled, and rows shifted."""
+    return _Buyer(stages, auto).preparation(scaled=scaled, shifted=shifted)
+
+
+class _Buyer:
+    """Buys the stages of one preparation."""
+
+    def __init__(self, stages: Stages, auto: Auto) -> None:
+        self._stages = stages
+        self._auto = auto
+        self._d = stages.n_columns
+        self._shares = _shares(stages.n, self._d, stages.mu, auto)
+
+    def preparation(self, *, scaled: bool, shifted: bool) -> Preparation:
+        if scaled and self._d <= _MOST_COLUMNS:
+            return self._bounded(self._columns(shifted=shifted))
+        return self._bounded(self._shifted() if shifted else Preparation(1.0))
+
+    def _part(self, share: float) -> float:
+        """The mu of a share of the whole mu^2."""
+        return split_budget(self._stages.mu, share)[0]
+
+    def _columns(self, *, shifted: bool) -> Preparation:
+        """Location and scale of every column; the scale alone, about zero, if not ``shifted``."""
+        left, octaves = split_budget(self._part(self._shares.columns), 1 - _OCTAVES_SHARE)
+        places, ranges = Places(self._d, self._stages.n), self._auto.ranges
+        given = np.array(sorted(ranges), dtype=np.intp)
+        others = np.setdiff1d(np.arange(self._d), given)
+        for j in given:
+            places.low[j], places.high[j] = ranges[j]
+        if len(others):
+            places.look(others, self._stages.magnitudes(others, octaves))
+        else:
+            left = self._part(self._shares.columns)
+        if shifted:
+            left = self._look_closer(places, left)
+        else:
+            places.high = np.maximum(np.abs(places.low), np.abs(places.high))
+            places.low = -places.high
+        interval = places.intervals(np.arange(self._d))
+        sums = self._stages.column_sums(interval, left)
+        mean, square = np.clip(sums.values / places.n, -1.0, 1.0)
+        if not shifted:
+            mean = np.zeros(self._d)
+        spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / places.n)), _LEAST_SPREAD)
+        location = interval.middle + interval.half * mean if shifted else None
+        return Preparation(1.0, location, interval.half * spread, max(_LEAST_CUT, math.sqrt(self._d)))
+
+    def _look_closer(self, places: Places, mu: float) -> float:
+        """Narrower intervals for columns far from zero; what is left of mu."""
+        for _ in range(_MOST_LOOKS):
+            narrow = np.flatnonzero(places.narrow)
+            if not len(narrow):
+                break
+            part, mu = split_budget(mu, _LOOK_SHARE)
+            places.look_closer(narrow, self._stages.places(narrow, places.intervals(narrow), _PARTS, part))
+        return mu
+
+    def _shifted(self) -> Preparation:
+        """The mean as a location, where it is long; shrunk as James and Stein do."""
+        norms = self._norms(Preparation(1.0))
+        bound = norms.quantile(_WITHIN)
+        n = self._stages.n or norms.n
+        total = self._stages.row_sum(Preparation(bound), self._part(_MEAN_SHARE))
+        mean, noise = total.values * (bound / n), total.deviation * bound / n
+        length = float(mean @ mean)
+        kept = max(0.0, 1 - max(self._d - 2, 1) * noise**2 / length) if length else 0.0
+        if kept**2 * length < _WORTH_SHIFTING * bound**2:
+            return Preparation(1.0)
+        return Preparation(1.0, kept * mean)
+
+    def _bounded(self, mapped: Preparation) -> Preparation:
+        """The same with a bound for its rows."""
+        norms, quantile = self._norms(mapped), self._auto.quantile
+        if quantile is None:
+            bound = norms.best_bound(self._stages.n or norms.n, self._d, self._stages.mu_left)
+        else:
+            bound = norms.quantile(quantile)
+        if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
+            unit = math.ldexp(1.0, math.frexp(bound)[1])
+            return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit))
+        return replace(mapped, bound=bound)
+
+    def _norms(self, mapped: Preparation) -> Norms:
+        """Norms of mapped rows: any, or those that their entries allow where these are cut off."""
+        first, last = NORM_STEPS * FIRST_OCTAVE, NORM_STEPS * (FIRST_OCTAVE + N_OCTAVES)
+        if mapped.scale is not None:
+            ends = _LEAST_NORM * math.sqrt(self._d), mapped.largest * math.sqrt(self._d)
+            first, last = (math.floor(NORM_STEPS * math.log2(end)) for end in ends)
+        histogram = self._stages.norms(mapped, first, last - first + 1, self._part(self._shares.bound))
+        limit, counts = smallest_count(histogram), histogram.values
+        for width in (1, 2, 4, 8, 16):
+            people = np.add.reduceat(counts, np.arange(0, len(counts), width))
+            seen = np.flatnonzero(people > limit * math.sqrt(width))
+            if len(seen):
+                return Norms(np.exp2((first + (seen + 0.5) * width) / NORM_STEPS), people[seen])
+        return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
+
+
+def _shares(n: float | None, d: int, mu: float, auto: Auto) -> Shares:
+    """As much as the wanted noise takes, within limits: little budgets need large shares."""
+    if n is None or math.isinf(mu):
+        columns, bound = _LEAST_SHARE, _LEAST_BOUND_SHARE
+    else:
+        columns = min(max(4 * d * (n * mu * _WANTED_NOISE) ** -2, _LEAST_SHARE), _MOST_SHARE)
+        bound = min(max(2 * (n * mu * _WANTED_NOISE) ** -2, _LEAST_BOUND_SHARE), _MOST_BOUND_SHARE)
+    return Shares(columns if auto.share is None else auto.share, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """Norms of rows as a histogram showed them: ``people`` about each of ``norms``, ascending."""
+
+    norms: Matrix
+    people: Matrix
+
+    @property
+    def n(self) -> float:
+        """Number of people seen."""
+        return max(float(self.people.sum()), 1.0)
+
+    def quantile(self, share: float) -> float:
+        """A norm that at least this share of the people do not exceed."""
+        within = np.cumsum(self.people)
+        return float(self.norms[int(np.argmax(within >= share * within[-1]))] * 2 ** (0.5 / NORM_STEPS))
+
+    def best_bound(self, n: float, d: int, mu: float) -> float:
+        """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept."""
+        if math.isinf(mu):
+            return self.quantile(1.0)
+        shares, energy = self.people / self.people.sum(), self.norms**2
+        kept = np.minimum.outer(energy, energy) @ shares
+        # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
+        noise = 1.6 * energy * math.sqrt(2 * d) / (n * mu) / kept
+        bias = _BIAS * (energy @ shares / kept - 1)
+        return float(self.norms[int(np.argmin(noise**2 + bias**2))])

@@ -1,0 +1,28 @@
+"""Public bins: octaves of numbers, parts of intervals, steps of norms. What lies in which is counted with noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpgep.models.model import Matrix
+
+# Octaves 2^e <= |x| < 2^(e + 1) of float64, subnormal numbers included, for e from FIRST_OCTAVE on.
+FIRST_OCTAVE, N_OCTAVES = -1074, 2098
+
+# Norms are counted in quarters of an octave: 2^(k/4) <= norm < 2^((k + 1)/4).
+NORM_STEPS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """An interval for each of d columns: its middle, and half its width, which is positive."""
+
+    middle: Matrix
+    half: Matrix
+
+    def relative(self, block: Matrix) -> Matrix:
+        """Where entries lie in the intervals: from -1 to 1, which stand for all that is beyond."""
+        with np.errstate(over="ignore"):
+            return np.clip((block - self.middle) / self.half, -1.0, 1.0)

@@ -1,0 +1,141 @@
+"""The stages of a preparation: exact sums over a table, with noise. Each is a release of its own in the ledger.
+
+Neighbours differ in the row of one person. Where it is replaced (added or removed), the square of the change, in units
+of a person, is at most
+
+    2 d' (d')   in a histogram of d' columns: two counts (one) of each;
+    2 (1)       in a histogram of norms;
+    4 d (2 d)   in the sums of u and u^2 of d columns, |u| <= 1: with D = |u - t|, (u - t)^2 + (u^2 - t^2)^2 =
+                D^2 (1 + (u + t)^2) <= D^2 (1 + (2 - D)^2), which grows in D, up to 4 at D = 2 (u^2 + u^4 <= 2);
+    4 (1)       in a sum of rows in the unit ball.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._dispatch import core
+from dpgep._threads import thread_count
+from dpgep.data.dataset import Dataset
+from dpgep.data.grid_sums import GridSums
+from dpgep.data.prepared import PreparedSums
+from dpgep.data.table_sums import PLACE_BITS, ColumnSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts
+from dpgep.models.bins import Interval
+from dpgep.models.model import Matrix, PublicFacts
+from dpgep.models.moments import MomentLayout
+from dpgep.models.preparation import Preparation
+from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
+
+# Everything is released on the grid 2^-_BITS of one person, with noise of at most 2^_MOST_SCALE_BITS steps.
+_BITS, _MOST_SCALE_BITS = 2 * PLACE_BITS, 55
+# No stage gets less than this part of a run's mu.
+_SMALLEST_PART = 2.0**-10
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """Released counts or sums, in units of one person, and the deviation of their noise."""
+
+    values: Matrix
+    deviation: float
+
+
+class Stages:
+    """Answers about a table before its bound is known. Pays from ``ledger``, with noise from ``stream``.
+
+    Attributes
+    ----------
+    facts : public facts; ``n`` is set once people were counted, where their number is public.
+    n_columns : number of columns of all views.
+    """
+
+    def __init__(
+        self, dataset: Dataset, facts: PublicFacts, n_columns: int, ledger: Ledger, stream: core.NoiseStream
+    ) -> None:
+        self.facts = facts
+        self.n_columns = n_columns
+        self._dataset = dataset
+        self._ledger = ledger
+        self._stream = stream
+        if math.isfinite(self.mu):  # before anything is spent
+            _scale(4 * n_columns, self.mu * _SMALLEST_PART)
+
+    @property
+    def n(self) -> int | None:
+        """The number of people where it is public and known."""
+        return self._dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
+
+    @property
+    def mu(self) -> float:
+        """What the whole run may spend."""
+        return self._ledger.mu
+
+    @property
+    def mu_left(self) -> float:
+        """What is not spent."""
+        return self._ledger.remaining
+
+    def magnitudes(self, columns: NDArray[np.intp], mu: float) -> NoisyCounts:
+        """(d', 2, N_OCTAVES + 1), histogram of each of some columns over zero and signed octaves."""
+        counts = self._dataset.accumulate(partial(MagnitudeCounts, columns), alone=True).counts
+        return self._histogram(counts, len(columns), mu, "histograms of the columns' magnitudes")
+
+    def places(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, mu: float) -> NoisyCounts:
+        """(d', n_bins), histogram of some columns over equal parts of their intervals."""
+        counts = self._dataset.accumulate(partial(PlaceCounts, columns, interval, n_bins), alone=True).counts
+        return self._histogram(counts, len(columns), mu, "histograms of columns within intervals")
+
+    def norms(self, preparation: Preparation, first: int, n_bins: int, mu: float) -> NoisyCounts:
+        """(n_bins,), histogram of the norms of mapped rows, over quarters of octaves."""
+        make = partial(PreparedSums, preparation, partial(NormCounts, first, n_bins))
+        return self._histogram(self._dataset.accumulate(make, alone=True).sums.counts, 1, mu, "histogram of row norms")
+
+    def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
+        """(2, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2."""
+        sums = self._dataset.accumulate(partial(ColumnSums, interval), alone=True)
+        squared = (4 if self._replaces else 2) * self.n_columns
+        on_grid = sums.counts << np.array([[_BITS - PLACE_BITS], [_BITS - 2 * PLACE_BITS]])
+        return self._noisy(on_grid, squared, mu, "sums of the columns and of their squares")
+
+    def row_sum(self, preparation: Preparation, mu: float) -> NoisyCounts:
+        """(d,), sum of mapped rows, clipped to the bound and in units of it."""
+        layout = MomentLayout(self.n_columns, 1, sums=True, counts=False)
+        make = partial(PreparedSums, preparation, partial(GridSums, layout, _BITS))
+        sums = self._dataset.accumulate(make, alone=True).sums.sums[:, 0]
+        return self._noisy(sums, 4 if self._replaces else 1, mu, "sum of the rows")
+
+    @property
+    def _replaces(self) -> bool:
+        return self.facts.adjacency == "replace-one"
+
+    def _histogram(self, counts: Integers, n_counted: int, mu: float, query: str) -> NoisyCounts:
+        """A histogram that counts each person ``n_counted`` times."""
+        return self._noisy(counts << _BITS, (2 if self._replaces else 1) * n_counted, mu, query)
+
+    def _noisy(self, sums: Integers, squared: int, mu: float, query: str) -> NoisyCounts:
+        """Sums on the grid plus noise, where a person changes them by at most sqrt(squared) in units of a person."""
+        scale = 0 if math.isinf(mu) else _scale(squared, mu)
+        deviation = math.ldexp(scale, -_BITS)
+        noise = (NoiseBlock(query, "independent", deviation, scale),) if scale else ()
+        self._ledger.record(LedgerEntry(query, mu, noise, _BITS if scale else None))
+        if scale:
+            core.add_exact_noise(sums.reshape(-1), scale, self._stream, thread_count())
+        return NoisyCounts(np.ldexp(sums.astype(np.float64), -_BITS), deviation)
+
+
+def _scale(squared: int, mu: float) -> int:
+    """The least noise, in steps of the grid, that makes a change of sqrt(squared) cost at most mu."""
+    least = Fraction(squared * 4**_BITS) / Fraction(mu) ** 2
+    scale = math.isqrt(math.ceil(least))
+    scale += scale * scale < least
+    if scale.bit_length() > _MOST_SCALE_BITS:
+        raise ValueError(
+            f"a share of mu = {mu:.3g} is too little to look at a table with: use a larger budget, or give a bound"
+        )
+    return scale

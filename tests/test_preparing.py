@@ -1,0 +1,360 @@
+"""``bound="auto"``: what is bought, what it costs, and that answers come back in the units of the columns."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from every_run import SECOND_MOMENT_ALONE, runs
+
+import dpgep
+from dpgep import Auto, Moments, Preparation, PrivacyBudgetError
+from dpgep.methods import METHODS
+from dpgep.privacy.ledger import cost_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
+
+N, UNITS = 4000, np.array([1e4, 1.0, 1e-3, 5.0, 100.0])
+PLACES = np.array([5e4, 0.0, 1e-2, 300.0, -50.0])
+
+
+def table(n: int = N, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    hidden = rng.standard_normal((n, 2))
+    z = hidden @ [[1.5, 1.0, 0.5, 0.0, 0.0], [0.0, 0.5, -1.0, 1.0, 0.2]] + rng.standard_normal((n, 5))
+    return z * UNITS + PLACES
+
+
+def problems(x: Any, of: Any = None, form: Any = np.asarray, **rest: Any) -> dict[str, Any]:
+    """A problem of every model; labels and responses belong to the table ``of``."""
+    score = ((x if of is None else of)[:, 0] - PLACES[0]) / UNITS[0]
+    labels = np.digitize(score, [-1.0, 1.0])
+    return {
+        "pca": dpgep.pca(form(x), **rest),
+        "pca uncentred": dpgep.pca(form(x), center=False, **rest),
+        "cca": dpgep.cca(form(x[:, :2]), form(x[:, 2:]), **rest),
+        "cca uncentred": dpgep.cca(form(x[:, :2]), form(x[:, 2:]), center=False, **rest),
+        "pls": dpgep.pls(form(x[:, :2]), form(x[:, 2:]), **rest),
+        "fda": dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
+        "sir": dpgep.sir(form(x), score, slices=5, y_range=(-2, 2), **rest),
+    }
+
+
+NAMES = list(problems(table(50)))
+
+
+def test_every_model_is_here() -> None:
+    assert {problem.model.name for problem in problems(table(50)).values()} == {"pca", "cca", "pls", "fda", "sir"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_noise_the_answer_is_that_of_the_rows(name: str) -> None:
+    """Nothing is cut off, so that location, scale and bound change nothing but the rounding."""
+    x = table()
+    scale_free = name.partition(" ")[0] in ("cca", "fda", "sir")
+    units, places = (UNITS, PLACES if "uncentred" not in name else 0.0) if scale_free else (1.0, 0.0)
+    rows = (x - places) / units
+    largest = 2 * float(np.linalg.norm(rows, axis=1).max())
+    expected = dpgep.solve(problems(rows, x, bound=largest)[name], epsilon=math.inf, n_components=1)
+    found = dpgep.solve(problems(x, bound=Auto(quantile=1))[name], epsilon=math.inf, n_components=1)
+    np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-6)
+    one, two = found.components[0] * units, expected.components[0]
+    np.testing.assert_allclose(one / np.linalg.norm(one), two, atol=1e-6)
+    if found.mean is not None:
+        np.testing.assert_allclose((found.mean - places) / units, expected.mean, atol=1e-9 * largest)
+    if scale_free:
+        np.testing.assert_allclose(np.linalg.norm(found.components * found.preparation.scale), 1.0)
+    else:
+        np.testing.assert_allclose(np.linalg.norm(found.components), 1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_every_stage_is_paid_for(name: str, adjacency: str, form: Any) -> None:
+    problem = problems(table(), None, form, bound="auto", adjacency=adjacency)[name]
+    budget = dpgep.Budget(mu=2.0, adjacency=adjacency)
+    solution = dpgep.solve(problem, budget=budget, n_components=1)
+    report = solution.privacy
+    *stages, answer = report.releases
+    assert "moment matrix" in answer.query
+    assert 1 <= len(stages) <= 10
+    assert sum(cost_of(entry.mu) for entry in report.releases) <= cost_of(2.0)
+    assert report.mu == pytest.approx(2.0)
+    assert budget.remaining_mu == pytest.approx(0, abs=1e-6)
+    assert report.exact
+    assert report.rounding == "integer"
+    assert solution.preparation.bound == report.bound
+    assert solution.passes == len(report.releases)
+
+
+SQUARES = {"histogram of row norms": (2, 1), "sum of the rows": (4, 1)}
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("name", ["pca", "fda"])
+def test_the_noise_of_every_stage_is_that_of_its_sensitivity(name: str, adjacency: str) -> None:
+    x = table()
+    x[:, 3] = 300 + np.random.default_rng(1).standard_normal(len(x))  # far from zero: looked at again
+    report = dpgep.solve(problems(x, bound="auto", adjacency=adjacency)[name], mu=3.0).privacy
+    seen = set()
+    for entry in report.releases[:-1]:
+        (block,) = entry.noise
+        narrow = max(1, round((entry.mu * block.deviation) ** 2 / (2 if adjacency == "replace-one" else 1)))
+        columns = {"histograms of the columns' magnitudes": 5, "histograms of columns within intervals": narrow}
+        replaced, added = SQUARES.get(entry.query, (2 * columns.get(entry.query, 10), columns.get(entry.query, 10)))
+        squared = replaced if adjacency == "replace-one" else added
+        cost = math.sqrt(squared) / block.deviation
+        assert cost <= entry.mu
+        assert cost >= entry.mu * (1 - 1e-5)
+        assert block.scale == block.deviation * 2**entry.grid_bits
+        seen.add(entry.query)
+    assert len(seen) == {"pca": 2, "fda": 4}[name]
+
+
+@pytest.mark.parametrize(("method", "options"), runs(5))
+def test_every_method(method: str, options: dict[str, Any]) -> None:
+    name = "pca uncentred" if method in SECOND_MOMENT_ALONE else "fda"
+    problem = problems(table(), bound="auto")[name]
+    if method in SECOND_MOMENT_ALONE:
+        budget = dpgep.Budget(epsilon=5.0, delta=1e-5)
+        with pytest.raises(ValueError, match="give a public bound"):
+            dpgep.solve(problem, budget=budget, method=method, n_components=1, **options)
+        assert budget.spent_mu == 0
+        assert problem.passes == 0
+        return
+    solution = dpgep.solve(problem, mu=5.0, method=method, n_components=1, **options)
+    assert sum(cost_of(entry.mu) for entry in solution.privacy.releases) <= cost_of(5.0)
+    if "sparsity" not in options and "screen" not in options and method == "release":
+        assert np.argmax(np.abs(solution.components[0] * UNITS)) == 0
+
+
+def test_every_method_is_tried() -> None:
+    assert {method for method, _ in runs(5)} == set(METHODS)
+
+
+def test_release_and_operator_answer_in_the_units_of_the_columns() -> None:
+    problem, expected = problems(table(), bound="auto")["fda"], np.eye(5)[0]
+    kept = dpgep.release(problem, mu=20.0)
+    operator = dpgep.private_operator(problem, mu=20.0)
+    for solution in (kept.solve(1), operator.solve(1), dpgep.PrivateMoments.from_bytes(kept.to_bytes()).solve(1)):
+        direction = solution.components[0] * UNITS
+        np.testing.assert_allclose(direction / np.linalg.norm(direction), expected, atol=0.1)
+        np.testing.assert_allclose(solution.mean / UNITS, table().mean(axis=0) / UNITS, atol=0.1)
+    assert operator.preparation.bound == operator.privacy.bound
+
+
+def test_a_preparation_serves_other_data_of_the_same_table() -> None:
+    first, others = table(), [table(seed=1), table(seed=2)]
+    kept = dpgep.release(problems(first, bound="auto")["fda"], mu=20.0)
+    parts = []
+    for x in others:
+        part = Moments(kept.model, bound=kept.preparation)
+        part.update(x, np.digitize((x[:, 0] - PLACES[0]) / UNITS[0], [-1.0, 1.0]))
+        parts.append(Moments.from_bytes(part.to_bytes()))
+        assert parts[-1].to_bytes() == part.to_bytes()
+        assert pickle.loads(pickle.dumps(part)).to_bytes() == part.to_bytes()
+    parts[0].merge(parts[1])
+    both = np.vstack(others)
+    directly = problems(both, bound=kept.preparation)["fda"]
+    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+        one = dpgep.solve(parts[0], mu=1.0, seed=1)
+    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+        two = dpgep.solve(directly, mu=1.0, seed=1)
+    np.testing.assert_array_equal(one.components, two.components)
+    np.testing.assert_array_equal(one.mean, two.mean)
+    assert one.privacy == two.privacy
+
+
+def test_sums_of_different_preparations_are_not_added() -> None:
+    x = table()
+    one, two = (dpgep.release(problems(x, bound="auto")["pca"], mu=1.0) for _ in range(2))
+    with pytest.raises(ValueError, match="preparation"):
+        one + two
+    model = dpgep.PcaModel(5, center=True)
+    with pytest.raises(ValueError, match="bound"):
+        Moments(model, bound=Preparation(1.0, np.zeros(5))).merge(Moments(model, bound=1.0))
+    with pytest.raises(ValueError, match="of 4 columns, not of 5"):
+        Moments(model, bound=Preparation(1.0, np.zeros(4)))
+
+
+def test_a_site_that_bought_a_preparation_and_one_that_was_sent_it() -> None:
+    one = dpgep.release(problems(table(), bound="auto")["pca"], mu=1.0)
+    two = dpgep.release(problems(table(seed=1), bound=one.preparation)["pca"], mu=0.5)
+    both = one + two
+    assert both.privacy.mu == max(one.privacy.mu, two.privacy.mu)
+    (entry,) = both.privacy.releases
+    noise = [release.privacy.releases[-1].noise[0].deviation for release in (one, two)]
+    assert entry.noise[0].deviation == math.hypot(*noise)
+    assert both.preparation == one.preparation
+
+
+def test_update_adds_all_or_nothing() -> None:
+    moments = Moments(dpgep.PcaModel(5, center=True), bound=Preparation(1.0, np.zeros(5)))
+    moments.update(table())
+    before = moments.to_bytes()
+    wrong = table(60000)
+    wrong[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        moments.update(wrong)
+    assert moments.to_bytes() == before
+
+
+@pytest.mark.parametrize("n_threads", [2, 3])
+def test_any_number_of_threads(n_threads: int) -> None:
+    def run(threads: int) -> Any:
+        with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+            return dpgep.solve(problems(table(), bound="auto")["cca"], mu=2.0, seed=7, n_threads=threads)
+
+    one, more = run(1), run(n_threads)
+    np.testing.assert_array_equal(one.components, more.components)
+    np.testing.assert_array_equal(one.eigenvalues, more.eigenvalues)
+
+
+def test_streams_and_dask_as_in_memory() -> None:
+    dask = pytest.importorskip("dask.array")
+    x = table()
+    batches = dpgep.scan([x[:1], x[1:1500], x[1500:]], progress=False)
+    solutions = []
+    for source in (x, batches, dask.from_array(x, chunks=(700, 2))):
+        with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+            solutions.append(dpgep.solve(dpgep.pca(source, bound="auto"), mu=2.0, seed=3, n_components=2))
+    for solution in solutions[1:]:
+        np.testing.assert_array_equal(solution.components, solutions[0].components)
+        assert solution.privacy == solutions[0].privacy
+        assert solution.passes == solutions[0].passes
+
+
+def test_what_can_be_read_once_is_told_so() -> None:
+    budget = dpgep.Budget(mu=1.0)
+    source = dpgep.scan(iter([table()]), progress=False)
+    with pytest.raises(ValueError, match="several passes"):
+        dpgep.solve(dpgep.pca(source, bound="auto"), budget=budget)
+    assert budget.spent_mu == 0
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_not_finite_costs_nothing(name: str, wrong: float) -> None:
+    x, budget = table(), dpgep.Budget(mu=1.0)
+    problem = problems(x, bound="auto")[name]
+    x[-1, 1] = wrong
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        dpgep.solve(problem, budget=budget)
+    assert budget.spent_mu == 0
+
+
+def test_too_little_budget_costs_nothing() -> None:
+    budget = dpgep.Budget(mu=1e-10)
+    with pytest.raises(ValueError, match="too little"):
+        dpgep.solve(problems(table(), bound="auto")["cca"], budget=budget)
+    assert budget.spent_mu == 0
+
+
+def test_wrong_options_cost_nothing() -> None:
+    budget, problem = dpgep.Budget(mu=1.0), problems(table(), bound="auto")["cca"]
+    with pytest.raises(ValueError, match="sparsity"):
+        dpgep.solve(problem, budget=budget, sparsity=1)
+    with pytest.raises(ValueError, match="memory_limit"):
+        dpgep.private_operator(problem, budget=budget, memory_limit=10)
+    assert (budget.spent_mu, problem.passes) == (0, 0)
+
+
+def test_an_exhausted_budget_is_refused_before_data_are_read() -> None:
+    budget, problem = dpgep.Budget(mu=1.0), problems(table(), bound="auto")["cca"]
+    dpgep.solve(problem, budget=budget)
+    passes = problem.passes
+    with pytest.raises(PrivacyBudgetError):
+        dpgep.solve(problem, budget=budget)
+    assert problem.passes == passes
+
+
+@pytest.mark.parametrize("power", [-300, 300])
+@pytest.mark.parametrize("name", ["pca", "fda", "cca", "sir"])
+def test_any_unit(name: str, power: int) -> None:
+    x = table(20000)
+    labels = np.digitize((x[:, 0] - PLACES[0]) / UNITS[0], [-1.0, 1.0])
+    scaled = x * 2.0**power
+    score = (x[:, 0] - PLACES[0]) / UNITS[0]
+    problem = {
+        "pca": lambda: dpgep.pca(scaled, bound="auto"),
+        "fda": lambda: dpgep.fda(scaled, labels, classes=[0, 1, 2], bound="auto"),
+        "cca": lambda: dpgep.cca(scaled[:, :2], x[:, 2:], bound="auto"),
+        "sir": lambda: dpgep.sir(scaled, score, slices=5, y_range=(-2, 2), bound="auto"),
+    }[name]()
+    solution = dpgep.solve(problem, mu=5.0, n_components=1)
+    assert np.isfinite(solution.components).all()
+    assert np.isfinite(solution.eigenvalues).all()
+    if name != "cca":
+        direction = solution.components[0] * (UNITS if name != "pca" else 1.0)
+        assert np.argmax(np.abs(direction)) == 0
+        np.testing.assert_allclose(solution.mean * 2.0**-power, x.mean(axis=0), atol=0.5 * UNITS[0])
+
+
+def test_constant_columns_are_served() -> None:
+    x = table()
+    x[:, 1], x[:, 3] = 0.0, 7.0
+    solution = dpgep.solve(dpgep.fda(x, (x[:, 0] > 5e4) * 1, classes=[0, 1], bound="auto"), mu=10.0)
+    assert np.isfinite(solution.components).all()
+    scales = solution.preparation.scale
+    assert (scales > 0).all()
+    assert np.argmax(np.abs(solution.components[0] * scales)) == 0
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("name", NAMES)
+def test_hardly_anybody(name: str, n: int) -> None:
+    """Under add-remove any number of people is served: an error would tell."""
+    problem = problems(table(5)[:n], bound="auto", adjacency="add-remove")[name]
+    solution = dpgep.solve(problem, mu=1.0, n_components=1)
+    assert np.isfinite(solution.components).all()
+
+
+def test_public_ranges_replace_the_first_stage() -> None:
+    x = table()
+    ranges = {j: (PLACES[j] - 5 * UNITS[j], PLACES[j] + 5 * UNITS[j]) for j in range(5)}
+    problem = dpgep.cca(x[:, :2], x[:, 2:], bound=Auto(ranges=ranges))
+    solution = dpgep.solve(problem, mu=5.0)
+    assert [entry.query for entry in solution.privacy.releases] == [
+        "sums of the columns and of their squares",
+        "histogram of row norms",
+        "moment matrix",
+    ]
+    np.testing.assert_allclose(solution.preparation.scale, x.std(axis=0), rtol=0.2)
+    np.testing.assert_allclose(solution.preparation.location / UNITS, x.mean(axis=0) / UNITS, atol=0.2)
+
+
+@pytest.mark.parametrize(
+    "ranges", [{5: (0, 1)}, {-1: (0, 1)}, {0: (1, 0)}, {0: (0, math.inf)}, {0: (math.nan, 1)}, {"age": (0, 1)}]
+)
+def test_wrong_ranges(ranges: Any) -> None:
+    with pytest.raises(ValueError, match="range"):
+        dpgep.pca(table(), bound=Auto(ranges=ranges))
+
+
+@pytest.mark.parametrize("option", ["share", "quantile"])
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, math.nan, "half"])
+def test_wrong_shares(option: str, wrong: Any) -> None:
+    with pytest.raises(ValueError, match=option):
+        Auto(**{option: wrong})
+
+
+def test_a_share_is_what_the_columns_get() -> None:
+    problem = dpgep.cca(table()[:, :2], table()[:, 2:], bound=Auto(share=0.5))
+    entries = dpgep.solve(problem, mu=4.0).privacy.releases
+    of_columns = sum(entry.mu**2 for entry in entries if "column" in entry.query)
+    assert of_columns == pytest.approx(8.0)
+
+
+def test_narrow_columns_are_found() -> None:
+    """1000 deviations from zero: closer looks find location and scale."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((20000, 4)) + np.array([1000.0, -3000.0, 0.0, 40.0])
+    solution = dpgep.solve(dpgep.cca(x[:, :2], x[:, 2:], bound="auto"), mu=5.0)
+    np.testing.assert_allclose(solution.preparation.location, x.mean(axis=0), atol=1.0)
+    assert (solution.preparation.scale > 0.3).all()
+    assert (solution.preparation.scale < 4.0).all()

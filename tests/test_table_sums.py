@@ -1,0 +1,232 @@
+"""Histograms and sums of a table against NumPy, and what one person can change of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dpgep.data.prepared import PreparedSums, prepared_batch
+from dpgep.data.rows import Batch, NotFiniteError, Rows
+from dpgep.data.table_sums import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
+from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
+from dpgep.models.preparation import Preparation
+
+ANY = st.floats(allow_nan=False, allow_infinity=False, width=64)
+FIRST_NORM, N_NORMS = NORM_STEPS * FIRST_OCTAVE, NORM_STEPS * N_OCTAVES
+
+
+def batch_of(rows: Any) -> Batch:
+    return Batch(Rows((rows,), 1.0))
+
+
+def sums(make: Any, rows: Any) -> Any:
+    made = make()
+    made.add(batch_of(rows))
+    return made.counts
+
+
+def tables(n: int, d: int, elements: Any = ANY) -> Any:
+    return hnp.arrays(np.float64, (n, d), elements=elements)
+
+
+def makers(d: int) -> dict[str, Any]:
+    """What is summed, with the largest squared change of a replaced and of an added row."""
+    interval = Interval(np.linspace(-1.0, 1.0, d), np.full(d, 2.0))
+    return {
+        "magnitudes": (lambda: MagnitudeCounts(np.arange(d)), 2 * d, d, 1),
+        "places": (lambda: PlaceCounts(np.arange(d), interval, 8), 2 * d, d, 1),
+        "norms": (lambda: NormCounts(FIRST_NORM, N_NORMS), 2, 1, 1),
+        "sums": (lambda: ColumnSums(interval), 4 * d, 2 * d, np.array([[2**PLACE_BITS], [4**PLACE_BITS]])),
+    }
+
+
+def test_magnitudes_are_octaves() -> None:
+    ends = [0.0, -0.0, 5e-324, 2.0**-1022, 0.75, 1.0, 1.999, 2.0, -3.0, 1.7e308, -1.7e308]
+    counts = sums(lambda: MagnitudeCounts(np.arange(1)), np.array(ends)[:, None])[0]
+    expected = np.zeros((2, N_OCTAVES + 1), dtype=int)
+    for x in ends:
+        octave = 0 if x == 0 else math.frexp(x)[1] - 1 - FIRST_OCTAVE + 1
+        expected[int(x < 0), octave] += 1
+    np.testing.assert_array_equal(counts, expected)
+    assert counts.sum() == len(ends)
+
+
+def test_magnitudes_against_the_logarithm() -> None:
+    x = np.random.default_rng(0).standard_normal((1000, 3)) * [1e-3, 1.0, 1e7]
+    counts = sums(lambda: MagnitudeCounts(np.arange(3)), x)
+    for j in range(3):
+        for octave in range(-40, 40):
+            inside = np.floor(np.log2(np.abs(x[:, j]))) == octave
+            at = octave - FIRST_OCTAVE + 1
+            assert counts[j, 0, at] == np.sum(inside & (x[:, j] > 0))
+            assert counts[j, 1, at] == np.sum(inside & (x[:, j] < 0))
+
+
+def test_places_against_numpy() -> None:
+    x = np.random.default_rng(1).standard_normal((1000, 4))
+    interval = Interval(np.array([0.5, -1.0]), np.array([1.0, 0.3]))
+    counts = sums(lambda: PlaceCounts(np.array([1, 3]), interval, 5), x)
+    for row, j in enumerate((1, 3)):
+        low, high = interval.middle[row] - interval.half[row], interval.middle[row] + interval.half[row]
+        expected = np.histogram(np.clip(x[:, j], low, high), bins=5, range=(low, high))[0]
+        np.testing.assert_array_equal(counts[row], expected)
+
+
+def test_column_sums_against_numpy() -> None:
+    x = np.random.default_rng(2).standard_normal((500, 3)) * 2
+    interval = Interval(np.array([0.0, 1.0, -1.0]), np.array([1.0, 2.0, 0.5]))
+    u = np.clip((x - interval.middle) / interval.half, -1, 1)
+    first, second = sums(lambda: ColumnSums(interval), x)
+    np.testing.assert_allclose(first / 2**PLACE_BITS, u.sum(axis=0), atol=500 * 2.0**-PLACE_BITS)
+    np.testing.assert_allclose(second / 4**PLACE_BITS, (u * u).sum(axis=0), atol=1000 * 2.0**-PLACE_BITS)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-300, 2.0**300, 2.0**-900])
+def test_norms_against_numpy(scale: float) -> None:
+    x = np.random.default_rng(3).standard_normal((2000, 7)) * np.exp2(np.arange(2000) % 11)[:, None]
+    counts = sums(lambda: NormCounts(FIRST_NORM, N_NORMS), x * scale)
+    steps = np.floor(NORM_STEPS * np.log2(np.linalg.norm(x, axis=1))) + NORM_STEPS * math.log2(scale)
+    np.testing.assert_array_equal(counts, np.bincount(steps.astype(int) - FIRST_NORM, minlength=N_NORMS))
+
+
+def test_rows_of_zeros_have_the_smallest_norm() -> None:
+    assert sums(lambda: NormCounts(-8, 16), np.zeros((5, 3)))[0] == 5
+    assert sums(lambda: NormCounts(-8, 16), scipy.sparse.csr_array((5, 3)))[0] == 5
+
+
+@pytest.mark.parametrize("name", makers(1))
+def test_sparse_rows_as_dense_ones(name: str) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((300, 6)) * (rng.random((300, 6)) < 0.4)
+    np.testing.assert_array_equal(sums(makers(6)[name][0], scipy.sparse.csr_array(x)), sums(makers(6)[name][0], x))
+
+
+@pytest.mark.parametrize("name", makers(1))
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.uint8, np.bool_])
+def test_other_types_as_float64(name: str, dtype: Any) -> None:
+    x = (np.random.default_rng(5).standard_normal((200, 4)) * 20).astype(dtype)
+    expected = sums(makers(4)[name][0], x.astype(np.float64))
+    np.testing.assert_array_equal(sums(makers(4)[name][0], x), expected)
+    np.testing.assert_array_equal(sums(makers(4)[name][0], np.asfortranarray(x)), expected)
+
+
+@pytest.mark.parametrize("name", makers(1))
+@settings(max_examples=40, deadline=None)
+@given(rows=tables(6, 3), other=tables(1, 3), unit=tables(6, 3, st.floats(-4, 4)))
+def test_what_one_person_changes(name: str, rows: Any, other: Any, unit: Any) -> None:
+    make, replaced, added, of_one = makers(3)[name]
+    for table, row in ((rows, other), (unit, other), (unit, unit[-1:] + 1.0)):
+        before = sums(make, table)
+        after = sums(make, np.vstack([row, table[1:]]))
+        without = sums(make, table[1:])
+        assert np.sum(((before - after) / of_one) ** 2) <= replaced
+        assert np.sum(((before - without) / of_one) ** 2) <= added
+
+
+@pytest.mark.parametrize("name", makers(1))
+def test_the_largest_change_is_attained(name: str) -> None:
+    make, replaced, added, of_one = makers(3)[name]
+    one, other = np.full((1, 3), 10.0), np.full((1, 3), -30.0)
+    assert np.sum(((sums(make, one) - sums(make, other)) / of_one) ** 2) == replaced
+    assert np.sum((sums(make, one) / of_one) ** 2) == added
+
+
+@pytest.mark.parametrize("name", makers(1))
+def test_any_order_and_any_batches(name: str) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((5000, 6)) * np.exp2(rng.integers(-20, 20, (5000, 1)))
+    whole = sums(makers(6)[name][0], x)
+    pieces, others = makers(6)[name][0](), makers(6)[name][0]()
+    shuffled = x[rng.permutation(len(x))]
+    for start in range(0, 3000, 7):
+        pieces.add(batch_of(shuffled[start : min(start + 7, 3000)]))
+    others.add(batch_of(shuffled[3000:]))
+    pieces.merge(others)
+    np.testing.assert_array_equal(pieces.counts, whole)
+
+
+@pytest.mark.parametrize("name", makers(1))
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_not_finite(name: str, wrong: float, form: Any) -> None:
+    x = np.ones((10, 3))
+    x[4, 1] = wrong
+    with pytest.raises(NotFiniteError):
+        sums(makers(3)[name][0], form(x))
+
+
+# --- Mapped rows ---------------------------------------------------------------------------------------
+
+
+def preparations(d: int) -> list[Preparation]:
+    location, scale = np.linspace(-3.0, 1e3, d), np.exp2(np.arange(d) / 3.0)
+    return [
+        Preparation(2.0),
+        Preparation(2.0, location),
+        Preparation(2.0, scale=scale),
+        Preparation(2.0, location, scale, 6.0),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("form", [np.asarray, np.asfortranarray, scipy.sparse.csr_array])
+def test_an_image_is_a_function_of_its_row_alone(number: int, form: Any) -> None:
+    """Permuted, split or with people removed, the images of the others keep their bits."""
+    preparation, rng = preparations(9)[number], np.random.default_rng(7)
+    x = rng.standard_normal((257, 9)) * 100
+
+    def images(rows: Any) -> Any:
+        (view,) = prepared_batch(batch_of(form(rows)), preparation).rows.views
+        return view.toarray() if scipy.sparse.issparse(view) else view
+
+    whole, order = images(x), rng.permutation(len(x))
+    np.testing.assert_array_equal(images(x[order]), whole[order])
+    for start, stop in ((0, 1), (1, 257), (100, 103)):
+        np.testing.assert_array_equal(images(x[start:stop]), whole[start:stop])
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_images_against_the_formula(number: int) -> None:
+    preparation, x = preparations(4)[number], np.random.default_rng(8).standard_normal((50, 4)) * 100
+    z = x.copy()
+    if preparation.location is not None:
+        z = z - preparation.location
+    if preparation.scale is not None:
+        z = z / preparation.scale
+    (view,) = prepared_batch(batch_of(x), preparation).rows.views
+    np.testing.assert_array_equal(view, np.clip(z, -preparation.largest, preparation.largest))
+    assert prepared_batch(batch_of(x), preparation).rows.bound == 2.0
+
+
+def test_entries_beyond_float64_are_cut_off() -> None:
+    preparation = Preparation(1.0, np.array([-1.7e308]), np.array([1e-300]))
+    (view,) = prepared_batch(batch_of(np.array([[1.7e308], [0.0]])), preparation).rows.views
+    assert np.isfinite(view).all()
+    assert view[0, 0] == 2.0**500
+
+
+def test_mapped_sums_keep_groups_and_those_without() -> None:
+    preparation, x = preparations(3)[3], np.random.default_rng(9).standard_normal((60000, 3))
+    groups = np.random.default_rng(9).integers(0, 4, len(x))
+    seen: list[Batch] = []
+
+    class Record:
+        def add(self, batch: Batch) -> None:
+            seen.append(Batch(Rows((batch.rows.views[0].copy(),), batch.rows.bound), batch.groups, batch.others))
+
+        def merge(self, other: Any) -> None:
+            raise AssertionError
+
+    PreparedSums(preparation, Record).add(Batch(Rows((x,), 1.0), groups, 17))
+    assert len(seen) > 1
+    assert sum(batch.n for batch in seen) == len(x) + 17
+    np.testing.assert_array_equal(np.concatenate([batch.groups for batch in seen]), groups)
+    whole = prepared_batch(batch_of(x), preparation).rows.views[0]
+    np.testing.assert_array_equal(np.concatenate([batch.rows.views[0] for batch in seen]), whole)
