@@ -316,6 +316,12 @@ def test_components_of_two_views_by_view_and_name() -> None:
     assert list(index) == [("X", 0), ("X", 1), ("Y", 0)]
 
 
+def test_a_bought_bound_keeps_names_and_categories() -> None:
+    for table in (categorical(frame()), dd.from_pandas(categorical(frame()), npartitions=3)):
+        solution = solved(dpgep.pca(table, bound="auto"), epsilon=10.0, n_components=2)
+        assert list(solution.components_frame().index) == list(ENCODED)
+
+
 def test_supports_by_name() -> None:
     solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=1, sparsity=1)
     assert solution.support == ("income",)
