@@ -11,6 +11,7 @@ import dpgep
 from dpgep.methods import METHODS
 
 D, N = 8, 400
+MATRIX_ALONE = ({}, {"sparsity": 2}, {"sparsity": "auto"})  # options of "release" that need no product, and no screen
 SECOND_MOMENT_ALONE = ("local-gaussian", "dp-spca", "dp-vrpca")  # methods for `pca(X, center=False)`
 
 
@@ -60,6 +61,14 @@ def problems(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, 
     }
 
 
+def of_a_matrix_alone(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, Any]:
+    """Problems of rows that need the whole released matrix: products with vectors do not serve them."""
+    rows = np.random.default_rng(7).standard_normal((N, D)) @ np.diag(np.linspace(2.0, 0.5, D) / 4)
+    rows[:, 1] += rows[:, 0]
+    form = scipy.sparse.csr_array if sparse else np.asarray
+    return {"standardized-pca": dpgep.pca(form(rows), bound=2.0, adjacency=adjacency, standardize=True)}
+
+
 def matrix_problem(**sensitivities: float) -> Any:
     rng = np.random.default_rng(6)
     a, b = (rng.standard_normal((3 * D, D)) for _ in range(2))
@@ -68,4 +77,4 @@ def matrix_problem(**sensitivities: float) -> Any:
 
 
 def problem_named(name: str, adjacency: str = "replace-one") -> Any:
-    return matrix_problem() if name == "gep" else problems(adjacency)[name]
+    return matrix_problem() if name == "gep" else (problems(adjacency) | of_a_matrix_alone(adjacency))[name]

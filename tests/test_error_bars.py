@@ -24,6 +24,7 @@ def null_problems(rng: np.random.Generator) -> dict[str, Any]:
         "pca": dpgep.pca(x),
         "pca uncentred": dpgep.pca(x, center=False),
         "pca with a mean": dpgep.pca(x + 0.15),
+        "standardized pca": dpgep.pca(x * np.linspace(0.7, 1, 8) + 0.1, standardize=True),
         "cca": dpgep.cca(x[:, :4], x[:, 4:]),
         "pls": dpgep.pls(x[:, :4], x[:, 4:]),
         "fda": dpgep.fda(x, rng.integers(0, 3, 1000), classes=(0, 1, 2)),
@@ -33,7 +34,9 @@ def null_problems(rng: np.random.Generator) -> dict[str, Any]:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["pca", "pca uncentred", "pca with a mean", "cca", "pls", "fda", "sir", "gep"])
+@pytest.mark.parametrize(
+    "name", ["pca", "pca uncentred", "pca with a mean", "standardized pca", "cca", "pls", "fda", "sir", "gep"]
+)
 def test_noise_alone_is_lost(name: str, rng: np.random.Generator) -> None:
     # Noise is several times what chance left in the rows. Each draw passes for a component with a probability of about
     # FALSE_ALARM; were it twice that, more than 8 of 60 would do so with a probability of 2e-8.
@@ -46,7 +49,7 @@ def test_noise_alone_is_lost(name: str, rng: np.random.Generator) -> None:
     assert passed <= 8
 
 
-@pytest.mark.parametrize("name", ["pca", "cca", "pls", "fda", "sir"])
+@pytest.mark.parametrize("name", ["pca", "standardized pca", "cca", "pls", "fda", "sir"])
 def test_signal_is_not_lost(name: str, rng: np.random.Generator) -> None:
     """Rows with a direction that stands out: without this, a library that calls all lost would pass."""
     n, labels = 100_000, rng.integers(0, 2, 100_000)
@@ -55,6 +58,7 @@ def test_signal_is_not_lost(name: str, rng: np.random.Generator) -> None:
     x[:, 7] += 0.4 * (labels - 0.5)
     problem = {
         "pca": lambda: dpgep.pca(x),
+        "standardized pca": lambda: dpgep.pca(x * np.linspace(0.5, 1, 8), standardize=True),
         "cca": lambda: dpgep.cca(x[:, :4], x[:, 4:]),
         "pls": lambda: dpgep.pls(x[:, :4], x[:, 4:]),
         "fda": lambda: dpgep.fda(x, labels, classes=(0, 1)),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import nothing_spent, solve_seeded
-from every_run import SECOND_MOMENT_ALONE, D, problem_named, problems, runs
+from every_run import MATRIX_ALONE, SECOND_MOMENT_ALONE, D, of_a_matrix_alone, problem_named, problems, runs
 
 import dpgep
 from dpgep.methods import METHODS
@@ -20,7 +20,7 @@ OPTIONS = {name: options for name, options in reversed(runs(D))}
 
 
 def test_every_model_has_a_problem() -> None:
-    assert {name.split()[0] for name in problems()} == set(MODELS)
+    assert {name.split()[0] for name in problems() | of_a_matrix_alone()} == set(MODELS)
 
 
 def runs_of_models() -> list[Any]:
@@ -33,6 +33,8 @@ def runs_of_models() -> list[Any]:
             served = []
         else:
             served = [*itertools.product(problems(), ("replace-one", "add-remove")), ("gep", "replace-one")]
+        if method == "sr-dp" or (method == "release" and options in MATRIX_ALONE):
+            served += itertools.product(of_a_matrix_alone(), ("replace-one", "add-remove"))
         for name, adjacency in served:
             # no public number bounds the eigenvalues of a given B
             step = {"step_size": 0.5} if name == "gep" and method == "rayleigh-flow" else {}

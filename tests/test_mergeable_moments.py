@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from dpgep.data.rows import Rows
 D = 5
 MODELS = {
     "pca": dpgep.PcaModel(D, center=True),
+    "standardized-pca": dpgep.StandardizedPcaModel(D, center=True),
     "cca": dpgep.CcaModel(2, D - 2, center=True),
     "pls": dpgep.PlsModel(2, D - 2, center=True),
     "fda": dpgep.FdaModel(D, ("a", "b", "c")),
@@ -46,6 +48,7 @@ def arguments(name: str, rows: Any, chosen: Any = slice(None)) -> tuple[Any, ...
     x, labels, y = rows
     return {
         "pca": lambda: (x[chosen],),
+        "standardized-pca": lambda: (x[chosen],),
         "cca": lambda: (x[chosen, :2], x[chosen, 2:]),
         "pls": lambda: (x[chosen, :2], x[chosen, 2:]),
         "fda": lambda: (x[chosen], labels[chosen]),
@@ -62,7 +65,8 @@ def summed(name: str, rows: Any, parts: Any) -> dpgep.Moments:
 
 def problem(name: str, rows: Any) -> Any:
     keywords = {"fda": {"classes": ["a", "b", "c"]}, "sir": {"edges": [-np.inf, -0.5, 0.0, 0.5, np.inf]}}.get(name, {})
-    return getattr(dpgep, name)(*arguments(name, rows), **keywords)
+    builder = partial(dpgep.pca, standardize=True) if name == "standardized-pca" else getattr(dpgep, name)
+    return builder(*arguments(name, rows), **keywords)
 
 
 @names

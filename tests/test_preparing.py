@@ -15,6 +15,7 @@ import dpgep
 from dpgep import Auto, Moments, Preparation, PrivacyBudgetError
 from dpgep.methods import METHODS
 from dpgep.privacy.ledger import cost_of
+from dpgep.problems.registry import MODELS
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 
@@ -35,6 +36,7 @@ def problems(x: Any, of: Any = None, form: Any = np.asarray, **rest: Any) -> dic
     labels = np.digitize(score, [-1.0, 1.0])
     return {
         "pca": dpgep.pca(form(x), **rest),
+        "pca standardized": dpgep.pca(form(x), standardize=True, **rest),
         "pca uncentred": dpgep.pca(form(x), center=False, **rest),
         "cca": dpgep.cca(form(x[:, :2]), form(x[:, 2:]), **rest),
         "cca uncentred": dpgep.cca(form(x[:, :2]), form(x[:, 2:]), center=False, **rest),
@@ -48,14 +50,14 @@ NAMES = list(problems(table(50)))
 
 
 def test_every_model_is_here() -> None:
-    assert {problem.model.name for problem in problems(table(50)).values()} == {"pca", "cca", "pls", "fda", "sir"}
+    assert {problem.model.name for problem in problems(table(50)).values()} == set(MODELS)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_noise_the_answer_is_that_of_the_rows(name: str) -> None:
     """Nothing is cut off, so that location, scale and bound change nothing but the rounding."""
     x = table()
-    scale_free = name.partition(" ")[0] in ("cca", "fda", "sir")
+    scale_free = name.partition(" ")[0] in ("cca", "fda", "sir") or "standardized" in name
     units, places = (UNITS, PLACES if "uncentred" not in name else 0.0) if scale_free else (1.0, 0.0)
     rows = (x - places) / units
     largest = 2 * float(np.linalg.norm(rows, axis=1).max())
@@ -67,7 +69,7 @@ def test_without_noise_the_answer_is_that_of_the_rows(name: str) -> None:
     if found.mean is not None:
         np.testing.assert_allclose((found.mean - places) / units, expected.mean, atol=1e-9 * largest)
     if scale_free:
-        np.testing.assert_allclose(np.linalg.norm(found.components * found.preparation.scale), 1.0)
+        np.testing.assert_allclose(np.linalg.norm(found.components * found.scale), 1.0)
     else:
         np.testing.assert_allclose(np.linalg.norm(found.components), 1.0)
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double least_length = 1e-300;
 constexpr double least_relative_length = 1e-12;
+constexpr double least_relative_pivot = 1e-6;
 
 // Quadratic convergence: ten would do, and the limit is for what is not a number.
 constexpr int most_sweeps = 60;
@@ -97,15 +98,40 @@ void make_largest_entries_positive(Block& C) {
   }
 }
 
-// R c = rho G c for the rows c of vectors.
-Spectrum solve(const Block& R, const Block& G) {
+// The inverse of the Cholesky factor of G, by elimination: near I where G is, as in a flow, while
+// eigenvectors of such a G may be any. Empty where noise leaves G close to singular, or indefinite.
+Block inverse_factor(Block G) {
+  const Index K = G.rows();
+  const double least = std::max(least_relative_pivot * G.diagonal().maxCoeff(), least_length);
+  Block inverse = Block::Identity(K, K);
+  for (Index p = 0; p < K; ++p) {
+    const double pivot = G(p, p);
+    if (!(pivot > least)) return {};
+    for (Index k = p + 1; k < K; ++k) {
+      const double share = G(k, p) / pivot;
+      G.row(k) -= share * G.row(p);
+      inverse.row(k) -= share * inverse.row(p);
+    }
+    inverse.row(p) /= std::sqrt(pivot);
+  }
+  return inverse;
+}
+
+// Rows c with c G c^T = I, of the eigenvectors of G; those too short in G count as longer.
+Block inverse_root(const Block& G) {
   Spectrum axes = spectrum(G);
   const double longest = std::max(std::abs(axes.values[0]), std::abs(axes.values[G.rows() - 1]));
   const double least = std::max(least_relative_length * longest, least_length);
-  Block& whitening = axes.vectors;
   for (Index k = 0; k < G.rows(); ++k) {
-    whitening.row(k) /= std::sqrt(std::max(axes.values[k], least));
+    axes.vectors.row(k) /= std::sqrt(std::max(axes.values[k], least));
   }
+  return axes.vectors;
+}
+
+// R c = rho G c for the rows c of vectors.
+Spectrum solve(const Block& R, const Block& G) {
+  Block whitening = inverse_factor(G);
+  if (whitening.size() == 0) whitening = inverse_root(G);
   const Block whitened =
       inner_products(view(combinations(view(whitening), view(R))), view(whitening));
   Spectrum ritz = spectrum(symmetrized(whitened));

@@ -15,7 +15,7 @@ from dpgep.problems.cca import CcaModel, cca
 from dpgep.problems.fda import FdaModel, fda
 from dpgep.problems.gep import gep
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.pca import PcaModel, pca
+from dpgep.problems.pca import PcaModel, StandardizedPcaModel, pca
 from dpgep.problems.pls import PlsModel, pls
 from dpgep.problems.sir import SirModel, sir
 from dpgep.solution import PrivacyReport, Solution
@@ -45,6 +45,7 @@ __all__ = [
     "Selection",
     "SirModel",
     "Solution",
+    "StandardizedPcaModel",
     "audit",
     "build_info",
     "cca",

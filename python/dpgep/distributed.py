@@ -42,7 +42,7 @@ def moments(
 
     Parameters
     ----------
-    model : `PcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
+    model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
         What is asked, of how many features.
     X : Dask array of shape (n, d), Dask DataFrame, or list of Parquet paths
         One row per person. Arrays are cut by rows, columns made whole. Paths must mean the same files on all machines.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep.data.dask_frames import is_dask_frame
 from dpgep.data.views import column_names
+from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import Diagnostics
 from dpgep.models.model import Adjacency, Model
 from dpgep.models.preparation import Preparation
@@ -121,8 +122,8 @@ class Solution:
 
     Attributes
     ----------
-    components : (K, d), rows of unit Euclidean norm whose largest entry is positive; of rows that were divided by a
-        scale (``preparation``), ``components * preparation.scale`` is that.
+    components : (K, d), rows of unit Euclidean norm whose largest entry is positive; where columns were divided by a
+        ``scale``, ``components * scale`` has these properties.
     eigenvalues : (K,), descending.
     privacy : PrivacyReport.
     diagnostics : `ReleaseDiagnostics` (noise level, eigengaps, expected error per component) or `FlowDiagnostics`, from
@@ -149,6 +150,16 @@ class Solution:
     @property
     def n_components(self) -> int:
         return len(self.components)
+
+    @property
+    def scale(self) -> Matrix | None:
+        """(d,), the spread of the columns that components are relative to: ``components * scale`` has unit rows.
+
+        None where there is none, and columns count as they are.
+        """
+        if isinstance(self.diagnostics, ReleaseDiagnostics) and self.diagnostics.scale is not None:
+            return self.diagnostics.scale
+        return self.preparation.scale if self.preparation is not None and self.model.scale_free else None
 
     @property
     def x_weights(self) -> Matrix:
@@ -208,14 +219,9 @@ class Solution:
         parts = self.model.views_of(self.components)
         if len(parts) == 1:
             raise AttributeError(f"{self.model.name} has one view: see components")
-        units = self.components if self._scale is None else self.components * self._scale
+        units = self.components if self.scale is None else self.components * self.scale
         norms = np.linalg.norm(self.model.views_of(units)[view], axis=1, keepdims=True)
         return np.asarray(parts[view] / np.where(norms > 0, norms, 1.0))
-
-    @property
-    def _scale(self) -> Matrix | None:
-        """What the columns were divided by; None where the components are in the units of the rows anyway."""
-        return None if self.preparation is None or not self.model.scale_free else self.preparation.scale
 
     def __repr__(self) -> str:
         d = self.diagnostics
@@ -235,11 +241,11 @@ class Solution:
         return "\n".join(lines)
 
     def _with_names(self, row: int, line: str) -> str:
-        """A line about a component, with the largest of its weights: not of one that is lost."""
+        """A line about a component, with the largest weights of columns over ``scale``: not of one that is lost."""
         if self.feature_names is None or self.diagnostics.lost[row]:
             return line
-        weights = self.components[row]
-        sizes = np.abs(weights if self._scale is None else weights * self._scale)
+        weights = self.components[row] if self.scale is None else self.components[row] * self.scale
+        weights, sizes = weights / np.linalg.norm(weights), np.abs(weights)
         largest = [j for j in np.argsort(-sizes, kind="stable")[:_SHOWN] if sizes[j] >= _LEAST * sizes.max()]
         return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
 

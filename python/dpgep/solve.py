@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from dpgep._checks import require_count
@@ -19,6 +20,7 @@ from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.preparing import prepare
+from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.preparation import Preparation
@@ -235,18 +237,20 @@ def solution_of(
     preparation: Preparation | None,
 ) -> Solution:
     """The caller's view of a method's result, in the units of the rows."""
-    components, eigenvalues, mean = result.components, result.eigenvalues, result.mean
+    components, eigenvalues, mean, diagnostics = result.components, result.eigenvalues, result.mean, result.diagnostics
     if preparation is not None:
         if model.scale_free:
             components = preparation.components(components)
         else:
             eigenvalues = preparation.eigenvalues(eigenvalues)
         mean = None if mean is None else preparation.mean(mean)
+        if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
+            diagnostics = replace(diagnostics, scale=preparation.spread(diagnostics.scale))
     return Solution(
         components=components,
         eigenvalues=eigenvalues,
         privacy=report,
-        diagnostics=result.diagnostics,
+        diagnostics=diagnostics,
         mean=mean,
         preparation=preparation,
         model=model,

@@ -95,6 +95,8 @@ class ExactMomentAccumulator:
         elif (n := batch.rows.n) <= self._exact_rows and self._narrow(batch, n) is None and self._n_shares(n) == 1:
             self._add_at_once(batch, n)
         elif self.n:
+            self._fold()
+            self._partial = None  # its memory serves the partial sums of the batch
             self.merge(self._sums_of(batch, n))
         else:
             vars(self).update(vars(self._sums_of(batch, n)))
@@ -258,6 +260,7 @@ class ExactMomentAccumulator:
 
     def _add_blocks(self, blocks: Iterable[tuple[slice, Matrix]], n: int) -> None:
         """Add the products of blocks of n rows to the partial sums."""
+        assert n <= self._exact_rows
         if self._in_partial + n > self._exact_rows:
             self._fold()
         self._make_room(n)

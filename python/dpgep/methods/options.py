@@ -31,8 +31,19 @@ def directions_in(memory_limit: int, public: PublicSide, copies: int) -> int:
     return int(memory_limit) // (direction_bytes(d, n_matrices) + copies * 8 * d)
 
 
+def require_products(model: Model) -> None:
+    """Raise ValueError where products with vectors do not serve: the deviations of columns are on a diagonal."""
+    if model.standardized:
+        raise ValueError(
+            f"{model.name} divides by the diagonal of a released matrix, which products with vectors do not show: use "
+            'method="release" with storage="matrix" (memory_limit permitting), or divide the columns by public scales '
+            "and use pca without standardize"
+        )
+
+
 def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: int = 0) -> None:
-    """Raise ValueError where ``memory_limit`` does not serve K components by products."""
+    """Raise ValueError where ``memory_limit``, or anything else, does not serve K components by products."""
+    require_products(public.model)
     d = public.model.n_features
     needed = min(d, _FEWEST_STEPS * k * len(public.model.views))
     fits = directions_in(memory_limit, public, copies)

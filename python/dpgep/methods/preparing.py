@@ -69,9 +69,17 @@ class _Buyer:
         self._shares = _shares(stages.n, self._d, stages.mu, auto)
 
     def preparation(self, *, scaled: bool, shifted: bool) -> Preparation:
-        if scaled and self._d <= _MOST_COLUMNS:
+        if scaled and self._d <= _MOST_COLUMNS and self._affords_columns():
             return self._bounded(self._columns(shifted=shifted))
         return self._bounded(self._shifted() if shifted else Preparation(1.0))
+
+    def _affords_columns(self) -> bool:
+        """Whether directions of unit variance would stand out of the answer's noise, about 2 d^1.5/(n mu), at all.
+
+        If not, only what dominates the rows as they are can be found, and dividing by deviations would hide it.
+        """
+        n = self._stages.n
+        return n is None or self._auto.share is not None or n * self._stages.mu >= self._d**1.5
 
     def _part(self, share: float) -> float:
         """The mu of a share of the whole mu^2."""

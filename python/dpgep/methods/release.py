@@ -13,6 +13,7 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import eye_array
 
 from dpgep._checks import (
@@ -36,13 +37,16 @@ from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity
 from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
-from dpgep.methods.screening import Screened, keep_features
+from dpgep.methods.screening import Screened, embedded, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
-from dpgep.models.model import Matrix, MatrixPencil, Model, Released
+from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
+from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.curator import Curator, PublicSide
 
 # Share of mu^2 for the scores of a screen: a public constant.
 SCREEN_SHARE = 0.3
+# Columns named in a warning.
+_MOST_LISTED = 10
 # Without noise, a larger share of clipped rows is warned of.
 _CLIPPED_UNSAID = 1 / 3
 
@@ -131,6 +135,11 @@ class ReleaseOptions(PairOptions):
         """What depends on the problem. Raises before anything is released."""
         super().check(public, k)
         if self.screen is not None:
+            if public.model.standardized:
+                raise ValueError(
+                    "screen keeps the columns with the largest variances, and those of standardized columns are all 1: "
+                    "choose columns by public facts, or screen for pca without standardize"
+                )
             self._check_screen(public, k)
         elif self.storage_for(public.model.n_features) == "operator":
             if self.sparsity == "auto":
@@ -182,6 +191,7 @@ class ReleaseDiagnostics(Diagnostics):
     screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
         else here is about the block alone, but for the expected errors: what the screen is expected to have missed
         is in them.
+    scale : (d,), what standardized columns were divided by, 0 for a constant one; None where they were not.
     storage : "matrix".
     """
 
@@ -189,6 +199,7 @@ class ReleaseDiagnostics(Diagnostics):
     spectrum: Matrix
     support: tuple[int, ...] | None = None
     screened: Screened | None = None
+    scale: Matrix | None = None
     storage: str = "matrix"
 
     def summary(self) -> list[str]:
@@ -215,21 +226,80 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
     share = SCREEN_SHARE if options.screen_share is None else options.screen_share
     kept, _ = keep_features(curator, n_features, share, "screen")
     model, released = curator.release_features(kept.features, kept.bound, purpose="features kept")
-    result = solve_released(model, released, n_components, options)
-    d, diagnostics = curator.model.n_features, result.diagnostics
+    result = _embedded(solve_released(model, released, n_components, options), kept.features, curator.model.n_features)
+    diagnostics = result.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
-    support = None if diagnostics.support is None else tuple(kept.features[list(diagnostics.support)].tolist())
     accuracy = diagnostics.accuracy.after_screen(kept.missed)
+    return replace(result, diagnostics=replace(diagnostics, screened=kept, accuracy=accuracy))
+
+
+def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> MethodResult:
+    """The result for some of d features as one for all: components and mean have zeros elsewhere."""
+    diagnostics = result.diagnostics
+    assert isinstance(diagnostics, ReleaseDiagnostics)
+    support = None if diagnostics.support is None else tuple(features[list(diagnostics.support)].tolist())
     return replace(
         result,
-        components=kept.embedded(result.components, d),
-        mean=None if result.mean is None else kept.embedded(result.mean[None, :], d)[0],
-        diagnostics=replace(diagnostics, support=support, screened=kept, accuracy=accuracy),
+        components=embedded(result.components, features, d),
+        mean=None if result.mean is None else embedded(result.mean[None, :], features, d)[0],
+        diagnostics=replace(diagnostics, support=support),
     )
 
 
 def solve_released(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
     """All that follows from the one answer: post-processing."""
+    standard = model.standardization(released)
+    if standard is None:
+        return _solved(model, released, n_components, options)
+    assert isinstance(released, ReleasedMoments)
+    return _standardized(model, released, standard, n_components, options)
+
+
+def _standardized(
+    model: Model, released: ReleasedMoments, standard: Standardization, n_components: int, options: PairOptions
+) -> MethodResult:
+    """The solution in standardized coordinates, of the columns that are not constant, in the units of the columns."""
+    served = np.flatnonzero(standard.scale)
+    if not len(served):
+        raise np.linalg.LinAlgError("every column is constant: there are no correlations")
+    if options.sparsity is not None and not isinstance(options.sparsity, str):
+        options = replace(options, sparsity=min(options.sparsity, len(served)))
+    k, d = min(n_components, len(served)), model.n_features
+    solved = _embedded(_solved(model.restricted(served), released.restricted(served), k, options), served, d)
+    diagnostics = solved.diagnostics
+    assert isinstance(diagnostics, ReleaseDiagnostics)
+    units = np.divide(1, standard.scale, out=np.zeros(d), where=standard.scale > 0)
+    return replace(
+        solved,
+        components=solved.components * units,
+        mean=model.mean(released),
+        diagnostics=replace(diagnostics, scale=standard.scale),
+        accuracy_warnings=(*solved.accuracy_warnings, *_constant_warning(standard, n_components)),
+    )
+
+
+def _constant_warning(standard: Standardization, asked: int) -> Iterator[str]:
+    """Where columns cannot be standardized: which they are follows from released variances."""
+    constant = np.flatnonzero(standard.scale == 0)
+    if len(constant):
+        left = len(standard.scale) - len(constant)
+        fewer = f", which leaves {left} of {asked} components" if left < asked else ""
+        yield f"columns {_listed(constant)} are constant and have no weight{fewer}"
+    drowned = np.flatnonzero(standard.drowned & (standard.scale > 0))
+    if len(drowned):
+        yield (
+            f"columns {_listed(drowned)} are constant, or vary less than the noise in their variances: their weights "
+            "are too small, and the expected errors do not cover that"
+        )
+
+
+def _listed(columns: NDArray[np.intp]) -> str:
+    listed = ", ".join(map(str, columns[:_MOST_LISTED]))
+    return listed + (f" and {len(columns) - _MOST_LISTED} more" if len(columns) > _MOST_LISTED else "")
+
+
+def _solved(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
+    """The leading solutions of the released pair."""
     xi, ridge, fallback = 0.0, None, 0.0
     noise = model.noise_of_b(released)
     if noise is not None:

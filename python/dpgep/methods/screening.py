@@ -37,11 +37,12 @@ class Screened:
     share: float
     missed: float = 0.0
 
-    def embedded(self, rows: Matrix, d: int) -> Matrix:
-        """Rows (m, k') over the features kept as rows (m, d), zero elsewhere."""
-        full = np.zeros((len(rows), d))
-        full[:, self.features] = rows
-        return full
+
+def embedded(rows: Matrix, features: NDArray[np.intp], d: int) -> Matrix:
+    """Rows (m, k') over some features as rows (m, d), zero elsewhere."""
+    full = np.zeros((len(rows), d))
+    full[:, features] = rows
+    return full
 
 
 def keep_features(curator: Curator, n_features: int, share: float, purpose: str) -> tuple[Screened, Matrix]:

@@ -79,6 +79,8 @@ class Model(ABC):
     scale_free: bool = True
     # what no eigenvalue exceeds without noise
     largest_eigenvalue: float = math.inf
+    # whether columns are divided by deviations, which only a released matrix shows
+    standardized: bool = False
 
     @property
     def is_second_moment(self) -> bool:
@@ -141,6 +143,10 @@ class Model(ABC):
         """The released mean of the rows, where the model has one."""
         return None
 
+    def standardization(self, released: Any) -> Standardization | None:
+        """For a model of standardized columns: `pair` and all that follows are in coordinates v * scale."""
+        return None
+
     def views_of(self, components: Matrix) -> tuple[Matrix, ...]:
         """The parts of the components that belong to each view."""
         return (components,)
@@ -150,6 +156,22 @@ class Model(ABC):
         """The features of each view."""
         ends = np.cumsum([part.shape[1] for part in self.views_of(np.empty((1, self.n_features)))]).tolist()
         return [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+
+
+@dataclass(frozen=True, eq=False)
+class Standardization:
+    """By what the columns of a standardized model are divided: all of it follows from released values.
+
+    Attributes
+    ----------
+    variances : (d,), released variances of the columns (mean squares, if not centred); noise may make one negative.
+    scale : (d,), their roots, but for a floor by the noise; 0 for a column that is constant up to rounding.
+    drowned : (d,), whether the variance is below the floor, which stands for it.
+    """
+
+    variances: Matrix
+    scale: Matrix
+    drowned: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,10 @@ class ReleasedMoments(ReleasedGroups):
         d = len(self.second)
         return 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(self.second)).max())
 
+    def restricted(self, features: NDArray[np.intp]) -> ReleasedMoments:
+        """A copy for some of the features."""
+        return replace(self, second=self.second[np.ix_(features, features)], sums=self.sums[features])
+
 
 NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
 

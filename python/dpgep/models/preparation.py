@@ -95,6 +95,10 @@ class Preparation:
         """Eigenvalues of a model that depends on scales, whose rows have one scale, in the units of the rows."""
         return values if self.scale is None else values * self.scale[0] ** 2
 
+    def spread(self, scale: Matrix) -> Matrix:
+        """Deviations of columns from those of mapped rows."""
+        return scale if self.scale is None else scale * self.scale
+
     def mean(self, mean: Matrix) -> Matrix:
         """The mean of rows x from that of mapped rows."""
         if self.scale is not None:

@@ -42,7 +42,7 @@ class Moments(Problem):
 
     Parameters
     ----------
-    model : `PcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
+    model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
         What is to be computed, and from how many features: public.
     bound, adjacency, public_n
         As in `dpgep.pca`; or, as ``bound``, a `Preparation` that was bought before: rows are mapped by it when they are
@@ -75,7 +75,8 @@ class Moments(Problem):
     ) -> None:
         if not isinstance(model, RowModel):
             raise TypeError(
-                f"model must be a PcaModel, CcaModel, PlsModel, FdaModel or SirModel, got {type(model).__name__}"
+                "model must be a PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel or SirModel, got "
+                f"{type(model).__name__}"
             )
         if isinstance(bits, bool) or bits not in _BITS:
             raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")

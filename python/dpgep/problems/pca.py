@@ -1,27 +1,36 @@
-"""Principal components: A = covariance (or second moment), B = I."""
+"""Principal components: A = covariance (or second moment), B = I; or its diagonal, for standardized columns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import require_flag
 from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import as_view, opened, width
-from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.model import Adjacency, Matrix, MatrixPencil, PublicFacts, Standardization
 from dpgep.models.moments import (
     MomentLayout,
     Pencil,
     PencilPart,
     ReleasedGroups,
+    ReleasedMoments,
     mean_factor,
     moment_layout,
     schur_form_variance,
     total_mean,
 )
 from dpgep.models.preparation import Bound
+from dpgep.models.standardized import (
+    correlation_form_variance,
+    correlation_noise,
+    correlations,
+    standardization_of,
+)
 from dpgep.problems.moment_problem import RowModel, RowProblem, moment_problem
 
 
@@ -69,10 +78,48 @@ class PcaModel(RowModel):
         return float(values.mean())
 
     def restricted(self, features: NDArray[np.intp]) -> PcaModel:
-        return PcaModel(len(features), self.center)
+        return type(self)(len(features), self.center)
 
     def mean(self, released: ReleasedGroups) -> Matrix | None:
         return total_mean(released) if self.center else None
+
+
+@dataclass(frozen=True)
+class StandardizedPcaModel(PcaModel):
+    """max v^T C v over v^T diag(C) v = 1, C the covariance of the rows (``center``) or their second moment.
+
+    `pair`, `error_variances` and `noise_alone` are in coordinates u = v * scale, in which the pair is (R, I).
+    """
+
+    name = "standardized-pca"
+    standardized = True
+    scale_free = True
+
+    @property
+    def is_second_moment(self) -> bool:
+        return False
+
+    def standardization(self, released: ReleasedMoments) -> Standardization:
+        return standardization_of(released)
+
+    def pair(self, released: ReleasedMoments) -> MatrixPencil:
+        standard = standardization_of(released)
+        covariance, _ = self.pencil(released).matrices(released.second.copy())  # its diagonal is asked for again
+        return MatrixPencil(
+            correlations(covariance, standard), None, correlation_noise(released, standard), released.rounding
+        )
+
+    def error_variances(self, released: Any, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        return correlation_form_variance(released, left, right)
+
+    def noise_alone(
+        self, released: Any, values: Matrix, generator: np.random.Generator, n_draws: int
+    ) -> Iterator[Matrix]:
+        standard = standardization_of(released)
+        for noise in super().noise_alone(released, values, generator, n_draws):
+            alone = correlations(noise, standard)  # with the diagonal released: 1, whatever the noise
+            alone.flat[:: len(alone) + 1] -= np.diagonal(alone).mean()
+            yield alone
 
 
 def pca(
@@ -80,6 +127,7 @@ def pca(
     *,
     bound: Bound = 1.0,
     center: bool = True,
+    standardize: bool = False,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
 ) -> RowProblem:
@@ -98,6 +146,17 @@ def pca(
         data. The number of clipped rows is not reported, since that would be another release.
     center : bool
         Whether to subtract the mean. If False, nothing is spent on the mean.
+    standardize : bool
+        Whether to divide the columns by their standard deviations (roots of their mean squares, if not ``center``): the
+        components of the correlation matrix. The deviations are read off the same release, at no cost. Problem:
+        A v = lambda diag(A) v, with v^T diag(A) v = 1: components are in the units of the columns, `Solution.transform`
+        gives the scores of standardized rows, and components times ``diagnostics.scale`` are the unit eigenvectors of
+        the correlation matrix. Solved by the methods "release" and "sr-dp", with the matrix in memory.
+
+        A constant column has no correlations. Without noise it gets no weight, and the solution is that of the others.
+        With noise a column is divided by at least the root of two deviations of the noise in its variance: one that is
+        constant, or varies less than that, gets a small weight, with an `AccuracyWarning` that lists such columns.
+        Eigenvalues sum to the number of the other columns, up to what these keep.
     adjacency : {"replace-one", "add-remove"}
         Which data sets are neighbours. Under "replace-one" n is public; under "add-remove" it is not, and matrices are
         normalized by ``public_n``, or by a noisy count that the budget pays for.
@@ -116,6 +175,7 @@ def pca(
         Columns of text are named.
         NaN and infinities are detected by `solve`, before anything is released.
     """
+    require_flag("standardize", standardize)
     x, names = opened(X, "X", adjacency)
-    model = PcaModel(width(x), center).named(names)
+    model = (StandardizedPcaModel if standardize else PcaModel)(width(x), center).named(names)
     return moment_problem(model, (x,), bound=bound, adjacency=adjacency, public_n=public_n)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
 from dpgep.problems.moment_problem import RowModel
-from dpgep.problems.pca import PcaModel
+from dpgep.problems.pca import PcaModel, StandardizedPcaModel
 from dpgep.problems.pls import PlsModel
 from dpgep.problems.sir import SirModel
 
-MODELS: dict[str, type[RowModel]] = {model.name: model for model in (PcaModel, CcaModel, PlsModel, FdaModel, SirModel)}
+MODELS: dict[str, type[RowModel]] = {
+    model.name: model for model in (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel)
+}

@@ -28,7 +28,7 @@ from dpgep._checks import (
 )
 from dpgep._dispatch import core
 from dpgep.methods.eigen import matrix_bytes
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_products, require_sparsity
 from dpgep.methods.papers.feature_exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.quotient_accuracy import products_accuracy
@@ -112,6 +112,7 @@ class FlowOptions:
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
+        require_products(public.model)
         d = public.model.n_features
         if not isinstance(self.init, str):
             given_vectors(self.init, k, d)

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_each, require_non_negative, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.methods.options import require_sparsity
+from dpgep.methods.options import require_products, require_sparsity
 from dpgep.methods.quotient_accuracy import products_accuracy
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
@@ -123,7 +123,8 @@ class DpsrOptions:
         require_each(require_non_negative, self, "regularization")
 
     def check(self, public: PublicSide, k: int) -> None:
-        """Nothing depends on the problem."""
+        """What depends on the problem. Raises before anything is released."""
+        require_products(public.model)
 
     @property
     def most_iterations_b(self) -> int:
@@ -152,7 +153,7 @@ class DpsrsOptions(DpsrOptions):
         require_count("sparsity", self.sparsity)
 
     def check(self, public: PublicSide, k: int) -> None:
-        """Raises before anything is released."""
+        super().check(public, k)
         require_sparsity(self.sparsity, public.model, k)
 
 
