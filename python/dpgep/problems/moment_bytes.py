@@ -59,8 +59,8 @@ def unpacked_triangle(packed: NDArray[Any], dimension: int) -> NDArray[Any]:
 
 def model_fields(model: RowModel) -> dict[str, Any]:
     """A model as JSON can hold it. Raises TypeError for classes that it cannot hold."""
-    names = [field.name for field in dataclasses.fields(model)]  # type: ignore[arg-type]
-    return {"name": model.name, **{name: _plain(getattr(model, name)) for name in names}}
+    values = {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
+    return {"name": model.name, **{name: _plain(value) for name, value in values.items() if value is not None}}
 
 
 def _plain(value: Any) -> Any:
