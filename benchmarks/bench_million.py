@@ -51,7 +51,7 @@ def planted_rows(seed: int = 0) -> tuple[Any, Any]:
 def solved(rows: Any, **options: Any) -> support.Matrix:
     import dpgep
 
-    problem = dpgep.pca(rows, center=False)
+    problem = dpgep.pca(rows, center=False, bound=1.0)
     return dpgep.solve(problem, epsilon=EPSILON, delta=DELTA, n_components=1, **options).components
 
 

@@ -338,6 +338,20 @@ def test_wrong_ranges(ranges: Any) -> None:
         dpgep.pca(table(), bound=Auto(ranges=ranges))
 
 
+def test_without_a_bound_one_is_bought() -> None:
+    for problem in problems(table()).values():
+        assert problem.auto == Auto()
+
+
+def test_moments_cannot_buy_a_bound() -> None:
+    model = dpgep.PcaModel(5, center=True)
+    for bound in ("auto", Auto()):
+        with pytest.raises(ValueError, match="before a budget is there"):
+            Moments(model, bound=bound)
+    with pytest.raises(TypeError, match="bound"):
+        Moments(model)
+
+
 @pytest.mark.parametrize("option", ["share", "quantile"])
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, math.nan, "half"])
 def test_wrong_shares(option: str, wrong: Any) -> None:

@@ -39,7 +39,7 @@ def cca(
     X: Any,
     Y: Any,
     *,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,

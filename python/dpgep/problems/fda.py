@@ -60,7 +60,7 @@ def fda(
     labels: Any,
     *,
     classes: Sequence[Hashable] | Literal["public"] | None = None,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
 ) -> RowProblem:

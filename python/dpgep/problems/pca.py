@@ -125,7 +125,7 @@ class StandardizedPcaModel(PcaModel):
 def pca(
     X: Any,
     *,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     center: bool = True,
     standardize: bool = False,
     adjacency: Adjacency = "replace-one",

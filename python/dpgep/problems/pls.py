@@ -35,7 +35,7 @@ def pls(
     X: Any,
     Y: Any,
     *,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,

@@ -63,7 +63,7 @@ def sir(
     slices: int = 10,
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
 ) -> RowProblem:
