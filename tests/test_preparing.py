@@ -448,3 +448,15 @@ def test_the_best_bound_of_norms_of_all_magnitudes(power: int) -> None:
     wide = Norms(np.array([1e-300, 1.0, 1e300]), np.ones(3))
     assert wide.best_bound(1e9, 10, 10.0) == 1e300
     assert math.isfinite(wide.best_bound(10.0, 10, 1e-9))
+
+
+@pytest.mark.parametrize("quantile", [None, 0.2, 0.5, 1])
+@pytest.mark.parametrize("unit", [1.0, 2.0**-300])
+def test_eigenvalues_make_up_for_the_bound(quantile: float | None, unit: float) -> None:
+    """Rows of a normal law have the same directions, however long they are."""
+    x = np.random.default_rng(11).standard_normal((40000, 6)) * np.array([3.0, 2.0, 1.0, 1.0, 1.0, 1.0]) * unit
+    solution = dpgep.solve(dpgep.pca(x, bound=Auto(quantile=quantile)), mu=20.0, n_components=2)
+    np.testing.assert_allclose(solution.eigenvalues / unit**2, [9.0, 4.0], rtol=0.25 if quantile == 0.2 else 0.15)
+    assert solution.preparation.kept <= 1
+    if quantile == 1:
+        assert solution.preparation.kept > 0.999

@@ -147,6 +147,7 @@ class _Buyer:
             bound = norms.best_bound(self._stages.n or norms.n, self._d, self._stages.mu_left)
         else:
             bound = norms.quantile(quantile)
+        mapped = replace(mapped, kept=norms.kept(bound))
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
             return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit))
@@ -209,3 +210,10 @@ class Norms:
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
         return float(self.norms[int(np.argmin(noise**2 + bias**2))])
+
+    def kept(self, bound: float) -> float:
+        """The share of the squares of the norms that a bound keeps."""
+        with np.errstate(over="ignore"):
+            squares = (self.norms / self.norms[-1]) ** 2
+            within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
+        return float(min(within @ self.people / (squares @ self.people), 1.0))

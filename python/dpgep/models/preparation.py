@@ -84,6 +84,7 @@ class Preparation:
     scale : (d,), positive; rows are divided by it. None where they are not.
     largest : entries of mapped rows are cut off at this magnitude: one wild entry must not cost its row.
     missing : whether NaN is an absent value, which is mapped to 0; else it is refused.
+    kept : the share of the sum of squares of mapped rows that the bound keeps, as a released histogram showed it.
     """
 
     bound: float
@@ -91,6 +92,7 @@ class Preparation:
     scale: Matrix | None = None
     largest: float = _LARGEST
     missing: bool = False
+    kept: float = 1.0
 
     @property
     def is_identity(self) -> bool:
@@ -113,8 +115,12 @@ class Preparation:
         return vectors if self.scale is None else vectors / self.scale
 
     def eigenvalues(self, values: Matrix) -> Matrix:
-        """Eigenvalues of a model that depends on scales, whose rows have one scale, in the units of the rows."""
-        return values if self.scale is None else values * self.scale[0] ** 2
+        """Eigenvalues of a model that depends on scales, whose rows have one scale, in the units of the rows.
+
+        Rows that are cut to the bound have less variance, in all directions alike if the directions of rows do not
+        depend on their lengths; this is made up for.
+        """
+        return values / self.kept if self.scale is None else values / self.kept * self.scale[0] ** 2
 
     def spread(self, scale: Matrix) -> Matrix:
         """Deviations of columns from those of mapped rows."""
@@ -139,6 +145,9 @@ class Preparation:
         """The arrays, by name."""
         return {"location": self.location, "scale": self.scale}
 
+    def _numbers(self) -> tuple[float, ...]:
+        return self.bound, self.largest, self.missing, self.kept
+
     def require_columns(self, n_columns: int) -> None:
         """Raise ValueError unless this is about rows of so many columns."""
         for part in self.parts().values():
@@ -148,7 +157,7 @@ class Preparation:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Preparation):
             return NotImplemented
-        same_numbers = (self.bound, self.largest, self.missing) == (other.bound, other.largest, other.missing)
+        same_numbers = self._numbers() == other._numbers()
         pairs = zip(self.parts().values(), other.parts().values(), strict=True)
         return same_numbers and all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
 
