@@ -385,6 +385,10 @@ def test_missing_values_count_as_the_location(name: str) -> None:
     exact = dpgep.solve(problems(filled, x, bound=solution.preparation)[name], epsilon=math.inf, n_components=1)
     same = dpgep.solve(problems(holed, x, bound=solution.preparation)[name], epsilon=math.inf, n_components=1)
     np.testing.assert_array_equal(same.components, exact.components)
+    views = [slice(0, 2), slice(2, 5)] if name == "cca" else [slice(0, 5)]
+    np.testing.assert_array_equal(
+        same.transform(*(holed[:, view] for view in views)), same.transform(*(filled[:, view] for view in views))
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
