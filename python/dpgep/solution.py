@@ -189,7 +189,7 @@ class Solution:
         clipped.
 
         Columns of a table must be those of the fit, in its order: ValueError names those that are not. An array needs
-        as many columns.
+        as many columns. Where absent values of the fit counted as the location of their column, those of X do.
         """
         parts = self.model.views_of(self.components)
         means = [None] * len(parts) if self.mean is None else list(self.model.views_of(self.mean[None, :]))
@@ -197,9 +197,9 @@ class Solution:
         if len(parts) == 1:
             if Y is not None:
                 raise TypeError(f"{self.model.name} has one view: transform takes only X")
-            return _project(X, parts[0], means[0], names[0], "X")
-        x = _project(X, self.x_weights, means[0], names[0], "X")
-        return x if Y is None else (x, _project(Y, self.y_weights, means[1], names[1], "Y"))
+            return _project(X, parts[0], means[0], self._absent(0), names[0], "X")
+        x = _project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
+        return x if Y is None else (x, _project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
 
     def components_frame(self) -> Any:
         """The components as a pandas DataFrame: a row for each feature, a column for each component, from 1.
@@ -214,6 +214,13 @@ class Solution:
             index = pandas.MultiIndex.from_tuples(pairs, names=["view", "feature"])
         columns = pandas.RangeIndex(1, self.n_components + 1, name="component")
         return pandas.DataFrame(self.components.T.copy(), index=index, columns=columns)
+
+    def _absent(self, view: int) -> Matrix | None:
+        """What absent values of a view count as; None where they are what they are."""
+        if self.preparation is None or not self.preparation.missing:
+            return None
+        location = self.preparation.location
+        return (np.zeros(self.model.n_features) if location is None else location)[self.model.views[view]]
 
     def _weights(self, view: int) -> Matrix:
         parts = self.model.views_of(self.components)
@@ -250,13 +257,15 @@ class Solution:
         return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
 
 
-def _project(values: Any, weights: Matrix, mean: Any, names: Names, name: str) -> Matrix:
+def _project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
     check_same(column_names(values), names, name)
     array = values.compute() if is_dask_frame(values) else values
     array = table_matrix(array) if is_table(array) else array
     array = array if hasattr(array, "tocsr") else np.asarray(array)
     if array.ndim != 2 or array.shape[1] != weights.shape[1]:
         raise ValueError(f"{name} must have shape (n, {weights.shape[1]}) as in the fit, got {array.shape}")
+    if absent is not None and not hasattr(array, "tocsr"):
+        array = np.where(np.isnan(array), absent, array)
     scores = np.asarray(array @ weights.T, dtype=np.float64)
     if mean is not None:
         scores -= np.ravel(weights @ np.ravel(mean))

@@ -81,7 +81,8 @@ def bound_fields(bound: float | Preparation | None) -> Any:
     if not isinstance(bound, Preparation):
         return bound
     parts = {name: None if part is None else part.tolist() for name, part in bound.parts().items()}
-    return {"bound": bound.bound, "largest": bound.largest, **parts}
+    numbers = {"bound": bound.bound, "largest": bound.largest, "missing": bound.missing, "kept": bound.kept}
+    return {**numbers, **parts}
 
 
 def bound_of(fields: Any) -> Any:

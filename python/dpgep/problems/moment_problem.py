@@ -252,7 +252,7 @@ def moment_problem(
     facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
     if isinstance(found, Auto):
         is_sparse = any(hasattr(part, "tocsr") for part in data)
-        return TableProblem(model, facts, dataset, found.for_columns(model.n_features), is_sparse)
+        return TableProblem(model, facts, dataset, found.for_columns(model.n_features, model.feature_names), is_sparse)
     if isinstance(found, Preparation):
         return _prepared(model, facts, dataset, found)
     facts = replace(facts, bound=found)
