@@ -495,7 +495,7 @@ def test_a_long_fit_answers_ctrl_c() -> None:
         budget = dpgep.Budget(mu=1.0)
         print("started", flush=True)
         try:
-            dpgep.solve(dpgep.pca(x), budget=budget)
+            dpgep.solve(dpgep.pca(x, bound=1.0), budget=budget)
         except KeyboardInterrupt:
             print("interrupted", budget.remaining_mu, flush=True)
     """)

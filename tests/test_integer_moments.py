@@ -72,7 +72,7 @@ def test_every_variant_gives_the_same_bits_and_the_same_seeded_solution() -> Non
         import warnings, hashlib, numpy as np, dpgep
         warnings.simplefilter("ignore")
         x = np.random.default_rng(5).standard_normal((3000, 20)) / 3
-        problem = dpgep.fda(x, np.arange(3000) % 3, classes=range(3))
+        problem = dpgep.fda(x, np.arange(3000) % 3, classes=range(3), bound=1.0)
         moments = problem.integer_moments(20)
         parts = (np.triu(moments.second), moments.sums, moments.counts)
         solution = dpgep.solve(problem, mu=1.0, seed=1)

@@ -57,7 +57,7 @@ def moments(
     client : distributed.Client, optional
         The cluster. Default: what ``dask.compute`` uses: the client that was made last, or threads of this process.
     bound, adjacency, public_n, bits
-        As in `dpgep.Moments`.
+        As in `dpgep.Moments`; ``bound`` is required there, too.
 
     Returns
     -------
