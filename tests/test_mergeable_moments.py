@@ -359,7 +359,8 @@ def test_a_killed_run_is_resumed_from_its_checkpoint(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys, pathlib, numpy as np, dpgep
         path = pathlib.Path(sys.argv[1])
-        moments = dpgep.Moments.load(path) if path.exists() else dpgep.Moments(dpgep.PcaModel(40, center=True), bound=1.0)
+        model = dpgep.PcaModel(40, center=True)
+        moments = dpgep.Moments.load(path) if path.exists() else dpgep.Moments(model, bound=1.0)
         while moments.n < 60 * 500:
             batch = np.random.default_rng(moments.n // 500).standard_normal((500, 40)) / 8
             moments.update(batch)

@@ -95,6 +95,20 @@ def test_every_stage_is_paid_for(name: str, adjacency: str, form: Any) -> None:
     assert solution.passes == len(report.releases)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_a_budget_that_shows_no_column_scales_none(name: str, form: Any) -> None:
+    """Rows are shifted at most, those with groups like the others, and all is paid for."""
+    budget = dpgep.Budget(mu=1e-3)
+    solution = dpgep.solve(problems(table(), None, form)[name], budget=budget, n_components=1)
+    queries = [entry.query for entry in solution.privacy.releases]
+    shifted = form is np.asarray and "uncentred" not in name
+    stages = ["histogram of row norms", "sum of the rows"] * shifted + ["histogram of row norms"]
+    assert queries[:-1] == stages
+    assert budget.remaining_mu == pytest.approx(0, abs=1e-9)
+    assert np.isfinite(solution.components).all()
+
+
 SQUARES = {"histogram of row norms": (2, 1), "sum of the rows": (4, 1)}
 
 

@@ -23,12 +23,10 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.dataset import Dataset
-from dpgep.data.grid_sums import GridSums
 from dpgep.data.prepared import PreparedSums
-from dpgep.data.table_sums import PLACE_BITS, ColumnSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts
+from dpgep.data.table_sums import PLACE_BITS, ColumnSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts, RowSum
 from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
-from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Preparation
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
 
@@ -115,8 +113,7 @@ class Stages:
 
     def row_sum(self, preparation: Preparation, mu: float) -> NoisyCounts:
         """(d,), sum of mapped rows, clipped to the bound and in units of it."""
-        layout = MomentLayout(self.n_columns, 1, sums=True, counts=False)
-        make = partial(PreparedSums, preparation, partial(GridSums, layout, _BITS))
+        make = partial(PreparedSums, preparation, partial(RowSum, self.n_columns, _BITS))
         sums = self._dataset.accumulate(make, alone=True).sums.sums[:, 0]
         return self._noisy(sums, 4 if self._replaces else 1, mu, "sum of the rows")
 
