@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.blocks import block_height
-from dpgep.data.grid_sums import GridSums
 from dpgep.data.prepared import checked_block
 from dpgep.data.row_products import kernel_form
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.model import Matrix
-from dpgep.models.moments import MomentLayout
 
 Integers = NDArray[np.int64]
 
@@ -105,16 +103,6 @@ class ColumnSums(_TableSums):
         relative[np.isnan(relative)] = 0.0
         places = np.rint(np.ldexp(relative, PLACE_BITS)).astype(np.int64)
         self.counts += np.stack([places.sum(axis=0), np.einsum("ij,ij->j", places, places)])
-
-
-class RowSum(GridSums):
-    """(d, 1): the sum of rows in the unit ball, in units of 2^-bits, whatever groups they are in."""
-
-    def __init__(self, n_features: int, bits: int) -> None:
-        super().__init__(MomentLayout(n_features, 1, sums=True, counts=False), bits)
-
-    def add(self, batch: Batch) -> None:
-        super().add(Batch(batch.rows))
 
 
 class NormCounts(_TableSums):
