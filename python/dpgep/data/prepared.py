@@ -110,7 +110,7 @@ def _parts(batch: Batch, preparation: Preparation) -> Iterator[Batch]:
 def _mapped(rows: Rows, preparation: Preparation) -> Rows:
     if preparation.is_identity:
         return Rows(rows.views, preparation.bound)
-    if rows.is_sparse and preparation.location is None:
+    if rows.is_sparse and preparation.location is None and preparation.linear is None:
         return Rows(tuple(_scaled(rows, preparation)), preparation.bound)
     block = checked_block(rows, missing=preparation.missing)
     preparation.map(block)

@@ -34,7 +34,8 @@ class Auto:
     precondition : "columns": every column gets a location and a scale, where the model's answer allows. "full": after
         that, a quarter of mu^2 buys a covariance, under whose inverse root (of each view) the final rows are about
         uncorrelated: for columns that are strongly correlated, in CCA, FDA and SIR; not for sparse solutions. None:
-        neither. "auto": "columns" where n mu is at least d^1.5, else None.
+        neither. "auto": "columns" where n mu is at least d^1.5, and "full" where `dpgep.solve` is asked for a solution
+        in all columns and n mu is at least 50 d^1.5.
     missing : "error", or "center": an absent value (NaN) counts as the location of its column, or as 0 where columns
         get none. Each column's location and scale are then those of the values that are there.
     """
@@ -175,7 +176,7 @@ class Preparation:
 
     def restricted(self, features: NDArray[np.intp], bound: float | None = None) -> Preparation:
         """The same for some of the features, rows clipped to a bound of their own if one is given."""
-        assert self.linear is None  # its features are no columns of the rows: `require_columns_kept`
+        assert self.linear is None  # refused before: `require_separate_columns`
         return replace(
             self,
             bound=self.bound if bound is None else bound,
