@@ -14,6 +14,7 @@ from every_run import SECOND_MOMENT_ALONE, runs
 import dpgep
 from dpgep import Auto, Moments, Preparation, PrivacyBudgetError
 from dpgep.methods import METHODS
+from dpgep.methods.preparing import Norms
 from dpgep.privacy.ledger import cost_of
 from dpgep.problems.registry import MODELS
 
@@ -65,7 +66,7 @@ def test_without_noise_the_answer_is_that_of_the_rows(name: str) -> None:
     found = dpgep.solve(problems(x, bound=Auto(quantile=1))[name], epsilon=math.inf, n_components=1)
     np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-6)
     one, two = found.components[0] * units, expected.components[0]
-    np.testing.assert_allclose(one / np.linalg.norm(one), two, atol=1e-6)
+    np.testing.assert_allclose(one / np.linalg.norm(one), two / np.linalg.norm(two), atol=1e-6)
     if found.mean is not None:
         np.testing.assert_allclose((found.mean - places) / units, expected.mean, atol=1e-9 * largest)
     if scale_free:
@@ -360,3 +361,106 @@ def test_narrow_columns_are_found() -> None:
     np.testing.assert_allclose(solution.preparation.location, x.mean(axis=0), atol=1.0)
     assert (solution.preparation.scale > 0.3).all()
     assert (solution.preparation.scale < 4.0).all()
+
+
+# --- Missing values ------------------------------------------------------------------------------------
+
+
+def holes(n: int = 20000, share: float = 0.3) -> tuple[Any, Any]:
+    x = table(n)
+    holed = x.copy()
+    holed[np.random.default_rng(5).random(x.shape) < share] = np.nan
+    return x, holed
+
+
+@pytest.mark.parametrize("name", ["pca", "pca standardized", "cca", "fda", "sir"])
+def test_missing_values_count_as_the_location(name: str) -> None:
+    x, holed = holes()
+    solution = dpgep.solve(problems(holed, x, bound=Auto(missing="center"))[name], mu=20.0, n_components=1)
+    location = solution.preparation.location
+    np.testing.assert_allclose(location / UNITS, x.mean(axis=0) / UNITS, atol=0.15)
+    if solution.preparation.scale is not None:
+        np.testing.assert_allclose(solution.preparation.scale, x.std(axis=0), rtol=0.15)
+    filled = np.where(np.isnan(holed), location, holed)
+    exact = dpgep.solve(problems(filled, x, bound=solution.preparation)[name], epsilon=math.inf, n_components=1)
+    same = dpgep.solve(problems(holed, x, bound=solution.preparation)[name], epsilon=math.inf, n_components=1)
+    np.testing.assert_array_equal(same.components, exact.components)
+    views = [slice(0, 2), slice(2, 5)] if name == "cca" else [slice(0, 5)]
+    np.testing.assert_array_equal(
+        same.transform(*(holed[:, view] for view in views)), same.transform(*(filled[:, view] for view in views))
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_missing_values_are_refused_unless_asked_for(name: str) -> None:
+    x, holed = holes(500)
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises(ValueError, match="NaN"):
+        dpgep.solve(problems(holed, x, bound="auto")[name], budget=budget)
+    holed[0, 0] = np.inf
+    with pytest.raises(ValueError, match="infinite"):
+        dpgep.solve(problems(holed, x, bound=Auto(missing="center"))[name], budget=budget)
+    assert budget.spent_mu == 0
+
+
+@pytest.mark.parametrize("form", ["in memory", "scan", "dask", "moments", "sparse"])
+def test_missing_values_wherever_rows_are(form: str) -> None:
+    x, holed = holes(3000)
+    preparation = Preparation(4.0, x.mean(axis=0), x.std(axis=0), 6.0, missing=True)
+    if form == "sparse":
+        preparation = Preparation(4.0, None, x.std(axis=0), 6.0, missing=True)
+    expected = dpgep.pca(np.where(np.isnan(holed), preparation.location if form != "sparse" else 0.0, holed),
+                         standardize=True, bound=preparation)  # fmt: skip
+    source: Any = holed
+    if form == "scan":
+        source = dpgep.scan([holed[:1000], holed[1000:]], progress=False)
+    elif form == "dask":
+        source = pytest.importorskip("dask.array").from_array(holed, chunks=(700, 5))
+    elif form == "sparse":
+        source = scipy.sparse.csr_array(holed)
+    problem: Any = dpgep.pca(source if form != "moments" else x, standardize=True, bound=preparation)
+    if form == "moments":
+        problem = Moments(dpgep.StandardizedPcaModel(5, center=True), bound=preparation)
+        problem.update(holed)
+        problem = Moments.from_bytes(problem.to_bytes())
+    solutions = []
+    for each in (problem, expected):
+        with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+            solutions.append(dpgep.solve(each, mu=3.0, seed=2, n_components=2))
+    np.testing.assert_array_equal(solutions[0].components, solutions[1].components)
+
+
+def test_ranges_by_name() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(table(), columns=list("abcde"))
+    ranges = {name: (PLACES[j] - 5 * UNITS[j], PLACES[j] + 5 * UNITS[j]) for j, name in enumerate("abcde")}
+    solution = dpgep.solve(dpgep.pca(frame, standardize=True, bound=Auto(ranges=ranges)), mu=5.0)
+    assert "magnitudes" not in " ".join(entry.query for entry in solution.privacy.releases)
+    np.testing.assert_allclose(solution.preparation.scale, table().std(axis=0), rtol=0.2)
+    with pytest.raises(ValueError, match="not of 'f'"):
+        dpgep.pca(frame, bound=Auto(ranges={"f": (0.0, 1.0)}))
+    with pytest.raises(ValueError, match="twice"):
+        dpgep.pca(frame, bound=Auto(ranges={"a": (0.0, 1.0), 0: (0.0, 2.0)}))
+
+
+@pytest.mark.parametrize("power", [-1000, -500, 0, 500, 1000])
+def test_the_best_bound_of_norms_of_all_magnitudes(power: int) -> None:
+    norms = np.exp2(np.arange(-20, 20) / 4.0 + power)
+    people = np.exp(-np.abs(np.arange(40) - 22) / 3.0)
+    bound = Norms(norms, people).best_bound(1000.0, 10, 0.1)
+    assert bound == Norms(np.exp2(np.arange(-20, 20) / 4.0), people).best_bound(1000.0, 10, 0.1) * 2.0**power
+    wide = Norms(np.array([1e-300, 1.0, 1e300]), np.ones(3))
+    assert wide.best_bound(1e9, 10, 10.0) == 1e300
+    assert math.isfinite(wide.best_bound(10.0, 10, 1e-9))
+
+
+@pytest.mark.parametrize("quantile", [None, 0.2, 0.5, 1])
+@pytest.mark.parametrize("unit", [1.0, 2.0**-300])
+def test_eigenvalues_make_up_for_the_bound(quantile: float | None, unit: float) -> None:
+    """Rows of a normal law have the same directions, however long they are."""
+    x = np.random.default_rng(11).standard_normal((40000, 6)) * np.array([3.0, 2.0, 1.0, 1.0, 1.0, 1.0]) * unit
+    solution = dpgep.solve(dpgep.pca(x, bound=Auto(quantile=quantile)), mu=20.0, n_components=2)
+    np.testing.assert_allclose(solution.eigenvalues / unit**2, [9.0, 4.0], rtol=0.25 if quantile == 0.2 else 0.15)
+    assert solution.preparation.kept <= 1
+    if quantile == 1:
+        assert solution.preparation.kept > 0.999

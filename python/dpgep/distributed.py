@@ -12,11 +12,13 @@ from functools import partial
 from typing import Any
 
 from dpgep.data.dask_dataset import DaskDataset
+from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
 from dpgep.data.parts import columns_but, parquet_parts, read_parquet
-from dpgep.data.views import is_dask_collection
+from dpgep.data.views import column_names
 from dpgep.models.model import Adjacency
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
 from dpgep.problems.moment_problem import RowModel, dask_dataset
+from dpgep.sources.names import Names, as_text
 
 __all__ = ["moments"]
 
@@ -79,15 +81,19 @@ def moments(
     result = Moments(model, bound=bound, adjacency=adjacency, public_n=public_n, bits=bits)
     data = model.data(X, y)
     if _is_paths(X):
-        dataset = _parquet_dataset(model, X, y, columns, float(bound), client)
+        dataset, names = _parquet_dataset(model, X, y, columns, float(bound), client)
     elif is_dask_collection(X):
-        dataset = dask_dataset(model, _selected(X, y, columns), float(bound), 0, client)
+        selected, n_views = _selected(X, y, columns), len(model.views)
+        names = [column_names(view) for view in selected[:n_views]]
+        for view in filter(is_dask_frame, selected[:n_views]):
+            without_rows(view).width(None)  # refuses text
+        dataset = dask_dataset(model, selected, float(bound), 0, client)
     else:
         raise TypeError(
             f"X must be a Dask array or DataFrame, or a list of Parquet paths, got {type(data[0]).__name__}: data in "
             "memory or in one source need no cluster, dpgep.Moments(...).update takes them"
         )
-    result.update_dataset(dataset)
+    result.update_dataset(dataset, *names)
     return result
 
 
@@ -111,13 +117,14 @@ def _selected(X: Any, y: Any, columns: Sequence[str] | None) -> tuple[Any, ...]:
 
 def _parquet_dataset(
     model: RowModel, paths: Sequence[str], y: Any, columns: Sequence[str] | None, bound: float, client: Any
-) -> DaskDataset:
+) -> tuple[DaskDataset, list[Names]]:
     names = _names(y)
     if y is not None and not names:
         raise TypeError(f"of Parquet files, y must be the name of a column, or a list of names; got {y!r}")
-    keys = [list(columns or columns_but(paths, names)), *([] if y is None else [y])]
+    keys: list[Any] = [list(columns or columns_but(paths, names)), *([] if y is None else [y])]
     read, to_batch = partial(read_parquet, keys), partial(model.batch, bound)
-    return DaskDataset(parquet_parts(paths), read, to_batch, model.n_features, bound, 0, client=client)
+    dataset = DaskDataset(parquet_parts(paths), read, to_batch, model.n_features, bound, 0, client=client)
+    return dataset, [as_text(key) for key in keys[: len(model.views)]]
 
 
 def _names(y: Any) -> list[str]:

@@ -99,9 +99,10 @@ class PrivateMoments:
                 "both sums include releases of the same people, who would count twice and have paid for both. Only "
                 "releases of disjoint populations can be added"
             )
+        model = self.model.named(*other.model.view_names)
         noisy = _pooled(self._noisy, other._noisy)
         privacy, sources = _parallel(self.privacy, other.privacy), self._sources | other._sources
-        return PrivateMoments(self.model, privacy, noisy, sources, self.preparation)
+        return PrivateMoments(model, privacy, noisy, sources, self.preparation)
 
     def to_bytes(self) -> bytes:
         """The release in a versioned format with a checksum, to be sent to whoever adds the releases."""

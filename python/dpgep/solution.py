@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._optional import import_extra
+from dpgep.data.dask_frames import is_dask_frame
+from dpgep.data.views import column_names
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import Diagnostics
 from dpgep.models.model import Adjacency, Model
@@ -16,8 +20,13 @@ from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
+from dpgep.sources.names import Names, check_same, listed
+from dpgep.sources.tables import is_table, table_matrix
 
 Matrix = NDArray[np.float64]
+
+# How many weights of a component its line of the printed form names, if they are not below a share of the largest.
+_SHOWN, _LEAST = 3, 0.01
 
 
 @dataclass(frozen=True)
@@ -162,20 +171,56 @@ class Solution:
         """(K, d_y) weights of the second view, rows of unit norm as in ``components`` (CCA and PLS only)."""
         return self._weights(1)
 
+    @property
+    def feature_names(self) -> Names:
+        """Names of the d features, those of both views where there are two; None where the data have none."""
+        return self.model.feature_names
+
+    @property
+    def support(self) -> tuple[Hashable, ...]:
+        """The features that any component uses, by name, or by number where they have none: all but of sparse ones."""
+        used = np.flatnonzero(self.components.any(axis=0)).tolist()
+        return tuple(used if self.feature_names is None else (self.feature_names[j] for j in used))
+
     def transform(self, X: Any, Y: Any = None) -> Any:
         """Coordinates (X - mean) V^T of new rows, shape (n, K); with Y (CCA, PLS) the pair of both views' coordinates.
 
         The result is no more private than the rows passed: the report of this solution does not cover it. Rows are not
         clipped.
+
+        Columns of a table must be those of the fit, in its order: ValueError names those that are not. An array needs
+        as many columns. Where absent values of the fit counted as the location of their column, those of X do.
         """
         parts = self.model.views_of(self.components)
         means = [None] * len(parts) if self.mean is None else list(self.model.views_of(self.mean[None, :]))
+        names = [None if self.feature_names is None else self.feature_names[view] for view in self.model.views]
         if len(parts) == 1:
             if Y is not None:
                 raise TypeError(f"{self.model.name} has one view: transform takes only X")
-            return _project(X, parts[0], means[0], "X")
-        x = _project(X, self.x_weights, means[0], "X")
-        return x if Y is None else (x, _project(Y, self.y_weights, means[1], "Y"))
+            return _project(X, parts[0], means[0], self._absent(0), names[0], "X")
+        x = _project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
+        return x if Y is None else (x, _project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
+
+    def components_frame(self) -> Any:
+        """The components as a pandas DataFrame: a row for each feature, a column for each component, from 1.
+
+        Rows have the names of the columns of the data, or numbers from 0; of two views, a MultiIndex (view, feature).
+        """
+        pandas, names, views = import_extra("pandas", "pandas"), self.feature_names, self.model.views
+        labels = [range(view.stop - view.start) if names is None else names[view] for view in views]
+        index = pandas.Index(labels[0], name="feature")
+        if len(views) > 1:
+            pairs = [(view, label) for view, part in zip("XY", labels, strict=True) for label in part]
+            index = pandas.MultiIndex.from_tuples(pairs, names=["view", "feature"])
+        columns = pandas.RangeIndex(1, self.n_components + 1, name="component")
+        return pandas.DataFrame(self.components.T.copy(), index=index, columns=columns)
+
+    def _absent(self, view: int) -> Matrix | None:
+        """What absent values of a view count as; None where they are what they are."""
+        if self.preparation is None or not self.preparation.missing:
+            return None
+        location = self.preparation.location
+        return (np.zeros(self.model.n_features) if location is None else location)[self.model.views[view]]
 
     def _weights(self, view: int) -> Matrix:
         parts = self.model.views_of(self.components)
@@ -194,16 +239,33 @@ class Solution:
             f"  privacy      {self.privacy}",
             f"  noise level  {d.noise_level:.3g}{regularization}",
         ]
+        if self.feature_names is not None and len(self.support) < self.model.n_features:
+            lines.append(f"  support      {listed(self.support)}")
         lines += d.table(self.eigenvalues)
+        lines[-self.n_components :] = map(self._with_names, range(self.n_components), lines[-self.n_components :])
         if self.n_components > 10:
             lines[10 - self.n_components :] = [f"  ... {self.n_components - 10} more"]
         return "\n".join(lines)
 
+    def _with_names(self, row: int, line: str) -> str:
+        """A line about a component, with the largest weights of columns over ``scale``: not of one that is lost."""
+        if self.feature_names is None or self.diagnostics.lost[row]:
+            return line
+        weights = self.components[row] if self.scale is None else self.components[row] * self.scale
+        weights, sizes = weights / np.linalg.norm(weights), np.abs(weights)
+        largest = [j for j in np.argsort(-sizes, kind="stable")[:_SHOWN] if sizes[j] >= _LEAST * sizes.max()]
+        return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
 
-def _project(values: Any, weights: Matrix, mean: Any, name: str) -> Matrix:
-    array = values if hasattr(values, "tocsr") else np.asarray(values)
+
+def _project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
+    check_same(column_names(values), names, name)
+    array = values.compute() if is_dask_frame(values) else values
+    array = table_matrix(array) if is_table(array) else array
+    array = array if hasattr(array, "tocsr") else np.asarray(array)
     if array.ndim != 2 or array.shape[1] != weights.shape[1]:
         raise ValueError(f"{name} must have shape (n, {weights.shape[1]}) as in the fit, got {array.shape}")
+    if absent is not None and not hasattr(array, "tocsr"):
+        array = np.where(np.isnan(array), absent, array)
     scores = np.asarray(array @ weights.T, dtype=np.float64)
     if mean is not None:
         scores -= np.ravel(weights @ np.ravel(mean))

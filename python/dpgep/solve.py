@@ -212,7 +212,9 @@ class Run:
         if isinstance(problem, TableProblem):
             if problem.read_once:
                 raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
-            stages = Stages(problem.dataset, problem.facts, problem.model.n_features, self._ledger, self._stream)
+            missing = problem.auto.missing == "center"
+            table = (problem.dataset, problem.facts, problem.model.n_features)
+            stages = Stages(*table, self._ledger, self._stream, missing=missing)
             scaled, shifted = problem.model.scale_free, problem.can_shift
             problem = problem.prepared(prepare(stages, problem.auto, scaled=scaled, shifted=shifted))
             self._ledger.begin()

@@ -6,7 +6,6 @@ Which groups there are is public, and a person's group is a function of that per
 
 from __future__ import annotations
 
-import datetime
 import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal
@@ -15,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
+from dpgep.data.dask_frames import is_dask_collection
 from dpgep.data.rows import NO_GROUP
-from dpgep.data.views import as_vector, check_not_masked, check_vector, is_dask_collection
+from dpgep.data.views import as_vector, check_not_masked, check_vector
 from dpgep.errors import PrivacyWarning
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
+from dpgep.sources.lookup import positions
 
 Codes = NDArray[np.intp]
 Classes = tuple[Hashable, ...]
@@ -60,7 +61,7 @@ def public_classes(
 
 def class_codes(labels: Any, n: int, classes: Classes) -> Codes:
     """Index of each row's class; `NO_GROUP` for labels that are not among them, missing ones included."""
-    return _lookup(_label_array(labels, n), classes)
+    return positions(_label_array(labels, n), classes)
 
 
 def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
@@ -214,55 +215,3 @@ def _distinct(values: NDArray[Any]) -> Classes:
     if len({type(label) for label in distinct}) == 1 and isinstance(next(iter(distinct)), (str, int, float)):
         return tuple(sorted(distinct))
     return tuple(sorted(distinct, key=lambda label: (type(label).__name__, str(label))))
-
-
-def _lookup(values: NDArray[Any], classes: Classes) -> Codes:
-    if values.dtype != object:
-        codes = _lookup_sorted(values, classes)
-        if codes is not None:
-            return codes
-    index = {label: position for position, label in enumerate(classes)}
-    listed = values.tolist()
-    try:
-        return np.fromiter((index.get(label, NO_GROUP) for label in listed), dtype=np.intp, count=len(listed))
-    except TypeError:  # a label that cannot be hashed is not among the classes
-        return np.fromiter((_code(label, index) for label in listed), dtype=np.intp, count=len(listed))
-
-
-def _code(label: Any, index: dict[Hashable, int]) -> int:
-    try:
-        return index.get(label, NO_GROUP)
-    except TypeError:
-        return NO_GROUP
-
-
-def _lookup_sorted(values: NDArray[Any], classes: Classes) -> Codes | None:
-    """The same by binary search, where labels and all classes are whole numbers, floats, text or dates; else None."""
-    found = _comparable(values, classes)
-    if found is None:
-        return None
-    known, values = found
-    order = np.argsort(known)
-    ascending = known[order]
-    places = np.searchsorted(ascending, values)
-    np.minimum(places, len(known) - 1, out=places)
-    return np.where(ascending[places] == values, order[places], NO_GROUP)
-
-
-def _comparable(values: NDArray[Any], classes: Classes) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Classes and labels as arrays of one kind, without loss; None where they are not of one."""
-    kind = values.dtype.kind
-    if kind == "U" and all(isinstance(label, str) for label in classes):
-        return np.asarray(classes), values
-    if kind in "iuf" and not any(isinstance(label, (bool, np.bool_)) for label in classes):
-        numbers = (float, np.floating) if kind == "f" else (int, np.integer)
-        known = np.asarray(classes) if all(isinstance(label, numbers) for label in classes) else None
-        return None if known is None or known.dtype.kind != kind else (known, values)
-    if kind in "mM":
-        types = (np.datetime64, datetime.date) if kind == "M" else (np.timedelta64, datetime.timedelta)
-        if not all(isinstance(label, types) for label in classes):
-            return None
-        known = np.array(classes, dtype=f"{kind}8")
-        finest = np.result_type(known, values)
-        return known.astype(finest), values.astype(finest)
-    return None

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpgep._optional import import_extra
-from dpgep.data.views import check_not_masked, is_dask_collection, known_rows
+from dpgep.data.dask_frames import is_dask_collection
+from dpgep.data.views import check_not_masked, known_rows
 from dpgep.sources import scan
+from dpgep.sources.categories import Categories
 
 Part = tuple[Any, ...]
 
@@ -33,11 +35,14 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     return list(zip(*columns, strict=True))
 
 
-def read_chunks(*chunks: Any) -> Iterator[Part]:
-    """The people of a part, on a worker: arrays as they are, pandas through their own source."""
+def read_chunks(categories: Sequence[Categories], *chunks: Any) -> Iterator[Part]:
+    """The people of a part, on a worker: arrays as they are, pandas through their own source.
+
+    ``categories`` are those of each collection: what one partition says of its own need not be the same.
+    """
     if len(chunks) == 1 and isinstance(chunks[0], tuple):  # of `_joint_partitions`
         chunks = chunks[0]
-    yield tuple(_array(chunk) for chunk in chunks)
+    yield tuple(map(_array, chunks, categories))
 
 
 def _is_frame(values: Any) -> bool:
@@ -95,17 +100,17 @@ def _from_memory(values: Any, cut: tuple[int, ...] | None) -> Any:
     return import_extra("dask.array", "dask").from_array(array, chunks=(cut, *array.shape[1:]))
 
 
-def _array(chunk: Any) -> Any:
+def _array(chunk: Any, categories: Categories) -> Any:
     """A chunk as the models take it."""
     if not hasattr(chunk, "iloc"):
         return chunk
     is_vector = chunk.ndim == 1
     frame = chunk.to_frame("values") if is_vector else chunk
-    source = scan(frame, batch_rows=max(1, len(frame)), progress=False)
+    source = scan(frame, batch_rows=max(1, len(frame)), progress=False, categories=categories)
     selected = source["values"] if is_vector else source[list(frame.columns)]
     for (array,) in source.read(selected):
         return array
-    return np.empty(0 if is_vector else (0, frame.shape[1]))
+    return np.empty(0 if is_vector else (0, selected.n_columns or 0))
 
 
 Paths = Sequence[str | os.PathLike[str]]

@@ -74,12 +74,18 @@ def prepared_batch(batch: Batch, preparation: Preparation) -> Batch:
     return Batch(_mapped(batch.rows, preparation), batch.groups, batch.others)
 
 
-def finite_block(rows: Rows) -> NDArray[np.float64]:
-    """A copy of all views of rows in one float64 matrix. Raises NotFiniteError for NaN and infinities."""
+def checked_block(rows: Rows, *, missing: bool) -> NDArray[np.float64]:
+    """A copy of all views of rows in one float64 matrix. Raises NotFiniteError for infinities, and for NaN if it does
+    not stand for ``missing`` values.
+    """
     block = joined_views(rows)
-    if not np.isfinite(block).all():
-        raise NotFiniteError
+    _check(block, missing)
     return block
+
+
+def _check(values: NDArray[np.float64], missing: bool) -> None:
+    if np.isinf(values).any() if missing else not np.isfinite(values).all():
+        raise NotFiniteError
 
 
 def _parts(batch: Batch, preparation: Preparation) -> Iterator[Batch]:
@@ -99,7 +105,7 @@ def _mapped(rows: Rows, preparation: Preparation) -> Rows:
         return Rows(rows.views, preparation.bound)
     if rows.is_sparse and preparation.location is None:
         return Rows(tuple(_scaled(rows, preparation)), preparation.bound)
-    block = finite_block(rows)
+    block = checked_block(rows, missing=preparation.missing)
     preparation.map(block)
     return Rows((block,), preparation.bound)
 
@@ -113,14 +119,13 @@ def _scaled(rows: Rows, preparation: Preparation) -> Iterator[Any]:
         if hasattr(view, "tocsr"):
             yield _scaled_csr(view, part)
         else:
-            block = finite_block(Rows((view,), rows.bound))
+            block = checked_block(Rows((view,), rows.bound), missing=part.missing)
             part.map(block)
             yield block
 
 
 def _scaled_csr(view: Any, preparation: Preparation) -> Any:
-    if not np.isfinite(view.data).all():
-        raise NotFiniteError
     entries = view.data.astype(np.float64)
-    Preparation(preparation.bound, scale=preparation.scale[view.indices]).map(entries)  # type: ignore[index]
+    _check(entries, preparation.missing)
+    preparation.restricted(view.indices).map(entries)
     return type(view)((entries, view.indices, view.indptr), shape=view.shape)

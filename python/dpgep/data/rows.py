@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.sources.columns import Columns, is_plain, side_by_side
+from dpgep.sources.lookup import NOT_LISTED
 
 # The code of who is in no group.
-NO_GROUP = -1
+NO_GROUP = NOT_LISTED
 
 # Rows from which on columns are worth looking each of them up.
 _FEWEST_OF_A_TABLE = 128

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.blocks import block_height
-from dpgep.data.prepared import finite_block
+from dpgep.data.prepared import checked_block
 from dpgep.data.row_products import kernel_form
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
@@ -26,9 +26,10 @@ _STEPS = 2.0 ** (np.arange(1, NORM_STEPS) / NORM_STEPS - 1)
 
 
 class _TableSums:
-    """A sum over people of integers, all of the same shape."""
+    """A sum over people of integers, all of the same shape. With ``missing``, NaN adds nothing; else it is refused."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], *, missing: bool = False) -> None:
+        self._missing = missing
         self.counts: Integers = np.zeros(shape, dtype=np.int64)
 
     def add(self, batch: Batch) -> None:
@@ -41,6 +42,9 @@ class _TableSums:
         """Add the sums over other people."""
         self.counts += other.counts
 
+    def _block(self, rows: Rows) -> Matrix:
+        return checked_block(rows, missing=self._missing)
+
     def _add_rows(self, rows: Rows) -> None:
         raise NotImplementedError
 
@@ -51,18 +55,20 @@ class MagnitudeCounts(_TableSums):
     Positive entries, then negative ones, which share no bins; zeros count as positive.
     """
 
-    def __init__(self, columns: NDArray[np.intp]) -> None:
-        super().__init__((len(columns), 2, N_OCTAVES + 1))
+    def __init__(self, columns: NDArray[np.intp], *, missing: bool = False) -> None:
+        super().__init__((len(columns), 2, N_OCTAVES + 1), missing=missing)
         self._columns = columns
 
     def _add_rows(self, rows: Rows) -> None:
-        mantissas, octaves = np.frexp(finite_block(rows)[:, self._columns])
+        block = self._block(rows)[:, self._columns]
+        there = ~np.isnan(block)
+        mantissas, octaves = np.frexp(np.where(there, block, 0.0))
         octaves -= FIRST_OCTAVE  # x = m 2^e with 1/2 <= |m| < 1
         octaves[mantissas == 0] = 0
         d, first = len(self.counts), int(octaves.min(initial=N_OCTAVES))
         n_bins = int(octaves.max(initial=0)) + 1 - first
         codes = (np.arange(d) * 2 + (mantissas < 0)) * n_bins + (octaves - first)
-        found = np.bincount(codes.ravel(), minlength=2 * d * n_bins).reshape(d, 2, n_bins)
+        found = np.bincount(codes[there], minlength=2 * d * n_bins).reshape(d, 2, n_bins)
         self.counts[:, :, first : first + n_bins] += found
 
 
@@ -72,27 +78,30 @@ class PlaceCounts(_TableSums):
     What lies beyond an end counts as there.
     """
 
-    def __init__(self, columns: NDArray[np.intp], interval: Interval, n_bins: int) -> None:
-        super().__init__((len(columns), n_bins))
+    def __init__(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, *, missing: bool = False) -> None:
+        super().__init__((len(columns), n_bins), missing=missing)
         self._columns, self._interval = columns, interval
 
     def _add_rows(self, rows: Rows) -> None:
-        places = self._interval.relative(finite_block(rows)[:, self._columns])
+        places = self._interval.relative(self._block(rows)[:, self._columns])
+        there = ~np.isnan(places)
         d, n_bins = self.counts.shape
-        codes = np.minimum(((places + 1) * (n_bins / 2)).astype(np.int64), n_bins - 1)
+        codes = np.minimum((np.where(there, places + 1, 0.0) * (n_bins / 2)).astype(np.int64), n_bins - 1)
         codes += np.arange(d) * n_bins
-        self.counts += np.bincount(codes.ravel(), minlength=d * n_bins).reshape(d, n_bins)
+        self.counts += np.bincount(codes[there], minlength=d * n_bins).reshape(d, n_bins)
 
 
 class ColumnSums(_TableSums):
     """(2, d): sums of the places of columns in their intervals, and of their squares; in units of 2^-10 and 2^-20."""
 
-    def __init__(self, interval: Interval) -> None:
-        super().__init__((2, len(interval.middle)))
+    def __init__(self, interval: Interval, *, missing: bool = False) -> None:
+        super().__init__((2, len(interval.middle)), missing=missing)
         self._interval = interval
 
     def _add_rows(self, rows: Rows) -> None:
-        places = np.rint(np.ldexp(self._interval.relative(finite_block(rows)), PLACE_BITS)).astype(np.int64)
+        relative = self._interval.relative(self._block(rows))
+        relative[np.isnan(relative)] = 0.0
+        places = np.rint(np.ldexp(relative, PLACE_BITS)).astype(np.int64)
         self.counts += np.stack([places.sum(axis=0), np.einsum("ij,ij->j", places, places)])
 
 
@@ -122,7 +131,7 @@ def _quarters(rows: Rows) -> Integers:
 
 
 def _dense_squares(rows: Rows) -> tuple[Matrix, Integers]:
-    block = np.abs(finite_block(rows))
+    block = np.abs(checked_block(rows, missing=False))
     largest = block.max(axis=1, initial=0.0)
     block /= np.where(largest > 0, largest, 1.0)[:, None]
     return largest, _squares(block).sum(axis=1)

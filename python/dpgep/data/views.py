@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.sources import Selection, as_selection, is_source
 from dpgep.sources.columns import Columns
+from dpgep.sources.names import Names
+from dpgep.sources.tables import is_table, table_matrix, table_names
 
 
-def opened(values: Any, name: str, adjacency: Any) -> Any:
-    """A matrix in memory or on Dask's workers, or a `Selection`: of scans, paths and iterators, all columns.
+def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
+    """A matrix in memory or on Dask's workers, or a `Selection` (of scans, paths, iterators: all columns); and names.
 
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
     """
@@ -23,12 +26,19 @@ def opened(values: Any, name: str, adjacency: Any) -> Any:
         known = selection.scan.n_rows
         if known is not None and known < fewest:
             raise ValueError(f"{name} must have at least {fewest} rows, but its source has fewer")
-        return selection
+        return selection, selection.names
     matrix = spread_matrix(values, name) if is_dask_collection(values) else as_matrix(values, name)
     rows = n_rows(matrix)
     if rows is not None and rows < fewest:
         raise ValueError(f"{name} must have at least {fewest} rows, got shape {matrix.shape}")
-    return matrix
+    return matrix, column_names(values)
+
+
+def column_names(values: Any) -> Names:
+    """Names of the columns of a table in memory or on Dask's workers; None for all else."""
+    if is_table(values):
+        return table_names(values)
+    return without_rows(values).names(None) if is_dask_frame(values) else None
 
 
 def fewest_rows(adjacency: Any) -> int:
@@ -42,7 +52,7 @@ def width(view: Any) -> int:
         if view.n_columns is None:
             raise ValueError("rows must be a matrix: select columns by a list of names, as in source[[...]]")
         return view.n_columns
-    return int(view.shape[1])
+    return int((without_rows(view).width(None) or 0) if is_dask_frame(view) else view.shape[1])
 
 
 def n_rows(view: Any) -> int | None:
@@ -52,16 +62,13 @@ def n_rows(view: Any) -> int | None:
     return None if isinstance(view, Selection) else int(view.shape[0])
 
 
-def is_dask_collection(values: Any) -> bool:
-    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
-    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
-
-
 def spread_matrix(values: Any, name: str) -> Any:
     """A Dask array or DataFrame in the place of X: checked as far as it can be without computing."""
     if getattr(values, "ndim", None) is None:
         raise TypeError(f"{name} must be a Dask array or DataFrame, got {type(values).__name__}: convert it first")
-    if hasattr(values, "dtype") or values.ndim != 2:
+    if is_dask_frame(values):
+        without_rows(values).width(None)  # refuses text
+    else:
         check_matrix(values, name)
     return values
 
@@ -76,15 +83,16 @@ def as_matrix(values: Any, name: str) -> Any:
     """`values` as a 2-D array of real numbers with at least one column and any number of rows, without copying arrays.
 
     Integers and booleans pass (converted block by block); complex numbers, text, objects and masked matrices do not,
-    and say what to do instead. SciPy's sparse matrices become CSR; blocks of their rows are filled in, never the whole.
+    and say what to do instead; in tables, categorical columns become indicators. SciPy's sparse matrices become CSR;
+    blocks of their rows are filled in, never the whole.
     """
     check_not_masked(values, name)
     if isinstance(values, Columns):
         check_matrix(values, name)
         return values
+    if is_table(values):
+        values = table_matrix(values)
     array = values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
-    if array.dtype == object:
-        _name_other_columns(values, name)
     check_matrix(array, name)
     return array
 
@@ -156,17 +164,6 @@ def check_bound(bound: Any) -> float:
 def check_same_rows(x: NDArray[Any], y: NDArray[Any]) -> None:
     if x.shape[0] != y.shape[0]:
         raise ValueError(f"X and Y must have the same number of rows, got shapes {x.shape} and {y.shape}")
-
-
-def _name_other_columns(values: Any, name: str) -> None:
-    """Raise TypeError with the columns of a pandas table that hold no numbers: names and types, which are public."""
-    dtypes = getattr(values, "dtypes", None)
-    if dtypes is None or not hasattr(dtypes, "items"):
-        return
-    other = [f"{column!r} ({dtype})" for column, dtype in dtypes.items() if dtype.kind not in "fiub"]
-    if other:
-        shown = ", ".join(other[:8]) + ", ..." * (len(other) > 8)
-        raise TypeError(f"{name} must hold real numbers, but columns {shown} do not: exclude or encode them")
 
 
 def _check_real(array: Any, name: str) -> None:

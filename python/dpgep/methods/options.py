@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dpgep._checks import require_count
 from dpgep.models.model import Model
 from dpgep.privacy.curator import PublicSide
@@ -17,19 +15,10 @@ MEMORY_LIMIT = 4 << 30
 _FEWEST_STEPS = 8
 
 
-def views(model: Model) -> list[slice]:
-    """The features of each view."""
-    first, slices = 0, []
-    for part in model.views_of(np.empty((1, model.n_features))):
-        slices.append(slice(first, first + part.shape[1]))
-        first += part.shape[1]
-    return slices
-
-
 def require_sparsity(sparsity: Any, model: Model, n_components: int, *, separate: bool = False) -> None:
     """Raise ValueError unless ``sparsity`` features hold K components, or each its own: in every view as many."""
     require_count("sparsity", sparsity, largest=model.n_features)
-    n_views, k = len(views(model)), 1 if separate else n_components
+    n_views, k = len(model.views), 1 if separate else n_components
     if sparsity < k * n_views:
         what = f"{k} component{'s' * (k > 1)}{' of two views' * (n_views > 1)}"
         raise ValueError(f"{what} need{'s' * (k == 1)} a sparsity of at least {k * n_views}, got {sparsity}")
@@ -56,7 +45,7 @@ def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: i
     """Raise ValueError where ``memory_limit``, or anything else, does not serve K components by products."""
     require_products(public.model)
     d = public.model.n_features
-    needed = min(d, _FEWEST_STEPS * k * len(views(public.model)))
+    needed = min(d, _FEWEST_STEPS * k * len(public.model.views))
     fits = directions_in(memory_limit, public, copies)
     if needed > fits:
         raise ValueError(

@@ -66,12 +66,17 @@ class _Buyer:
         self._stages = stages
         self._auto = auto
         self._d = stages.n_columns
+        self._missing = auto.missing == "center"
+        self._as_is = Preparation(1.0, missing=self._missing)
         self._shares = _shares(stages.n, self._d, stages.mu, auto)
 
     def preparation(self, *, scaled: bool, shifted: bool) -> Preparation:
-        if scaled and self._d <= _MOST_COLUMNS and self._affords_columns():
+        affordable = self._d <= _MOST_COLUMNS and self._affords_columns()
+        if scaled and affordable:
             return self._bounded(self._columns(shifted=shifted))
-        return self._bounded(self._shifted() if shifted else Preparation(1.0))
+        if shifted and affordable and self._missing:  # a mean of rows would count what is absent as 0
+            return self._bounded(replace(self._columns(shifted=True), scale=None, largest=self._as_is.largest))
+        return self._bounded(self._shifted() if shifted else self._as_is)
 
     def _affords_columns(self) -> bool:
         """Whether directions of unit variance would stand out of the answer's noise, about 2 d^1.5/(n mu), at all.
@@ -88,15 +93,15 @@ class _Buyer:
     def _columns(self, *, shifted: bool) -> Preparation:
         """Location and scale of every column; the scale alone, about zero, if not ``shifted``."""
         left, octaves = split_budget(self._part(self._shares.columns), 1 - _OCTAVES_SHARE)
-        places, ranges = Places(self._d, self._stages.n), self._auto.ranges
-        given = np.array(sorted(ranges), dtype=np.intp)
-        others = np.setdiff1d(np.arange(self._d), given)
-        for j in given:
-            places.low[j], places.high[j] = ranges[j]
-        if len(others):
-            places.look(others, self._stages.magnitudes(others, octaves))
+        places, ranges = Places(self._d, self._stages.n, missing=self._missing), self._auto.ranges
+        # of missing values all columns are asked, to count those that are there
+        asked = np.array([j for j in range(self._d) if self._missing or j not in ranges], dtype=np.intp)
+        if len(asked):
+            places.look(asked, self._stages.magnitudes(asked, octaves))
         else:
             left = self._part(self._shares.columns)
+        for j, ends in ranges.items():
+            places.give(int(j), *ends)
         if shifted:
             left = self._look_closer(places, left)
         else:
@@ -104,12 +109,13 @@ class _Buyer:
             places.low = -places.high
         interval = places.intervals(np.arange(self._d))
         sums = self._stages.column_sums(interval, left)
-        mean, square = np.clip(sums.values / places.n, -1.0, 1.0)
+        mean, square = np.clip(sums.values / places.n_there, -1.0, 1.0)
         if not shifted:
             mean = np.zeros(self._d)
-        spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / places.n)), _LEAST_SPREAD)
+        spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / places.n_there)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
-        return Preparation(1.0, location, interval.half * spread, max(_LEAST_CUT, math.sqrt(self._d)))
+        largest = max(_LEAST_CUT, math.sqrt(self._d))
+        return Preparation(1.0, location, interval.half * spread, largest, self._missing)
 
     def _look_closer(self, places: Places, mu: float) -> float:
         """Narrower intervals for columns far from zero; what is left of mu."""
@@ -123,16 +129,16 @@ class _Buyer:
 
     def _shifted(self) -> Preparation:
         """The mean as a location, where it is long; shrunk as James and Stein do."""
-        norms = self._norms(Preparation(1.0))
+        norms = self._norms(self._as_is)
         bound = norms.quantile(_WITHIN)
         n = self._stages.n or norms.n
-        total = self._stages.row_sum(Preparation(bound), self._part(_MEAN_SHARE))
+        total = self._stages.row_sum(replace(self._as_is, bound=bound), self._part(_MEAN_SHARE))
         mean, noise = total.values * (bound / n), total.deviation * bound / n
         length = float(mean @ mean)
         kept = max(0.0, 1 - max(self._d - 2, 1) * noise**2 / length) if length else 0.0
         if kept**2 * length < _WORTH_SHIFTING * bound**2:
-            return Preparation(1.0)
-        return Preparation(1.0, kept * mean)
+            return self._as_is
+        return replace(self._as_is, location=kept * mean)
 
     def _bounded(self, mapped: Preparation) -> Preparation:
         """The same with a bound for its rows."""
@@ -141,6 +147,7 @@ class _Buyer:
             bound = norms.best_bound(self._stages.n or norms.n, self._d, self._stages.mu_left)
         else:
             bound = norms.quantile(quantile)
+        mapped = replace(mapped, kept=norms.kept(bound))
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
             return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit))
@@ -154,6 +161,7 @@ class _Buyer:
             first, last = (math.floor(NORM_STEPS * math.log2(end)) for end in ends)
         histogram = self._stages.norms(mapped, first, last - first + 1, self._part(self._shares.bound))
         limit, counts = smallest_count(histogram), histogram.values
+        counts[0] = 0.0  # rows of zeros have no say
         for width in (1, 2, 4, 8, 16):
             people = np.add.reduceat(counts, np.arange(0, len(counts), width))
             seen = np.flatnonzero(people > limit * math.sqrt(width))
@@ -193,9 +201,19 @@ class Norms:
         """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept."""
         if math.isinf(mu):
             return self.quantile(1.0)
-        shares, energy = self.people / self.people.sum(), self.norms**2
-        kept = np.minimum.outer(energy, energy) @ shares
+        shares, energy = self.people / self.people.sum(), (self.norms / self.norms[-1]) ** 2
+        with np.errstate(over="ignore", divide="ignore"):  # of rows of all magnitudes, the smallest may vanish
+            # energy that a bound keeps, in units of its square and of all energy
+            in_squares = np.minimum(np.divide.outer(self.norms, self.norms) ** 2, 1.0).T @ shares
+            of_all = energy * in_squares / (energy @ shares)
+            bias = _BIAS * (1 / of_all - 1)
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
-        noise = 1.6 * energy * math.sqrt(2 * d) / (n * mu) / kept
-        bias = _BIAS * (energy @ shares / kept - 1)
+        noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
         return float(self.norms[int(np.argmin(noise**2 + bias**2))])
+
+    def kept(self, bound: float) -> float:
+        """The share of the squares of the norms that a bound keeps."""
+        with np.errstate(over="ignore"):
+            squares = (self.norms / self.norms[-1]) ** 2
+            within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
+        return float(min(within @ self.people / (squares @ self.people), 1.0))

@@ -34,7 +34,7 @@ from dpgep.methods.accuracy import (
 )
 from dpgep.methods.eigen import Eigensystem, matrix_bytes, solve_pair
 from dpgep.methods.operator_release import operator_release
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity, views
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity
 from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, embedded, keep_features
@@ -161,7 +161,7 @@ class ReleaseOptions(PairOptions):
 
     def _check_screen(self, public: PublicSide, k: int) -> None:
         assert self.screen is not None
-        kept = [min(self.screen, view.stop - view.start) for view in views(public.model)]
+        kept = [min(self.screen, view.stop - view.start) for view in public.model.views]
         if k > min(kept):
             raise ValueError(
                 f"screen = {self.screen} keeps fewer features than {k} components need: give n_components (its default "

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.methods.options import views
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.screening import Screen
@@ -112,5 +111,5 @@ def _mean_square(energy: Matrix, features: NDArray[np.intp]) -> float:
 
 def _largest_per_view(curator: Curator, scores: Matrix, n: int) -> NDArray[np.intp]:
     """Indices of the n largest scores of each view, ascending."""
-    chosen = [view.start + np.argsort(-scores[view], kind="stable")[:n] for view in views(curator.model)]
+    chosen = [view.start + np.argsort(-scores[view], kind="stable")[:n] for view in curator.model.views]
     return np.sort(np.concatenate(chosen))

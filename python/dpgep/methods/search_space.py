@@ -15,7 +15,6 @@ import numpy as np
 import scipy.linalg
 
 from dpgep.methods.eigen import Eigensystem, bordered, solve_pair
-from dpgep.methods.options import views
 from dpgep.models.model import Matrix, Model
 from dpgep.privacy.products import NoisyProducts
 
@@ -148,7 +147,7 @@ def leading_solutions(
 
     ``most_directions`` bounds how many are asked. Raises MemoryError where there is no room for any.
     """
-    subspace = SearchSpace(products, views(model))
+    subspace = SearchSpace(products, model.views)
     most = int(min(most_directions, _MOST_DIRECTIONS))
     tolerance = TOLERANCE if products.identity_b or products.noise_level == 0 else _TOLERANCE_CUT
     wanted, coordinates = start, np.empty((0, 0))

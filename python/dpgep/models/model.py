@@ -67,6 +67,8 @@ class Model(ABC):
 
     name: str
     n_features: int
+    # names of the features, where the columns of the data have any
+    feature_names: tuple[str, ...] | None = None
     # a flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B): with eigenvalues of at least
     # -shift, no step divides by a quotient near zero, and none follows the negative ones; None: they are those of -A,
     # in the units of the data
@@ -148,6 +150,12 @@ class Model(ABC):
     def views_of(self, components: Matrix) -> tuple[Matrix, ...]:
         """The parts of the components that belong to each view."""
         return (components,)
+
+    @property
+    def views(self) -> list[slice]:
+        """The features of each view."""
+        ends = np.cumsum([part.shape[1] for part in self.views_of(np.empty((1, self.n_features)))]).tolist()
+        return [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
 
 
 @dataclass(frozen=True, eq=False)

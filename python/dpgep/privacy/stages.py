@@ -56,11 +56,19 @@ class Stages:
     """
 
     def __init__(
-        self, dataset: Dataset, facts: PublicFacts, n_columns: int, ledger: Ledger, stream: core.NoiseStream
+        self,
+        dataset: Dataset,
+        facts: PublicFacts,
+        n_columns: int,
+        ledger: Ledger,
+        stream: core.NoiseStream,
+        *,
+        missing: bool = False,
     ) -> None:
         self.facts = facts
         self.n_columns = n_columns
         self._dataset = dataset
+        self._missing = missing
         self._ledger = ledger
         self._stream = stream
         if math.isfinite(self.mu):  # before anything is spent
@@ -83,12 +91,14 @@ class Stages:
 
     def magnitudes(self, columns: NDArray[np.intp], mu: float) -> NoisyCounts:
         """(d', 2, N_OCTAVES + 1), histogram of each of some columns over zero and signed octaves."""
-        counts = self._dataset.accumulate(partial(MagnitudeCounts, columns), alone=True).counts
+        counts = self._dataset.accumulate(partial(MagnitudeCounts, columns, missing=self._missing), alone=True).counts
         return self._histogram(counts, len(columns), mu, "histograms of the columns' magnitudes")
 
     def places(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, mu: float) -> NoisyCounts:
         """(d', n_bins), histogram of some columns over equal parts of their intervals."""
-        counts = self._dataset.accumulate(partial(PlaceCounts, columns, interval, n_bins), alone=True).counts
+        counts = self._dataset.accumulate(
+            partial(PlaceCounts, columns, interval, n_bins, missing=self._missing), alone=True
+        ).counts
         return self._histogram(counts, len(columns), mu, "histograms of columns within intervals")
 
     def norms(self, preparation: Preparation, first: int, n_bins: int, mu: float) -> NoisyCounts:
@@ -98,7 +108,7 @@ class Stages:
 
     def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
         """(2, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2."""
-        sums = self._dataset.accumulate(partial(ColumnSums, interval), alone=True)
+        sums = self._dataset.accumulate(partial(ColumnSums, interval, missing=self._missing), alone=True)
         squared = (4 if self._replaces else 2) * self.n_columns
         on_grid = sums.counts << np.array([[_BITS - PLACE_BITS], [_BITS - 2 * PLACE_BITS]])
         return self._noisy(on_grid, squared, mu, "sums of the columns and of their squares")

@@ -98,6 +98,6 @@ def fda(
         none is in ``classes``. Without ``classes`` also for NaN, and for labels that are not a classification: more
         than 100 distinct ones, or fractional ones.
     """
-    x = opened(X, "X", adjacency)
-    model = FdaModel(width(x), public_classes(labels, n_rows(x), classes, stacklevel=3))
+    x, names = opened(X, "X", adjacency)
+    model = FdaModel(width(x), public_classes(labels, n_rows(x), classes, stacklevel=3)).named(names)
     return moment_problem(model, (x, labels), bound=bound, adjacency=adjacency, public_n=public_n)

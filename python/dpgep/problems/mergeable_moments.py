@@ -15,13 +15,14 @@ from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.prepared import PreparedSums
 from dpgep.data.rows import Batch
-from dpgep.data.views import check_bound
+from dpgep.data.views import check_bound, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Preparation
 from dpgep.problems import moment_bytes
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.problem import Problem
+from dpgep.sources.names import Names
 
 # The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
 DEFAULT_BITS = 20
@@ -119,25 +120,36 @@ class Moments(Problem):
     def update(self, X: Any, y: Any = None, *, n_threads: int | None = None) -> None:
         """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``y``.
 
+        The columns of the first table give the model its ``feature_names``, unless it has them. A later table must have
+        the same in the same order; an array has none, and is taken as it is.
+
         Adds the whole batch or nothing: raises TypeError or ValueError as `dpgep.pca` and the others do, also for NaN
         or infinity, and leaves the sums unchanged. Raises RuntimeError after an update that was interrupted otherwise,
         e.g. by Ctrl-C: such sums include an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
         with use_threads(checked_threads(n_threads)):
-            batch = self.model.batch(self._bound, *self.model.data(X, y))
+            data = self.model.data(X, y)
+            batch = self.model.batch(self._bound, *data)
+            names = map(column_names, data[: len(self.model.views)])
             with self._lock:
+                model = self.model.named(*names)
                 self._add(batch)
+                self.model = model
 
-    def update_dataset(self, dataset: Dataset) -> None:
-        """Add a data set of any kind, of this model and clipped to this bound; all or nothing."""
+    def update_dataset(self, dataset: Dataset, *names: Names) -> None:
+        """Add a data set of any kind, of this model and clipped to this bound, its views so named; all or nothing."""
+        self.model.named(*names)  # before a pass
         sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
         with self._lock:
+            model = self.model.named(*names)
             self._sums.merge(sums)
+            self.model = model
 
     def merge(self, other: Moments) -> None:
         """Add the sums over other people; ``other`` is unchanged.
 
-        Raises ValueError unless both have the same model, bound, adjacency, public_n and bits.
+        Raises ValueError unless both have the same model, bound, adjacency, public_n and bits, and names of columns, if
+        both have any.
         """
         if not isinstance(other, Moments):
             raise TypeError(f"only Moments can be merged, got {type(other).__name__}")
@@ -151,7 +163,9 @@ class Moments(Problem):
             raise ValueError("moments cannot be merged with themselves: their people would count twice")
         one, two = sorted((self, other), key=id)  # in one order, so that two threads never wait for each other
         with one._lock, two._lock:
+            model = self.model.named(*other.model.view_names)
             self._sums.merge(other._sums)
+            self.model = model
 
     def copy(self) -> Moments:
         """Moments of the same people that can be updated independently."""

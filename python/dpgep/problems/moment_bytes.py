@@ -59,8 +59,8 @@ def unpacked_triangle(packed: NDArray[Any], dimension: int) -> NDArray[Any]:
 
 def model_fields(model: RowModel) -> dict[str, Any]:
     """A model as JSON can hold it. Raises TypeError for classes that it cannot hold."""
-    names = [field.name for field in dataclasses.fields(model)]  # type: ignore[arg-type]
-    return {"name": model.name, **{name: _plain(getattr(model, name)) for name in names}}
+    values = {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
+    return {"name": model.name, **{name: _plain(value) for name, value in values.items() if value is not None}}
 
 
 def _plain(value: Any) -> Any:
@@ -81,7 +81,8 @@ def bound_fields(bound: float | Preparation | None) -> Any:
     if not isinstance(bound, Preparation):
         return bound
     parts = {name: None if part is None else part.tolist() for name, part in bound.parts().items()}
-    return {"bound": bound.bound, "largest": bound.largest, **parts}
+    numbers = {"bound": bound.bound, "largest": bound.largest, "missing": bound.missing, "kept": bound.kept}
+    return {**numbers, **parts}
 
 
 def bound_of(fields: Any) -> Any:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.dask_dataset import DaskDataset
+from dpgep.data.dask_frames import frame_categories, is_dask_collection, is_dask_frame
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, ScreenSums, cross_norms
 from dpgep.data.grid_sums import GridSums
@@ -19,18 +21,55 @@ from dpgep.data.parts import dask_parts, read_chunks
 from dpgep.data.prepared import PreparedDataset
 from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import bound_of, fewest_rows, is_dask_collection, n_rows
+from dpgep.data.views import bound_of, fewest_rows, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout, MomentModel
 from dpgep.models.preparation import Auto, Bound, Preparation
 from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
+from dpgep.sources.names import Names, check_same, listed
+
+M = TypeVar("M", bound="RowModel")
 
 
+@dataclass(frozen=True)
 class RowModel(MomentModel):
-    """A model that can be fitted to rows of people; ``inputs`` names what a person consists of."""
+    """A model that can be fitted to rows of people; ``inputs`` names what a person consists of.
 
-    inputs: tuple[str, ...] = ("X",)
+    ``feature_names`` are those of all features, in both views where there are two. They say nothing about A and B:
+    models of other names are equal.
+    """
+
+    feature_names: Names = field(default=None, kw_only=True, compare=False, repr=False)
+    inputs: ClassVar[tuple[str, ...]] = ("X",)
+
+    def __post_init__(self) -> None:
+        names = None if self.feature_names is None else tuple(self.feature_names)
+        if names is not None and not (all(isinstance(name, str) for name in names) and len(names) == self.n_features):
+            raise ValueError(
+                f"feature_names must be {self.n_features} names, one for each feature, got {listed(names)}"
+            )
+        object.__setattr__(self, "feature_names", names)
+
+    @property
+    def view_names(self) -> tuple[Names, ...]:
+        """Names of the features of each view."""
+        names = self.feature_names
+        return tuple(None if names is None else names[view] for view in self.views)
+
+    def named(self: M, *views: Names) -> M:
+        """The model of views whose columns have these names (None: unknown); those of an unnamed view are numbers.
+
+        Raises ValueError if the model has other names.
+        """
+        for found, expected, name in zip(views, self.view_names, self.inputs, strict=False):
+            check_same(found, expected, name)
+        if self.feature_names is not None or not any(views):
+            return self
+        names = (
+            found or map(str, range(view.stop - view.start)) for found, view in zip(views, self.views, strict=True)
+        )
+        return replace(self, feature_names=tuple(chain.from_iterable(names)))
 
     @property
     def shift_free(self) -> bool:
@@ -213,7 +252,7 @@ def moment_problem(
     facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
     if isinstance(found, Auto):
         is_sparse = any(hasattr(part, "tocsr") for part in data)
-        return TableProblem(model, facts, dataset, found.for_columns(model.n_features), is_sparse)
+        return TableProblem(model, facts, dataset, found.for_columns(model.n_features, model.feature_names), is_sparse)
     if isinstance(found, Preparation):
         return _prepared(model, facts, dataset, found)
     facts = replace(facts, bound=found)
@@ -239,7 +278,8 @@ def dask_dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: i
     """A data set of Dask collections; ``client``: as in `DaskDataset`."""
     to_batch = partial(model.batch, bound)
     n = next((n for n in map(n_rows, data) if n is not None), None)
-    return DaskDataset(dask_parts(data), read_chunks, to_batch, model.n_features, bound, fewest, n, client)
+    read = partial(read_chunks, [frame_categories(each) if is_dask_frame(each) else {} for each in data])
+    return DaskDataset(dask_parts(data), read, to_batch, model.n_features, bound, fewest, n, client)
 
 
 def _streamed(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) -> StreamedDataset:

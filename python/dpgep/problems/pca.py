@@ -139,7 +139,8 @@ def pca(
     ----------
     X : array_like of shape (n, d)
         One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never modified, never
-        copied as a whole. Or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
+        copied as a whole. Or a table, whose columns keep their names and whose categorical columns become indicators
+        (docs/your-table.md), or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
     bound : float
         Public bound on the row norm. It is enforced: longer rows are clipped to it. It must not be computed from the
         data. The number of clipped rows is not reported, since that would be another release.
@@ -171,9 +172,10 @@ def pca(
     ------
     TypeError, ValueError
         If X is not a real matrix with at least two rows (any number under add-remove), or a parameter is out of range.
+        Columns of text are named.
         NaN and infinities are detected by `solve`, before anything is released.
     """
     require_flag("standardize", standardize)
-    x = opened(X, "X", adjacency)
-    model = (StandardizedPcaModel if standardize else PcaModel)(width(x), center)
+    x, names = opened(X, "X", adjacency)
+    model = (StandardizedPcaModel if standardize else PcaModel)(width(x), center).named(names)
     return moment_problem(model, (x,), bound=bound, adjacency=adjacency, public_n=public_n)

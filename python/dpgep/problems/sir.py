@@ -100,6 +100,6 @@ def sir(
         As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
     interior = slice_edges(slices, y_range, edges)
-    x = opened(X, "X", adjacency)
-    model = SirModel(width(x), tuple(interior.tolist()))
+    x, names = opened(X, "X", adjacency)
+    model = SirModel(width(x), tuple(interior.tolist())).named(names)
     return moment_problem(model, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)

@@ -75,7 +75,7 @@ class TwoViewModel(RowModel):
 
     def restricted(self, features: NDArray[np.intp]) -> TwoViewModel:
         d_x = int((features < self.d_x).sum())
-        return replace(self, d_x=d_x, d_y=len(features) - d_x)
+        return replace(self, d_x=d_x, d_y=len(features) - d_x, feature_names=None)
 
     def mean(self, released: ReleasedGroups) -> Matrix | None:
         return total_mean(released) if self.center else None
@@ -112,10 +112,9 @@ def two_view_problem(
     model: type[TwoViewModel], X: Any, Y: Any, bound: Bound, center: bool, adjacency: Adjacency, public_n: int | None
 ) -> RowProblem:
     """The problem of ``model`` for views X and Y."""
-    x, y = opened(X, "X", adjacency), opened(Y, "Y", adjacency)
-    return moment_problem(
-        model(width(x), width(y), center), (x, y), bound=bound, adjacency=adjacency, public_n=public_n
-    )
+    (x, x_names), (y, y_names) = opened(X, "X", adjacency), opened(Y, "Y", adjacency)
+    named = model(width(x), width(y), center).named(x_names, y_names)
+    return moment_problem(named, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)
 
 
 # Directions of a kind that a larger problem is not thinned out below: a few that stand out are all different.
@@ -144,7 +143,7 @@ def two_view_truth(model: TwoViewModel, released: ReleasedMoments, most_features
     mean = np.concatenate([mean_x, mean_y])
     sums = mean[:, None] if released.sums.size else np.empty((len(mean), 0))
     moments = ReleasedMoments(sums, released.counts, released.n, NO_NOISE, joint + np.outer(mean, mean))
-    thinned = replace(model, d_x=len(mean_x), d_y=len(mean_y))
+    thinned = replace(model, d_x=len(mean_x), d_y=len(mean_y), feature_names=None)
     return PlausibleMoments(thinned, moments, released.noise, np.concatenate([numbers_x, numbers_y]))
 
 

@@ -11,8 +11,10 @@ import scipy.sparse
 from dpgep.sources import arrow, frames, kinds
 from dpgep.sources.columns import Columns
 from dpgep.sources.kinds import Declared, declared_values
-from dpgep.sources.parts import Assembler, Part, Pieces, check_real, rows_at_a_time
+from dpgep.sources.names import Names
+from dpgep.sources.parts import Part, Pieces, check_real, rows_at_a_time
 from dpgep.sources.source import Key, Source, check_names, missing, one_of
+from dpgep.sources.tables import is_table, table_matrix, table_names, whole
 
 
 class Array(Source):
@@ -23,6 +25,7 @@ class Array(Source):
 
     def __init__(self, values: Any, name: str) -> None:
         self._declared = declared_values(values)
+        self._names = table_names(values) if is_table(values) else None
         self._values = _checked(values, name)
         self._name = name
         self._in_memory = isinstance(self._values, np.ndarray) or scipy.sparse.issparse(self._values)
@@ -60,6 +63,13 @@ class Array(Source):
             return None
         check_names(key)
         return len(key)
+
+    def names(self, key: Key) -> Names:
+        if self._names is None or key is None:
+            return self._names
+        if isinstance(key, slice):
+            return self._names[key]
+        return tuple(self._names[j] for j in key) if isinstance(key, tuple) else None
 
     def declared(self, key: Key) -> Declared | None:
         return self._declared
@@ -122,6 +132,15 @@ class SideBySide(Source):
             check_real(array.dtype, f"{self._kind} {name!r}")
         return len(key)
 
+    @property
+    def columns(self) -> list[Hashable] | None:
+        return list(self._arrays) if self._kind == "column" else None
+
+    def names(self, key: Key) -> Names:
+        if not isinstance(key, tuple):
+            return next(iter(self._arrays.values())).names(None) if key is None else self._array(key).names(None)
+        return super().names(key)
+
     def declared(self, key: Key) -> Declared | None:
         return self._array(one_of(key)).declared(None)
 
@@ -177,20 +196,13 @@ def _converted(values: Any) -> Any:
         return frames.vector(values)
     if kinds.is_arrow_column(values):
         return arrow.column_array(values)
-    if kinds.is_frame(values):
-        return _whole(frames.Frame(values))
-    if kinds.is_record_batch(values) or kinds.is_arrow_table(values):
-        return _whole(arrow.Stream(values))
+    if is_table(values):
+        return table_matrix(values)
+    if kinds.is_arrow_table(values):
+        return whole(arrow.Stream(values))
     if hasattr(values, "asstr") and values.dtype.kind == "O":  # text of h5py, which gives bytes otherwise
         return _Text(values)
     return values
-
-
-def _whole(table: Source) -> Any:
-    """All columns of a table in memory as one matrix."""
-    width = table.width(None)
-    parts = [part for (part,) in table.pieces([None], None)]
-    return Assembler()(parts) if parts else np.empty((0, width or 0))
 
 
 def _listed(values: Sequence[Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,9 +20,9 @@ from dpgep.sources.source import (
     Source,
     as_names,
     messages_withheld,
-    not_numeric,
     one_of,
     packages_messages_withheld,
+    require_numeric,
 )
 
 # Decoded at a time, whatever the size of batches: with half of it Parquet takes a fifth longer, with more not less.
@@ -38,16 +38,23 @@ class ArrowSource(Source):
 
     schema: Any
 
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    @property
+    def types(self) -> Mapping[Hashable, Any]:
+        return {field.name: field.type for field in self.schema}
+
     def width(self, key: Key) -> int | None:
         names = as_names(key, self.schema.names)
         if names is None:
             return _list_size(self.schema.field(key).type, key)
-        for name in names:
-            kind = self.schema.field(name).type
+        stored, types = {name: self.schema.field(name).type for name in names}, self.types
+        for name, kind in stored.items():
             if _list_size(kind, name) is not None:
                 raise ValueError(f"column {name!r} is a matrix: select it separately, source[{name!r}]")
-            if not is_numeric(kind):
-                raise not_numeric(name, kind)
+        require_numeric([(name, types[name]) for name, kind in stored.items() if not is_numeric(kind)])
         return len(names)
 
     def declared(self, key: Key) -> Declared | None:
@@ -89,6 +96,10 @@ class Stream(ArrowSource):
     def n_rows(self) -> int | None:
         shape = getattr(self._values, "shape", None)
         return None if shape is None else int(shape[0])
+
+    @property
+    def types(self) -> Mapping[Hashable, Any]:
+        return self._values.schema if kinds.is_polars_frame(self._values) else super().types  # an Enum lists its own
 
     def declared(self, key: Key) -> Declared | None:
         name = one_of(key)
@@ -236,7 +247,7 @@ def _list_size(kind: Any, name: object) -> int | None:
     kind = getattr(kind, "storage_type", kind)
     if pa.types.is_fixed_size_list(kind):
         if not is_numeric(kind.value_type):
-            raise not_numeric(name, kind)
+            require_numeric([(name, kind)])
         return int(kind.list_size)
     if pa.types.is_nested(kind):
         raise TypeError(

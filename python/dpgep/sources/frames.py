@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,7 +13,7 @@ from dpgep._optional import import_extra
 from dpgep.sources.columns import Columns
 from dpgep.sources.kinds import Declared, declared_values
 from dpgep.sources.parts import Pieces, rows_at_a_time
-from dpgep.sources.source import Key, Source, as_names, messages_withheld, not_numeric, one_of
+from dpgep.sources.source import Key, Source, as_names, messages_withheld, one_of, require_numeric
 
 
 class Frame(Source):
@@ -21,31 +21,36 @@ class Frame(Source):
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
-        self._labels: list[Hashable] = list(frame.columns)
 
     @property
     def n_rows(self) -> int:
         return len(self._frame)
 
+    @property
+    def columns(self) -> list[Hashable]:
+        return list(self._frame.columns)
+
+    @property
+    def types(self) -> Mapping[Hashable, Any]:
+        return dict(self._frame.dtypes)
+
     def width(self, key: Key) -> int | None:
-        names = as_names(key, self._labels)
+        names = as_names(key, self.columns)
         columns = self._frame.columns
         if not columns.is_unique:
             twice = columns[columns.duplicated()][0]
             raise ValueError(f"the data frame has several columns named {twice!r}: rename them")
         if names is None:
             return None
-        for name in names:
-            kind = self._frame.dtypes[name]
-            if not _is_numeric(kind):
-                raise not_numeric(name, kind)
+        types = self.types
+        require_numeric([(name, types[name]) for name in names if not _is_numeric(types[name])])
         return len(names)
 
     def declared(self, key: Key) -> Declared | None:
         return declared_values(self._frame[one_of(key)])
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
-        selected = [as_names(key, self._labels) for key in keys]
+        selected = [as_names(key, self.columns) for key in keys]
         step = rows_at_a_time(8 * sum(1 if names is None else len(names) for names in selected), batch_rows)
         for start in range(0, self.n_rows, step):
             rows = self._frame.iloc[start : start + step]
@@ -77,6 +82,8 @@ def _numbers(series: Any) -> NDArray[Any]:
     with _messages_withheld(series):
         if isinstance(series.dtype, np.dtype):
             return np.asarray(series.to_numpy())
+        if hasattr(series, "sparse"):
+            return np.asarray(series.sparse.to_dense())
         if series.hasnans:
             return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
         return np.asarray(series.to_numpy(dtype=series.dtype.numpy_dtype))
@@ -87,7 +94,7 @@ def _messages_withheld(series: Any) -> AbstractContextManager[None]:
 
 
 def _is_numeric(kind: Any) -> bool:
-    types = import_extra("pandas", "arrow").api.types
+    types = import_extra("pandas", "pandas").api.types
     return bool(types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind))
 
 

@@ -100,6 +100,20 @@ def declared_values(values: Any) -> Declared | None:
     return BOOLEANS if _is_boolean(dtype) else None
 
 
+def declared_categories(kind: Any) -> Declared | None:
+    """The categories that a categorical type of pandas or polars declares, none if it collects them from data.
+
+    None for other types. Arrow's dictionaries are collected.
+    """
+    if is_categorical(kind):
+        return () if kind.categories is None else tuple(kind.categories.tolist())
+    if _is(kind, "polars", "Enum"):
+        return tuple(kind.categories)
+    arrow_type = kind.pyarrow_dtype if _is(kind, "pandas", "ArrowDtype") else kind
+    is_collected = _is(kind, "polars", "Categorical") or _is(arrow_type, "pyarrow", "DictionaryType")
+    return () if is_collected else None
+
+
 def of_arrow_type(kind: Any) -> Declared | None:
     """The values that an Arrow type allows by itself."""
     from pyarrow import types

@@ -11,8 +11,10 @@ import scipy.sparse
 from dpgep.sources import arrow, kinds
 from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.arrow import Dataset, Reader, Stream
+from dpgep.sources.categories import Categories, encoded
 from dpgep.sources.frames import Frame
 from dpgep.sources.kinds import BOOLEANS, Declared
+from dpgep.sources.names import Names, check_same
 from dpgep.sources.parquet import ParquetFiles
 from dpgep.sources.parts import Pieces
 from dpgep.sources.source import Key, Source
@@ -24,27 +26,27 @@ SUPPORTED = (
 )
 
 
-def open_source(value: Any) -> Source:
-    """The source that a value given to `dpgep.scan` stands for."""
+def open_source(value: Any, categories: Categories) -> Source:
+    """The source that a value given to `dpgep.scan` stands for, with the categories that are declared for it."""
     if kinds.is_path(value):
-        return ParquetFiles([value])
+        return encoded(ParquetFiles([value]), categories)
     if isinstance(value, list) and value and all(map(kinds.is_path, value)):
-        return ParquetFiles(value)
+        return encoded(ParquetFiles(value), categories)
     if kinds.is_dataset(value):
-        return Dataset(value)
+        return encoded(Dataset(value), categories)
     if kinds.is_reader(value):
-        return Reader(value)
+        return encoded(Reader(value), categories)
     if callable(value) or kinds.is_iterator(value) or isinstance(value, list):
-        return Batches(value)
+        return Batches(value, categories)
     source = _in_memory(value)
     if source is not None:
-        return source
+        return encoded(source, categories)
     if isinstance(value, Iterable) and not isinstance(value, (bytes, set, frozenset)):
-        return Batches(value)
+        return Batches(value, categories)
     raise TypeError(f"cannot scan {_name(value)}: pass {SUPPORTED}")
 
 
-def open_batch(value: Any) -> Source:
+def open_batch(value: Any, categories: Categories) -> Source:
     """The source that one batch of an iterable is."""
     source = Array(value, "a batch") if isinstance(value, list) else _in_memory(value)
     if source is None:
@@ -52,7 +54,7 @@ def open_batch(value: Any) -> Source:
             f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of "
             "pandas, polars or pyarrow, or a tuple or mapping of arrays with the same rows"
         )
-    return source
+    return encoded(source, categories)
 
 
 def is_source_value(value: Any) -> bool:
@@ -96,13 +98,17 @@ class Batches(Source):
 
     n_rows = None
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Any, categories: Categories) -> None:
         self._values = values
+        self._categories = categories
         self.repeatable = callable(values) or not isinstance(values, Iterator)
         self._begun: tuple[Source, Iterator[Any]] | None = self._begin()
 
     def width(self, key: Key) -> int | None:
         return self._first().width(key)
+
+    def names(self, key: Key) -> Names:
+        return self._first().names(key)
 
     def declared(self, key: Key) -> Declared | None:
         # categories of the first batch need not be those of another; those of (0, 1) equal booleans
@@ -112,15 +118,17 @@ class Batches(Source):
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         """As of any source; a piece may be overwritten when the next is asked for, as an iterable may reuse memory."""
         (batch, rest), self._begun = self._begun or self._begin(), None
+        expected = [batch.names(key) for key in keys]
         while True:
-            for key in keys:
+            for key, names in zip(keys, expected, strict=True):
                 batch.width(key)  # refuses a batch that lacks a column, or holds text in it
+                check_same(batch.names(key), names, "a batch")
             yield from batch.pieces(keys, batch_rows)
             try:
                 following = next(rest)
             except StopIteration:
                 return
-            batch = open_batch(following)
+            batch = open_batch(following, self._categories)
 
     def _first(self) -> Source:
         if self._begun is None:
@@ -143,12 +151,14 @@ class Batches(Source):
                 "without rows, np.empty((0, columns))"
             ) from None
         # lists hold their batches anyway; an iterable may make them in memory that another pass over it uses again
-        return open_batch(first if isinstance(batches, Sequence) else _lasting(first)), iterator
+        return open_batch(first if isinstance(batches, Sequence) else _lasting(first), self._categories), iterator
 
 
 def _lasting(batch: Any) -> Any:
     """The batch, copied where it lies in memory that its maker may fill again; what lies in files stays there."""
-    if kinds.is_record_batch(batch) or kinds.is_arrow_table(batch):
+    if kinds.is_polars_frame(batch):
+        return type(batch)(arrow.copied(batch)).cast(dict(batch.schema))  # Arrow knows no Enum
+    if kinds.is_record_batch(batch) or (kinds.is_arrow_table(batch) and not kinds.is_frame(batch)):
         return arrow.copied(batch)
     if isinstance(batch, np.memmap):
         return batch

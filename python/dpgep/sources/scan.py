@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -11,14 +11,21 @@ import numpy as np
 
 from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
+from dpgep.sources.categories import Categories, check_categories
 from dpgep.sources.kinds import Declared
+from dpgep.sources.names import Names
 from dpgep.sources.opening import is_source_value, open_source
 from dpgep.sources.parts import Assembler, Part, Pieces, rebatch
 from dpgep.sources.source import Key, packages_messages_withheld
 
 
 def scan(
-    source: Any, *, n_rows: int | None = None, batch_rows: int | None = None, progress: bool | None = None
+    source: Any,
+    *,
+    n_rows: int | None = None,
+    batch_rows: int | None = None,
+    progress: bool | None = None,
+    categories: Mapping[Any, Sequence[Any]] | None = None,
 ) -> Scan:
     """Data that need not fit into memory, one row per person, as batches.
 
@@ -40,6 +47,11 @@ def scan(
         Whether each pass shows a bar on stderr (extra ``progress``). Default: where stderr is a terminal, after one
         second. It shows the number of rows and is not private: turn it off where that number is secret and others
         watch.
+    categories : mapping from names of columns to lists, optional
+        The categories of columns of text or other values, e.g. ``{"colour": ["red", "green"]}``: public, not to be read
+        off the data. In a matrix such a column becomes indicator columns "colour=red", "colour=green", as a categorical
+        column does whose type declares them (`pandas.CategoricalDtype`, `polars.Enum`). A value that is not in the
+        list, or missing, has zeros in all of them.
 
     Returns
     -------
@@ -50,7 +62,8 @@ def scan(
     Raises
     ------
     TypeError
-        If the source is of another kind, or an array in it is masked.
+        If the source is of another kind, or an array in it is masked. When columns are selected as a matrix, if one of
+        them is text, or categorical without declared categories.
     ValueError
         If ``n_rows`` is not the number of rows, or arrays side by side differ in it; messages do not say it. If there
         are no batches at all, so that nobody knows how many columns there are: data of no rows are one batch of none.
@@ -79,10 +92,10 @@ def scan(
     if isinstance(source, Selection):
         raise TypeError("a selection already belongs to a scan: pass it directly to a problem")
     if isinstance(source, Scan):
-        if (n_rows, batch_rows, progress) == (None, None, None):
+        if (n_rows, batch_rows, progress, categories) == (None, None, None, None):
             return source
-        raise TypeError("already a scan: set n_rows, batch_rows and progress when it is created")
-    return Scan(source, n_rows, batch_rows, progress)
+        raise TypeError("already a scan: set n_rows, batch_rows, progress and categories when it is created")
+    return Scan(source, n_rows, batch_rows, progress, check_categories(categories))
 
 
 def is_source(value: Any) -> bool:
@@ -114,6 +127,11 @@ class Selection:
         return self._n_columns
 
     @property
+    def names(self) -> Names:
+        """Names of the columns of a matrix; None where they have none."""
+        return self.scan.source.names(self.key)
+
+    @property
     def declared(self) -> Declared | None:
         """The values that the type of a column declares: of booleans two, of categorical data in memory all theirs."""
         return self.scan.source.declared(self.key)
@@ -122,8 +140,15 @@ class Selection:
 class Scan:
     """Rows of people in batches, read in passes; made by `dpgep.scan`."""
 
-    def __init__(self, source: Any, n_rows: int | None, batch_rows: int | None, progress: bool | None) -> None:
-        self.source = open_source(source)
+    def __init__(
+        self,
+        source: Any,
+        n_rows: int | None,
+        batch_rows: int | None,
+        progress: bool | None,
+        categories: Categories,
+    ) -> None:
+        self.source = open_source(source, categories)
         known = self.source.n_rows if n_rows is not None else None
         if known is not None and known != n_rows:
             raise ValueError(f"n_rows = {n_rows} is not the number of rows of the source: correct or omit it")

@@ -6,17 +6,19 @@ Messages of other packages do: a person's, for anyone to read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from dpgep.sources.kinds import Declared
+from dpgep.sources.names import Names, as_text, listed
 from dpgep.sources.parts import Pieces
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
 Key = Hashable | slice | None
 
-_LISTED = 20
+# How to declare the categories of a column.
+DECLARE = "as pandas.CategoricalDtype([...]), polars.Enum([...]), or dpgep.scan(..., categories={column: [...]})"
 
 
 class Source(ABC):
@@ -38,6 +40,21 @@ class Source(ABC):
         """The values that the type of a column allows, None where it does not say; nothing is read for it."""
         return None
 
+    @property
+    def columns(self) -> Sequence[Hashable] | None:
+        """Names of all columns of a table, in order; None for what is none."""
+        return None
+
+    @property
+    def types(self) -> Mapping[Hashable, Any]:
+        """Types of the columns of a table, where they are known."""
+        return {}
+
+    def names(self, key: Key) -> Names:
+        """Names of the columns in the matrix that a key selects, None where they have none."""
+        selected = None if self.columns is None else as_names(key, self.columns)
+        return None if selected is None else as_text(selected)
+
     @abstractmethod
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         """One pass over the rows: a part for each key, the same rows in all, about ``batch_rows`` or fewer if cheap."""
@@ -50,15 +67,15 @@ def one_of(key: Key) -> Key:
 
 def missing(name: object, known: Iterable[object], what: str = "column") -> ValueError:
     """The error for a name that a source does not have."""
-    names = [repr(each) for each in known]
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ValueError(f"no {what} {name!r}; available: {', '.join(names[:_LISTED])}{more}")
+    return ValueError(f"no {what} {name!r}; available: {listed(list(known))}")
 
 
-def not_numeric(name: object, found: Any) -> TypeError:
-    return TypeError(
-        f"column {name!r} is not numeric ({found}): exclude it from the features, or encode it as numbers first"
-    )
+def require_numeric(others: Sequence[tuple[object, Any]]) -> None:
+    """Raise TypeError if there are columns that hold no numbers: with their names and types, which are public."""
+    if others:
+        shown = ", ".join(f"{name!r} ({kind})" for name, kind in others[:8]) + ", ..." * (len(others) > 8)
+        are = f"columns {shown} are" if len(others) > 1 else f"column {shown} is"
+        raise TypeError(f"{are} not numeric: select numeric columns, or declare the categories of text, {DECLARE}")
 
 
 def as_names(key: Key, known: Sequence[Hashable]) -> tuple[Hashable, ...] | None:

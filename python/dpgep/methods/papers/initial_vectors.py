@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dpgep.methods.eigen import positive_part, solve_pair
-from dpgep.methods.options import views
 from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge
 from dpgep.methods.screening import keep_features
@@ -95,7 +94,7 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
     """Leading vectors of a private block on the coordinates with the largest noisy scores; then single coordinates."""
     d = curator.model.n_features
     n_kept = min(d, 100 if sparsity is None else max(100, 5 * sparsity))
-    each = math.ceil(n_kept / len(views(curator.model)))
+    each = math.ceil(n_kept / len(curator.model.views))
     kept, scores = keep_features(curator, each, share * _SCORES_SHARE, _PURPOSE)
     features = kept.features
     model, released = curator.release_features(features, kept.bound, share * (1 - _SCORES_SHARE), _PURPOSE)

@@ -28,7 +28,7 @@ from dpgep._checks import (
 )
 from dpgep._dispatch import core
 from dpgep.methods.eigen import matrix_bytes
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_products, require_sparsity, views
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_products, require_sparsity
 from dpgep.methods.papers.feature_exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.quotient_accuracy import products_accuracy
@@ -133,7 +133,7 @@ class FlowOptions:
                 f'noise="fresh" finds one component of {public.model.name}, not {k}: its eigenvalues come in pairs, '
                 'lambda and -lambda, and several need a shift that is not public; use noise="lazy"'
             )
-        if self.noise_shape == "iid" and (k > 1 or len(views(public.model)) > 1):
+        if self.noise_shape == "iid" and (k > 1 or len(public.model.views) > 1):
             raise ValueError('noise_shape="iid" supports a single component, not two views; use "goe"')
 
     @property

@@ -1,0 +1,32 @@
+"""Dask DataFrames: names, types and categories of their columns, known before anything is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpgep.sources import declared_values
+from dpgep.sources.categories import Categories, encoded
+from dpgep.sources.frames import Frame
+from dpgep.sources.kinds import declared_categories
+from dpgep.sources.source import Source
+
+
+def is_dask_collection(values: Any) -> bool:
+    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
+    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
+
+
+def is_dask_frame(values: Any) -> bool:
+    """Whether this is a Dask DataFrame."""
+    return is_dask_collection(values) and hasattr(values, "columns") and getattr(values, "ndim", None) == 2
+
+
+def frame_categories(frame: Any) -> Categories:
+    """Categorical columns, and the categories that are known of each: () for none."""
+    types = frame.dtypes.items()
+    return {name: declared_values(frame[name]) or () for name, kind in types if declared_categories(kind) is not None}
+
+
+def without_rows(frame: Any) -> Source:
+    """What is known of the columns: their names, their number as a matrix, or that they are not numeric."""
+    return encoded(Frame(frame._meta), frame_categories(frame))
