@@ -7,10 +7,13 @@ and variance m, its squared change over the noise's variance, and no path may ad
 
 from __future__ import annotations
 
+import itertools
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from audit_cases import E1, E2, Matrix, people
@@ -20,9 +23,9 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.data.dataset import InMemoryDataset
 from dpgep.data.rows import Batch, Rows
-from dpgep.methods.preparing import prepare
 from dpgep.models.bins import Interval
 from dpgep.models.model import Adjacency, PublicFacts
+from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.stages import NoisyCounts, Stages
@@ -38,10 +41,9 @@ def stages_of(table: Matrix, adjacency: Adjacency, mu: float, stream: core.Noise
     return Stages(dataset, PublicFacts(adjacency, None, n), table.shape[1], Ledger(mu), stream)
 
 
-def neighbours(adjacency: Adjacency, first: Matrix, second: Matrix, others: Matrix | None = None) -> Any:
+def neighbours(adjacency: Adjacency, first: Matrix, second: Matrix, others: Matrix) -> tuple[Matrix, Matrix]:
     """Tables whose last person is ``first`` or ``second``; nobody instead of ``second`` under add-remove."""
-    table = people(first) if others is None else np.vstack([others, first])
-    return table, table[:-1] if adjacency == "add-remove" else np.vstack([table[:-1], second])
+    return np.vstack([others, first]), others if adjacency == "add-remove" else np.vstack([others, second])
 
 
 # --- single stages ---------------------------------------------------------------------------------------------------
@@ -70,14 +72,23 @@ STAGES = {
 }
 
 
+def tables_of(name: str, adjacency: Adjacency) -> tuple[Matrix, Matrix]:
+    return neighbours(adjacency, STAGES[name].first, STAGES[name].second, people(E1)[:-1])
+
+
+def exact_answers(name: str, adjacency: Adjacency) -> list[Matrix]:
+    """What a stage would answer without noise, on both tables."""
+    asked = [stages_of(table, adjacency, math.inf, core.NoiseStream()) for table in tables_of(name, adjacency)]
+    return [STAGES[name].ask(stages, math.inf).values for stages in asked]
+
+
 def stage_case(name: str, adjacency: Adjacency, spent: float = MU) -> MethodCase:
     """One stage that claims mu = 3; ``spent`` is what its noise is made for."""
-    stage, stream = STAGES[name], stream_of(f"{name}, {adjacency}")
-    tables = neighbours(adjacency, stage.first, stage.second)
-    first, second = (stage.ask(stages_of(table, adjacency, math.inf, stream), math.inf).values for table in tables)
+    stream = stream_of(f"{name}, {adjacency}")
+    first, second = exact_answers(name, adjacency)
     return MethodCase(
-        lambda table: stage.ask(stages_of(table, adjacency, spent, stream), spent).values,
-        tables,
+        lambda table: STAGES[name].ask(stages_of(table, adjacency, spent, stream), spent).values,
+        tables_of(name, adjacency),
         lambda values: float(np.vdot(second - first, values)),
         GAUSSIAN_CLAIM,
         seen="likelihood ratio of the answer",
@@ -88,7 +99,7 @@ def stage_case(name: str, adjacency: Adjacency, spent: float = MU) -> MethodCase
 
 
 class Transcript:
-    """The stages of a run on ``table``, with what all answers so far tell of which of two tables it is.
+    """The stages of a run, with what all answers so far tell of which of two tables it is about.
 
     Attributes
     ----------
@@ -96,16 +107,12 @@ class Transcript:
     told : sum of the squared changes over the variances of the noise: mu^2, if all neighbours are worst-case ones.
     """
 
-    def __init__(
-        self, table: Matrix, tables: tuple[Matrix, Matrix], adjacency: Adjacency, mu: float, stream: core.NoiseStream
-    ) -> None:
-        self.asked = stages_of(table, adjacency, mu, stream)
-        self.ledger = self.asked._ledger
-        self._exact = [stages_of(each, adjacency, math.inf, stream) for each in tables]
+    def __init__(self, asked: Stages, exact: list[Stages]) -> None:
+        self._asked, self._exact = asked, exact
         self.ratio = self.told = 0.0
 
     def __getattr__(self, name: str) -> Any:
-        known = getattr(self.asked, name)
+        known = getattr(self._asked, name)
         if not callable(known):
             return known
 
@@ -122,55 +129,69 @@ class Transcript:
         self.told += float(np.vdot(change, change))
         self.ratio += float(np.vdot(change, (answer - (exact[0] + exact[1]) / 2) / deviation))
 
+    def add_moments(self, answer: ReleasedMoments, exact: list[ReleasedMoments]) -> None:
+        for block in ("second", "sums", "counts"):
+            deviation = getattr(answer.noise, block) * answer.n
+            if deviation:
+                values = [getattr(released, block) * released.n for released in exact]
+                self.add(getattr(answer, block) * answer.n, values, deviation)
+
+
+def transcript(build: Callable[..., Any], table: Matrix, tables: Any, mu: float, seed: int) -> Transcript:
+    """All answers of a run with a budget of mu: the stages, and the release of the prepared rows."""
+    kept: list[Transcript] = []
+
+    def stages(dataset: Any, facts: Any, n_columns: int, *rest: Any, **options: Any) -> Transcript:
+        datasets = [build(rows, "auto").dataset for rows in tables]
+        ledgers = [Ledger(math.inf) for _ in tables]
+        exact = [
+            Stages(each, facts, n_columns, ledger, core.NoiseStream(), **options)
+            for each, ledger in zip(datasets, ledgers, strict=True)
+        ]
+        kept.append(Transcript(Stages(dataset, facts, n_columns, *rest, **options), exact))
+        return kept[0]
+
+    with mock.patch("dpgep.solve.Stages", stages), warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        released = dpgep.release(build(table, "auto"), mu=mu, seed=seed)
+    exact = [
+        Curator(build(rows, released.preparation), Ledger(math.inf), core.NoiseStream()).release() for rows in tables
+    ]
+    kept[0].add_moments(released._noisy, exact)
+    return kept[0]
+
 
 @dataclass(frozen=True)
 class Run:
-    """A run of ``bound="auto"``: its model, and what of a preparation the model allows."""
+    """A run of ``bound="auto"``: a builder for rows, and the two rows that tell much in each of its answers."""
 
     build: Callable[..., Any]
-    scaled: bool
-    shifted: bool
     first: Matrix
     second: Matrix
-    least: float = 0.6
+    least: float
 
 
-# Others lie in the cube [-1, 1]. The two rows are clipped everywhere, to opposite ends of columns, with other norms, and
-# are orthogonal where that moves the moments the most.
-RUNS = {
-    "pca, uncentred": Run(lambda x, **rest: dpgep.pca(x, center=False, **rest), False, False, 9 * E1, 99 * E2),
-    "pca": Run(dpgep.pca, False, True, 99 * E1, -999 * E1, 0.45),
-    "cca": Run(lambda x, **rest: dpgep.cca(x[:, :1], x[:, 1:], **rest), True, True, 2.01 * ONES, -1e6 * ONES, 0.45),
-}
+# Others lie in the cube [-1, 1]. The two rows are clipped wherever they can be, have different norms, and lie at opposite
+# ends of the columns: these move sums the most, and second moments, for which rows must be orthogonal, not at all.
 N_OTHERS = 400
-# A model with groups of one row moves second moments and sums, which have worst neighbours of their own
-
-
-def transcript(run: Run, table: Matrix, tables: Any, adjacency: Adjacency, mu: float, stream: Any) -> Transcript:
-    """All answers of a run with a budget of mu: the stages, and the release of the prepared rows."""
-    answers = Transcript(table, tables, adjacency, mu, stream)
-    preparation = prepare(answers, dpgep.Auto(), scaled=run.scaled, shifted=run.shifted)  # type: ignore[arg-type]
-
-    def released(rows: Matrix, ledger: Ledger) -> Any:
-        return Curator(run.build(rows, bound=preparation, adjacency=adjacency), ledger, stream).release()
-
-    noisy = released(table, answers.ledger)
-    exact = [released(rows, Ledger(math.inf)) for rows in tables]
-    for block in ("second", "sums", "counts"):
-        deviation = getattr(noisy.noise, block) * noisy.n
-        if deviation:
-            values = [getattr(each, block) * each.n for each in exact]
-            answers.add(getattr(noisy, block) * noisy.n, values, deviation)
-    return answers
+RUNS = {
+    "pca, uncentred": Run(lambda x, **rest: dpgep.pca(x, center=False, **rest), 9 * E1, 99 * E2, 0.6),
+    "pca": Run(dpgep.pca, 99 * E1, -999 * E1, 0.4),
+    "cca": Run(lambda x, **rest: dpgep.cca(x[:, :1], x[:, 1:], **rest), 2.01 * ONES, -1e6 * ONES, 0.4),
+}
 
 
 def run_case(name: str, adjacency: Adjacency, spent: float = MU) -> MethodCase:
-    run, stream = RUNS[name], stream_of(f"run, {name}, {adjacency}")
+    """A run that claims mu = 3; ``spent`` is what it spends. No path may tell more than that, not only on average."""
+    run, seeds = RUNS[name], itertools.count()
     others = np.random.default_rng(7).uniform(-1, 1, (N_OTHERS, D))
     tables = neighbours(adjacency, run.first, run.second, others)
 
+    def build(rows: Matrix, bound: Any) -> Any:
+        return run.build(rows, bound=bound, adjacency=adjacency)
+
     def mechanism(table: Matrix) -> float:
-        answers = transcript(run, table, tables, adjacency, spent, stream)
+        answers = transcript(build, table, tables, spent, next(seeds))
         assert answers.told <= spent**2 * (1 + 1e-9), "a path tells more than the budget"
         return answers.ratio
 
