@@ -171,7 +171,7 @@ def preparations(d: int) -> list[Preparation]:
         Preparation(2.0),
         Preparation(2.0, location),
         Preparation(2.0, scale=scale),
-        Preparation(2.0, location, scale, 6.0),
+        Preparation(2.0, location, scale, largest=6.0),
     ]
 
 

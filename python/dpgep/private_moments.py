@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpgep import _container
+from dpgep.methods.options import require_separate_columns
 from dpgep.methods.release import PairOptions, solve_released
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
@@ -81,6 +82,7 @@ class PrivateMoments:
         k = component_count(self.model, n_components)
         settings = PairOptions(**options)
         settings.check_model(self.model, k)
+        require_separate_columns(settings, mixed=self.preparation is not None and self.preparation.mixes_columns)
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
         result = solve_released(self.model, noisy, k, settings)
         solution = solution_of(result, self.privacy, self.model, "release", passes=0, preparation=self.preparation)

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_separate_columns
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import Accounting
@@ -121,6 +121,7 @@ class PrivateOperator:
             raise ValueError(f"method must be one that needs only products, {known}; got {method!r}")
         chosen, settings = method_of(method, {**_METHODS[method], **options})
         k = component_count(self._curator.model, n_components)
+        require_separate_columns(settings, mixed=self.preparation is not None and self.preparation.mixes_columns)
         settings.check(self._curator.public, k)
         try:
             result = chosen.run(self._curator, k, settings)

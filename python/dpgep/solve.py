@@ -19,6 +19,7 @@ from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
+from dpgep.methods.options import options_on_columns, require_separate_columns
 from dpgep.methods.preparing import prepare
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
@@ -127,8 +128,9 @@ def solve(
         before = problem.passes
         if problem.read_once and not chosen.in_one_pass(settings, problem.model.n_features):
             raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
+        require_separate_columns(settings, mixed=problem.mixes_columns)
         settings.check(PublicSide.of(problem), k)
-        curator = run.curator(Curator)
+        curator = run.curator(Curator, mixed=not options_on_columns(settings))
         result = chosen.run(curator, k, settings)
     passes = problem.passes - before
     solution = solution_of(result, run.report, curator.model, method, passes=passes, preparation=run.preparation)
@@ -206,8 +208,8 @@ class Run:
             yield
             self.report = _report(self._facts, self._account, self._ledger, seeded=self._is_seeded)
 
-    def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C]) -> C:
-        """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first."""
+    def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C], *, mixed: bool = False) -> C:
+        """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first: `prepare`."""
         problem = self._problem
         if isinstance(problem, TableProblem):
             if problem.read_once:
@@ -215,8 +217,10 @@ class Run:
             missing = problem.auto.missing == "center"
             table = (problem.dataset, problem.facts, problem.model.n_features)
             stages = Stages(*table, self._ledger, self._stream, missing=missing)
-            scaled, shifted = problem.model.scale_free, problem.can_shift
-            problem = problem.prepared(prepare(stages, problem.auto, scaled=scaled, shifted=shifted))
+            preparation = prepare(
+                stages, problem.auto, problem.model, shifted=problem.can_shift, mixed=mixed and not problem.is_sparse
+            )
+            problem = problem.prepared(preparation)
             self._ledger.begin()
         if isinstance(problem, (MomentProblem, Moments)):
             self.preparation = problem.preparation

@@ -17,12 +17,16 @@ from dpgep.models.preparation import Preparation
 
 
 class PreparedDataset(Dataset):
-    """The people of ``dataset``, their rows mapped and clipped by ``preparation``. Nothing is copied as a whole."""
+    """The people of ``dataset``, their rows mapped and clipped by ``preparation``. Nothing is copied as a whole.
 
-    def __init__(self, dataset: Dataset, preparation: Preparation, n_features: int) -> None:
+    If not ``grouped``, all who have a row are in one group.
+    """
+
+    def __init__(self, dataset: Dataset, preparation: Preparation, n_features: int, *, grouped: bool = True) -> None:
         self._dataset = dataset
         self._preparation = preparation
         self._n_features = n_features
+        self._grouped = grouped
         self.bound = preparation.bound
         self.read_once = dataset.read_once
 
@@ -39,11 +43,13 @@ class PreparedDataset(Dataset):
         return self._dataset.population_id
 
     def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
-        return self._dataset.accumulate(partial(PreparedSums, self._preparation, make), alone=alone).sums
+        prepared = partial(PreparedSums, self._preparation, make, grouped=self._grouped)
+        return self._dataset.accumulate(prepared, alone=alone).sums
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> PreparedDataset:
         preparation = self._preparation.restricted(features, bound)
-        return PreparedDataset(self._dataset.restricted(features, self._dataset.bound), preparation, len(features))
+        dataset = self._dataset.restricted(features, self._dataset.bound)
+        return PreparedDataset(dataset, preparation, len(features), grouped=self._grouped)
 
     def row_products(self) -> StreamedProducts:
         if self.read_once:
@@ -55,15 +61,16 @@ class PreparedDataset(Dataset):
 
 
 class PreparedSums(Generic[S]):
-    """Sums over people of mapped rows; ``sums`` is what ``make()`` began."""
+    """Sums over people of mapped rows; ``sums`` is what ``make()`` began. ``grouped``: as of `PreparedDataset`."""
 
-    def __init__(self, preparation: Preparation, make: Callable[[], S]) -> None:
+    def __init__(self, preparation: Preparation, make: Callable[[], S], *, grouped: bool = True) -> None:
         self._preparation = preparation
+        self._grouped = grouped
         self.sums = make()
 
     def add(self, batch: Batch) -> None:
         for part in _parts(batch, self._preparation):
-            self.sums.add(part)
+            self.sums.add(part if self._grouped else Batch(part.rows, None, part.others))
 
     def merge(self, other: PreparedSums[S]) -> None:
         self.sums.merge(other.sums)
@@ -103,7 +110,7 @@ def _parts(batch: Batch, preparation: Preparation) -> Iterator[Batch]:
 def _mapped(rows: Rows, preparation: Preparation) -> Rows:
     if preparation.is_identity:
         return Rows(rows.views, preparation.bound)
-    if rows.is_sparse and preparation.location is None:
+    if rows.is_sparse and preparation.location is None and preparation.linear is None:
         return Rows(tuple(_scaled(rows, preparation)), preparation.bound)
     block = checked_block(rows, missing=preparation.missing)
     preparation.map(block)

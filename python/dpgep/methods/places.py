@@ -13,8 +13,9 @@ from dpgep.models.bins import FIRST_OCTAVE, Interval
 from dpgep.models.model import Matrix
 from dpgep.privacy.stages import NoisyCounts
 
-# With this probability noise alone passes for people in one bin of a histogram.
-_FALSE_BIN = 1e-2
+# With these probabilities noise alone passes for people in a bin anywhere, or in one near those that hold most.
+_FALSE_BIN, _FALSE_NEAR = 1e-6, 1e-2
+_NEAR = 12
 # Neighbours of bins that hold people do so, too, if they exceed this many deviations of the noise.
 _LIKELY = 2.0
 # Share of the people at either end of what is seen who are left outside.
@@ -29,9 +30,21 @@ _NARROW_OCTAVES, _NARROW_PARTS = 3, 3
 _RUNS = (1, 2, 4, 8, 16)
 
 
-def smallest_count(histogram: NoisyCounts) -> float:
-    """A count that noise alone hardly reaches in any bin."""
-    return -histogram.deviation * NormalDist().inv_cdf(_FALSE_BIN / histogram.values.size)
+@dataclass(frozen=True)
+class Limits:
+    """Counts that noise alone hardly reaches: in any bin, and in any of those near the ones that hold most people."""
+
+    anywhere: float
+    near: float
+    deviation: float
+
+    @classmethod
+    def of(cls, histogram: NoisyCounts) -> Limits:
+        """Of a histogram of one column or, in rows, of several."""
+        counts, deviation = histogram.values, histogram.deviation
+        n_near = (2 * _NEAR + 1) * (len(counts) if counts.ndim > 1 else 1)
+        anywhere = -deviation * NormalDist().inv_cdf(_FALSE_BIN / counts.size)
+        return cls(anywhere, -deviation * NormalDist().inv_cdf(_FALSE_NEAR / n_near), deviation)
 
 
 class Places:
@@ -69,8 +82,8 @@ class Places:
 
     def look(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
         """Intervals of some columns from counts of zeros, positive and negative octaves."""
-        limit = smallest_count(histogram)
-        found = [self._sides(counts, histogram.deviation, limit) for counts in histogram.values]
+        limits = Limits.of(histogram)
+        found = [self._sides(counts, limits) for counts in histogram.values]
         self.people[columns] = [zeros + up.people + down.people for zeros, up, down in found]
         missed = max(_MISSED * self.n, _MISSED_DEVIATIONS * histogram.deviation)
         for j, (zeros, up, down) in zip(columns, found, strict=True):
@@ -82,10 +95,10 @@ class Places:
 
     def look_closer(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
         """Narrower intervals of some columns from counts in equal parts of the present ones."""
-        limit, interval = smallest_count(histogram), self.intervals(columns)
+        limits, interval = Limits.of(histogram), self.intervals(columns)
         ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
         for row, j in enumerate(columns):
-            run = people_run(histogram.values[row], histogram.deviation, limit)
+            run = people_run(histogram.values[row], limits)
             most_seen = run.people > _MOST * self.n_there[j]
             self.narrow[j] = most_seen and len(run) <= _NARROW_PARTS
             if most_seen:
@@ -100,11 +113,11 @@ class Places:
         half = np.where(known, widths, np.where(self.zero, 1.0, typical))
         return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
 
-    def _sides(self, counts: Matrix, deviation: float, limit: float) -> tuple[float, _Octaves, _Octaves]:
+    def _sides(self, counts: Matrix, limits: Limits) -> tuple[float, _Octaves, _Octaves]:
         """People with zeros, and octaves of the positive and of the negative values."""
         positive, negative = counts
-        zeros = float(positive[0]) if positive[0] > limit else 0.0
-        up, down = (_Octaves(people_run(side[1:], deviation, limit)) for side in (positive, negative))
+        zeros = float(positive[0]) if positive[0] > limits.near else 0.0
+        up, down = (_Octaves(people_run(side[1:], limits)) for side in (positive, negative))
         return zeros, up, down
 
 
@@ -132,16 +145,14 @@ class _Octaves:
         return self.octaves > 0
 
 
-def people_run(counts: Matrix, deviation: float, limit: float) -> Run:
-    """The bins that hold people: those above ``limit``, or else runs of 2, 4, ... bins above their own, and likely
-    neighbours.
-    """
+def people_run(counts: Matrix, limits: Limits) -> Run:
+    """The bins that hold people: where some do, or else runs of 2, 4, ... bins, and their likely neighbours."""
     for width in _RUNS:
         sums, spread = np.add.reduceat(counts, np.arange(0, len(counts), width)), math.sqrt(width)
-        seen = np.flatnonzero(sums > limit * spread)
+        seen = seen_bins(sums, limits, width)
         if not len(seen):
             continue
-        likely = sums > _LIKELY * deviation * spread
+        likely = sums > _LIKELY * limits.deviation * spread
         first, last = int(seen[0]), int(seen[-1])
         while first > 0 and likely[first - 1]:
             first -= 1
@@ -149,9 +160,16 @@ def people_run(counts: Matrix, deviation: float, limit: float) -> Run:
             last += 1
         within = np.cumsum(sums[first : last + 1])
         people = float(within[-1])
-        first, last = (
-            first + int(np.argmax(within > _TAIL * people)),
-            first + int(np.argmax(within >= (1 - _TAIL) * people)),
-        )
-        return Run(first * width, min((last + 1) * width, len(counts)) - 1, people)
+        low, high = int(np.argmax(within > _TAIL * people)), int(np.argmax(within >= (1 - _TAIL) * people))
+        return Run((first + low) * width, min((first + high + 1) * width, len(counts)) - 1, people)
     return Run(0, -1, 0.0)
+
+
+def seen_bins(sums: Matrix, limits: Limits, width: int) -> NDArray[np.intp]:
+    """Which of the sums over ``width`` bins noise alone hardly reaches; none if it may have reached all."""
+    spread = math.sqrt(width)
+    seen = sums > limits.anywhere * spread
+    if seen.any():
+        near = np.abs(np.arange(len(sums)) - int(np.argmax(sums))) <= max(1, _NEAR // width)
+        seen |= near & (sums > limits.near * spread)
+    return np.flatnonzero(seen)

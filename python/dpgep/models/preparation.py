@@ -1,6 +1,6 @@
-"""The public map of rows that a preparation has found: z = (x - location)/scale, clipped to a bound.
+"""The public map of rows that a preparation has found: z = linear^T (x - location)/scale, clipped to a bound.
 
-The model is fitted to the z. Its components v act on them, so that those of the rows are v/scale.
+The model is fitted to the z. Its components v act on them, so that those of the rows are (linear v)/scale.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import require_one_of, require_share, whole_number
+from dpgep._checks import require_one_of, require_positive, require_share, whole_number
 from dpgep.models.model import Matrix
 
 # Where entries of mapped rows are cut off at the latest, so that no sum of their squares overflows.
@@ -31,6 +31,11 @@ class Auto:
     share : share of mu^2 for location and scale. Default: as little as serves n people, d columns and this budget.
     quantile : share of the people whose rows are not to be cut to the bound. Default: what balances noise and bias;
         eigenvalues want a larger one than directions.
+    precondition : "columns": every column gets a location and a scale, where the model's answer allows. "full": after
+        that, a quarter of mu^2 buys a covariance, under whose inverse root (of each view) the final rows are about
+        uncorrelated: for columns that are strongly correlated, in CCA, FDA and SIR; not for sparse solutions. None:
+        neither. "auto": "columns" where n mu is at least d^1.5, and "full" where `dpgep.solve` is asked for a solution
+        in all columns and n mu is at least 50 d^1.5.
     missing : "error", or "center": an absent value (NaN) counts as the location of its column, or as 0 where columns
         get none. Each column's location and scale are then those of the values that are there.
     """
@@ -38,6 +43,7 @@ class Auto:
     ranges: Mapping[str | int, tuple[float, float]] = field(default_factory=dict)
     share: float | None = None
     quantile: float | None = None
+    precondition: Literal["auto", "columns", "full"] | None = "auto"
     missing: Literal["error", "center"] = "error"
 
     def __post_init__(self) -> None:
@@ -45,6 +51,8 @@ class Auto:
             require_share("share", self.share)
         if self.quantile not in (None, 1):
             require_share("quantile", self.quantile)
+        if self.precondition is not None:
+            require_one_of("precondition", self.precondition, ("auto", "columns", "full"))
         require_one_of("missing", self.missing, ("error", "center"))
 
     def for_columns(self, n_columns: int, names: Sequence[str] | None) -> Auto:
@@ -82,7 +90,8 @@ class Preparation:
     bound : enforced bound on the norm of mapped rows.
     location : (d,), subtracted from rows; None where nothing is.
     scale : (d,), positive; rows are divided by it. None where they are not.
-    largest : entries of mapped rows are cut off at this magnitude: one wild entry must not cost its row.
+    linear : (d, d), by which rows are then multiplied; None where they are not. Rounded so that every product is exact.
+    largest : entries are cut off at this magnitude, before that: one wild entry must not cost its row.
     missing : whether NaN is an absent value, which is mapped to 0; else it is refused.
     kept : the share of the sum of squares of mapped rows that the bound keeps, as a released histogram showed it.
     """
@@ -90,17 +99,42 @@ class Preparation:
     bound: float
     location: Matrix | None = None
     scale: Matrix | None = None
+    linear: Matrix | None = None
     largest: float = _LARGEST
     missing: bool = False
     kept: float = 1.0
 
+    def __post_init__(self) -> None:
+        for name in ("bound", "largest", "kept"):
+            require_positive(name, getattr(self, name))
+        for name, part in self.parts().items():
+            if part is not None:
+                object.__setattr__(self, name, _finite(name, part, 2 if name == "linear" else 1))
+        if self.scale is not None and not (self.scale > 0).all():
+            raise ValueError("scale must be positive")
+        if self.linear is not None:
+            for _ in range(
+                2
+            ):  # where rounding makes the longest column longer than a power of two, the grid is coarser
+                longest = float(np.linalg.norm(self.linear, axis=0).max())
+                object.__setattr__(self, "linear", _on_grid(self.linear, _bits_for(longest)))
+
     @property
     def is_identity(self) -> bool:
         """Whether rows stay as they are, but for the bound."""
-        return self.location is None and self.scale is None and not self.missing
+        return not any(part is not None for part in self.parts().values()) and not self.missing
+
+    @property
+    def mixes_columns(self) -> bool:
+        """Whether features of mapped rows are no columns of the table."""
+        return self.linear is not None
 
     def map(self, block: Matrix) -> None:
-        """Map finite rows, in place. Each entry is a function of that entry alone."""
+        """Map finite rows, in place. The image of a row is a function of that row alone, to the last bit.
+
+        Entries are, before they are multiplied. Both factors of a product are then integers, in units of a power of
+        two, of norms below 2^26: all partial sums are integers below 2^52, which no order of additions rounds.
+        """
         with np.errstate(over="ignore"):
             if self.location is not None:
                 block -= self.location
@@ -109,9 +143,15 @@ class Preparation:
         np.clip(block, -self.largest, self.largest, out=block)
         if self.missing:
             block[np.isnan(block)] = 0.0
+        if self.linear is not None:
+            longest = self.largest * math.sqrt(len(self.linear))
+            block[...] = _on_grid(block, _bits_for(longest)) @ self.linear
 
     def components(self, vectors: Matrix) -> Matrix:
-        """Components (K, d) of rows x from those of mapped rows: the scores are the same."""
+        """Components (K, d) of rows x from those of mapped rows, of unit norm in units of the scales."""
+        if self.linear is not None:
+            vectors = vectors @ self.linear.T
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors if self.scale is None else vectors / self.scale
 
     def eigenvalues(self, values: Matrix) -> Matrix:
@@ -128,12 +168,15 @@ class Preparation:
 
     def mean(self, mean: Matrix) -> Matrix:
         """The mean of rows x from that of mapped rows."""
+        if self.linear is not None:
+            mean = np.linalg.solve(self.linear.T, mean)
         if self.scale is not None:
             mean = mean * self.scale
         return mean if self.location is None else mean + self.location
 
     def restricted(self, features: NDArray[np.intp], bound: float | None = None) -> Preparation:
         """The same for some of the features, rows clipped to a bound of their own if one is given."""
+        assert self.linear is None  # refused before: `require_separate_columns`
         return replace(
             self,
             bound=self.bound if bound is None else bound,
@@ -143,7 +186,7 @@ class Preparation:
 
     def parts(self) -> dict[str, Matrix | None]:
         """The arrays, by name."""
-        return {"location": self.location, "scale": self.scale}
+        return {"location": self.location, "scale": self.scale, "linear": self.linear}
 
     def _numbers(self) -> tuple[float, ...]:
         return self.bound, self.largest, self.missing, self.kept
@@ -162,6 +205,22 @@ class Preparation:
         return same_numbers and all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _finite(name: str, part: object, dimensions: int) -> Matrix:
+    array = np.array(part, dtype=np.float64)
+    if array.ndim != dimensions or len(set(array.shape)) > 1 or not np.isfinite(array).all():
+        raise ValueError(f"{name} must be a finite {'square matrix' if dimensions == 2 else 'vector'}")
+    return array
+
+
+def _bits_for(longest: float) -> int:
+    """Bits below the point that leave vectors of this norm, rounded, integers of norms below 2^26."""
+    return 25 - math.frexp(longest)[1]
+
+
+def _on_grid(values: Matrix, bits: int) -> Matrix:
+    return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
 
 # A public bound on row norms; "auto": one that is bought from the budget; or one that was bought before.

@@ -28,9 +28,12 @@ from dpgep.data.prepared import PreparedSums
 from dpgep.data.table_sums import PLACE_BITS, ColumnSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
-from dpgep.models.moments import MomentLayout
+from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.preparation import Preparation
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
+from dpgep.privacy.moment_release import release_moments
+from dpgep.problems.moment_problem import prepared_problem
+from dpgep.problems.pca import PcaModel
 
 # Everything is released on the grid 2^-_BITS of one person, with noise of at most 2^_MOST_SCALE_BITS steps.
 _BITS, _MOST_SCALE_BITS = 2 * PLACE_BITS, 55
@@ -116,9 +119,15 @@ class Stages:
     def row_sum(self, preparation: Preparation, mu: float) -> NoisyCounts:
         """(d,), sum of mapped rows, clipped to the bound and in units of it."""
         layout = MomentLayout(self.n_columns, 1, sums=True, counts=False)
-        make = partial(PreparedSums, preparation, partial(GridSums, layout, _BITS))
+        make = partial(PreparedSums, preparation, partial(GridSums, layout, _BITS), grouped=False)
         sums = self._dataset.accumulate(make, alone=True).sums.sums[:, 0]
         return self._noisy(sums, 4 if self._replaces else 1, mu, "sum of the rows")
+
+    def covariance(self, preparation: Preparation, mu: float, *, centred: bool) -> ReleasedMoments:
+        """Second moment of mapped rows and, if ``centred``, their mean."""
+        model = PcaModel(self.n_columns, centred)
+        problem = prepared_problem(model, self.facts, self._dataset, preparation, grouped=False)
+        return release_moments(problem, mu, self._stream, self._ledger.record)
 
     @property
     def _replaces(self) -> bool:

@@ -93,6 +93,10 @@ class Moments(Problem):
         self.population_id = uuid.uuid4().hex
 
     @property
+    def mixes_columns(self) -> bool:  # type: ignore[override]
+        return self.preparation is not None and self.preparation.mixes_columns
+
+    @property
     def n(self) -> int:
         """Number of people so far."""
         return self._sums.n

@@ -101,6 +101,10 @@ class MomentProblem(Problem):
     dataset: Dataset
     preparation: Preparation | None = None
 
+    @property
+    def mixes_columns(self) -> bool:  # type: ignore[override]
+        return self.preparation is not None and self.preparation.mixes_columns
+
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
     @property
@@ -210,6 +214,10 @@ class TableProblem(Problem):
         return self.model.shift_free and not self.is_sparse
 
     @property
+    def mixes_columns(self) -> bool:  # type: ignore[override]
+        return self.auto.precondition == "full"
+
+    @property
     def population_id(self) -> str:
         """A random name of the people."""
         return self.dataset.population_id
@@ -233,7 +241,7 @@ class TableProblem(Problem):
 
     def prepared(self, preparation: Preparation) -> MomentProblem:
         """The problem of the rows that ``preparation`` maps."""
-        return _prepared(self.model, self.facts, self.dataset, preparation)
+        return prepared_problem(self.model, self.facts, self.dataset, preparation)
 
     def __repr__(self) -> str:
         size = f"n={self.facts.n}, " if self.facts.n is not None else ""
@@ -252,17 +260,24 @@ def moment_problem(
     facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
     if isinstance(found, Auto):
         is_sparse = any(hasattr(part, "tocsr") for part in data)
+        if found.precondition == "full" and not model.linear_free:
+            raise ValueError(
+                f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
+            )
         return TableProblem(model, facts, dataset, found.for_columns(model.n_features, model.feature_names), is_sparse)
     if isinstance(found, Preparation):
-        return _prepared(model, facts, dataset, found)
+        return prepared_problem(model, facts, dataset, found)
     facts = replace(facts, bound=found)
     return MomentProblem(model, facts, model.layout(facts), dataset)
 
 
-def _prepared(model: RowModel, facts: PublicFacts, dataset: Dataset, preparation: Preparation) -> MomentProblem:
+def prepared_problem(
+    model: RowModel, facts: PublicFacts, dataset: Dataset, preparation: Preparation, *, grouped: bool = True
+) -> MomentProblem:
+    """The problem of rows that a preparation maps; of a model without groups, if not ``grouped``."""
     preparation.require_columns(model.n_features)
     facts = replace(facts, bound=preparation.bound)
-    mapped = PreparedDataset(dataset, preparation, model.n_features)
+    mapped = PreparedDataset(dataset, preparation, model.n_features, grouped=grouped)
     return MomentProblem(model, facts, model.layout(facts), mapped, preparation)
 
 

@@ -43,6 +43,7 @@ class PcaModel(RowModel):
     name = "pca"
     identity_b = True
     scale_free = False
+    linear_free = False
 
     @property
     def max_components(self) -> int:

@@ -22,6 +22,7 @@ class PlsModel(TwoViewModel):
     shift = None  # eigenvalues come in pairs, lambda and -lambda
     identity_b = True
     scale_free = False
+    linear_free = False
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)

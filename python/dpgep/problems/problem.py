@@ -15,12 +15,14 @@ class Problem(ABC):
     model, facts : what is asked, and of how many people within which bound.
     passes : number of passes over rows so far.
     read_once : whether there can be only one.
+    mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
     """
 
     model: Model
     facts: PublicFacts
     passes: int = 0
     read_once: bool = False
+    mixes_columns: bool = False
 
     @property
     @abstractmethod
