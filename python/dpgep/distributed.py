@@ -15,7 +15,6 @@ from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
 from dpgep.data.dataset import Dataset
 from dpgep.data.parts import columns_but, parquet_parts, read_parquet
-from dpgep.data.prepared import PreparedDataset
 from dpgep.data.views import column_names
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Preparation
@@ -98,8 +97,6 @@ def moments(
             f"X must be a Dask array or DataFrame, or a list of Parquet paths, got {type(data[0]).__name__}: data in "
             "memory or in one source need no cluster, dpgep.Moments(...).update takes them"
         )
-    if isinstance(bound, Preparation):
-        dataset = PreparedDataset(dataset, bound, model.n_features)
     result.update_dataset(dataset, *names)
     return result
 

@@ -218,7 +218,12 @@ class Run:
             table = (problem.dataset, problem.facts, problem.model.n_features)
             stages = Stages(*table, self._ledger, self._stream, missing=missing)
             preparation = prepare(
-                stages, problem.auto, problem.model, shifted=problem.can_shift, mixed=mixed and not problem.is_sparse
+                stages,
+                problem.auto,
+                problem.model,
+                shifted=problem.can_shift,
+                mixed=mixed and not problem.is_sparse,
+                grouped=problem.model.layout(problem.facts).n_groups > 1,
             )
             problem = problem.prepared(preparation)
             self._ledger.begin()

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.blocks import block_height, joined_views
-from dpgep.data.dataset import ANOTHER_PASS, Dataset
-from dpgep.data.row_products import StreamedProducts
+from dpgep.data.dataset import ANOTHER_PASS, Dataset, InMemoryDataset
+from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, NotFiniteError, Rows, S
 from dpgep.models.preparation import Preparation
 
@@ -51,7 +51,10 @@ class PreparedDataset(Dataset):
         dataset = self._dataset.restricted(features, self._dataset.bound)
         return PreparedDataset(dataset, preparation, len(features), grouped=self._grouped)
 
-    def row_products(self) -> StreamedProducts:
+    def row_products(self) -> RowProducts | StreamedProducts:
+        if self._preparation.is_identity and isinstance(self._dataset, InMemoryDataset):
+            self._dataset.passes += 1
+            return RowProducts(self.in_memory("products").rows)
         if self.read_once:
             raise ValueError(f"products with vectors need {ANOTHER_PASS}")
         return StreamedProducts(self.accumulate, self._n_features)

@@ -35,8 +35,9 @@ class _TableSums:
     def add(self, batch: Batch) -> None:
         """Add the people of a batch."""
         height = block_height(max(batch.rows.n, 1), self._entries_per_row(batch.rows))
-        for start in range(0, batch.rows.n, height):
-            self._add_rows(batch.rows.part(slice(start, start + height)))
+        with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
+            for start in range(0, batch.rows.n, height):
+                self._add_rows(batch.rows.part(slice(start, start + height)))
 
     def merge(self, other: _TableSums) -> None:
         """Add the sums over other people."""
@@ -66,7 +67,7 @@ class MagnitudeCounts(_TableSums):
         block = self._block(rows)[:, self._columns]
         there = ~np.isnan(block)
         mantissas, octaves = np.frexp(np.where(there, block, 0.0))
-        octaves -= FIRST_OCTAVE  # x = m 2^e with 1/2 <= |m| < 1
+        octaves = np.clip(octaves - FIRST_OCTAVE, 1, N_OCTAVES)  # x = m 2^e with 1/2 <= |m| < 1
         octaves[mantissas == 0] = 0
         d, first = len(self.counts), int(octaves.min(initial=N_OCTAVES))
         n_bins = int(octaves.max(initial=0)) + 1 - first
@@ -95,17 +96,19 @@ class PlaceCounts(_TableSums):
 
 
 class ColumnSums(_TableSums):
-    """(2, d): sums of the places of columns in their intervals, and of their squares; in units of 2^-10 and 2^-20."""
+    """(3, d): sums of the places of columns in their intervals, and of their squares, in units of 2^-10 and 2^-20; and
+    how many people have a value there.
+    """
 
     def __init__(self, interval: Interval, *, missing: bool = False) -> None:
-        super().__init__((2, len(interval.middle)), missing=missing)
+        super().__init__((3, len(interval.middle)), missing=missing)
         self._interval = interval
 
     def _add_rows(self, rows: Rows) -> None:
         relative = self._interval.relative(self._block(rows))
-        relative[np.isnan(relative)] = 0.0
-        places = np.rint(np.ldexp(relative, PLACE_BITS)).astype(np.int64)
-        self.counts += np.stack([places.sum(axis=0), np.einsum("ij,ij->j", places, places)])
+        there = ~np.isnan(relative)
+        places = np.rint(np.ldexp(np.where(there, relative, 0.0), PLACE_BITS)).astype(np.int64)
+        self.counts += np.stack([places.sum(axis=0), np.einsum("ij,ij->j", places, places), there.sum(axis=0)])
 
 
 class NormCounts(_TableSums):
@@ -121,7 +124,8 @@ class NormCounts(_TableSums):
     def _entries_per_row(self, rows: Rows) -> int:
         if not rows.is_sparse:
             return rows.d
-        return sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views) // max(rows.n, 1) + 1
+        entries: int = sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views)
+        return entries // max(rows.n, 1) + 1
 
     def _add_rows(self, rows: Rows) -> None:
         bins = np.clip(_quarters(rows) - self._first, 0, len(self.counts) - 1)

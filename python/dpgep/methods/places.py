@@ -55,40 +55,33 @@ class Places:
     low, high : (d,), their ends.
     zero : (d,), columns of which nothing but zeros were seen.
     narrow : (d,), columns whose interval is far from zero for its width, and worth a closer look.
-    people : (d,), how many were seen in each column.
-    n : number of people: as given, or as far as they were seen.
     """
 
-    def __init__(self, d: int, n: float | None, *, missing: bool = False) -> None:
+    def __init__(self, d: int, *, missing: bool = False) -> None:
         self.low, self.high = np.zeros(d), np.zeros(d)
         self.zero, self.narrow = np.zeros(d, dtype=np.bool_), np.zeros(d, dtype=np.bool_)
-        self.people = np.zeros(d)
-        self._given = n
+        self._people = np.zeros(d)  # how many were seen in each column
         self._missing = missing
-
-    @property
-    def n(self) -> float:
-        return max(float(self.people.max()), 1.0) if self._given is None else self._given
-
-    @property
-    def n_there(self) -> Matrix:
-        """(d,), number of people with a value: all, unless values are missing."""
-        return np.clip(self.people, 1.0, self.n) if self._missing else np.full(len(self.people), self.n)
 
     def give(self, column: int, low: float, high: float) -> None:
         """A public interval of a column."""
         self.low[column], self.high[column] = low, high
         self.zero[column] = self.narrow[column] = False
 
-    def look(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
-        """Intervals of some columns from counts of zeros, positive and negative octaves."""
+    def look(self, columns: NDArray[np.intp], histogram: NoisyCounts, n: float | None) -> None:
+        """Intervals of some columns from counts of zeros, positive and negative octaves.
+
+        n : how many people have a row, where that is public.
+        """
         limits = Limits.of(histogram)
         found = [self._sides(counts, limits) for counts in histogram.values]
-        self.people[columns] = [zeros + up.people + down.people for zeros, up, down in found]
-        missed = max(_MISSED * self.n, _MISSED_DEVIATIONS * histogram.deviation)
+        self._people[columns] = [zeros + up.people + down.people for zeros, up, down in found]
+        n = max(float(self._people.max()), 1.0) if n is None else n
+        missed = max(_MISSED * n, _MISSED_DEVIATIONS * histogram.deviation)
         for j, (zeros, up, down) in zip(columns, found, strict=True):
             self.zero[j] = zeros > 0 and not up and not down
-            one_sided = bool(up) != bool(down) and not zeros and self.n_there[j] - self.people[j] <= missed
+            everybody = self._missing or n - self._people[j] <= missed
+            one_sided = bool(up) != bool(down) and not zeros and everybody
             self.narrow[j] = one_sided and (up or down).octaves <= _NARROW_OCTAVES
             self.low[j] = -down.upper if down else up.lower if one_sided else 0.0
             self.high[j] = up.upper if up else -down.lower if one_sided else 0.0
@@ -99,7 +92,7 @@ class Places:
         ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
         for row, j in enumerate(columns):
             run = people_run(histogram.values[row], limits)
-            most_seen = run.people > _MOST * self.n_there[j]
+            most_seen = run.people > _MOST * self._people[j]
             self.narrow[j] = most_seen and len(run) <= _NARROW_PARTS
             if most_seen:
                 self.low[j] = interval.middle[row] + interval.half[row] * ends[run.first]

@@ -17,10 +17,9 @@ import numpy as np
 from dpgep.methods.places import Limits, Places, seen_bins
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS
 from dpgep.models.model import Matrix, Model
-from dpgep.models.moments import total_mean
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.privacy.ledger import split_budget
-from dpgep.privacy.stages import Stages
+from dpgep.privacy.stages import NoisyCounts, Stages
 
 # Noise in the share of the people in a bin that a stage is to have, and the shares of mu^2 that stages may take for it.
 _WANTED_NOISE = 0.02
@@ -32,19 +31,26 @@ _MEAN_SHARE = 0.05
 _WORTH = {"columns": 1.0, "full": 50.0}
 # For the covariance by which rows are made uncorrelated, and how much of its noise level stays in its eigenvalues.
 _COVARIANCE_SHARE, _NOISE_KEPT = 0.25, 0.5
+# What all stages together may take.
+_MOST_PREPARING = 0.9
 # Of the share of the columns: for octaves, and of the rest for each closer look.
 _OCTAVES_SHARE, _LOOK_SHARE = 0.4, 0.25
 _MOST_LOOKS, _PARTS = 6, 32
 # Deviations at which entries are cut off, for few columns.
 _LEAST_CUT = 6.0
-# Least deviation of a column, relative to half of its interval.
-_LEAST_SPREAD = 2.0**-10
+# Least deviation of a column, relative to half of its interval, and at all; least eigenvalue of scaled columns.
+_LEAST_SPREAD, _LEAST_SCALE, _LEAST_EIGENVALUE = 2.0**-10, 2.0**-500, 2.0**-30
+# Deviations from which on a noisy count shows that it is not that of all people.
+_SHOWN = 4.0
 # Histograms of more columns than this take too much memory.
 _MOST_COLUMNS = 1 << 12
 # Share of the people within the bound of a mean.
 _WITHIN = 0.9
 # The part of a bound's square that the mean's must reach for a shift to be worth it.
 _WORTH_SHIFTING = 0.1
+# A mean is bought again, so often at most, if it has made rows shorter than that part of their bound, and its noise is
+# not shorter than that part of the rows.
+_MUCH_SHORTER, _SHORT, _MOST_MEANS = 0.5, 0.25, 3
 # Bounds beyond this, and below its inverse, are of rows in units of their own: powers of bounds must not overflow.
 _FAR = 1e9
 # How much of the energy that a bound cuts off counts as an error of directions: rows that differ in kind turn them.
@@ -61,24 +67,33 @@ class Shares:
     bound: float
 
 
-def prepare(stages: Stages, auto: Auto, model: Model, *, shifted: bool, mixed: bool) -> Preparation:
+def prepare(
+    stages: Stages, auto: Auto, model: Model, *, shifted: bool, mixed: bool, grouped: bool = False
+) -> Preparation:
     """The preparation of a table for ``model``, bought stage by stage.
 
-    Rows may be ``shifted``; where ``auto`` leaves that open, their columns may be ``mixed``.
+    Rows may be ``shifted``; where ``auto`` leaves that open, their columns may be ``mixed``. Where people are
+    ``grouped``, those without a group have no row.
     """
-    return _Buyer(stages, auto).preparation(model, shifted=shifted, mixed=mixed)
+    return _Buyer(stages, auto, grouped=grouped).preparation(model, shifted=shifted, mixed=mixed)
 
 
 class _Buyer:
     """Buys the stages of one preparation."""
 
-    def __init__(self, stages: Stages, auto: Auto) -> None:
+    def __init__(self, stages: Stages, auto: Auto, *, grouped: bool) -> None:
         self._stages = stages
         self._auto = auto
         self._d = stages.n_columns
         self._missing = auto.missing == "center"
         self._as_is = Preparation(1.0, missing=self._missing)
+        self._grouped = grouped
         self._shares = _shares(stages.n, self._d, stages.mu, auto)
+        if self._shares.columns + 2 * self._shares.bound + self._covariance_share > _MOST_PREPARING:
+            raise ValueError(
+                f"share = {auto.share:g} leaves too little for the answer: with the other stages it must be at most "
+                f"{_MOST_PREPARING:g} of mu^2"
+            )
 
     def preparation(self, model: Model, *, shifted: bool, mixed: bool) -> Preparation:
         affordable = self._d <= _MOST_COLUMNS and self._affords("columns")
@@ -89,7 +104,7 @@ class _Buyer:
             return prepared
         if shifted and affordable and self._missing:  # a mean of rows would count what is absent as 0
             return self._bounded(replace(self._columns(shifted=True), scale=None, largest=self._as_is.largest))
-        return self._bounded(self._shifted() if shifted else self._as_is)
+        return self._shifted() if shifted else self._bounded(self._as_is)
 
     def _affords(self, precondition: Literal["columns", "full"]) -> bool:
         """Whether a preconditioning was asked for, or would help.
@@ -101,9 +116,13 @@ class _Buyer:
         n, asked = self._stages.n, self._auto.precondition
         if asked != "auto":
             return asked is not None and (precondition == "columns" or asked == "full")
-        if n is None:
+        if n is None or (precondition == "full" and self._shares.columns > _MOST_SHARE):
             return precondition == "columns"
         return bool(n * self._stages.mu >= _WORTH[precondition] * self._d**1.5)
+
+    @property
+    def _covariance_share(self) -> float:
+        return _COVARIANCE_SHARE if self._auto.precondition == "full" else 0.0
 
     def _part(self, share: float) -> float:
         """The mu of a share of the whole mu^2."""
@@ -112,11 +131,10 @@ class _Buyer:
     def _columns(self, *, shifted: bool) -> Preparation:
         """Location and scale of every column; the scale alone, about zero, if not ``shifted``."""
         left, octaves = split_budget(self._part(self._shares.columns), 1 - _OCTAVES_SHARE)
-        places, ranges = Places(self._d, self._stages.n, missing=self._missing), self._auto.ranges
-        # of missing values all columns are asked, to count those that are there
-        asked = np.array([j for j in range(self._d) if self._missing or j not in ranges], dtype=np.intp)
-        if len(asked):
-            places.look(asked, self._stages.magnitudes(asked, octaves))
+        places, ranges = Places(self._d, missing=self._missing), self._auto.ranges
+        others = np.array([j for j in range(self._d) if j not in ranges], dtype=np.intp)
+        if len(others):
+            places.look(others, self._stages.magnitudes(others, octaves), self._n_rows)
         else:
             left = self._part(self._shares.columns)
         for j, ends in ranges.items():
@@ -128,13 +146,28 @@ class _Buyer:
             places.low = -places.high
         interval = places.intervals(np.arange(self._d))
         sums = self._stages.column_sums(interval, left)
-        mean, square = np.clip(sums.values / places.n_there, -1.0, 1.0)
+        n = self._n_there(sums)
+        mean, square = np.clip(sums.values[:2] / n, -1.0, 1.0)
         if not shifted:
             mean = np.zeros(self._d)
-        spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / places.n_there)), _LEAST_SPREAD)
+        spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
-        largest = max(_LEAST_CUT, math.sqrt(self._d))
-        return Preparation(1.0, location, interval.half * spread, largest=largest, missing=self._missing)
+        scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(_LEAST_CUT, math.sqrt(self._d))
+        return Preparation(1.0, location, scale, largest=largest, missing=self._missing)
+
+    @property
+    def _n_rows(self) -> int | None:
+        """How many people have a row: everybody who is counted, where nobody can be without a group."""
+        return None if self._grouped else self._stages.n
+
+    def _n_there(self, sums: NoisyCounts) -> Matrix:
+        """(d,), how many people have a value: as public as their number, unless the noisy counts show otherwise."""
+        counts, deviation, n = sums.values[2], sums.deviation, self._stages.n
+        if not self._missing:
+            counts, deviation = np.full(self._d, counts.mean()), deviation / math.sqrt(self._d)
+        if n is not None:
+            counts = np.where(np.abs(counts - n) <= _SHOWN * deviation, float(n), counts)
+        return np.asarray(np.maximum(counts, 1.0))
 
     def _look_closer(self, places: Places, mu: float) -> float:
         """Narrower intervals for columns far from zero; what is left of mu."""
@@ -147,37 +180,45 @@ class _Buyer:
         return mu
 
     def _uncorrelated(self, scaled: Preparation, views: list[slice]) -> Preparation:
-        """Rows whose views have about the identity as covariance, as far as a coarse release shows it."""
-        centred = scaled.location is not None
-        released = self._stages.covariance(scaled, self._part(_COVARIANCE_SHARE), centred=centred)
-        location, mean = scaled.location, total_mean(released) if centred else np.zeros(self._d)
-        if location is not None:
-            location = scaled.mean(mean)
-        covariance, linear = released.second - np.outer(mean, mean), np.zeros((self._d, self._d))
+        """Rows whose views have about a multiple of the identity as covariance, as far as a coarse release shows it."""
+        released, linear = (
+            self._stages.second_moment(scaled, self._part(_COVARIANCE_SHARE)),
+            np.zeros((self._d, self._d)),
+        )
+        ridge = max(_NOISE_KEPT * released.second_noise_level, released.rounding, _LEAST_EIGENVALUE)
         for view in views:
-            values, vectors = np.linalg.eigh(covariance[view, view])
-            roots = np.sqrt(np.maximum(values, 0.0) + max(_NOISE_KEPT * released.second_noise_level, released.rounding))
-            linear[view, view] = (vectors / roots) @ vectors.T
-        return self._bounded(replace(scaled, location=location, linear=linear))
+            values, vectors = np.linalg.eigh(released.second[view, view])
+            linear[view, view] = (vectors / np.sqrt(np.maximum(values, 0.0) + ridge)) @ vectors.T
+        return self._bounded(replace(scaled, linear=linear))
 
     def _shifted(self) -> Preparation:
-        """The mean as a location, where it is long; shrunk as James and Stein do."""
-        norms = self._norms(self._as_is)
-        bound = norms.quantile(_WITHIN)
-        n = self._stages.n or norms.n
-        total = self._stages.row_sum(replace(self._as_is, bound=bound), self._part(_MEAN_SHARE))
-        mean, noise = total.values * (bound / n), total.deviation * bound / n
-        length = float(mean @ mean)
-        kept = max(0.0, 1 - max(self._d - 2, 1) * noise**2 / length) if length else 0.0
-        if kept**2 * length < _WORTH_SHIFTING * bound**2:
-            return self._as_is
-        return replace(self._as_is, location=kept * mean)
+        """The mean as a location, where it is long; again, while its noise is not short beside the rows."""
+        mapped, norms = self._as_is, self._norms(self._as_is)
+        for _ in range(_MOST_MEANS):
+            bound, n = norms.quantile(_WITHIN), self._n_rows or norms.n
+            total = self._stages.row_sum(replace(mapped, bound=bound), self._part(_MEAN_SHARE))
+            mean, noise = total.values / n, total.deviation / n  # in units of the bound
+            length = float(mean @ mean)
+            # shrunk as James and Stein do
+            kept = max(0.0, 1 - max(self._d - 2, 1) * noise**2 / length) if length else 0.0
+            if kept**2 * length < _WORTH_SHIFTING:
+                break
+            location = (0.0 if mapped.location is None else mapped.location) + kept * bound * mean
+            mapped = replace(mapped, location=location)
+            norms = self._norms(mapped)
+            rows = norms.quantile(0.5)
+            if rows > _MUCH_SHORTER * bound or noise * math.sqrt(self._d) * bound < _SHORT * rows:
+                break
+        return self._with_bound(mapped, norms)
 
     def _bounded(self, mapped: Preparation) -> Preparation:
         """The same with a bound for its rows."""
-        norms, quantile = self._norms(mapped), self._auto.quantile
+        return self._with_bound(mapped, self._norms(mapped))
+
+    def _with_bound(self, mapped: Preparation, norms: Norms) -> Preparation:
+        quantile = self._auto.quantile
         if quantile is None:
-            bound = norms.best_bound(self._stages.n or norms.n, self._d, self._stages.mu_left)
+            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left)
         else:
             bound = norms.quantile(quantile)
         mapped = replace(mapped, kept=norms.kept(bound))
@@ -242,7 +283,8 @@ class Norms:
             bias = _BIAS * (1 / of_all - 1)
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
-        return float(self.norms[int(np.argmin(noise**2 + bias**2))])
+        # the lower end of the bin: rows that are all a little too long lose nothing but their length
+        return float(self.norms[int(np.argmin(noise**2 + bias**2))] * 2 ** (-0.5 / NORM_STEPS))
 
     def kept(self, bound: float) -> float:
         """The share of the squares of the norms that a bound keeps."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from dpgep.models.model import Matrix
 
-# Octaves 2^e <= |x| < 2^(e + 1) of float64, subnormal numbers included, for e from FIRST_OCTAVE on.
-FIRST_OCTAVE, N_OCTAVES = -1074, 2098
+# Octaves 2^e <= |x| < 2^(e + 1) for e from FIRST_OCTAVE on. The first and the last stand for all that is beyond:
+# squares of what is found in them neither overflow nor vanish.
+FIRST_OCTAVE, N_OCTAVES = -500, 1000
 
 # Norms are counted in quarters of an octave: 2^(k/4) <= norm < 2^((k + 1)/4).
 NORM_STEPS = 4
@@ -24,5 +25,5 @@ class Interval:
 
     def relative(self, block: Matrix) -> Matrix:
         """Where entries lie in the intervals: from -1 to 1, which stand for all that is beyond."""
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             return np.clip((block - self.middle) / self.half, -1.0, 1.0)

@@ -77,6 +77,8 @@ class Model(ABC):
     noise_order: int = 1
     # whether the answer stays the same if the columns of the rows are multiplied by factors
     scale_free: bool = True
+    # whether it does if all rows are shifted
+    shift_free: bool = True
     # whether it does if the rows of each view are multiplied by any invertible matrix
     linear_free: bool = True
     # what no eigenvalue exceeds without noise

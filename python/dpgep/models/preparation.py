@@ -14,10 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_one_of, require_positive, require_share, whole_number
-from dpgep.models.model import Matrix
+from dpgep.models.model import Matrix, Model
 
 # Where entries of mapped rows are cut off at the latest, so that no sum of their squares overflows.
 _LARGEST = 2.0**500
+# No number of a preparation is larger, and none that it divides by smaller than the inverse.
+_EXTREME = 2.0**510
+# Of a matrix by which rows are multiplied.
+_MOST_CONDITION = 1e12
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,13 @@ def _column(column: object, n_columns: int, numbers: Mapping[str, int]) -> int:
 
 
 def _range(column: object, ends: tuple[float, float]) -> tuple[float, float]:
-    low, high = ends
-    if not (-math.inf < low < high < math.inf and high - low < math.inf):
+    try:
+        low, high = map(float, ends)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not max(abs(low), abs(high)) <= _LARGEST or high - low < 1 / _LARGEST:
         raise ValueError(f"the range of column {column!r} must be (low, high), finite and ascending, got {ends!r}")
-    return float(low), float(high)
+    return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +114,18 @@ class Preparation:
     def __post_init__(self) -> None:
         for name in ("bound", "largest", "kept"):
             require_positive(name, getattr(self, name))
+        if min(self.bound, self.largest) < 1 / _EXTREME or max(self.bound, self.largest) > _EXTREME:
+            raise ValueError(f"bound and largest must be between {1 / _EXTREME:.3g} and {_EXTREME:.3g}")
+        if self.kept > 1:
+            raise ValueError(f"kept must be at most 1, got {self.kept!r}")
         for name, part in self.parts().items():
             if part is not None:
                 object.__setattr__(self, name, _finite(name, part, 2 if name == "linear" else 1))
-        if self.scale is not None and not (self.scale > 0).all():
-            raise ValueError("scale must be positive")
+        if self.scale is not None and not (self.scale >= 1 / _EXTREME).all():
+            raise ValueError(f"scale must be positive, at least {1 / _EXTREME:.3g}")
         if self.linear is not None:
+            if np.linalg.cond(self.linear) > _MOST_CONDITION:
+                raise ValueError("linear must be invertible: its condition number is at most 1e12")
             for _ in range(
                 2
             ):  # where rounding makes the longest column longer than a power of two, the grid is coarser
@@ -135,7 +148,7 @@ class Preparation:
         Entries are, before they are multiplied. Both factors of a product are then integers, in units of a power of
         two, of norms below 2^26: all partial sums are integers below 2^52, which no order of additions rounds.
         """
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
             if self.location is not None:
                 block -= self.location
             if self.scale is not None:
@@ -191,11 +204,23 @@ class Preparation:
     def _numbers(self) -> tuple[float, ...]:
         return self.bound, self.largest, self.missing, self.kept
 
-    def require_columns(self, n_columns: int) -> None:
-        """Raise ValueError unless this is about rows of so many columns."""
+    def require_fits(self, model: Model) -> None:
+        """Raise ValueError for a model of other columns, or one whose answer this would change."""
         for part in self.parts().values():
-            if part is not None and len(part) != n_columns:
-                raise ValueError(f"this preparation is of {len(part)} columns, not of {n_columns}")
+            if part is not None and len(part) != model.n_features:
+                raise ValueError(f"this preparation is of {len(part)} columns, not of {model.n_features}")
+        changes = []
+        if self.location is not None and not model.shift_free:
+            changes.append("location")
+        if self.scale is not None and not model.scale_free and np.ptp(self.scale) > 0:
+            changes.append("scale")
+        if self.linear is not None and not (model.linear_free and _is_within(self.linear, model.views)):
+            changes.append("linear")
+        if changes:
+            raise ValueError(
+                f"the {' and '.join(changes)} of this preparation would change the answer of {model.name}: use one "
+                "that was bought for it"
+            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Preparation):
@@ -209,9 +234,17 @@ class Preparation:
 
 def _finite(name: str, part: object, dimensions: int) -> Matrix:
     array = np.array(part, dtype=np.float64)
-    if array.ndim != dimensions or len(set(array.shape)) > 1 or not np.isfinite(array).all():
+    if array.ndim != dimensions or len(set(array.shape)) > 1 or not (np.abs(array) <= _EXTREME).all():
         raise ValueError(f"{name} must be a finite {'square matrix' if dimensions == 2 else 'vector'}")
     return array
+
+
+def _is_within(matrix: Matrix, views: list[slice]) -> bool:
+    """Whether a matrix mixes no columns of different views."""
+    rest = matrix.copy()
+    for view in views:
+        rest[view, view] = 0.0
+    return not rest.any()
 
 
 def _bits_for(longest: float) -> int:

@@ -5,14 +5,16 @@ of a person, is at most
 
     2 d' (d')   in a histogram of d' columns: two counts (one) of each;
     2 (1)       in a histogram of norms;
-    4 d (2 d)   in the sums of u and u^2 of d columns, |u| <= 1: with D = |u - t|, (u - t)^2 + (u^2 - t^2)^2 =
-                D^2 (1 + (u + t)^2) <= D^2 (1 + (2 - D)^2), which grows in D, up to 4 at D = 2 (u^2 + u^4 <= 2);
+    4 d (3 d)   in the sums of u, of u^2 and of the people with a value, of d columns, |u| <= 1: with D = |u - t|,
+                (u - t)^2 + (u^2 - t^2)^2 = D^2 (1 + (u + t)^2) <= D^2 (1 + (2 - D)^2), which grows in D, up to 4 at
+                D = 2; and where one of two has no value, u^2 + u^4 + 1 <= 3: the number of people is free;
     4 (1)       in a sum of rows in the unit ball.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -25,6 +27,7 @@ from dpgep._threads import thread_count
 from dpgep.data.dataset import Dataset
 from dpgep.data.grid_sums import GridSums
 from dpgep.data.prepared import PreparedSums
+from dpgep.data.rows import S
 from dpgep.data.table_sums import PLACE_BITS, ColumnSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
@@ -94,40 +97,43 @@ class Stages:
 
     def magnitudes(self, columns: NDArray[np.intp], mu: float) -> NoisyCounts:
         """(d', 2, N_OCTAVES + 1), histogram of each of some columns over zero and signed octaves."""
-        counts = self._dataset.accumulate(partial(MagnitudeCounts, columns, missing=self._missing), alone=True).counts
+        counts = self._sums(partial(MagnitudeCounts, columns, missing=self._missing), mu).counts
         return self._histogram(counts, len(columns), mu, "histograms of the columns' magnitudes")
 
     def places(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, mu: float) -> NoisyCounts:
         """(d', n_bins), histogram of some columns over equal parts of their intervals."""
-        counts = self._dataset.accumulate(
-            partial(PlaceCounts, columns, interval, n_bins, missing=self._missing), alone=True
-        ).counts
+        counts = self._sums(partial(PlaceCounts, columns, interval, n_bins, missing=self._missing), mu).counts
         return self._histogram(counts, len(columns), mu, "histograms of columns within intervals")
 
     def norms(self, preparation: Preparation, first: int, n_bins: int, mu: float) -> NoisyCounts:
         """(n_bins,), histogram of the norms of mapped rows, over quarters of octaves."""
-        make = partial(PreparedSums, preparation, partial(NormCounts, first, n_bins))
-        return self._histogram(self._dataset.accumulate(make, alone=True).sums.counts, 1, mu, "histogram of row norms")
+        sums = self._sums(partial(PreparedSums, preparation, partial(NormCounts, first, n_bins)), mu)
+        return self._histogram(sums.sums.counts, 1, mu, "histogram of row norms")
 
     def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
-        """(2, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2."""
-        sums = self._dataset.accumulate(partial(ColumnSums, interval, missing=self._missing), alone=True)
-        squared = (4 if self._replaces else 2) * self.n_columns
-        on_grid = sums.counts << np.array([[_BITS - PLACE_BITS], [_BITS - 2 * PLACE_BITS]])
-        return self._noisy(on_grid, squared, mu, "sums of the columns and of their squares")
+        """(3, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2; how many people have one."""
+        counts = self._sums(partial(ColumnSums, interval, missing=self._missing), mu).counts
+        units = np.array([[PLACE_BITS], [2 * PLACE_BITS], [0]])
+        squared = (4 if self._replaces else 3) * self.n_columns
+        return self._noisy(counts << (_BITS - units), squared, mu, "sums of the columns and of their squares")
 
     def row_sum(self, preparation: Preparation, mu: float) -> NoisyCounts:
         """(d,), sum of mapped rows, clipped to the bound and in units of it."""
         layout = MomentLayout(self.n_columns, 1, sums=True, counts=False)
         make = partial(PreparedSums, preparation, partial(GridSums, layout, _BITS), grouped=False)
-        sums = self._dataset.accumulate(make, alone=True).sums.sums[:, 0]
-        return self._noisy(sums, 4 if self._replaces else 1, mu, "sum of the rows")
+        return self._noisy(self._sums(make, mu).sums.sums[:, 0], 4 if self._replaces else 1, mu, "sum of the rows")
 
-    def covariance(self, preparation: Preparation, mu: float, *, centred: bool) -> ReleasedMoments:
-        """Second moment of mapped rows and, if ``centred``, their mean."""
-        model = PcaModel(self.n_columns, centred)
+    def second_moment(self, preparation: Preparation, mu: float) -> ReleasedMoments:
+        """Second moment of mapped rows."""
+        self._ledger.check(mu)
+        model = PcaModel(self.n_columns, center=False)
         problem = prepared_problem(model, self.facts, self._dataset, preparation, grouped=False)
         return release_moments(problem, mu, self._stream, self._ledger.record)
+
+    def _sums(self, make: Callable[[], S], mu: float) -> S:
+        """One pass over the people, if the ledger can pay for what it is made for."""
+        self._ledger.check(mu)
+        return self._dataset.accumulate(make, alone=True)
 
     @property
     def _replaces(self) -> bool:

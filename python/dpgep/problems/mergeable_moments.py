@@ -13,7 +13,7 @@ from typing import Any
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.prepared import PreparedSums
+from dpgep.data.prepared import PreparedDataset, PreparedSums
 from dpgep.data.rows import Batch
 from dpgep.data.views import bound_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
@@ -91,7 +91,7 @@ class Moments(Problem):
                 f"preparation of an earlier solution, got {bound!r}"
             )
         if isinstance(found, Preparation):
-            found.require_columns(model.n_features)
+            found.require_fits(model)
         self.preparation = found if isinstance(found, Preparation) else None
         self._bound = found.bound if isinstance(found, Preparation) else found
         self._adjacency = adjacency
@@ -150,8 +150,13 @@ class Moments(Problem):
                 self.model = model
 
     def update_dataset(self, dataset: Dataset, *names: Names) -> None:
-        """Add a data set of any kind, of this model and clipped to this bound, its views so named; all or nothing."""
+        """Add a data set of any kind, of this model and clipped to this bound, its views so named; all or nothing.
+
+        Rows are mapped by the preparation, where there is one.
+        """
         self.model.named(*names)  # before a pass
+        if self.preparation is not None:
+            dataset = PreparedDataset(dataset, self.preparation, self.model.n_features)
         sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
         with self._lock:
             model = self.model.named(*names)

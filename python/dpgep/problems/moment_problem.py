@@ -71,11 +71,6 @@ class RowModel(MomentModel):
         )
         return replace(self, feature_names=tuple(chain.from_iterable(names)))
 
-    @property
-    def shift_free(self) -> bool:
-        """Whether the answer stays the same if all rows are shifted."""
-        return True
-
     def data(self, X: Any, y: Any) -> tuple[Any, ...]:
         """What people consist of: X alone, or X and ``y``. Raises TypeError for too little or too much."""
         data = (X,) if y is None else (X, y)
@@ -174,10 +169,7 @@ class MomentProblem(Problem):
 
     def rows_in_memory(self, purpose: str) -> RowProducts:
         """The same for rows that are in memory; ValueError, which names the purpose, where they are not."""
-        self.dataset.in_memory(purpose)
-        rows = self.row_products()
-        assert isinstance(rows, RowProducts)
-        return rows
+        return RowProducts(self.dataset.in_memory(purpose).rows)
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
         """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
@@ -236,7 +228,7 @@ class TableProblem(Problem):
 
     @property
     def largest_b(self) -> float | None:
-        """1 where B is the identity; else nobody can say, before there is a bound."""
+        """Some number: rows of any bound have one."""
         return 1.0
 
     def prepared(self, preparation: Preparation) -> MomentProblem:
@@ -266,6 +258,7 @@ def moment_problem(
             )
         return TableProblem(model, facts, dataset, found.for_columns(model.n_features, model.feature_names), is_sparse)
     if isinstance(found, Preparation):
+        found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
     facts = replace(facts, bound=found)
     return MomentProblem(model, facts, model.layout(facts), dataset)
@@ -275,7 +268,6 @@ def prepared_problem(
     model: RowModel, facts: PublicFacts, dataset: Dataset, preparation: Preparation, *, grouped: bool = True
 ) -> MomentProblem:
     """The problem of rows that a preparation maps; of a model without groups, if not ``grouped``."""
-    preparation.require_columns(model.n_features)
     facts = replace(facts, bound=preparation.bound)
     mapped = PreparedDataset(dataset, preparation, model.n_features, grouped=grouped)
     return MomentProblem(model, facts, model.layout(facts), mapped, preparation)

@@ -54,7 +54,7 @@ class PcaModel(RowModel):
         return f"PCA of {self.n_features} features has {self.n_features} components"
 
     @property
-    def shift_free(self) -> bool:
+    def shift_free(self) -> bool:  # type: ignore[override]
         return self.center
 
     @property

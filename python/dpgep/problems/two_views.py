@@ -50,7 +50,7 @@ class TwoViewModel(RowModel):
         return self.d_x + self.d_y
 
     @property
-    def shift_free(self) -> bool:
+    def shift_free(self) -> bool:  # type: ignore[override]
         return self.center
 
     @property
