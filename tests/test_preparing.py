@@ -639,3 +639,13 @@ def test_what_is_worth_its_price(mu: float, expected: str | None) -> None:
     sparse = dpgep.solve(problems(table(), bound="auto")["fda"], mu=mu, sparsity=2).preparation
     kept = dpgep.release(problems(table(), bound="auto")["fda"], mu=mu).preparation
     assert sparse.linear is kept.linear is None
+
+
+def test_the_report_shows_what_each_stage_cost() -> None:
+    solution = dpgep.solve(problems(table(), bound="auto")["pca standardized"], mu=1.0)
+    prices = solution.privacy.prices()
+    assert len(prices) == len(solution.privacy.releases)
+    assert sum(float(line.split("%")[0]) for line in prices) == pytest.approx(100, abs=0.3)
+    assert all(line in repr(solution) for line in prices)
+    assert dpgep.solve(problems(table(), bound=1.0)["pca"], mu=1.0).privacy.prices() == []
+    assert dpgep.solve(problems(table(), bound="auto")["pca"], epsilon=math.inf).privacy.prices() == []
