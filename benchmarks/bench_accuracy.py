@@ -109,7 +109,7 @@ def pca_a9a(epsilon: float, data: Any) -> Scores:
     return Scores(f"PCA on a9a, k = 10, epsilon = {epsilon:g}, linear SVM", values)
 
 
-def spiked_pca(draws: int = 25) -> Scores:
+def spiked_pca(draws: int = 25, bound: Any = 1.0) -> Scores:
     """1 - |cos| between the private and the sample's leading direction: n = 30000, d = 20, a spike of 5, unit rows."""
     rng = np.random.default_rng(1)
     n, d, spike = 30000, 20, 5.0
@@ -118,7 +118,7 @@ def spiked_pca(draws: int = 25) -> Scores:
     x += (np.sqrt(1 + spike) - 1) * np.outer(x @ u, u)
     x = support.unit_rows(x)
     leading = np.linalg.eigh(x.T @ x)[1][:, -1]
-    problem = dpgep.pca(x, center=False, bound=1.0)
+    problem = dpgep.pca(x, center=False, bound=bound)
     values = []
     for seed in range(draws):
         solution = support.solve_seeded(problem, seed, epsilon=0.5, delta=n**-1.1, n_components=1)

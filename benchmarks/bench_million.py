@@ -48,15 +48,15 @@ def planted_rows(seed: int = 0) -> tuple[Any, Any]:
     return rows, features
 
 
-def solved(rows: Any, **options: Any) -> support.Matrix:
+def solved(rows: Any, bound: Any = 1.0, **options: Any) -> support.Matrix:
     import dpgep
 
-    problem = dpgep.pca(rows, center=False, bound=1.0)
+    problem = dpgep.pca(rows, center=False, bound=bound)
     return dpgep.solve(problem, epsilon=EPSILON, delta=DELTA, n_components=1, **options).components
 
 
-def screened(rows: Any) -> support.Matrix:
-    return solved(rows, screen=10 * PLANTED, sparsity=PLANTED)
+def screened(rows: Any, bound: Any = 1.0) -> support.Matrix:
+    return solved(rows, bound, screen=10 * PLANTED, sparsity=PLANTED)
 
 
 def by_products(rows: Any) -> support.Matrix:

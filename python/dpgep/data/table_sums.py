@@ -34,13 +34,16 @@ class _TableSums:
 
     def add(self, batch: Batch) -> None:
         """Add the people of a batch."""
-        height = block_height(max(batch.rows.n, 1), batch.rows.d)
+        height = block_height(max(batch.rows.n, 1), self._entries_per_row(batch.rows))
         for start in range(0, batch.rows.n, height):
             self._add_rows(batch.rows.part(slice(start, start + height)))
 
     def merge(self, other: _TableSums) -> None:
         """Add the sums over other people."""
         self.counts += other.counts
+
+    def _entries_per_row(self, rows: Rows) -> int:
+        return rows.d
 
     def _block(self, rows: Rows) -> Matrix:
         return checked_block(rows, missing=self._missing)
@@ -114,6 +117,11 @@ class NormCounts(_TableSums):
     def __init__(self, first: int, n_bins: int) -> None:
         super().__init__((n_bins,))
         self._first = first
+
+    def _entries_per_row(self, rows: Rows) -> int:
+        if not rows.is_sparse:
+            return rows.d
+        return sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views) // max(rows.n, 1) + 1
 
     def _add_rows(self, rows: Rows) -> None:
         bins = np.clip(_quarters(rows) - self._first, 0, len(self.counts) - 1)
