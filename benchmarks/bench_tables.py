@@ -3,7 +3,8 @@
 "range" is a careful user's table: each column scaled by its range as the data show it, which counts as public, and the
 norm of the half ranges as bound; "loose" is the same with ranges ten times as wide; "raw" the rows as they are, with
 their largest norm as bound. "best" knows location, range and deviation of every column for nothing, and takes what
-served best among twenty bounds. Errors are summed squared sines to what the data show without noise; medians over seeded draws.
+served best among twenty bounds. Errors are summed squared sines to what the data show without noise; medians over
+seeded draws.
 `python benchmarks/bench_tables.py` prints all figures, pytest also judges them.
 """
 

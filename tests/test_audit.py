@@ -279,6 +279,15 @@ def test_misuse_is_explained(changes: dict[str, Any], error: type[Exception], me
         audit(**{**arguments, **changes})
 
 
+def test_a_release_that_is_audited_has_a_known_bound() -> None:
+    rows = lone_row(0), lone_row(1)
+    for statistic in (None, first_against_second):
+        with pytest.raises(ValueError, match="of a known bound"):
+            audit(dpgep.pca, rows, statistic, released=True, mu=1.0, runs=20)
+    with pytest.raises(ValueError, match="of a known bound"):
+        release_statistic(dpgep.pca(rows[0]), dpgep.pca(rows[1]))
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [

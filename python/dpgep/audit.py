@@ -32,6 +32,7 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.problems.gep import ReleasedMatrices
+from dpgep.problems.moment_problem import TableProblem
 from dpgep.problems.problem import Problem
 from dpgep.solution import Solution
 from dpgep.solve import solve
@@ -162,7 +163,7 @@ def audit(
         bounds are 0.
     released : bool
         For a problem under the method "release", pass the statistic the released moments (or matrices) instead of the
-        Solution computed from them: the most that anybody sees.
+        Solution computed from them: the most that anybody sees. Needs a bound other than "auto".
     seed : int, optional
         Makes an audit of problems reproducible. Other mechanisms must be seeded by their authors.
     progress : bool
@@ -329,7 +330,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     callable
         Maps what the curator released to the statistic.
     """
-    exact = [_sums(Curator(p, Ledger(math.inf), core.NoiseStream()).release()) for p in (problem, problem_prime)]
+    exact = [_sums(_curator(p, math.inf, core.NoiseStream()).release()) for p in (problem, problem_prime)]
     shapes = [[block.shape for block, _ in blocks] for blocks in exact]
     if shapes[0] != shapes[1]:
         raise ValueError(f"the two problems release blocks of different shapes: {shapes[0]} and {shapes[1]}")
@@ -346,6 +347,15 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
         return total
 
     return statistic
+
+
+def _curator(problem: Problem, mu: float, stream: core.NoiseStream) -> Curator:
+    if isinstance(problem, TableProblem):
+        raise ValueError(
+            "released=True audits one release, of a known bound: give a number or a Preparation instead of "
+            'bound="auto", or audit solutions'
+        )
+    return Curator(problem, Ledger(mu), stream)
 
 
 def _blocks(released: ReleasedMoments | ReleasedMatrices) -> tuple[float, list[tuple[Values, float]]]:
@@ -435,7 +445,7 @@ def _problem_runs(
     streams = [core.NoiseStream(_key(seed, side)) for side in (0, 1)]
 
     def curated(data: Any, side: int, run: int) -> ReleasedMoments | ReleasedMatrices:
-        return Curator(mechanism(data), Ledger(budget.mu), streams[side]).release()
+        return _curator(mechanism(data), budget.mu, streams[side]).release()
 
     return curated
 

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ E1, E2 = unit(1.0, 0.0, 0.0), unit(0.0, 1.0, 0.0)
 
 
 def _pca_one_group() -> tuple[Any, Any]:
-    return both(dpgep.pca, obtuse(tight(dpgep.pca(people(E1), bound=1.0))))
+    return both(partial(dpgep.pca, bound=1.0), obtuse(tight(dpgep.pca(people(E1), bound=1.0))))
 
 
 def _joint_cca(**options: Any) -> Callable[[Matrix], Any]:

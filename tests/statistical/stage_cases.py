@@ -171,8 +171,9 @@ class Run:
     least: float
 
 
-# Others lie in the cube [-1, 1]. The two rows are clipped wherever they can be, have different norms, and lie at opposite
-# ends of the columns: these move sums the most, and second moments, for which rows must be orthogonal, not at all.
+# Others lie in the cube [-1, 1]. The two rows are clipped wherever they can be, have different norms, and lie at
+# opposite ends of the columns: these move sums the most, and second moments, for which rows must be
+# orthogonal, not at all.
 N_OTHERS = 400
 RUNS = {
     "pca, uncentred": Run(lambda x, **rest: dpgep.pca(x, center=False, **rest), 9 * E1, 99 * E2, 0.6),
