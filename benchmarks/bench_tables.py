@@ -3,13 +3,13 @@
 "range" is a careful user's table: each column scaled by its range as the data show it, which counts as public, and the
 norm of the half ranges as bound; "loose" is the same with ranges ten times as wide; "raw" the rows as they are, with
 their largest norm as bound. "best" knows location, range and deviation of every column for nothing, and takes what
-served best among twenty bounds. Errors are summed squared sines to what the data show without noise; medians over seeded draws.
-`python benchmarks/bench_tables.py` prints all figures, pytest also judges them.
+served best among twenty bounds. Errors are summed squared sines to what the data show without noise; medians over
+seeded draws. `python benchmarks/bench_tables.py` prints all figures, pytest also judges them.
 
-Four targets are missed, and what holds is asserted in their place: MNIST pixels (0.14 for 0.12); the mixed table of 10^4
-people at epsilon = 0.1 (1.4 times less error than ranges, for 5); covariances of tables 1000 deviations from zero (an
-error of 0.025 of 2, not that of the table in its place); unit rows of a spike (1.32 times the error, for 1.3: the middle
-of a bin of norms is up to 1.09 times the norm).
+Four targets are missed, and what holds is asserted in their place: MNIST pixels (0.14 for 0.12); the mixed table of
+10^4 people at epsilon = 0.1 (1.4 times less error than ranges, for 5); covariances of tables 1000 deviations from zero
+(an error of 0.025 of 2, not that of the table in its place); unit rows of a spike (1.32 times the error, for 1.3: the
+middle of a bin of norms is up to 1.09 times the norm).
 """
 
 from __future__ import annotations

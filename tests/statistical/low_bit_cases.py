@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from audit_cases import CONFIDENCE, Matrix
 from method_cases import curator_of, stream_of
-from stage_cases import D as STAGE_COLUMNS
 from stage_cases import STAGES, stages_of
+from stage_cases import D as STAGE_COLUMNS
 
 import dpgep
 from dpgep._low_bits import numbers_in

@@ -175,8 +175,8 @@ class Run:
     bound: Any = "auto"
 
 
-# Others lie in the cube [-1, 1]. The two rows are clipped wherever they can be, have different norms, and lie at opposite
-# ends of the columns: these move sums the most, and second moments, for which rows must be orthogonal, not at all.
+# Others lie in the cube [-1, 1]. The two rows are clipped wherever they can be, have different norms, and lie at
+# opposite ends of the columns: these move sums the most, and second moments, for which rows must be orthogonal, not.
 N_OTHERS = 400
 _cca = Run(lambda x, **rest: dpgep.cca(x[:, :1], x[:, 1:], **rest), 2.01 * ONES, -1e6 * ONES, 0.4)
 RUNS = {

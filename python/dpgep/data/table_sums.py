@@ -121,7 +121,8 @@ class NormCounts(_TableSums):
     def _entries_per_row(self, rows: Rows) -> int:
         if not rows.is_sparse:
             return rows.d
-        return sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views) // max(rows.n, 1) + 1
+        entries = sum(int(getattr(view, "nnz", rows.n * view.shape[1])) for view in rows.views)
+        return entries // max(rows.n, 1) + 1
 
     def _add_rows(self, rows: Rows) -> None:
         bins = np.clip(_quarters(rows) - self._first, 0, len(self.counts) - 1)
