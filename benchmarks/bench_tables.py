@@ -302,7 +302,7 @@ def any_unit() -> Figures:
             what = f"{name} of a table times 2^{power}, error over that of the table"
             yield Figure(what, error(x * 2.0**power) / plain, 1.5)
         what = f"{name} of a table shifted by 1000 deviations, error over that of the table"
-        holds = None if standardize else 500.0  # one mean of rows that long leaves several deviations
+        holds = None if standardize else 1000.0  # one mean of rows that long leaves several deviations
         yield Figure(what, error(x + 1e3 * x.std(axis=0)) / plain, 1.5, holds=holds)
 
 
