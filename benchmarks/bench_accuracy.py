@@ -60,7 +60,7 @@ def projected(solution: dpgep.Solution, train: Any, test: Any) -> tuple[support.
 def fda_mnist(epsilon: float, data: Any) -> list[Scores]:
     """9 discriminant directions of MNIST from all 60000 rows; classifiers trained on the first 20000 projected rows."""
     x, y, x_test, y_test = data
-    problem = dpgep.fda(x, y, classes=range(10))
+    problem = dpgep.fda(x, y, classes=range(10), bound=1.0)
     svm, trees = [], []
     for seed in range(1 if math.isinf(epsilon) else DRAWS):
         solution = support.solve_seeded(problem, seed, epsilon=epsilon, delta=len(x) ** -1.1, n_components=9)
@@ -100,7 +100,7 @@ def a9a() -> tuple[support.Matrix, Any, support.Matrix, Any]:
 def pca_a9a(epsilon: float, data: Any) -> Scores:
     """10 principal components of a9a, a linear SVM on all projected rows; delta = 1e-3 is the papers' (above 1/n)."""
     x, y, x_test, y_test = data
-    problem = dpgep.pca(x)
+    problem = dpgep.pca(x, bound=1.0)
     values = []
     for seed in range(1 if math.isinf(epsilon) else DRAWS):
         solution = support.solve_seeded(problem, seed, epsilon=epsilon, delta=1e-3, n_components=10)

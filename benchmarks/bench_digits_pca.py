@@ -77,12 +77,12 @@ def reference() -> support.Matrix:
 
 
 def fit(x: support.Matrix, epsilon: float = EPSILON) -> dpgep.Solution:
-    return dpgep.solve(dpgep.pca(x, center=False), epsilon=epsilon, delta=DELTA, n_components=K)
+    return dpgep.solve(dpgep.pca(x, center=False, bound=1.0), epsilon=epsilon, delta=DELTA, n_components=K)
 
 
 def test_distance(reference: support.Matrix) -> None:
     x = support.digits()[0]
-    problem = dpgep.pca(x, center=False)
+    problem = dpgep.pca(x, center=False, bound=1.0)
     distances = [
         support.squared_sine_distance(
             support.solve_seeded(problem, seed, epsilon=EPSILON, delta=DELTA, n_components=K).components, reference

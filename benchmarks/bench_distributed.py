@@ -54,7 +54,7 @@ def seconds_on(n_workers: int, n: int, model: dpgep.PcaModel, expected: bytes) -
     with rows_on(n_workers, n) as (client, rows):
         for _ in range(2):
             start = time.perf_counter()
-            moments = dpgep.distributed.moments(model, rows, client=client)
+            moments = dpgep.distributed.moments(model, rows, client=client, bound=1.0)
             seconds = time.perf_counter() - start
             assert moments.to_bytes() == expected
     return seconds
@@ -63,7 +63,7 @@ def seconds_on(n_workers: int, n: int, model: dpgep.PcaModel, expected: bytes) -
 def test_two_workers_against_one(benchmark: Any) -> None:
     n = 6400 if support.QUICK else 240_000
     model = dpgep.PcaModel(N_FEATURES, center=True)
-    whole = dpgep.Moments(model)
+    whole = dpgep.Moments(model, bound=1.0)
     for i in range(N_PARTS):
         whole.update(part(i, n // N_PARTS), n_threads=1)
     run = partial(seconds_on, n=n, model=model, expected=whole.to_bytes())

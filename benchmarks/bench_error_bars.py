@@ -61,21 +61,33 @@ def rows(n: int, d: int, seed: int) -> Matrix:
 def null_settings() -> Iterator[Setting]:
     """Twelve of them, n from 50 to 10^5: budgets so small that noise exceeds what chance left in the rows."""
     rng = np.random.default_rng(0)
-    yield Setting("pca n=50", dpgep.pca(rows(50, 5, 1)), 2, 0.3, {})
-    yield Setting("pca n=1000", dpgep.pca(rows(1000, 20, 2)), 3, 0.3, {})
-    yield Setting("pca n=100000", dpgep.pca(rows(100_000, 40, 3)), 3, 0.03, {})
-    yield Setting("pca uncentred", dpgep.pca(rows(2000, 30, 4), center=False), 2, 0.3, {})
-    yield Setting("pca sparsity=5", dpgep.pca(rows(1000, 24, 5)), 1, 0.3, {"sparsity": 5})
-    yield Setting("pca sparsity=auto", dpgep.pca(rows(1000, 24, 6)), 1, 0.3, {"sparsity": "auto"})
-    yield Setting("pca screen=15", dpgep.pca(rows(1000, 45, 7)), 2, 0.3, {"screen": 15})
-    yield Setting("cca n=1000", dpgep.cca(rows(1000, 12, 8)[:, :6], rows(1000, 12, 8)[:, 6:]), 2, 0.3, {})
-    yield Setting("cca n=50000", dpgep.cca(rows(50_000, 8, 9)[:, :4], rows(50_000, 8, 9)[:, 4:]), 1, 0.01, {})
-    yield Setting("fda n=1000", dpgep.fda(rows(1000, 10, 10), rng.integers(0, 3, 1000), classes=(0, 1, 2)), 2, 0.1, {})
+    yield Setting("pca n=50", dpgep.pca(rows(50, 5, 1), bound=1.0), 2, 0.3, {})
+    yield Setting("pca n=1000", dpgep.pca(rows(1000, 20, 2), bound=1.0), 3, 0.3, {})
+    yield Setting("pca n=100000", dpgep.pca(rows(100_000, 40, 3), bound=1.0), 3, 0.03, {})
+    yield Setting("pca uncentred", dpgep.pca(rows(2000, 30, 4), center=False, bound=1.0), 2, 0.3, {})
+    yield Setting("pca sparsity=5", dpgep.pca(rows(1000, 24, 5), bound=1.0), 1, 0.3, {"sparsity": 5})
+    yield Setting("pca sparsity=auto", dpgep.pca(rows(1000, 24, 6), bound=1.0), 1, 0.3, {"sparsity": "auto"})
+    yield Setting("pca screen=15", dpgep.pca(rows(1000, 45, 7), bound=1.0), 2, 0.3, {"screen": 15})
+    yield Setting("cca n=1000", dpgep.cca(rows(1000, 12, 8)[:, :6], rows(1000, 12, 8)[:, 6:], bound=1.0), 2, 0.3, {})
     yield Setting(
-        "fda n=20000", dpgep.fda(rows(20_000, 20, 11), rng.integers(0, 2, 20_000), classes=(0, 1)), 1, 0.01, {}
+        "cca n=50000", dpgep.cca(rows(50_000, 8, 9)[:, :4], rows(50_000, 8, 9)[:, 4:], bound=1.0), 1, 0.01, {}
     )
     yield Setting(
-        "sir n=2000", dpgep.sir(rows(2000, 10, 12), rng.normal(size=2000), slices=6, y_range=(-2, 2)), 2, 0.1, {}
+        "fda n=1000", dpgep.fda(rows(1000, 10, 10), rng.integers(0, 3, 1000), classes=(0, 1, 2), bound=1.0), 2, 0.1, {}
+    )
+    yield Setting(
+        "fda n=20000",
+        dpgep.fda(rows(20_000, 20, 11), rng.integers(0, 2, 20_000), classes=(0, 1), bound=1.0),
+        1,
+        0.01,
+        {},
+    )
+    yield Setting(
+        "sir n=2000",
+        dpgep.sir(rows(2000, 10, 12), rng.normal(size=2000), slices=6, y_range=(-2, 2), bound=1.0),
+        2,
+        0.1,
+        {},
     )
 
 
@@ -114,10 +126,10 @@ def scaled(x: Matrix) -> Matrix:
 def models(x: Matrix, labels: Any, response: Matrix, y_range: tuple[float, float]) -> dict[str, Any]:
     half = x.shape[1] // 2
     return {
-        "pca": dpgep.pca(x),
-        "cca": dpgep.cca(x[:, :half], x[:, half:]),
-        "fda": dpgep.fda(x, labels, classes=tuple(np.unique(labels).tolist())),
-        "sir": dpgep.sir(x, response, slices=8, y_range=y_range),
+        "pca": dpgep.pca(x, bound=1.0),
+        "cca": dpgep.cca(x[:, :half], x[:, half:], bound=1.0),
+        "fda": dpgep.fda(x, labels, classes=tuple(np.unique(labels).tolist()), bound=1.0),
+        "sir": dpgep.sir(x, response, slices=8, y_range=y_range, bound=1.0),
     }
 
 

@@ -101,7 +101,7 @@ def plain(rows: support.Matrix) -> support.Matrix:
 
 def fixed_point(rows: support.Matrix) -> NDArray[np.int64]:
     """The integer second moment as `release` computes it, upper triangle."""
-    return np.triu(dpgep.pca(rows, center=False).integer_moments(BITS).second)
+    return np.triu(dpgep.pca(rows, center=False, bound=1.0).integer_moments(BITS).second)
 
 
 @pytest.mark.parametrize("cores", ["one", "all"])
@@ -113,7 +113,7 @@ def test_accumulation_against_dsyrk(benchmark: Any, monkeypatch: pytest.MonkeyPa
     rows *= rng.uniform(0.5, 0.99 if norms == "inside" else 1.5, (n, 1))
     n_threads = 1 if cores == "one" else len(os.sched_getaffinity(0))
     monkeypatch.setenv("DPGEP_NUM_THREADS", str(n_threads))
-    problem = dpgep.pca(rows, center=False)
+    problem = dpgep.pca(rows, center=False, bound=1.0)
     total = fixed_point(rows)
     # correctness: exact integers on some columns, the bits for another order of rows, close to clipped floating point
     q = np.empty(rows.shape)

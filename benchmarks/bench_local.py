@@ -218,7 +218,7 @@ def central(n_draws: int) -> float:
     rng, errors = np.random.default_rng(4), []
     for seed in range(n_draws):
         population = Synthetic.random(rng)
-        problem = dpgep.pca(population.rows(rng), center=False)
+        problem = dpgep.pca(population.rows(rng), center=False, bound=1.0)
         components = support.solve_seeded(problem, seed, **BUDGET, n_components=K).components
         errors.append(population.distance(components.T @ components))
     return statistics.mean(errors)

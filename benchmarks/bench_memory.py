@@ -27,13 +27,13 @@ Fit = Callable[[Any, Any], Any]
 def private_pca(x: Any, labels: Any) -> Any:
     import dpgep
 
-    return dpgep.solve(dpgep.pca(x), epsilon=1.0, delta=len(x) ** -1.1, n_components=10).components
+    return dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=1.0, delta=len(x) ** -1.1, n_components=10).components
 
 
 def private_fda(x: Any, labels: Any) -> Any:
     import dpgep
 
-    problem = dpgep.fda(x, labels, classes=range(10))
+    problem = dpgep.fda(x, labels, classes=range(10), bound=1.0)
     return dpgep.solve(problem, epsilon=1.0, delta=len(x) ** -1.1, n_components=9).components
 
 

@@ -65,15 +65,19 @@ def tables() -> Iterator[tuple[str, Any, int]]:
     """Seven questions about scikit-learn's tables."""
     cancer, diabetes, wine = datasets.load_breast_cancer(), datasets.load_diabetes(), datasets.load_wine()
     x = standardized(cancer.data)
-    yield "breast cancer, CCA", dpgep.cca(x[:, :10], x[:, 10:]), len(x)
-    yield "breast cancer, FDA", dpgep.fda(x, cancer.target, classes="public"), len(x)
-    yield "breast cancer, SIR", dpgep.sir(standardized(cancer.data[:, 1:]), cancer.data[:, 0], y_range=(6, 29)), len(x)
+    yield "breast cancer, CCA", dpgep.cca(x[:, :10], x[:, 10:], bound=1.0), len(x)
+    yield "breast cancer, FDA", dpgep.fda(x, cancer.target, classes="public", bound=1.0), len(x)
+    yield (
+        "breast cancer, SIR",
+        dpgep.sir(standardized(cancer.data[:, 1:]), cancer.data[:, 0], y_range=(6, 29), bound=1.0),
+        len(x),
+    )
     x = standardized(diabetes.data)
-    yield "diabetes, CCA", dpgep.cca(x[:, :4], x[:, 4:]), len(x)
-    yield "diabetes, SIR", dpgep.sir(x, diabetes.target, y_range=(25, 346)), len(x)
-    yield "diabetes, FDA", dpgep.fda(x, diabetes.target > 140), len(x)
+    yield "diabetes, CCA", dpgep.cca(x[:, :4], x[:, 4:], bound=1.0), len(x)
+    yield "diabetes, SIR", dpgep.sir(x, diabetes.target, y_range=(25, 346), bound=1.0), len(x)
+    yield "diabetes, FDA", dpgep.fda(x, diabetes.target > 140, bound=1.0), len(x)
     x = standardized(wine.data)
-    yield "wine, FDA", dpgep.fda(x, wine.target, classes="public"), len(x)
+    yield "wine, FDA", dpgep.fda(x, wine.target, classes="public", bound=1.0), len(x)
 
 
 def views(n: int, condition: float, seed: int = 0) -> Any:
@@ -84,7 +88,7 @@ def views(n: int, condition: float, seed: int = 0) -> Any:
         y[:, column] = correlation * x[:, column] + math.sqrt(1 - correlation**2) * y[:, column]
     rows = np.hstack([_conditioned(x, condition, rng), _conditioned(y, condition, rng)])
     rows *= 0.8 / math.sqrt(np.mean(np.sum(rows**2, axis=1)))
-    return dpgep.cca(rows[:, :20], rows[:, 20:])
+    return dpgep.cca(rows[:, :20], rows[:, 20:], bound=1.0)
 
 
 def _conditioned(x: support.Matrix, condition: float, rng: np.random.Generator) -> support.Matrix:

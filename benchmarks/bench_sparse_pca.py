@@ -65,7 +65,7 @@ def test_lazy_noise_against_the_printed_flow() -> None:
     epsilon, delta = 0.5, n**-1.1
     second = x.T @ x / n
     v = eigh(second)[1][:, -1]
-    problem = dpgep.pca(x, center=False)
+    problem = dpgep.pca(x, center=False, bound=1.0)
     run: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "n_components": 1}
     flow: dict[str, Any] = {"method": "rayleigh-flow", "n_iterations": ITERATIONS, "step_size": 1.0}
 
@@ -126,7 +126,7 @@ def sparse_results(seeds: int) -> dict[str, list[tuple[float, float]]]:
     for seed in range(seeds):
         x, features = sparse_spike(seed)
         v = best_sparse_vector(x, features)
-        problem = dpgep.pca(x, center=False)
+        problem = dpgep.pca(x, center=False, bound=1.0)
         for name, (options, _) in METHODS.items():
             solution = support.solve_seeded(problem, seed, epsilon=1.0, delta=len(x) ** -1.1, n_components=1, **options)
             used = np.flatnonzero(solution.components[0])

@@ -58,7 +58,7 @@ def judge_gain(what: str, times: support.Comparison, target: float = TARGET) -> 
 
 
 def test_moments(benchmark: Any, rows: support.Matrix) -> None:
-    problem = dpgep.pca(rows)
+    problem = dpgep.pca(rows, bound=1.0)
     judge_gain("moments", compare(benchmark, "exact moments", lambda: np.triu(problem.integer_moments(20).second)))
 
 
@@ -76,7 +76,7 @@ def seconds_of_reading(rows: support.Matrix) -> tuple[float, float]:
 
 def product(rows: support.Matrix, n_vectors: int) -> Callable[[], support.Matrix]:
     block = np.random.default_rng(4).standard_normal((n_vectors, rows.shape[1]))
-    products = dpgep.pca(rows, center=False).row_products()
+    products = dpgep.pca(rows, center=False, bound=1.0).row_products()
     return lambda: products.second_moment(1.0).times(block)[0]
 
 

@@ -131,7 +131,7 @@ def lone_row(column: int, n: int = 30, d: int = 3) -> Samples:
 
 
 def uncentred(rows: Samples) -> Any:
-    return dpgep.pca(rows, center=False)
+    return dpgep.pca(rows, center=False, bound=1.0)
 
 
 def matrix_of(solution: dpgep.Solution) -> Samples:
@@ -199,7 +199,7 @@ def test_released_moments_with_the_likelihood_ratio_are_sharp_and_reproducible()
 
 def test_summed_moments_are_a_problem_like_others() -> None:
     def summed(x: Any) -> dpgep.Moments:
-        moments = dpgep.Moments(dpgep.PcaModel(2, center=False))
+        moments = dpgep.Moments(dpgep.PcaModel(2, center=False), bound=1.0)
         moments.update(x)
         return moments
 
@@ -211,7 +211,7 @@ def test_summed_moments_are_a_problem_like_others() -> None:
 
 
 def test_a_block_without_noise_is_an_error() -> None:
-    problems = [dpgep.pca(lone_row(column)) for column in (0, 1)]
+    problems = [dpgep.pca(lone_row(column), bound=1.0) for column in (0, 1)]
     statistic = release_statistic(*problems)
     from dpgep._dispatch import core
     from dpgep.privacy.curator import Curator
@@ -220,7 +220,7 @@ def test_a_block_without_noise_is_an_error() -> None:
     with pytest.raises(ValueError, match="was released without noise"):
         statistic(Curator(problems[0], Ledger(math.inf), core.NoiseStream()).release())
     with pytest.raises(ValueError, match="release blocks of different shapes"):
-        release_statistic(problems[0], dpgep.pca(lone_row(0, d=4)))
+        release_statistic(problems[0], dpgep.pca(lone_row(0, d=4), bound=1.0))
 
 
 def test_the_result_reads_well_and_is_frozen() -> None:
@@ -315,7 +315,7 @@ def test_classes_below_a_power_of_two(value: float, scale: int, expected: int) -
 
 
 def test_numbers_in_an_output_are_found_whole() -> None:
-    solution = dpgep.solve(dpgep.pca(lone_row(0)), epsilon=math.inf, n_components=1)
+    solution = dpgep.solve(dpgep.pca(lone_row(0), bound=1.0), epsilon=math.inf, n_components=1)
     found = numbers_in((solution.components, [1.5, True, "text", None], {"count": np.int64(2**62 + 1)}))
     assert [part.tolist() for part in found[1:]] == [[1.5], [2.0**30], [1.0]]
     np.testing.assert_array_equal(found[0], solution.components.ravel())

@@ -33,11 +33,11 @@ def height(x: Any) -> int:
 
 Builder = Callable[[Any], Any]
 BUILDERS: dict[str, Builder] = {
-    "pca": lambda x: dpgep.pca(x),
-    "cca-x": lambda x: dpgep.cca(x, np.ones((height(x), 2)) / 10),
-    "cca-y": lambda x: dpgep.cca(np.ones((max(height(x), 2), 2)) / 10, x),
-    "fda": lambda x: dpgep.fda(x, np.arange(height(x)) % 3, classes=range(3)),
-    "sir": lambda x: dpgep.sir(x, np.arange(height(x)), y_range=(0, 60)),
+    "pca": lambda x: dpgep.pca(x, bound=1.0),
+    "cca-x": lambda x: dpgep.cca(x, np.ones((height(x), 2)) / 10, bound=1.0),
+    "cca-y": lambda x: dpgep.cca(np.ones((max(height(x), 2), 2)) / 10, x, bound=1.0),
+    "fda": lambda x: dpgep.fda(x, np.arange(height(x)) % 3, classes=range(3), bound=1.0),
+    "sir": lambda x: dpgep.sir(x, np.arange(height(x)), y_range=(0, 60), bound=1.0),
 }
 models = pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS.keys())
 
@@ -57,7 +57,7 @@ def test_nan_and_inf_cost_nothing(build: Builder, bad: float, place: tuple[int, 
 def test_infinity_that_arises_in_conversion_is_found() -> None:
     x = np.full((4, 2), np.longdouble("1e4000"))
     with pytest.raises(ValueError, match="NaN or infinite"):
-        dpgep.solve(dpgep.pca(x), mu=1.0)
+        dpgep.solve(dpgep.pca(x, bound=1.0), mu=1.0)
 
 
 @models
@@ -83,7 +83,7 @@ def test_wrong_matrices_are_named(build: Builder, x: Any, error: type[Exception]
 @pytest.mark.parametrize("x", [np.ones(5), np.ones((2, 3, 4)), 3.0])
 def test_wrong_dimension_shows_the_shape(x: Any) -> None:
     with pytest.raises(ValueError, match=r"X must be two-dimensional.*got shape \("):
-        dpgep.pca(x)
+        dpgep.pca(x, bound=1.0)
 
 
 SPARSE_FORMS = [
@@ -113,23 +113,23 @@ def test_sparse_rows_give_the_bits_of_dense_ones(build: Builder, form: Any, rng:
 
 def test_sparse_rows_are_projected_and_checked(rng: np.random.Generator) -> None:
     x = rows(rng) * (rng.random((N, D)) < 0.5)
-    solution = solve_seeded(dpgep.pca(x), mu=1.0)
+    solution = solve_seeded(dpgep.pca(x, bound=1.0), mu=1.0)
     np.testing.assert_allclose(solution.transform(scipy.sparse.csr_array(x)), solution.transform(x), atol=1e-15)
     x[3, 2] = math.nan
     with pytest.raises(ValueError, match="NaN or infinite"):
-        dpgep.solve(dpgep.pca(scipy.sparse.csr_array(x)), mu=1.0)
+        dpgep.solve(dpgep.pca(scipy.sparse.csr_array(x), bound=1.0), mu=1.0)
     with pytest.raises(TypeError, match="X is complex"):
-        dpgep.pca(scipy.sparse.csr_array(x * 1j))
+        dpgep.pca(scipy.sparse.csr_array(x * 1j), bound=1.0)
 
 
 def test_mismatched_views_and_responses_show_both_shapes(rng: np.random.Generator) -> None:
     x = rows(rng)
     with pytest.raises(ValueError, match=r"same number of rows, got shapes \(60, 4\) and \(59, 4\)"):
-        dpgep.cca(x, x[:-1])
+        dpgep.cca(x, x[:-1], bound=1.0)
     with pytest.raises(ValueError, match=r"one label per row of X, shape \(60,\); got shape \(59,\)"):
-        dpgep.fda(x, np.arange(59))
+        dpgep.fda(x, np.arange(59), bound=1.0)
     with pytest.raises(ValueError, match=r"one value per row of X, shape \(60,\); got shape \(59,\)"):
-        dpgep.sir(x, np.arange(59), y_range=(0, 1))
+        dpgep.sir(x, np.arange(59), y_range=(0, 1), bound=1.0)
 
 
 def test_columns_without_numbers_are_named() -> None:
@@ -137,9 +137,9 @@ def test_columns_without_numbers_are_named() -> None:
         {"age": [30, 40, 50], "sex": ["f", "m", "f"], "day": pandas.to_datetime(["2026-01-01"] * 3)}
     )
     with pytest.raises(TypeError, match=r"columns 'sex' \(\w+\), 'day' \(datetime64\[\w+\]\) are not numeric: sel"):
-        dpgep.pca(table)
+        dpgep.pca(table, bound=1.0)
     with pytest.raises(TypeError, match=r"columns 0 \(\w+\), .*7 \(\w+\), \.\.\. are not"):
-        dpgep.pca(pandas.DataFrame(np.full((3, 9), "a", dtype=object)))
+        dpgep.pca(pandas.DataFrame(np.full((3, 9), "a", dtype=object)), bound=1.0)
 
 
 @pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, 1e-31, 1.1e30])
@@ -149,7 +149,7 @@ def test_bound_must_be_positive(bound: float) -> None:
 
 
 def test_bound_must_be_a_number() -> None:
-    with pytest.raises(TypeError, match="bound must be a number or \"auto\", got 'max'"):
+    with pytest.raises(TypeError, match=r"bound must be a number, .auto., .*Preparation, got 'max'"):
         dpgep.pca(np.eye(3), bound="max")  # type: ignore[arg-type]
 
 
@@ -176,11 +176,11 @@ def test_bound_must_be_a_number() -> None:
 )
 def test_bad_parameters_are_named(arguments: dict[str, Any], message: str, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match=message):
-        dpgep.solve(dpgep.pca(rows(rng)), **arguments)
+        dpgep.solve(dpgep.pca(rows(rng), bound=1.0), **arguments)
 
 
 def test_bad_types_are_named(rng: np.random.Generator) -> None:
-    problem = dpgep.pca(rows(rng))
+    problem = dpgep.pca(rows(rng), bound=1.0)
     with pytest.raises(TypeError, match=r"problem must come from dpgep.pca.*got ndarray"):
         dpgep.solve(rows(rng), mu=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="method 'release' has no option 'step_size'"):
@@ -210,10 +210,10 @@ def test_an_exhausted_budget_raises_before_data_is_touched(
         raise AssertionError("data was touched")
 
     budget = dpgep.Budget(mu=0.5)
-    solve_seeded(dpgep.pca(rows(rng)), budget=budget)
+    solve_seeded(dpgep.pca(rows(rng), bound=1.0), budget=budget)
     monkeypatch.setattr(core, "narrow_dimension", narrow_dimension)  # above it, rows are selected in Python
     monkeypatch.setattr(core, "add_dense_moments", touch)
-    problem = dpgep.pca(rows(rng))
+    problem = dpgep.pca(rows(rng), bound=1.0)
     object.__setattr__(problem.rows, "views", (rows(rng).view(Untouchable),))
     with pytest.raises(AssertionError, match="data was touched"):
         dpgep.solve(problem, mu=1.0)
@@ -222,7 +222,7 @@ def test_an_exhausted_budget_raises_before_data_is_touched(
 
 
 def test_large_delta_warns(rng: np.random.Generator) -> None:
-    problem = dpgep.pca(rows(rng) + 1, center=False)  # a strong first component: no other warning
+    problem = dpgep.pca(rows(rng) + 1, center=False, bound=1.0)  # a strong first component: no other warning
     with pytest.warns(dpgep.PrivacyWarning, match=r"delta = 0.02 is not below 1/n = 0.0167"):
         dpgep.solve(problem, epsilon=300.0, delta=0.02, n_components=1)
 
@@ -232,12 +232,12 @@ def test_too_many_components_name_the_reason(rng: np.random.Generator) -> None:
     budget = dpgep.Budget(mu=1.0)
     cases = [
         (
-            dpgep.fda(x, np.arange(N) % 3, classes=range(3)),
+            dpgep.fda(x, np.arange(N) % 3, classes=range(3), bound=1.0),
             3,
             r"3 classes and 4 features has min\(classes - 1, features\) = 2",
         ),
-        (dpgep.sir(x, np.arange(N), slices=3, y_range=(0, 60)), 3, r"3 slices.*= 2 directions"),
-        (dpgep.cca(x, x[:, :2]), 3, "CCA of 4 and 2 features has min = 2 pairs"),
+        (dpgep.sir(x, np.arange(N), slices=3, y_range=(0, 60), bound=1.0), 3, r"3 slices.*= 2 directions"),
+        (dpgep.cca(x, x[:, :2], bound=1.0), 3, "CCA of 4 and 2 features has min = 2 pairs"),
     ]
     for problem, k, message in cases:
         with nothing_spent(budget), pytest.raises(ValueError, match=message):
@@ -246,45 +246,45 @@ def test_too_many_components_name_the_reason(rng: np.random.Generator) -> None:
 
 def test_one_class_is_refused(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match=r"at least 2 classes, got 1: \['a'\]"):
-        dpgep.fda(rows(rng), ["a"] * N, classes=["a"])
+        dpgep.fda(rows(rng), ["a"] * N, classes=["a"], bound=1.0)
     with pytest.raises(ValueError, match=r"at least 2 classes, got 1$"):  # a person's label, and no public fact
-        dpgep.fda(rows(rng), ["a"] * N, classes="public")
+        dpgep.fda(rows(rng), ["a"] * N, classes="public", bound=1.0)
 
 
 def test_classes_that_cannot_be_are_named(rng: np.random.Generator) -> None:
     x, numbers = rows(rng), np.arange(N) % 2
     with pytest.raises(ValueError, match="a label twice"):
-        dpgep.fda(x, ["a", "b", "b"] * 20, classes=["a", "b", "b"])
+        dpgep.fda(x, ["a", "b", "b"] * 20, classes=["a", "b", "b"], bound=1.0)
     with pytest.raises(ValueError, match="a label twice"):  # as dictionaries compare them
-        dpgep.fda(x, numbers, classes=[0, 1, True])
+        dpgep.fda(x, numbers, classes=[0, 1, True], bound=1.0)
     with pytest.raises(ValueError, match="classes contain NaN"):
-        dpgep.fda(x, numbers, classes=[0.0, math.nan])
+        dpgep.fda(x, numbers, classes=[0.0, math.nan], bound=1.0)
     with pytest.raises(ValueError, match="must be a sequence of labels, or \"public\", got 'ab'"):
-        dpgep.fda(x, ["a", "b"] * 30, classes="ab")
+        dpgep.fda(x, ["a", "b"] * 30, classes="ab", bound=1.0)
     wrong = [(numbers, ["0", "1"]), (numbers == 1, ["no", "yes"]), (numbers * 0.5, [b"0", "1"])]
     wrong += [(numbers.astype(str), [0, 1]), (numbers.astype(bytes), ["0", "1"]), (numbers.astype(str), [b"0", b"1"])]
     for labels, classes in wrong:
         with pytest.raises(
             TypeError, match=rf"labels are of type {labels.dtype.type.__name__}, so none is among the classes \["
         ):
-            dpgep.fda(x, labels, classes=classes)
-    assert dpgep.fda(x, numbers.astype(str), classes=["0", 1]).dataset.n == N  # some may be
+            dpgep.fda(x, labels, classes=classes, bound=1.0)
+    assert dpgep.fda(x, numbers.astype(str), classes=["0", 1], bound=1.0).dataset.n == N  # some may be
 
 
 def test_labels_that_cannot_be_are_named(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="labels contain NaN"):
-        dpgep.fda(rows(rng), [1.0, math.nan] * 30)
+        dpgep.fda(rows(rng), [1.0, math.nan] * 30, bound=1.0)
     missing = np.array(["a", "b", float("nan"), float("nan")] * 15, dtype=object)
     for labels in (missing, np.array(["2020-01-01", "NaT"] * 30, dtype="datetime64[D]")):
         with pytest.raises(ValueError, match="labels contain NaN"):
-            dpgep.fda(rows(rng), labels, classes="public")
+            dpgep.fda(rows(rng), labels, classes="public", bound=1.0)
     with pytest.raises(TypeError, match="labels is a masked array"):
-        dpgep.fda(rows(rng), np.ma.masked_array([0, 1, 2] * 20, mask=[False, False, True] * 20))
+        dpgep.fda(rows(rng), np.ma.masked_array([0, 1, 2] * 20, mask=[False, False, True] * 20), bound=1.0)
     with pytest.raises(TypeError, match="labels must be hashable"):
-        dpgep.fda(rows(rng), [["list"], ["of"]] * 30)
+        dpgep.fda(rows(rng), [["list"], ["of"]] * 30, bound=1.0)
     for n in (N - 1, N + 1):
         with pytest.raises(ValueError, match="one label per row of X"):
-            dpgep.fda(rows(rng), np.arange(n) % 2, classes=[0, 1])
+            dpgep.fda(rows(rng), np.arange(n) % 2, classes=[0, 1], bound=1.0)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_labels_that_cannot_be_are_named(rng: np.random.Generator) -> None:
     ids=lambda labels: str(labels[0]),
 )
 def test_labels_of_any_hashable_type(labels: Any, rng: np.random.Generator) -> None:
-    problem = dpgep.fda(rows(rng), labels, classes="public")
+    problem = dpgep.fda(rows(rng), labels, classes="public", bound=1.0)
     codes = {}
     for label, code in zip(np.ravel(labels) if isinstance(labels, np.ndarray) else labels, problem.groups, strict=True):
         assert codes.setdefault(label, code) == code
@@ -325,9 +325,9 @@ def test_slices_need_public_facts(rng: np.random.Generator) -> None:
         with pytest.raises(ValueError, match=message):
             dpgep.sir(x, y, **arguments)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="y is a masked array"):
-        dpgep.sir(x, np.ma.masked_array(y, mask=True), y_range=(0, 1))
+        dpgep.sir(x, np.ma.masked_array(y, mask=True), y_range=(0, 1), bound=1.0)
     with pytest.raises(TypeError, match="y is complex"):
-        dpgep.sir(x, y.astype(complex), y_range=(0, 1))
+        dpgep.sir(x, y.astype(complex), y_range=(0, 1), bound=1.0)
 
 
 def test_bad_gep_matrices_are_named() -> None:
@@ -364,22 +364,22 @@ def test_gep_noise_that_vanishes_is_refused_and_asymmetry_is_projected() -> None
 def test_add_remove_does_not_tell_how_few_people_there_are(n: int) -> None:
     x, labels = np.full((n, 2), 0.5), ["a", "b"][:n]
     for problem in (
-        dpgep.pca(x, adjacency="add-remove"),
-        dpgep.pca(x, adjacency="add-remove", center=False, public_n=3),
-        dpgep.cca(x, x, adjacency="add-remove"),
-        dpgep.fda(x, labels, classes=["a", "b"], adjacency="add-remove"),
-        dpgep.sir(x, np.zeros(n), y_range=(0, 1), adjacency="add-remove"),
+        dpgep.pca(x, adjacency="add-remove", bound=1.0),
+        dpgep.pca(x, adjacency="add-remove", center=False, public_n=3, bound=1.0),
+        dpgep.cca(x, x, adjacency="add-remove", bound=1.0),
+        dpgep.fda(x, labels, classes=["a", "b"], adjacency="add-remove", bound=1.0),
+        dpgep.sir(x, np.zeros(n), y_range=(0, 1), adjacency="add-remove", bound=1.0),
     ):
         assert np.isfinite(solve_seeded(problem, mu=1.0, n_components=1).components).all()
 
 
 def test_adjacency_and_public_n() -> None:
     with pytest.raises(ValueError, match="adjacency must be"):
-        dpgep.pca(np.eye(3), adjacency="swap")  # type: ignore[arg-type]
+        dpgep.pca(np.eye(3), adjacency="swap", bound=1.0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='public_n requires adjacency="add-remove"'):
-        dpgep.pca(np.eye(3), public_n=3)
+        dpgep.pca(np.eye(3), public_n=3, bound=1.0)
     with pytest.raises(ValueError, match="public_n must be a positive whole number, got 0"):
-        dpgep.pca(np.eye(3), adjacency="add-remove", public_n=0)
+        dpgep.pca(np.eye(3), adjacency="add-remove", public_n=0, bound=1.0)
 
 
 def odd_but_fine(x: Matrix, folder: Path) -> dict[str, Any]:
@@ -440,33 +440,33 @@ def test_the_callers_rows_are_never_changed(build: Builder, rng: np.random.Gener
 def test_one_feature_works(rng: np.random.Generator) -> None:
     x = rows(rng)[:, :1]
     for problem in (
-        dpgep.pca(x),
-        dpgep.fda(x, np.arange(N) % 2, classes=[0, 1]),
-        dpgep.sir(x, np.arange(N), y_range=(0, 60)),
+        dpgep.pca(x, bound=1.0),
+        dpgep.fda(x, np.arange(N) % 2, classes=[0, 1], bound=1.0),
+        dpgep.sir(x, np.arange(N), y_range=(0, 60), bound=1.0),
         dpgep.gep([[2.0]], n=10, sensitivity_a=1.0),
     ):
         np.testing.assert_array_equal(solve_seeded(problem, mu=1.0).components, [[1.0]])
 
 
 def test_rows_of_zeros_and_rows_beyond_the_bound(rng: np.random.Generator) -> None:
-    zeros = solve_seeded(dpgep.pca(np.zeros((N, D))), mu=1.0)
+    zeros = solve_seeded(dpgep.pca(np.zeros((N, D)), bound=1.0), mu=1.0)
     assert np.isfinite(zeros.components).all()
     for problem in (
-        dpgep.fda(np.zeros((N, D)), np.arange(N) % 3, classes=range(3)),
-        dpgep.cca(np.zeros((N, 2)), np.zeros((N, 2))),
+        dpgep.fda(np.zeros((N, D)), np.arange(N) % 3, classes=range(3), bound=1.0),
+        dpgep.cca(np.zeros((N, 2)), np.zeros((N, 2)), bound=1.0),
     ):
         assert np.isfinite(solve_seeded(problem, mu=1.0).components).all()
         with pytest.raises(np.linalg.LinAlgError, match="B is numerically zero"):
             dpgep.solve(problem, epsilon=math.inf)
     huge = rows(rng) * 1e300
-    solution = solve_seeded(dpgep.pca(huge, center=False), epsilon=math.inf)
+    solution = solve_seeded(dpgep.pca(huge, center=False, bound=1.0), epsilon=math.inf)
     assert solution.eigenvalues.sum() == pytest.approx(1.0, rel=1e-9)  # every row was shrunk to norm 1
     assert "clip" not in repr(solution)  # how many is not reported
 
 
 def test_rank_deficient_b_is_solved_with_noise_and_ridge(rng: np.random.Generator) -> None:
     x = np.column_stack([rows(rng), np.zeros((N, 3))])
-    solution = solve_seeded(dpgep.fda(x, np.arange(N) % 3, classes=range(3)), mu=1.0)
+    solution = solve_seeded(dpgep.fda(x, np.arange(N) % 3, classes=range(3), bound=1.0), mu=1.0)
     assert solution.diagnostics.rank == D + 3
     assert np.isfinite(solution.components).all()
 
@@ -495,7 +495,7 @@ def test_a_long_fit_answers_ctrl_c() -> None:
         budget = dpgep.Budget(mu=1.0)
         print("started", flush=True)
         try:
-            dpgep.solve(dpgep.pca(x), budget=budget)
+            dpgep.solve(dpgep.pca(x, bound=1.0), budget=budget)
         except KeyboardInterrupt:
             print("interrupted", budget.remaining_mu, flush=True)
     """)
@@ -518,5 +518,5 @@ def test_sparse_rows_changed_behind_scipys_back_are_clipped_all_the_same(method:
     x.indices[:] = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.AccuracyWarning)  # "release" says that rows were clipped
-        solution = dpgep.solve(dpgep.pca(x, center=False), epsilon=np.inf, n_components=1, method=method)
+        solution = dpgep.solve(dpgep.pca(x, center=False, bound=1.0), epsilon=np.inf, n_components=1, method=method)
     assert solution.eigenvalues[0] == pytest.approx(1.0)

@@ -418,7 +418,9 @@ E1, E2 = (np.vstack([row, np.zeros((19, 2))]) for row in np.eye(2))
 
 
 def problem(rows: Matrix, adjacency: Adjacency) -> Any:
-    return dpgep.pca(rows, center=False, adjacency=adjacency, public_n=20 if adjacency == "add-remove" else None)
+    return dpgep.pca(
+        rows, center=False, adjacency=adjacency, public_n=20 if adjacency == "add-remove" else None, bound=1.0
+    )
 
 
 def test_runs_of_two_adjacencies_would_cost_more_than_their_sum() -> None:
@@ -457,7 +459,7 @@ def test_runs_of_two_adjacencies_are_refused(
     before = repr(budget), budget.releases
     other = problem(np.ones((19, 2)), OTHER[first])
     monkeypatch.setattr(Curator, "__init__", None)  # nothing asks for anything
-    moments = dpgep.Moments(other.model, adjacency=OTHER[first])
+    moments = dpgep.Moments(other.model, adjacency=OTHER[first], bound=1.0)
     moments.update(np.ones((19, 2)))
     calls: dict[str, Callable[[], object]] = {
         "solve": lambda: dpgep.solve(other, budget=budget, share=0.5),

@@ -107,7 +107,7 @@ def test_the_attack_on_lazy_noise_is_refused() -> None:
     people[0, 0] = 1.0
     other = np.zeros((N, D))
     other[0, 1] = 1.0
-    operator = dpgep.private_operator(dpgep.pca(dpgep.scan(Source(people, other, 3)), center=False), mu=1.0)
+    operator = dpgep.private_operator(dpgep.pca(dpgep.scan(Source(people, other, 3)), center=False, bound=1.0), mu=1.0)
     operator.a.matvec(np.eye(D)[0])
     for _ in range(3):
         with pytest.raises(dpgep.DataChangedError, match="nothing of this pass was released"):

@@ -54,7 +54,7 @@ def _without_a_cluster() -> Iterator[None]:
 
 
 def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
-    whole = dpgep.Moments(model, **facts)
+    whole = dpgep.Moments(model, **{"bound": 1.0, **facts})
     whole.update(*data)
     return whole.to_bytes()
 
@@ -83,10 +83,19 @@ def test_moments_of_arrays_are_those_of_one_process(index: int, rows: int, peopl
     assert moments(model, *chunks, **facts).to_bytes() == in_one_process(model, *data, **facts)
 
 
+def test_moments_of_prepared_rows_are_those_of_one_process(people: Any) -> None:
+    x, _ = people
+    preparation = dpgep.Preparation(2.0, np.arange(6.0) / 10, np.full(6, 0.5), 6.0)
+    model = dpgep.PcaModel(6, center=True)
+    ours = moments(model, spread(x, 90), bound=preparation)
+    assert ours.to_bytes() == in_one_process(model, x, bound=preparation)
+    assert ours.preparation == preparation
+
+
 def test_what_is_in_memory_is_cut_as_the_array_beside_it(people: Any) -> None:
     x, labels = people
     model = dpgep.FdaModel(6, (0, 1, 2))
-    assert moments(model, spread(x, 90), labels).to_bytes() == in_one_process(model, x, labels)
+    assert moments(model, spread(x, 90), labels, bound=1.0).to_bytes() == in_one_process(model, x, labels)
 
 
 def test_chunks_of_unknown_sizes(people: Any) -> None:
@@ -95,11 +104,11 @@ def test_chunks_of_unknown_sizes(people: Any) -> None:
     model = dpgep.FdaModel(6, (0, 1, 2))
     rows, marks = frame.to_dask_array(), dd.from_pandas(pd.Series(labels), npartitions=7).to_dask_array()
     assert math.isnan(rows.shape[0])
-    assert moments(model, rows, marks).to_bytes() == in_one_process(model, x, labels)
+    assert moments(model, rows, marks, bound=1.0).to_bytes() == in_one_process(model, x, labels)
     with pytest.raises(ValueError, match=r"an array in memory cannot be aligned"):
-        moments(model, rows, labels)
+        moments(model, rows, labels, bound=1.0)
     with pytest.raises(ValueError, match=r"same partitions, got \[7, 2\]"):
-        moments(model, rows, spread(labels, 500))
+        moments(model, rows, spread(labels, 500), bound=1.0)
 
 
 def table(people: Any) -> pd.DataFrame:
@@ -113,11 +122,11 @@ def test_data_frames_by_name_and_by_selection(people: Any) -> None:
     model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, frame[NAMES], frame["label"].to_numpy())
     lazy = dd.from_pandas(frame, npartitions=5)
-    assert moments(model, lazy, "label").to_bytes() == expected
-    assert moments(model, lazy, "label", columns=NAMES).to_bytes() == expected
-    assert moments(model, lazy[NAMES], lazy["label"]).to_bytes() == expected
+    assert moments(model, lazy, "label", bound=1.0).to_bytes() == expected
+    assert moments(model, lazy, "label", columns=NAMES, bound=1.0).to_bytes() == expected
+    assert moments(model, lazy[NAMES], lazy["label"], bound=1.0).to_bytes() == expected
     cca = dpgep.CcaModel(4, 2, center=False)
-    assert moments(cca, lazy[NAMES], ["a", "f"]).to_bytes() == in_one_process(
+    assert moments(cca, lazy[NAMES], ["a", "f"], bound=1.0).to_bytes() == in_one_process(
         cca, frame[list("bcde")], frame[["a", "f"]]
     )
 
@@ -150,11 +159,13 @@ def test_columns_of_one_parquet_frame_stay_together(chosen: str, people: Any, on
     frame = frame[frame["a"] > 0] if chosen == "some" else frame
     fda, cca = dpgep.FdaModel(6, ("no", "yes", "perhaps")), dpgep.CcaModel(5, 1, center=True)
     rows, labels = frame[NAMES], frame["label"].to_numpy()
-    assert moments(fda, lazy[NAMES], lazy["label"]).to_bytes() == in_one_process(fda, rows, labels)
-    assert moments(fda, lazy, "label").to_bytes() == in_one_process(fda, rows, labels)
-    assert moments(cca, lazy[NAMES[:5]], lazy[["f"]]).to_bytes() == in_one_process(cca, rows[NAMES[:5]], rows[["f"]])
-    problem = dpgep.fda(lazy[NAMES], lazy["label"], classes=["no", "yes", "perhaps"])
-    whole = dpgep.fda(rows, labels, classes=["no", "yes", "perhaps"])
+    assert moments(fda, lazy[NAMES], lazy["label"], bound=1.0).to_bytes() == in_one_process(fda, rows, labels)
+    assert moments(fda, lazy, "label", bound=1.0).to_bytes() == in_one_process(fda, rows, labels)
+    assert moments(cca, lazy[NAMES[:5]], lazy[["f"]], bound=1.0).to_bytes() == in_one_process(
+        cca, rows[NAMES[:5]], rows[["f"]]
+    )
+    problem = dpgep.fda(lazy[NAMES], lazy["label"], classes=["no", "yes", "perhaps"], bound=1.0)
+    whole = dpgep.fda(rows, labels, classes=["no", "yes", "perhaps"], bound=1.0)
     np.testing.assert_array_equal(solve_seeded(problem, mu=1.0).components, solve_seeded(whole, mu=1.0).components)
 
 
@@ -164,10 +175,12 @@ def test_frames_of_different_files_are_put_together_by_partition(people: Any, tm
     folder = written(frame[["label", "f", "e", "d"]], tmp_path / "labels")
     fda = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     rows, labels = dd.read_parquet(on_disk)[NAMES], dd.read_parquet(folder)["label"]
-    assert moments(fda, rows, labels).to_bytes() == in_one_process(fda, frame[NAMES], frame["label"].to_numpy())
+    assert moments(fda, rows, labels, bound=1.0).to_bytes() == in_one_process(
+        fda, frame[NAMES], frame["label"].to_numpy()
+    )
     fewer = dd.from_pandas(frame["label"], npartitions=2)
     with pytest.raises(ValueError, match=r"same partitions, got \[5, 2\]"):
-        moments(fda, dd.from_pandas(frame[NAMES], npartitions=5), fewer)
+        moments(fda, dd.from_pandas(frame[NAMES], npartitions=5), fewer, bound=1.0)
 
 
 def test_a_partition_may_be_empty(people: Any) -> None:
@@ -177,10 +190,10 @@ def test_a_partition_may_be_empty(people: Any) -> None:
     assert 0 < len(expected) < 200
     model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     none = lazy[(lazy["a"] > 1.0) & (lazy["b"] > 100)]
-    assert moments(model, few, "label").to_bytes() == in_one_process(
+    assert moments(model, few, "label", bound=1.0).to_bytes() == in_one_process(
         model, expected[NAMES], expected["label"].to_numpy()
     )
-    assert moments(model, none, "label").n == 0
+    assert moments(model, none, "label", bound=1.0).n == 0
 
 
 def test_parquet_by_file_and_by_row_group(people: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,23 +204,23 @@ def test_parquet_by_file_and_by_row_group(people: Any, tmp_path: Path, monkeypat
     model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, frame[NAMES], frame["label"].to_numpy())
     assert len(parts.parquet_parts(paths)) == 4
-    assert moments(model, paths, "label").to_bytes() == expected
+    assert moments(model, paths, "label", bound=1.0).to_bytes() == expected
     monkeypatch.setattr(parts, "_PART_BYTES", 6000)
     assert len(parts.parquet_parts(paths)) > 8
-    assert moments(model, [str(path) for path in paths], "label", columns=NAMES).to_bytes() == expected
+    assert moments(model, [str(path) for path in paths], "label", columns=NAMES, bound=1.0).to_bytes() == expected
     monkeypatch.setattr(parts, "_MANY_FILES", 3)
     assert parts.parquet_parts(paths) == [(str(path), None) for path in paths]
-    assert moments(model, paths, "label").to_bytes() == expected
+    assert moments(model, paths, "label", bound=1.0).to_bytes() == expected
 
 
 def build(name: str, x: Any, labels: Any) -> Any:
     return {
-        "pca": lambda: dpgep.pca(x),
-        "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:]),
-        "pls": lambda: dpgep.pls(x[:, :3], x[:, 3:]),
-        "fda": lambda: dpgep.fda(x, labels, classes=[0, 1, 2]),
-        "sir": lambda: dpgep.sir(x, x[:, 0], slices=4, y_range=(-1, 1)),
-        "add-remove": lambda: dpgep.pca(x, adjacency="add-remove"),
+        "pca": lambda: dpgep.pca(x, bound=1.0),
+        "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:], bound=1.0),
+        "pls": lambda: dpgep.pls(x[:, :3], x[:, 3:], bound=1.0),
+        "fda": lambda: dpgep.fda(x, labels, classes=[0, 1, 2], bound=1.0),
+        "sir": lambda: dpgep.sir(x, x[:, 0], slices=4, y_range=(-1, 1), bound=1.0),
+        "add-remove": lambda: dpgep.pca(x, adjacency="add-remove", bound=1.0),
     }[name]()
 
 
@@ -249,7 +262,7 @@ def test_chunks_may_be_sparse(people: Any) -> None:
     x = np.where(np.abs(people[0]) < 0.3, 0.0, people[0])
     chunks = da.from_array(x, chunks=(150, 6)).map_blocks(scipy.sparse.csr_matrix, dtype=float)
     model = dpgep.PcaModel(6, center=True)
-    assert moments(model, chunks).to_bytes() == in_one_process(model, x)
+    assert moments(model, chunks, bound=1.0).to_bytes() == in_one_process(model, x)
 
 
 def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
@@ -319,7 +332,7 @@ def test_nothing_is_spent_on_rows_that_are_not_finite(people: Any) -> None:
     x[777, 2] = np.nan
     budget = dpgep.Budget(mu=1.0)
     with nothing_spent(budget), pytest.raises(NotFiniteError, match="impute or drop"):
-        dpgep.solve(dpgep.pca(spread(x, 100)), budget=budget)
+        dpgep.solve(dpgep.pca(spread(x, 100), bound=1.0), budget=budget)
 
 
 def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
@@ -396,17 +409,25 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda x, y: dpgep.pca(x.astype(complex)), TypeError, "X is complex"),
-        (lambda x, y: dpgep.pca(x[:, 0]), ValueError, "two-dimensional"),
-        (lambda x, y: dpgep.pca(x[:1]), ValueError, "at least 2 rows"),
-        (lambda x, y: dpgep.cca(x, y[:500, None]), ValueError, "same number of rows, got 1000 and 500"),
-        (lambda x, y: dpgep.fda(x, y), ValueError, "pass classes="),
-        (lambda x, y: dpgep.pca(dask.bag.from_sequence([1, 2])), TypeError, "Dask array or DataFrame, got Bag"),
-        (lambda x, y: moments(dpgep.PcaModel(6, center=True), x.compute()), TypeError, "need no cluster"),
-        (lambda x, y: moments(dpgep.PcaModel(6, center=True), x, y), TypeError, "pca needs X for every person"),
-        (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), x, "y"), TypeError, "no column names"),
-        (lambda x, y: moments(dpgep.PcaModel(5, center=True), x), ValueError, "X must have 5 columns"),
-        (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), ["a.parquet"], y), TypeError, "name of a column"),
+        (lambda x, y: dpgep.pca(x.astype(complex), bound=1.0), TypeError, "X is complex"),
+        (lambda x, y: dpgep.pca(x[:, 0], bound=1.0), ValueError, "two-dimensional"),
+        (lambda x, y: dpgep.pca(x[:1], bound=1.0), ValueError, "at least 2 rows"),
+        (lambda x, y: dpgep.cca(x, y[:500, None], bound=1.0), ValueError, "same number of rows, got 1000 and 500"),
+        (lambda x, y: dpgep.fda(x, y, bound=1.0), ValueError, "pass classes="),
+        (
+            lambda x, y: dpgep.pca(dask.bag.from_sequence([1, 2]), bound=1.0),
+            TypeError,
+            "Dask array or DataFrame, got Bag",
+        ),
+        (lambda x, y: moments(dpgep.PcaModel(6, center=True), x.compute(), bound=1.0), TypeError, "need no cluster"),
+        (
+            lambda x, y: moments(dpgep.PcaModel(6, center=True), x, y, bound=1.0),
+            TypeError,
+            "pca needs X for every person",
+        ),
+        (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), x, "y", bound=1.0), TypeError, "no column names"),
+        (lambda x, y: moments(dpgep.PcaModel(5, center=True), x, bound=1.0), ValueError, "X must have 5 columns"),
+        (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), ["a.parquet"], y, bound=1.0), TypeError, "name of a column"),
     ],
 )
 def test_bad_input_is_named(make: Any, error: type[Exception], message: str, people: Any) -> None:
@@ -419,11 +440,11 @@ def test_too_few_people_are_found_when_they_are_counted(people: Any) -> None:
     frame = dd.from_pandas(table(people), npartitions=2)
     budget = dpgep.Budget(mu=1.0)
     with nothing_spent(budget), pytest.raises(ValueError, match="at least 2 rows, they have 0"):
-        dpgep.solve(dpgep.pca(frame[frame["a"] > 1e9][NAMES]), budget=budget)
+        dpgep.solve(dpgep.pca(frame[frame["a"] > 1e9][NAMES], bound=1.0), budget=budget)
 
 
 def test_a_method_that_needs_rows_says_so(people: Any) -> None:
-    problem = dpgep.pca(spread(people[0], 100), center=False)
+    problem = dpgep.pca(spread(people[0], 100), center=False, bound=1.0)
     with pytest.raises(ValueError, match=r"are on the workers of a Dask cluster.*\.compute\(\)"):
         solve_seeded(problem, method="dp-spca", epsilon=1.0, delta=1e-5, n_components=1)
 
@@ -445,7 +466,7 @@ def test_worker_processes_give_the_bits_of_one_process(client: distributed.Clien
     x, labels = people
     for model, data in models(x, labels):
         chunks = [spread(each, 90) for each in data]
-        assert moments(model, *chunks, client=client).to_bytes() == in_one_process(model, *data)
+        assert moments(model, *chunks, client=client, bound=1.0).to_bytes() == in_one_process(model, *data)
     with client.as_current():
         ours = solve_seeded(build("fda", spread(x, 70), spread(labels, 70)), mu=1.0)
     np.testing.assert_array_equal(ours.components, solve_seeded(build("fda", x, labels), mu=1.0).components)
@@ -510,7 +531,7 @@ def test_a_worker_that_is_killed_changes_no_bit(client: distributed.Client, peop
     rows = da.from_array(x, chunks=(50, 6)).map_blocks(killed_once, marker=str(marker), dtype=x.dtype)
     model = dpgep.PcaModel(6, center=True)
     before = set(client.scheduler_info()["workers"])
-    ours = moments(model, rows, client=client)
+    ours = moments(model, rows, client=client, bound=1.0)
     assert marker.exists()
     assert set(client.scheduler_info()["workers"]) != before
     assert ours.to_bytes() == in_one_process(model, x)
@@ -532,5 +553,5 @@ def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(client: distr
     rows = da.from_array(x, chunks=(500, 6)).map_blocks(always_killed, dtype=x.dtype)
     before = client.run_on_scheduler(allow_failures, 0)
     with pytest.raises(RuntimeError, match="use smaller partitions, or give workers more memory"):
-        moments(dpgep.PcaModel(6, center=True), rows, client=client)
+        moments(dpgep.PcaModel(6, center=True), rows, client=client, bound=1.0)
     client.run_on_scheduler(allow_failures, before)

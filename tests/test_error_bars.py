@@ -21,14 +21,14 @@ def isotropic(n: int, d: int, rng: np.random.Generator) -> Matrix:
 def null_problems(rng: np.random.Generator) -> dict[str, Any]:
     x = isotropic(1000, 8, rng)
     return {
-        "pca": dpgep.pca(x),
-        "pca uncentred": dpgep.pca(x, center=False),
-        "pca with a mean": dpgep.pca(x + 0.15),
-        "standardized pca": dpgep.pca(x * np.linspace(0.7, 1, 8) + 0.1, standardize=True),
-        "cca": dpgep.cca(x[:, :4], x[:, 4:]),
-        "pls": dpgep.pls(x[:, :4], x[:, 4:]),
-        "fda": dpgep.fda(x, rng.integers(0, 3, 1000), classes=(0, 1, 2)),
-        "sir": dpgep.sir(x, rng.standard_normal(1000), slices=4, y_range=(-2, 2)),
+        "pca": dpgep.pca(x, bound=1.0),
+        "pca uncentred": dpgep.pca(x, center=False, bound=1.0),
+        "pca with a mean": dpgep.pca(x + 0.15, bound=1.0),
+        "standardized pca": dpgep.pca(x * np.linspace(0.7, 1, 8) + 0.1, standardize=True, bound=1.0),
+        "cca": dpgep.cca(x[:, :4], x[:, 4:], bound=1.0),
+        "pls": dpgep.pls(x[:, :4], x[:, 4:], bound=1.0),
+        "fda": dpgep.fda(x, rng.integers(0, 3, 1000), classes=(0, 1, 2), bound=1.0),
+        "sir": dpgep.sir(x, rng.standard_normal(1000), slices=4, y_range=(-2, 2), bound=1.0),
         "gep": dpgep.gep(np.eye(8) / 8, np.eye(8), n=1000, sensitivity_a=2.0, sensitivity_b=2.0),
     }
 
@@ -57,12 +57,12 @@ def test_signal_is_not_lost(name: str, rng: np.random.Generator) -> None:
     x[:, 0] += 0.4 * (labels - 0.5)
     x[:, 7] += 0.4 * (labels - 0.5)
     problem = {
-        "pca": lambda: dpgep.pca(x),
-        "standardized pca": lambda: dpgep.pca(x * np.linspace(0.5, 1, 8), standardize=True),
-        "cca": lambda: dpgep.cca(x[:, :4], x[:, 4:]),
-        "pls": lambda: dpgep.pls(x[:, :4], x[:, 4:]),
-        "fda": lambda: dpgep.fda(x, labels, classes=(0, 1)),
-        "sir": lambda: dpgep.sir(x, labels + 0.0, slices=2, y_range=(0, 1)),
+        "pca": lambda: dpgep.pca(x, bound=1.0),
+        "standardized pca": lambda: dpgep.pca(x * np.linspace(0.5, 1, 8), standardize=True, bound=1.0),
+        "cca": lambda: dpgep.cca(x[:, :4], x[:, 4:], bound=1.0),
+        "pls": lambda: dpgep.pls(x[:, :4], x[:, 4:], bound=1.0),
+        "fda": lambda: dpgep.fda(x, labels, classes=(0, 1), bound=1.0),
+        "sir": lambda: dpgep.sir(x, labels + 0.0, slices=2, y_range=(0, 1), bound=1.0),
     }[name]()
     diagnostics = solve_seeded(problem, epsilon=1.0, delta=1e-6, n_components=1).diagnostics
     assert diagnostics.lost == (False,)
@@ -94,7 +94,7 @@ def test_eigenvalues_are_brought_back_to_before_the_noise(rng: np.random.Generat
 
 
 def test_a_sparse_search_that_finds_noise_is_lost(rng: np.random.Generator) -> None:
-    problem = dpgep.pca(isotropic(2000, 40, rng))
+    problem = dpgep.pca(isotropic(2000, 40, rng), bound=1.0)
     searched = solve_seeded(problem, epsilon=0.1, delta=1e-6, n_components=1, sparsity=5).diagnostics
     assert searched.lost == (True,)
     assert searched.expected_error[0] == searched.expected_subspace_error == 1
@@ -110,7 +110,7 @@ def test_a_screen_reports_what_it_missed(rng: np.random.Generator) -> None:
     """Strong correlation within any block, so that a component of the block is found though the screen kept any."""
     n, d = 20000, 60
     x = 0.1 * isotropic(n, d, rng) + 0.6 * rng.standard_normal((n, 1)) / math.sqrt(d)
-    problem = dpgep.pca(x)
+    problem = dpgep.pca(x, bound=1.0)
     diagnostics = solve_seeded(problem, epsilon=0.5, delta=1e-6, n_components=1, screen=12).diagnostics
     assert diagnostics.lost == (False,)
     assert diagnostics.screened.missed > 0.3
@@ -142,7 +142,7 @@ def test_every_method_reports_its_error(method: str, options: dict[str, Any], rn
         if method == "local-gaussian":
             epsilon *= 10
         solution = solve_seeded(
-            dpgep.pca(x, center=False), epsilon=epsilon, delta=1e-6, n_components=1, method=method, **options
+            dpgep.pca(x, center=False, bound=1.0), epsilon=epsilon, delta=1e-6, n_components=1, method=method, **options
         )
         diagnostics = solution.diagnostics
         assert len(diagnostics.lost) == len(diagnostics.expected_error) == 1
@@ -154,7 +154,7 @@ def test_every_method_reports_its_error(method: str, options: dict[str, Any], rn
 
 def test_correlations_beyond_one_are_said_to_be_so(rng: np.random.Generator) -> None:
     x = isotropic(2000, 2, rng)
-    problem = dpgep.cca(x, x)
+    problem = dpgep.cca(x, x, bound=1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solutions = [dpgep.solve(problem, mu=1.0, regularization=0.0, seed=seed) for seed in range(5)]
@@ -167,15 +167,15 @@ def test_correlations_beyond_one_are_said_to_be_so(rng: np.random.Generator) -> 
 def test_rows_clipped_without_noise_are_said_to_be_so(rng: np.random.Generator) -> None:
     raw = rng.standard_normal((500, 6))
     with pytest.warns(dpgep.AccuracyWarning, match=r"\d+% of the rows exceed the bound"):
-        dpgep.solve(dpgep.pca(raw), epsilon=math.inf)
+        dpgep.solve(dpgep.pca(raw, bound=1.0), epsilon=math.inf)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dpgep.solve(dpgep.pca(raw, bound=20.0), epsilon=math.inf)
         # unit rows have the bound's norm: nothing is cut
-        dpgep.solve(dpgep.pca(raw / np.linalg.norm(raw, axis=1, keepdims=True)), epsilon=math.inf)
+        dpgep.solve(dpgep.pca(raw / np.linalg.norm(raw, axis=1, keepdims=True), bound=1.0), epsilon=math.inf)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        dpgep.solve(dpgep.pca(raw), epsilon=1.0, delta=1e-6)
+        dpgep.solve(dpgep.pca(raw, bound=1.0), epsilon=1.0, delta=1e-6)
     assert not any("exceed the bound" in str(warning.message) for warning in caught)
 
 
@@ -183,7 +183,7 @@ def test_rows_clipped_without_noise_are_said_to_be_so(rng: np.random.Generator) 
 def test_the_centre_of_both_signs_is_zero(options: dict[str, Any], rng: np.random.Generator) -> None:
     """One feature in each view, 45 times the noise: what a random start says of the centre would call it lost."""
     shared = rng.standard_normal((4000, 1)) / 4
-    problem = dpgep.pls(shared, shared + rng.standard_normal((4000, 1)) / 20)
+    problem = dpgep.pls(shared, shared + rng.standard_normal((4000, 1)) / 20, bound=1.0)
     for seed in range(8):
         found = solve_seeded(problem, seed, mu=5.0, n_components=1, **options).diagnostics
         assert found.lost == (False,)

@@ -195,7 +195,7 @@ def test_the_sensitivity_of_the_two_view_screen_is_a_bound(seed: int) -> None:
         for last in (1.0, -1.0):
             neighbour = x.copy()
             neighbour[-1] *= last
-            problem = dpgep.cca(neighbour, y, center=center)
+            problem = dpgep.cca(neighbour, y, center=center, bound=1.0)
             values.append(np.concatenate([problem.screen_sums().energy, problem.cross_norms()]))
         assert ((values[0] - values[1]) ** 2).sum() <= squared
 
@@ -216,7 +216,7 @@ def spiked(seed: int, n: int = 4000, d: int = 60, s: int = 5) -> tuple[Matrix, M
 def test_the_truncated_flow_finds_a_sparse_spike(init: str) -> None:
     x, u = spiked(1)
     solution = solve_seeded(
-        dpgep.pca(x, center=False), 2, epsilon=4.0, delta=1e-5, n_components=1,
+        dpgep.pca(x, center=False, bound=1.0), 2, epsilon=4.0, delta=1e-5, n_components=1,
         method="truncated-rayleigh-flow", sparsity=8, init=init,
     )  # fmt: skip
     assert abs(solution.components[0] @ u) > 0.97
@@ -228,16 +228,16 @@ def test_the_truncated_flow_finds_a_sparse_spike(init: str) -> None:
 def test_sparse_blocks_share_a_support_or_have_their_own() -> None:
     x, _ = spiked(1)
     run: dict[str, Any] = {"epsilon": math.inf, "n_components": 2, "method": "truncated-rayleigh-flow", "sparsity": 6}
-    shared = solve_seeded(dpgep.pca(x, center=False), 2, **run)
+    shared = solve_seeded(dpgep.pca(x, center=False, bound=1.0), 2, **run)
     assert len(shared.diagnostics.support) <= 6
-    own = solve_seeded(dpgep.pca(x, center=False), 2, separate_supports=True, **run)
+    own = solve_seeded(dpgep.pca(x, center=False, bound=1.0), 2, separate_supports=True, **run)
     assert ((own.components != 0).sum(axis=1) <= 6).all()
 
 
 @pytest.mark.parametrize(("k", "options"), [(1, {"sparsity": 8}), (1, {"sparsity": "auto"}), (2, {"sparsity": 8})])
 def test_a_sparse_release_costs_what_a_dense_one_costs(k: int, options: dict[str, Any]) -> None:
     x, u = spiked(3)
-    problem = dpgep.pca(x, center=False)
+    problem = dpgep.pca(x, center=False, bound=1.0)
     dense = solve_seeded(problem, 2, epsilon=2.0, delta=1e-5, n_components=k)
     sparse = solve_seeded(problem, 2, epsilon=2.0, delta=1e-5, n_components=k, **options)
     assert sparse.privacy == dense.privacy
@@ -337,7 +337,7 @@ def test_noise_alone_is_warned_of() -> None:
     x = np.random.default_rng(0).standard_normal((200, 30))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        dpgep.solve(dpgep.pca(x), epsilon=0.1, delta=1e-5, n_components=1, method="rayleigh-flow")
+        dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=0.1, delta=1e-5, n_components=1, method="rayleigh-flow")
     assert any(w.category is dpgep.AccuracyWarning and "noise alone" in str(w.message) for w in caught)
 
 
@@ -408,7 +408,7 @@ def test_one_absurd_row_changes_no_answer_by_more_than_the_bound(form: str, valu
 def test_nobody_and_one_person_are_served_alike_under_add_remove(n: int, public_n: int | None, name: str) -> None:
     rng = np.random.default_rng(0)
     x, labels = rng.standard_normal((n, 4)), rng.integers(0, 2, n)
-    rest: dict[str, Any] = {"adjacency": "add-remove", "public_n": public_n}
+    rest: dict[str, Any] = {"bound": 1.0, "adjacency": "add-remove", "public_n": public_n}
     problem = {
         "pca": lambda: dpgep.pca(x, **rest),
         "cca": lambda: dpgep.cca(x[:, :2], x[:, 2:], **rest),
@@ -464,7 +464,7 @@ def test_screened_starts_for_more_components_than_entries_each() -> None:
 def test_random_starts_beside_a_given_one() -> None:
     x, _ = spiked(1)
     solution = solve_seeded(
-        dpgep.pca(x, center=False), 2, mu=5.0, n_components=1, method="truncated-rayleigh-flow", sparsity=6,
+        dpgep.pca(x, center=False, bound=1.0), 2, mu=5.0, n_components=1, method="truncated-rayleigh-flow", sparsity=6,
         init=np.ones(60), n_starts=4,
     )  # fmt: skip
     assert len(solution.diagnostics.objectives) == 4

@@ -38,10 +38,10 @@ def digest(moments: IntegerMoments) -> str:
 def build(name: str, x: Matrix, order: NDArray[np.intp]) -> Any:
     labels = np.arange(len(x)) % 4
     return {
-        "pca": lambda: dpgep.pca(x[order]),
-        "cca": lambda: dpgep.cca(x[order, :3], x[order, 3:]),
-        "fda": lambda: dpgep.fda(x[order], labels[order], classes=range(4)),
-        "sir": lambda: dpgep.sir(x[order], x[order, 0], slices=5, y_range=(-1, 1)),
+        "pca": lambda: dpgep.pca(x[order], bound=1.0),
+        "cca": lambda: dpgep.cca(x[order, :3], x[order, 3:], bound=1.0),
+        "fda": lambda: dpgep.fda(x[order], labels[order], classes=range(4), bound=1.0),
+        "sir": lambda: dpgep.sir(x[order], x[order, 0], slices=5, y_range=(-1, 1), bound=1.0),
     }[name]()
 
 
@@ -72,7 +72,7 @@ def test_every_variant_gives_the_same_bits_and_the_same_seeded_solution() -> Non
         import warnings, hashlib, numpy as np, dpgep
         warnings.simplefilter("ignore")
         x = np.random.default_rng(5).standard_normal((3000, 20)) / 3
-        problem = dpgep.fda(x, np.arange(3000) % 3, classes=range(3))
+        problem = dpgep.fda(x, np.arange(3000) % 3, classes=range(3), bound=1.0)
         moments = problem.integer_moments(20)
         parts = (np.triu(moments.second), moments.sums, moments.counts)
         solution = dpgep.solve(problem, mu=1.0, seed=1)
@@ -97,7 +97,7 @@ def test_every_variant_gives_the_same_bits_and_the_same_seeded_solution() -> Non
 @pytest.mark.usefixtures("dense_sums")
 def test_it_is_the_integer_sum_over_rows(rng: np.random.Generator) -> None:
     x = big_rows(rng, 60)
-    moments = dpgep.fda(x, np.arange(60) % 3, classes=range(3)).integer_moments(20)
+    moments = dpgep.fda(x, np.arange(60) % 3, classes=range(3), bound=1.0).integer_moments(20)
     shrunk = x * np.minimum(1, 1 / np.linalg.norm(x, axis=1, keepdims=True))
     rows = [[int(v) for v in row] for row in np.trunc(shrunk * 2**20)]
     second = np.zeros((7, 7), dtype=object)
@@ -126,9 +126,9 @@ def test_dtypes_that_hold_the_same_values_give_the_same_bits(dtype: Any, rng: np
 def test_two_limbs_add_up(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few rows a limb, the high limb is used; the sum and its float value are those of one limb."""
     x = big_rows(rng, 3000)
-    one = dpgep.fda(x, np.arange(3000) % 3, classes=range(3)).integer_moments(20)
+    one = dpgep.fda(x, np.arange(3000) % 3, classes=range(3), bound=1.0).integer_moments(20)
     monkeypatch.setattr(moments_module, "_LIMB_BITS", 50)  # 1024 rows a limb
-    two = dpgep.fda(x, np.arange(3000) % 3, classes=range(3)).integer_moments(20)
+    two = dpgep.fda(x, np.arange(3000) % 3, classes=range(3), bound=1.0).integer_moments(20)
     assert one.high is None
     assert two.high is not None
     assert max(int(part.max()) for part in two.high) > 0
@@ -137,7 +137,10 @@ def test_two_limbs_add_up(rng: np.random.Generator, monkeypatch: pytest.MonkeyPa
 
 
 def test_release_is_exact_and_the_ledger_holds_integers(correlated_rows: Matrix) -> None:
-    for problem in (dpgep.pca(correlated_rows), dpgep.cca(correlated_rows[:, :3], correlated_rows[:, 3:])):
+    for problem in (
+        dpgep.pca(correlated_rows, bound=1.0),
+        dpgep.cca(correlated_rows[:, :3], correlated_rows[:, 3:], bound=1.0),
+    ):
         report = solve_seeded(problem, epsilon=1.0, delta=1e-5).privacy
         assert (report.exact, report.rounding) == (True, "integer")
         (release,) = report.releases
@@ -147,7 +150,7 @@ def test_release_is_exact_and_the_ledger_holds_integers(correlated_rows: Matrix)
             assert block.deviation == math.ldexp(block.scale, -40)
     gep = dpgep.gep(np.eye(3), n=10, sensitivity_a=1.0)
     assert solve_seeded(gep, mu=1.0).privacy.rounding == "grid"
-    assert not dpgep.solve(dpgep.pca(correlated_rows), epsilon=math.inf).privacy.exact
+    assert not dpgep.solve(dpgep.pca(correlated_rows, bound=1.0), epsilon=math.inf).privacy.exact
 
 
 @pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.26, 1.0, 40.0, 1e6])
@@ -170,7 +173,7 @@ def test_a_budget_beyond_the_grid_is_refused_before_data_is_read() -> None:
 
 
 def test_a_tiny_budget_uses_a_coarser_grid(correlated_rows: Matrix) -> None:
-    solution = solve_seeded(dpgep.pca(correlated_rows), mu=1e-7)
+    solution = solve_seeded(dpgep.pca(correlated_rows, bound=1.0), mu=1e-7)
     assert solution.privacy.releases[0].grid_bits < MOST_BITS
     assert np.isfinite(solution.components).all()
 
@@ -179,9 +182,9 @@ def test_threads_are_counted_from_the_environment(monkeypatch: pytest.MonkeyPatc
     seen = []
     for threads in ("1", "2", "3"):
         monkeypatch.setenv("DPGEP_NUM_THREADS", threads)
-        seen.append(solve_seeded(dpgep.pca(correlated_rows), mu=1.0).components)
+        seen.append(solve_seeded(dpgep.pca(correlated_rows, bound=1.0), mu=1.0).components)
     np.testing.assert_array_equal(seen[0], seen[1])
     np.testing.assert_array_equal(seen[0], seen[2])
     monkeypatch.setenv("DPGEP_NUM_THREADS", "many")
     with pytest.raises(ValueError, match="DPGEP_NUM_THREADS must be a positive whole number, got 'many'"):
-        solve_seeded(dpgep.pca(correlated_rows), mu=1.0)
+        solve_seeded(dpgep.pca(correlated_rows, bound=1.0), mu=1.0)

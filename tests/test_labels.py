@@ -53,7 +53,7 @@ def labels() -> NDArray[np.str_]:
 
 def test_labels_that_nobody_lists_become_public_with_a_warning(x: Matrix, labels: Any) -> None:
     with pytest.warns(dpgep.PrivacyWarning, match=r"every label that occurs.*solution\.model\.classes") as caught:
-        problem = dpgep.fda(x, labels)
+        problem = dpgep.fda(x, labels, bound=1.0)
     assert problem.model.classes == ("no", "secret", "yes")
     assert caught[0].filename == __file__
     assert "secret" not in str(caught[0].message)
@@ -61,7 +61,7 @@ def test_labels_that_nobody_lists_become_public_with_a_warning(x: Matrix, labels
 
 @pytest.mark.parametrize("classes", ["public", ["no", "yes", "secret"], ("yes", "no"), {"no": 1, "yes": 2}])
 def test_no_warning_where_the_caller_says_what_is_public(classes: Any, x: Matrix, labels: Any) -> None:
-    known = dpgep.fda(x, labels, classes=classes).model.classes
+    known = dpgep.fda(x, labels, classes=classes, bound=1.0).model.classes
     assert known == (("no", "secret", "yes") if classes == "public" else tuple(classes))
 
 
@@ -92,7 +92,7 @@ DECLARED: dict[str, tuple[Callable[[list[str]], Any], Any]] = {
 def test_types_declare_their_values_whoever_has_them(kind: str, only: bool, x: Matrix) -> None:
     make, classes = DECLARED[kind]
     values = ["yes"] * N if only else ["no", "yes"] * (N // 2)
-    problem = dpgep.fda(x, make(values))
+    problem = dpgep.fda(x, make(values), bound=1.0)
     assert problem.model.classes == tuple(classes)
     expected = [classes.index(value if value in classes else value == "yes") for value in values]
     np.testing.assert_array_equal(problem.groups, expected)
@@ -120,11 +120,11 @@ SOURCES: dict[str, Callable[[Matrix, list[str]], Any]] = {
 def test_sources_in_memory_declare_their_values_too(kind: str, x: Matrix) -> None:
     values = ["no", "yes"] * (N // 2)
     source = dpgep.scan(SOURCES[kind](x, values))
-    ours = dpgep.fda(source[NAMES], source["label"])
+    ours = dpgep.fda(source[NAMES], source["label"], bound=1.0)
     known = sorted(WORDS) if kind == "Arrow" else WORDS
     assert ours.model.classes == tuple(known)
     assert source.passes == 0
-    equal_sums(ours.integer_moments(20), dpgep.fda(x, np.array(values), classes=known).integer_moments(20))
+    equal_sums(ours.integer_moments(20), dpgep.fda(x, np.array(values), classes=known, bound=1.0).integer_moments(20))
 
 
 def test_booleans_of_files_and_batches_are_two_classes(x: Matrix, tmp_path: Any) -> None:
@@ -137,7 +137,7 @@ def test_booleans_of_files_and_batches_are_two_classes(x: Matrix, tmp_path: Any)
         (dpgep.scan(batches), 0, 1),
         (dpgep.scan(iter(batches)), 0, 1),
     ):
-        problem = dpgep.fda(source[rows], source[label])
+        problem = dpgep.fda(source[rows], source[label], bound=1.0)
         assert problem.model.classes == (False, True)
         np.testing.assert_array_equal(problem.integer_moments(4).counts >> 8, [300, 300])
 
@@ -147,31 +147,31 @@ def test_what_the_first_batch_declares_is_not_of_all(classes: Any, x: Matrix) ->
     frames = [SOURCES["pandas"](x, ["no", "yes"] * (N // 2)), pd.DataFrame(x, columns=NAMES).assign(label=0)]
     source = dpgep.scan(frames)
     with pytest.raises(ValueError, match="need public classes"):
-        dpgep.fda(source[NAMES], source["label"], classes=classes)
+        dpgep.fda(source[NAMES], source["label"], classes=classes, bound=1.0)
 
 
 def test_dask_declares_categories_that_it_knows(x: Matrix) -> None:
     values = ["no", "yes"] * (N // 2)
     lazy = dd.from_pandas(SOURCES["pandas"](x, values), npartitions=3)
-    assert dpgep.fda(lazy[NAMES], lazy["label"]).model.classes == tuple(WORDS)
-    assert dpgep.fda(lazy[NAMES], lazy["label"] == "yes").model.classes == (False, True)
+    assert dpgep.fda(lazy[NAMES], lazy["label"], bound=1.0).model.classes == tuple(WORDS)
+    assert dpgep.fda(lazy[NAMES], lazy["label"] == "yes", bound=1.0).model.classes == (False, True)
     rows = da.from_array(x, chunks=(100, 4))
-    assert dpgep.fda(rows, da.from_array(np.arange(N) % 2 == 0, chunks=100)).model.classes == (False, True)
+    assert dpgep.fda(rows, da.from_array(np.arange(N) % 2 == 0, chunks=100), bound=1.0).model.classes == (False, True)
     for unknown in (lazy["label"].astype(object).astype("category"), lazy["label"].astype(object)):
         with pytest.raises(ValueError, match="need public classes"):
-            dpgep.fda(lazy[NAMES], unknown)
+            dpgep.fda(lazy[NAMES], unknown, bound=1.0)
 
 
 def test_categories_of_polars_that_are_collected_declare_nothing(x: Matrix) -> None:
     with pytest.warns(dpgep.PrivacyWarning, match="every label that occurs"):
-        problem = dpgep.fda(x, pl.Series(["no", "yes"] * (N // 2), dtype=pl.Categorical))
+        problem = dpgep.fda(x, pl.Series(["no", "yes"] * (N // 2), dtype=pl.Categorical), bound=1.0)
     assert problem.model.classes == ("no", "yes")
 
 
 def test_whole_numbers_are_not_booleans(x: Matrix) -> None:
     for labels in (np.arange(N) % 2, (np.arange(N) % 2).tolist(), (np.arange(N) % 2).astype(float)):
         with pytest.warns(dpgep.PrivacyWarning, match="every label that occurs"):
-            dpgep.fda(x, labels)
+            dpgep.fda(x, labels, bound=1.0)
 
 
 @pytest.mark.parametrize(
@@ -189,12 +189,12 @@ def test_whole_numbers_are_not_booleans(x: Matrix) -> None:
 )
 def test_what_is_no_classification_is_refused(labels: Any, x: Matrix) -> None:
     with pytest.raises(ValueError, match=r"would be published.*dpgep\.sir.*public set as classes=") as caught:
-        dpgep.fda(x, labels)
+        dpgep.fda(x, labels, bound=1.0)
     assert "person" not in str(caught.value)
     with pytest.warns(dpgep.PrivacyWarning):
-        dpgep.fda(x, np.arange(N) % 100)
-    dpgep.fda(x, labels, classes="public")  # the caller's word
-    assert len(dpgep.fda(x, labels, classes=range(150)).model.classes) == 150
+        dpgep.fda(x, np.arange(N) % 100, bound=1.0)
+    dpgep.fda(x, labels, classes="public", bound=1.0)  # the caller's word
+    assert len(dpgep.fda(x, labels, classes=range(150), bound=1.0).model.classes) == 150
 
 
 # --- Labels that are not among the classes ---------------------------------------------------------
@@ -273,18 +273,18 @@ def test_moments_take_the_same_people(x: Matrix, labels: Any) -> None:
 def test_rows_of_nobody_in_a_class_are_not_looked_at(x: Matrix, labels: Any) -> None:
     """A batch may hold nobody else, and rows that are not finite."""
     model = dpgep.FdaModel(4, ("no", "yes"))
-    sums = dpgep.Moments(model)
+    sums = dpgep.Moments(model, bound=1.0)
     sums.update(np.full((30, 4), np.nan), ["secret"] * 30)
     sums.update(np.empty((0, 4)), [])
     assert sums.n == 30
     sums.update(x, labels)
-    everybody = dpgep.fda(x, labels, classes=["no", "yes"]).integer_moments(20)
+    everybody = dpgep.fda(x, labels, classes=["no", "yes"], bound=1.0).integer_moments(20)
     equal_sums(sums.integer_moments(20), everybody)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_nobody_in_any_class_is_no_error(adjacency: Adjacency, x: Matrix) -> None:
-    problem = dpgep.fda(x, ["secret"] * N, classes=["no", "yes"], adjacency=adjacency)
+    problem = dpgep.fda(x, ["secret"] * N, classes=["no", "yes"], adjacency=adjacency, bound=1.0)
     assert np.isfinite(solve_seeded(problem, mu=1.0).components).all()
 
 
@@ -322,7 +322,7 @@ DTYPES: dict[str, tuple[Any, list[Any]]] = {
 @pytest.mark.parametrize("kind", DTYPES)
 def test_any_type_of_label_may_be_among_no_class(kind: str) -> None:
     values, classes = DTYPES[kind]
-    problem = dpgep.fda(np.eye(3), values, classes=classes)
+    problem = dpgep.fda(np.eye(3), values, classes=classes, bound=1.0)
     np.testing.assert_array_equal(problem.groups, [0, 1])
     np.testing.assert_array_equal(problem.rows.views[0], np.eye(3)[:2])
     assert problem.dataset.n == 3
@@ -330,7 +330,7 @@ def test_any_type_of_label_may_be_among_no_class(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["missing categories", "missing booleans", "an Enum", "an Arrow dictionary"])
 def test_who_has_no_category_is_in_no_class(kind: str) -> None:
-    problem = dpgep.fda(np.eye(3), DTYPES[kind][0])
+    problem = dpgep.fda(np.eye(3), DTYPES[kind][0], bound=1.0)
     assert (problem.dataset.n, len(problem.groups)) == (3, 2)
 
 
@@ -345,7 +345,7 @@ def test_leaving_a_class_costs_no_more_than_changing_it(adjacency: Adjacency, kn
     """
     rows, labels = np.zeros((40, 3)), np.array(["no", "yes"] * 20, dtype=object)
     rows[0, 0] = 1.0
-    facts: dict[str, Any] = {"classes": ["no", "yes"], "adjacency": adjacency, "public_n": known}
+    facts: dict[str, Any] = {"classes": ["no", "yes"], "bound": 1.0, "adjacency": adjacency, "public_n": known}
     left = labels.copy()
     left[0] = "secret"
     others = (
@@ -373,7 +373,7 @@ def cost(problem: Any, neighbour: Any, mu: float) -> float:
 @pytest.mark.parametrize("source", ["batches", "Dask frame"])
 def test_every_answer_is_divided_by_the_number_of_all_people(source: str, x: Matrix, labels: Any) -> None:
     """Where n is public but counted on the way: the number of those with a class is nobody's to know."""
-    problem = dpgep.fda(*FORMS[source](x, labels), classes=["no", "yes"])
+    problem = dpgep.fda(*FORMS[source](x, labels), classes=["no", "yes"], bound=1.0)
     assert problem.facts.n is None
     for mu in (1.0, math.inf):
         assert curator(problem, mu).release().n == N
@@ -381,7 +381,9 @@ def test_every_answer_is_divided_by_the_number_of_all_people(source: str, x: Mat
         assert products.groups is not None
         assert products.groups.n == N
     assert problem.screen_sums().n == N
-    screen, everybody = (curator(each, 1e6).screen() for each in (problem, dpgep.fda(x, labels, classes=["no", "yes"])))
+    screen, everybody = (
+        curator(each, 1e6).screen() for each in (problem, dpgep.fda(x, labels, classes=["no", "yes"], bound=1.0))
+    )
     np.testing.assert_allclose(screen.energy, everybody.energy, rtol=1e-4)
 
 
@@ -395,8 +397,8 @@ def test_a_pickled_solution_holds_the_classes_and_no_other_label(classes: Any, x
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         values = labels if classes else pd.Series(np.where(labels == "secret", None, labels), dtype=kind)
-        solution = dpgep.solve(dpgep.fda(x, values, classes=classes), mu=1.0)
-        released = dpgep.release(dpgep.fda(x, values, classes=classes), mu=1.0)
+        solution = dpgep.solve(dpgep.fda(x, values, classes=classes, bound=1.0), mu=1.0)
+        released = dpgep.release(dpgep.fda(x, values, classes=classes, bound=1.0), mu=1.0)
     for stored in (pickle.dumps(solution), pickle.dumps(released), released.to_bytes(), *map(repr, caught)):
         text = stored if isinstance(stored, str) else stored.decode("latin1")
         assert "secret" not in text
@@ -443,19 +445,19 @@ def test_a_missing_label_moves_nobody_else(make: Any) -> None:
 @pytest.mark.parametrize("classes", [(2**53 + 1, 5), (-(2**60), 5), (np.int64(2**53 + 1), 5)])
 def test_classes_that_floating_point_does_not_tell_apart_are_refused(classes: Any, x: Matrix) -> None:
     with pytest.raises(ValueError, match=r"within 2\*\*53"):
-        dpgep.fda(x, np.full(N, 5), classes=classes)
+        dpgep.fda(x, np.full(N, 5), classes=classes, bound=1.0)
 
 
 def test_words_of_a_dictionary_are_not_in_order_of_appearance(x: Matrix) -> None:
     labels = pa.array((["z", "b", "a", "rare"] * N)[:N]).dictionary_encode()
-    assert dpgep.fda(x, labels).model.classes == ("a", "b", "rare", "z")
+    assert dpgep.fda(x, labels, bound=1.0).model.classes == ("a", "b", "rare", "z")
 
 
 def test_a_row_too_long_for_products_is_zero_in_their_sums_as_well() -> None:
     """1e200 bounds: nothing in the second moment. A row that is in one of them alone costs more than is paid."""
     rows = np.array([[1e200, 0.0], [0.5, 0.0]])
     for form in (np.asarray, np.asfortranarray, scipy.sparse.csr_array):
-        problem = dpgep.fda(form(rows), np.array([0, 1]), classes=[0, 1])
+        problem = dpgep.fda(form(rows), np.array([0, 1]), classes=[0, 1], bound=1.0)
         sums = problem.grid_sums(20)
         np.testing.assert_array_equal(sums.counts, [1, 1])
         np.testing.assert_array_equal(sums.sums, [[0, 2**19], [0, 0]])
@@ -471,7 +473,9 @@ def test_who_is_in_no_class_does_not_bend_the_directions(method: str, x: Matrix,
     """They are no class at the origin: means are those of the people with a class."""
     known = labels != "secret"
     few, all_of_them = (
-        dpgep.solve(dpgep.fda(rows, marks, classes=["no", "yes"]), epsilon=math.inf, method=method, n_components=1)
+        dpgep.solve(
+            dpgep.fda(rows, marks, classes=["no", "yes"], bound=1.0), epsilon=math.inf, method=method, n_components=1
+        )
         for rows, marks in ((x[known], labels[known]), (x, labels))
     )
     np.testing.assert_allclose(few.eigenvalues, all_of_them.eigenvalues, rtol=1e-6)
@@ -487,7 +491,7 @@ def test_who_has_no_response_does_not_bend_the_directions(x: Matrix, rng: np.ran
     missing = np.where(np.arange(N) % 3 == 0, np.nan, y)
     known = ~np.isnan(missing)
     few, all_of_them = (
-        dpgep.solve(dpgep.sir(*data, slices=5, y_range=(-1, 1)), epsilon=math.inf, n_components=2)
+        dpgep.solve(dpgep.sir(*data, slices=5, y_range=(-1, 1), bound=1.0), epsilon=math.inf, n_components=2)
         for data in ((x[known], y[known]), (x, missing))
     )
     np.testing.assert_allclose(few.eigenvalues, all_of_them.eigenvalues, rtol=1e-9)
@@ -517,10 +521,12 @@ def test_infinite_responses_belong_to_the_outer_slices_and_missing_ones_to_none(
     y = np.linspace(-1, 1, N)
     y[[0, 1, 2, 3]] = [math.inf, -math.inf, math.nan, np.finfo(float).max]
     rows, response = FORMS[form](x, y)
-    ours = dpgep.sir(rows, response, slices=4, y_range=(-1, 1)).integer_moments(20)
+    ours = dpgep.sir(rows, response, slices=4, y_range=(-1, 1), bound=1.0).integer_moments(20)
     assert ours.n == N
     finite = np.clip(np.delete(y, 2), -1, 1)
-    equal_sums(ours, dpgep.sir(np.delete(x, 2, axis=0), finite, slices=4, y_range=(-1, 1)).integer_moments(20))
+    equal_sums(
+        ours, dpgep.sir(np.delete(x, 2, axis=0), finite, slices=4, y_range=(-1, 1), bound=1.0).integer_moments(20)
+    )
 
 
 def test_responses_of_any_number_type(x: Matrix) -> None:
@@ -534,7 +540,7 @@ def test_responses_of_any_number_type(x: Matrix) -> None:
         pl.Series([1, None, 2]),
         pa.array([1.5, None, 2]),
     ):
-        assert dpgep.sir(np.eye(3), y, **edges).dataset.n == 3  # type: ignore[arg-type]
+        assert dpgep.sir(np.eye(3), y, bound=1.0, **edges).dataset.n == 3  # type: ignore[arg-type]
 
 
 # --- Batches ---------------------------------------------------------------------------------------

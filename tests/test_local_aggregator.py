@@ -36,7 +36,7 @@ def test_without_noise_it_is_the_second_moment(rng: np.random.Generator) -> None
     solution = server.solve(2)
     assert not solution.privacy.exact
     assert math.isinf(solution.privacy.mu)
-    oracle = dpgep.solve(dpgep.pca(rows, center=False), epsilon=math.inf, n_components=2)
+    oracle = dpgep.solve(dpgep.pca(rows, center=False, bound=1.0), epsilon=math.inf, n_components=2)
     np.testing.assert_allclose(solution.components, oracle.components, atol=1e-12)
     np.testing.assert_allclose(solution.eigenvalues, oracle.eigenvalues, rtol=1e-12)
     values, vectors = np.linalg.eigh(rows.T @ rows / 500)

@@ -31,7 +31,7 @@ def test_the_method_simulates_the_clients() -> None:
     """Eigenvalues by `dpgep.solve` with "local-gaussian" against those of an aggregator with n reports."""
     n, runs = 16, 600
     rows = np.random.default_rng(7).standard_normal((n, 3)) / 3
-    problem = dpgep.pca(rows, center=False)
+    problem = dpgep.pca(rows, center=False, bound=1.0)
     with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
         client = GaussianRandomizer(3, 1.0, EPSILON, DELTA, seed=8)
 
@@ -74,7 +74,7 @@ def test_a_shared_budget_pays_what_each_person_would_spend(correlated_rows: Matr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.AccuracyWarning)
         solution = dpgep.solve(
-            dpgep.pca(correlated_rows, center=False), budget=budget, share=0.25, method="local-gaussian"
+            dpgep.pca(correlated_rows, center=False, bound=1.0), budget=budget, share=0.25, method="local-gaussian"
         )
     assert solution.privacy.mu == pytest.approx(0.5)
     assert solution.privacy.exact
@@ -86,10 +86,10 @@ def test_a_shared_budget_pays_what_each_person_would_spend(correlated_rows: Matr
 def test_problems_without_local_reports_are_refused(correlated_rows: Matrix) -> None:
     x = correlated_rows
     refused = {
-        "this is pca with a mean": dpgep.pca(x),
-        "this is cca": dpgep.cca(x[:, :3], x[:, 3:], center=False),
+        "this is pca with a mean": dpgep.pca(x, bound=1.0),
+        "this is cca": dpgep.cca(x[:, :3], x[:, 3:], center=False, bound=1.0),
         "this is gep": dpgep.gep(x.T @ x / 300, n=300, sensitivity_a=1.5),
-        'needs adjacency="replace-one"': dpgep.pca(x, center=False, adjacency="add-remove", public_n=300),
+        'needs adjacency="replace-one"': dpgep.pca(x, center=False, adjacency="add-remove", public_n=300, bound=1.0),
     }
     for reason, problem in refused.items():
         budget = dpgep.Budget(mu=1.0)

@@ -57,7 +57,7 @@ def arguments(name: str, rows: Any, chosen: Any = slice(None)) -> tuple[Any, ...
 
 
 def summed(name: str, rows: Any, parts: Any) -> dpgep.Moments:
-    moments = dpgep.Moments(MODELS[name])
+    moments = dpgep.Moments(MODELS[name], bound=1.0)
     for part in parts:
         moments.update(*arguments(name, rows, part))
     return moments
@@ -66,7 +66,7 @@ def summed(name: str, rows: Any, parts: Any) -> dpgep.Moments:
 def problem(name: str, rows: Any) -> Any:
     keywords = {"fda": {"classes": ["a", "b", "c"]}, "sir": {"edges": [-np.inf, -0.5, 0.0, 0.5, np.inf]}}.get(name, {})
     builder = partial(dpgep.pca, standardize=True) if name == "standardized-pca" else getattr(dpgep, name)
-    return builder(*arguments(name, rows), **keywords)
+    return builder(*arguments(name, rows), bound=1.0, **keywords)
 
 
 @names
@@ -78,7 +78,7 @@ def test_any_split_order_and_merging_gives_the_same_bytes(name: str, cuts: list[
     whole = summed(name, rows, [slice(None)]).to_bytes()
     parts = np.split(rng.permutation(500), sorted(cuts))
     assert summed(name, rows, parts).to_bytes() == whole
-    merged = dpgep.Moments(MODELS[name])
+    merged = dpgep.Moments(MODELS[name], bound=1.0)
     for part in parts:
         merged.merge(summed(name, rows, [part]))
     assert merged.to_bytes() == whole
@@ -187,7 +187,7 @@ def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.
 def test_so_does_one_of_wide_rows(n: int, rng: np.random.Generator) -> None:
     """One block, blocks that are looked at first, that fill partial sums of their own, that fill sums of their own."""
     x = rng.standard_normal((n, 300)) / 20
-    moments, before = (dpgep.Moments(dpgep.PcaModel(300, center=True)) for _ in range(2))
+    moments, before = (dpgep.Moments(dpgep.PcaModel(300, center=True), bound=1.0) for _ in range(2))
     for each in (moments, before):
         each.update(x[:300], n_threads=1)
     spoiled = x.copy()
@@ -224,7 +224,7 @@ def test_wherever_they_are_interrupted_sums_hold_a_whole_batch_or_say_so(
     x, labels = np.eye(20, D), np.arange(20) % 3
     added = {20: False, 40: False}
     for step in itertools.count():
-        moments = dpgep.Moments(dpgep.FdaModel(D, (0, 1)), adjacency="replace-one")
+        moments = dpgep.Moments(dpgep.FdaModel(D, (0, 1)), adjacency="replace-one", bound=1.0)
         moments.update(x, labels)
         left = itertools.count(-step)
 
@@ -276,7 +276,7 @@ def test_interrupted_sums_of_narrow_rows_are_as_before(
 
 def test_threads_take_turns(rng: np.random.Generator) -> None:
     x = dataset(rng, 4000)[0]
-    one, two = dpgep.Moments(MODELS["pca"]), dpgep.Moments(MODELS["pca"])
+    one, two = dpgep.Moments(MODELS["pca"], bound=1.0), dpgep.Moments(MODELS["pca"], bound=1.0)
 
     def add(part: Matrix) -> None:
         for batch in np.array_split(part, 50):
@@ -284,8 +284,8 @@ def test_threads_take_turns(rng: np.random.Generator) -> None:
             two.update(batch)
 
     def merge() -> None:
-        dpgep.Moments(MODELS["pca"]).merge(one)
-        one.merge(dpgep.Moments(MODELS["pca"]))
+        dpgep.Moments(MODELS["pca"], bound=1.0).merge(one)
+        one.merge(dpgep.Moments(MODELS["pca"], bound=1.0))
         two.to_bytes()
 
     with ThreadPoolExecutor(6) as pool:
@@ -299,12 +299,12 @@ def test_threads_take_turns(rng: np.random.Generator) -> None:
 
 
 def test_only_alike_moments_are_merged(rng: np.random.Generator) -> None:
-    moments = dpgep.Moments(MODELS["pca"])
+    moments = dpgep.Moments(MODELS["pca"], bound=1.0)
     for other, message in [
-        (dpgep.Moments(dpgep.PcaModel(D, center=False)), "differ in model"),
+        (dpgep.Moments(dpgep.PcaModel(D, center=False), bound=1.0), "differ in model"),
         (dpgep.Moments(MODELS["pca"], bound=2.0), r"differ in bound \(1.0 and 2.0\)"),
-        (dpgep.Moments(MODELS["pca"], bits=12), r"differ in bits \(20 and 12\)"),
-        (dpgep.Moments(MODELS["pca"], adjacency="add-remove"), "differ in adjacency"),
+        (dpgep.Moments(MODELS["pca"], bits=12, bound=1.0), r"differ in bits \(20 and 12\)"),
+        (dpgep.Moments(MODELS["pca"], adjacency="add-remove", bound=1.0), "differ in adjacency"),
     ]:
         with pytest.raises(ValueError, match=message):
             moments.merge(other)
@@ -314,28 +314,28 @@ def test_only_alike_moments_are_merged(rng: np.random.Generator) -> None:
 
 def test_wrong_uses_say_what_to_do(rng: np.random.Generator) -> None:
     with pytest.raises(TypeError, match="model must be"):
-        dpgep.Moments("pca")  # type: ignore[arg-type]
+        dpgep.Moments("pca", bound=1.0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="bits must be a whole number from 4 to 20"):
-        dpgep.Moments(MODELS["pca"], bits=21)
+        dpgep.Moments(MODELS["pca"], bits=21, bound=1.0)
     with pytest.raises(TypeError, match="fda needs X and labels"):
-        dpgep.Moments(MODELS["fda"]).update(np.zeros((3, D)))
+        dpgep.Moments(MODELS["fda"], bound=1.0).update(np.zeros((3, D)))
     with pytest.raises(TypeError, match="pca needs X"):
-        dpgep.Moments(MODELS["pca"]).update(np.zeros((3, D)), np.zeros(3))
+        dpgep.Moments(MODELS["pca"], bound=1.0).update(np.zeros((3, D)), np.zeros(3))
     budget = dpgep.Budget(mu=1.0)
     with pytest.raises(ValueError, match="a release needs at least 2"):
-        dpgep.solve(dpgep.Moments(MODELS["pca"]), budget=budget)
+        dpgep.solve(dpgep.Moments(MODELS["pca"], bound=1.0), budget=budget)
     moments = summed("pca", dataset(rng), [slice(None)])
     for method in ("rayleigh-flow", "dpsr"):
         with pytest.raises(ValueError, match="contain no rows"):
             dpgep.solve(moments, budget=budget, method=method, n_components=1)
     with pytest.raises(TypeError, match="stored"):
-        dpgep.Moments(dpgep.FdaModel(D, (("a", 1), ("b", 2)))).to_bytes()
+        dpgep.Moments(dpgep.FdaModel(D, (("a", 1), ("b", 2))), bound=1.0).to_bytes()
     assert budget.spent_mu == 0.0
 
 
 @pytest.mark.filterwarnings("ignore:components .* are lost")
 def test_a_coarse_grid_serves_small_budgets(rng: np.random.Generator) -> None:
-    fine, coarse = (dpgep.Moments(MODELS["pca"], bits=bits) for bits in (20, 8))
+    fine, coarse = (dpgep.Moments(MODELS["pca"], bits=bits, bound=1.0) for bits in (20, 8))
     for moments in (fine, coarse):
         moments.update(dataset(rng)[0])
     with pytest.raises(ValueError, match="summed with bits="):
@@ -345,10 +345,10 @@ def test_a_coarse_grid_serves_small_budgets(rng: np.random.Generator) -> None:
 
 def test_add_remove_releases_the_number_of_people(rng: np.random.Generator) -> None:
     rows = dataset(rng)
-    moments = dpgep.Moments(MODELS["pca"], adjacency="add-remove")
+    moments = dpgep.Moments(MODELS["pca"], adjacency="add-remove", bound=1.0)
     moments.update(rows[0])
     ours = solve_seeded(moments, mu=1.0)
-    theirs = solve_seeded(dpgep.pca(rows[0], adjacency="add-remove"), mu=1.0)
+    theirs = solve_seeded(dpgep.pca(rows[0], adjacency="add-remove", bound=1.0), mu=1.0)
     np.testing.assert_array_equal(ours.components, theirs.components)
     assert "n=" not in repr(moments)
     assert moments.facts.n is None
@@ -359,7 +359,8 @@ def test_a_killed_run_is_resumed_from_its_checkpoint(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys, pathlib, numpy as np, dpgep
         path = pathlib.Path(sys.argv[1])
-        moments = dpgep.Moments.load(path) if path.exists() else dpgep.Moments(dpgep.PcaModel(40, center=True))
+        model = dpgep.PcaModel(40, center=True)
+        moments = dpgep.Moments.load(path) if path.exists() else dpgep.Moments(model, bound=1.0)
         while moments.n < 60 * 500:
             batch = np.random.default_rng(moments.n // 500).standard_normal((500, 40)) / 8
             moments.update(batch)
@@ -389,13 +390,13 @@ def test_rows_almost_without_entries_fill_no_limb(
     x = scipy.sparse.csr_array(([0.5], ([7], [1])), shape=(n, D))
     model = {"pca": dpgep.PcaModel(D, center=True), "fda": MODELS["fda"]}[name]
     data = (x,) if name == "pca" else (x, np.array(["a"] * (n - 1) + ["b"]))
-    sparse = dpgep.Moments(model, adjacency="add-remove", bits=bits)
+    sparse = dpgep.Moments(model, adjacency="add-remove", bits=bits, bound=1.0)
     sparse.update(*data)
     low, high = sparse._sums.limbs()
     assert high is not None
     counts = np.diagonal(low)[D:].astype(object) + np.diagonal(high)[D:].astype(object) * 2**40
     assert (counts == np.array([n] if name == "pca" else [n - 1, 1, 0], dtype=object) * 4**bits).all()
-    dense = dpgep.Moments(model, adjacency="add-remove", bits=bits)
+    dense = dpgep.Moments(model, adjacency="add-remove", bits=bits, bound=1.0)
     dense.update(x.toarray(), *data[1:])
     assert sparse.to_bytes() == dense.to_bytes()
     for part in sparse_rows.SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):

@@ -31,7 +31,7 @@ def assert_same_directions(ours: Matrix, theirs: Matrix) -> None:
 def test_pca_is_scikit_learns(correlated_rows: Matrix) -> None:
     n = len(correlated_rows)
     theirs = PCA(svd_solver="full").fit(correlated_rows)
-    ours = exact(dpgep.pca(correlated_rows))
+    ours = exact(dpgep.pca(correlated_rows, bound=1.0))
     np.testing.assert_allclose(ours.eigenvalues, theirs.explained_variance_ * (n - 1) / n, rtol=TOLERANCE)
     assert_same_directions(ours.components, theirs.components_)
     np.testing.assert_allclose(ours.mean, theirs.mean_, atol=1e-14)
@@ -41,7 +41,7 @@ def test_pca_is_scikit_learns(correlated_rows: Matrix) -> None:
 
 def test_uncentred_pca_is_the_svd(correlated_rows: Matrix) -> None:
     _, singular, right = scipy.linalg.svd(correlated_rows, full_matrices=False)
-    ours = exact(dpgep.pca(correlated_rows, center=False), n_components=3)
+    ours = exact(dpgep.pca(correlated_rows, center=False, bound=1.0), n_components=3)
     np.testing.assert_allclose(ours.eigenvalues, singular[:3] ** 2 / len(correlated_rows), rtol=TOLERANCE)
     assert_same_directions(ours.components, right[:3])
     assert ours.mean is None
@@ -66,7 +66,7 @@ def leading(a: Matrix, b: Matrix, k: int) -> tuple[Matrix, Matrix]:
 
 def test_fda_is_the_generalized_eigenproblem(labelled_rows: tuple[Matrix, NDArray[np.intp]]) -> None:
     x, labels = labelled_rows
-    ours = exact(dpgep.fda(x, labels, classes=range(4)))
+    ours = exact(dpgep.fda(x, labels, classes=range(4), bound=1.0))
     values, vectors = leading(*scatter(x, labels), 3)
     np.testing.assert_allclose(ours.eigenvalues, values, rtol=TOLERANCE)
     assert_same_directions(ours.components, vectors)
@@ -76,7 +76,7 @@ def test_fda_is_the_generalized_eigenproblem(labelled_rows: tuple[Matrix, NDArra
 def test_fda_is_scikit_learns_lda(solver: str, labelled_rows: tuple[Matrix, NDArray[np.intp]]) -> None:
     x, labels = labelled_rows
     theirs = LinearDiscriminantAnalysis(solver=solver).fit(x, labels)
-    ours = exact(dpgep.fda(x, labels, classes=range(4)), n_components=3)
+    ours = exact(dpgep.fda(x, labels, classes=range(4), bound=1.0), n_components=3)
     assert_same_directions(ours.components, theirs.scalings_[:, :3].T)
     share = ours.eigenvalues / ours.eigenvalues.sum()
     np.testing.assert_allclose(share, theirs.explained_variance_ratio_[:3], rtol=1e-9)
@@ -87,7 +87,7 @@ def test_cca_is_the_svd_of_whitened_views(correlated_rows: Matrix, rng: np.rando
     y = (x @ rng.standard_normal((4, 3)) + 0.1 * rng.standard_normal((len(x), 3))) / 20
     x_white, y_white = (np.linalg.qr(view - view.mean(axis=0)) for view in (x, y))
     left, correlations, right = np.linalg.svd(x_white[0].T @ y_white[0])
-    ours = exact(dpgep.cca(x, y))
+    ours = exact(dpgep.cca(x, y, bound=1.0))
     np.testing.assert_allclose(ours.eigenvalues, correlations, atol=TOLERANCE)
     assert_same_directions(ours.x_weights, np.linalg.solve(x_white[1], left[:, :3]).T)
     assert_same_directions(ours.y_weights, np.linalg.solve(y_white[1], right.T).T)
@@ -128,7 +128,7 @@ def test_uncentred_cca_is_the_pencil(correlated_rows: Matrix) -> None:
     a, b = joint.copy(), joint.copy()
     a[:4, :4], a[4:, 4:], b[:4, 4:], b[4:, :4] = 0, 0, 0, 0
     values, vectors = leading(a, b, 2)
-    ours = exact(dpgep.cca(x, y, center=False))
+    ours = exact(dpgep.cca(x, y, center=False, bound=1.0))
     np.testing.assert_allclose(ours.eigenvalues, values, rtol=TOLERANCE)
     assert_same_directions(ours.components, vectors)
 
@@ -140,9 +140,9 @@ def test_sir_is_the_generalized_eigenproblem(correlated_rows: Matrix, rng: np.ra
     between, within = scatter(correlated_rows, groups)
     values, vectors = leading(between, between + within, 5)
     for problem in (
-        dpgep.sir(correlated_rows, y, slices=6, y_range=(-1.0, 1.0)),
-        dpgep.sir(correlated_rows, y, edges=edges.tolist()),
-        dpgep.sir(correlated_rows, y, edges=[-np.inf, *edges[1:-1], np.inf]),
+        dpgep.sir(correlated_rows, y, slices=6, y_range=(-1.0, 1.0), bound=1.0),
+        dpgep.sir(correlated_rows, y, edges=edges.tolist(), bound=1.0),
+        dpgep.sir(correlated_rows, y, edges=[-np.inf, *edges[1:-1], np.inf], bound=1.0),
     ):
         ours = exact(problem)
         np.testing.assert_allclose(ours.eigenvalues, values, rtol=TOLERANCE)
@@ -177,7 +177,7 @@ def test_regularization_adds_a_multiple_of_the_identity(labelled_rows: tuple[Mat
     x, labels = labelled_rows
     between, within = scatter(x, labels)
     values, vectors = leading(between, within + 0.05 * np.eye(5), 3)
-    ours = exact(dpgep.fda(x, labels, classes=range(4)), regularization=0.05)
+    ours = exact(dpgep.fda(x, labels, classes=range(4), bound=1.0), regularization=0.05)
     np.testing.assert_allclose(ours.eigenvalues, values, rtol=TOLERANCE)
     assert_same_directions(ours.components, vectors)
 
@@ -187,9 +187,9 @@ def test_rank_deficient_within_scatter_is_solved_on_its_range(
 ) -> None:
     x, labels = labelled_rows
     padded = np.column_stack([x, x[:, 0] + x[:, 1], np.zeros(len(x))]) / 2
-    reference = exact(dpgep.fda(x / 2, labels, classes=range(4)))
+    reference = exact(dpgep.fda(x / 2, labels, classes=range(4), bound=1.0))
     with pytest.warns(dpgep.AccuracyWarning, match="rank 5 of 7"):
-        ours = exact(dpgep.fda(padded, labels, classes=range(4)))
+        ours = exact(dpgep.fda(padded, labels, classes=range(4), bound=1.0))
     np.testing.assert_allclose(ours.eigenvalues, reference.eigenvalues, rtol=1e-9)
     theirs = LinearDiscriminantAnalysis(solver="svd").fit(padded, labels).transform(padded)
     for k in range(3):
@@ -199,8 +199,8 @@ def test_rank_deficient_within_scatter_is_solved_on_its_range(
 @pytest.mark.parametrize("public_n", [None, 300])
 def test_add_remove_without_noise_is_the_same_problem(correlated_rows: Matrix, public_n: int | None) -> None:
     for center in (True, False):
-        here = exact(dpgep.pca(correlated_rows, center=center, adjacency="add-remove", public_n=public_n))
-        there = exact(dpgep.pca(correlated_rows, center=center))
+        here = exact(dpgep.pca(correlated_rows, center=center, adjacency="add-remove", public_n=public_n, bound=1.0))
+        there = exact(dpgep.pca(correlated_rows, center=center, bound=1.0))
         np.testing.assert_allclose(here.eigenvalues, there.eigenvalues, rtol=TOLERANCE)
 
 
@@ -208,11 +208,11 @@ def test_an_empty_class_and_an_empty_slice_change_nothing(
     labelled_rows: tuple[Matrix, NDArray[np.intp]], correlated_rows: Matrix
 ) -> None:
     x, labels = labelled_rows
-    with_empty = exact(dpgep.fda(x, labels, classes=[0, 1, 2, 3, 4]), n_components=3)
+    with_empty = exact(dpgep.fda(x, labels, classes=[0, 1, 2, 3, 4], bound=1.0), n_components=3)
     np.testing.assert_allclose(
-        with_empty.eigenvalues, exact(dpgep.fda(x, labels, classes=range(4))).eigenvalues, rtol=TOLERANCE
+        with_empty.eigenvalues, exact(dpgep.fda(x, labels, classes=range(4), bound=1.0)).eigenvalues, rtol=TOLERANCE
     )
     y = correlated_rows[:, 0]
-    narrow = exact(dpgep.sir(correlated_rows, y, edges=[-1.0, 0.0, 0.1, 1.0]), n_components=2)
-    wide = exact(dpgep.sir(correlated_rows, y, edges=[-9.0, -8.0, -7.0, 0.0, 0.1, 1.0]), n_components=2)
+    narrow = exact(dpgep.sir(correlated_rows, y, edges=[-1.0, 0.0, 0.1, 1.0], bound=1.0), n_components=2)
+    wide = exact(dpgep.sir(correlated_rows, y, edges=[-9.0, -8.0, -7.0, 0.0, 0.1, 1.0], bound=1.0), n_components=2)
     np.testing.assert_allclose(wide.eigenvalues, narrow.eigenvalues, rtol=TOLERANCE)

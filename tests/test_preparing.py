@@ -99,6 +99,20 @@ def test_every_stage_is_paid_for(name: str, adjacency: str, form: Any) -> None:
     assert solution.passes == len(report.releases)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_a_budget_that_shows_no_column_scales_none(name: str, form: Any) -> None:
+    """Rows are shifted at most, those with groups like the others, and all is paid for."""
+    budget = dpgep.Budget(mu=1e-3)
+    solution = dpgep.solve(problems(table(), None, form)[name], budget=budget, n_components=1)
+    queries = [entry.query for entry in solution.privacy.releases]
+    shifted = form is np.asarray and "uncentred" not in name
+    stages = ["histogram of row norms", "sum of the rows"] * shifted + ["histogram of row norms"]
+    assert queries[:-1] == stages
+    assert budget.remaining_mu == pytest.approx(0, abs=1e-9)
+    assert np.isfinite(solution.components).all()
+
+
 SQUARES = {"histogram of row norms": (2, 1), "sum of the rows": (4, 1)}
 
 
@@ -343,6 +357,20 @@ def test_public_ranges_replace_the_first_stage() -> None:
 def test_wrong_ranges(ranges: Any) -> None:
     with pytest.raises(ValueError, match="range"):
         dpgep.pca(table(), bound=Auto(ranges=ranges))
+
+
+def test_without_a_bound_one_is_bought() -> None:
+    for problem in problems(table()).values():
+        assert problem.auto == Auto()
+
+
+def test_moments_cannot_buy_a_bound() -> None:
+    model = dpgep.PcaModel(5, center=True)
+    for bound in ("auto", Auto()):
+        with pytest.raises(ValueError, match="before a budget is there"):
+            Moments(model, bound=bound)
+    with pytest.raises(TypeError, match="bound"):
+        Moments(model)
 
 
 @pytest.mark.parametrize("option", ["share", "quantile"])
@@ -620,3 +648,13 @@ def test_what_is_worth_its_price(mu: float, expected: str | None) -> None:
     sparse = dpgep.solve(problems(table(), bound="auto")["fda"], mu=mu, sparsity=2).preparation
     kept = dpgep.release(problems(table(), bound="auto")["fda"], mu=mu).preparation
     assert sparse.linear is kept.linear is None
+
+
+def test_the_report_shows_what_each_stage_cost() -> None:
+    solution = dpgep.solve(problems(table(), bound="auto")["pca standardized"], mu=1.0)
+    prices = solution.privacy.prices()
+    assert len(prices) == len(solution.privacy.releases)
+    assert sum(float(line.split("%")[0]) for line in prices) == pytest.approx(100, abs=0.3)
+    assert all(line in repr(solution) for line in prices)
+    assert dpgep.solve(problems(table(), bound=1.0)["pca"], mu=1.0).privacy.prices() == []
+    assert dpgep.solve(problems(table(), bound="auto")["pca"], epsilon=math.inf).privacy.prices() == []

@@ -22,6 +22,7 @@ def rows(rng: np.random.Generator, n: int = 2000) -> Matrix:
 
 
 def problem(name: str, x: Matrix, **facts: Any) -> Any:
+    facts = {"bound": 1.0, **facts}
     return {
         "pca": lambda: dpgep.pca(x, **facts),
         "second moment": lambda: dpgep.pca(x, center=False, **facts),
@@ -119,7 +120,7 @@ def test_bytes_keep_everything(name: str, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="incomplete or were altered"):
         dpgep.PrivateMoments.from_bytes(bytes(damaged))
     with pytest.raises(ValueError, match="not the bytes of dpgep private moments"):
-        dpgep.PrivateMoments.from_bytes(dpgep.Moments(dpgep.PcaModel(2, center=True)).to_bytes())
+        dpgep.PrivateMoments.from_bytes(dpgep.Moments(dpgep.PcaModel(2, center=True), bound=1.0).to_bytes())
 
 
 def test_what_cannot_be_added_is_refused(rng: np.random.Generator) -> None:
@@ -154,7 +155,7 @@ def test_a_budget_pays_once(rng: np.random.Generator) -> None:
 
 
 def test_releases_of_the_same_sums_are_not_added(rng: np.random.Generator) -> None:
-    sums = dpgep.Moments(dpgep.PcaModel(D, center=True))
+    sums = dpgep.Moments(dpgep.PcaModel(D, center=True), bound=1.0)
     sums.update(rows(rng))
     one = released(sums, mu=1.0)
     for same in (sums, sums.copy(), pickle.loads(pickle.dumps(sums))):

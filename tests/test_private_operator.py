@@ -30,14 +30,16 @@ def operator(problem: Any = None, seed: int = 0, **arguments: Any) -> dpgep.Priv
     arguments = arguments or {"mu": 5.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        return dpgep.private_operator(dpgep.pca(rows()) if problem is None else problem, seed=seed, **arguments)
+        return dpgep.private_operator(
+            dpgep.pca(rows(), bound=1.0) if problem is None else problem, seed=seed, **arguments
+        )
 
 
 def discriminant() -> Any:
     rng = np.random.default_rng(2)
     labels = rng.integers(0, 4, 4000)
     x = rng.standard_normal((4, D))[labels] + rng.standard_normal((4000, D))
-    return dpgep.fda(unit_rows(x), labels, classes=range(4))
+    return dpgep.fda(unit_rows(x), labels, classes=range(4), bound=1.0)
 
 
 def same_directions(columns: Matrix, others: Matrix, atol: float = 1e-6) -> bool:
@@ -99,7 +101,7 @@ def test_regularization_is_added_to_b() -> None:
 
 def released_entries(n_draws: int, factor: float = 1.0) -> tuple[Matrix, Matrix]:
     """Noise in the upper triangles of A, each from a product with the identity, and the covariance it should have."""
-    problem = dpgep.pca(rows(200, 4), center=False)
+    problem = dpgep.pca(rows(200, 4), center=False, bound=1.0)
     exact = operator(problem, epsilon=math.inf).a @ np.eye(4)
     upper = np.triu_indices(4)
     samples = [(operator(problem, seed, mu=1.0).a @ np.eye(4) - exact)[upper] for seed in range(n_draws)]
@@ -117,7 +119,7 @@ def test_a_fifth_more_noise_would_be_seen() -> None:
 
 
 def test_the_noise_level_is_that_of_a_release_but_for_its_grid() -> None:
-    problem = dpgep.pca(rows())
+    problem = dpgep.pca(rows(), bound=1.0)
     released = solve_seeded(problem, mu=5.0, n_components=1, storage="matrix").diagnostics.noise_level
     assert operator(problem).noise_level == pytest.approx(released, rel=1e-4)
 
@@ -152,7 +154,7 @@ def test_bad_arguments_spend_nothing() -> None:
     bad = rows()
     bad[3, 3] = np.nan
     with nothing_spent(budget), pytest.raises(ValueError, match="NaN"):
-        operator(dpgep.pca(bad), budget=budget)
+        operator(dpgep.pca(bad, bound=1.0), budget=budget)
 
 
 def test_two_copies_are_refused() -> None:

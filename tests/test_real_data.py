@@ -44,7 +44,7 @@ def test_images_of_mnist_as_bytes() -> None:
 def test_discriminants_of_mnist_separate_digits() -> None:
     data = data_set("mnist")
     x, x_test = (unit_rows(data[name].reshape(-1, 784).astype(float)) for name in ("x_train", "x_test"))
-    solution = solve_seeded(dpgep.fda(x, data["y_train"], classes="public"), epsilon=1.0, delta=1e-6)
+    solution = solve_seeded(dpgep.fda(x, data["y_train"], classes="public", bound=1.0), epsilon=1.0, delta=1e-6)
     train, test = solution.transform(x), solution.transform(x_test)
     spread = train.std(axis=0)
     centres = np.array([train[data["y_train"] == digit].mean(axis=0) for digit in range(10)]) / spread

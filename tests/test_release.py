@@ -59,11 +59,13 @@ def problems(rng: np.random.Generator) -> dict[str, Any]:
     return {
         "pca": dpgep.pca(x, bound=2.0),
         "pca uncentred": dpgep.pca(x, center=False, bound=0.5),
-        "cca": dpgep.cca(x[:, :2], x[:, 2:]),
+        "cca": dpgep.cca(x[:, :2], x[:, 2:], bound=1.0),
         "pls": dpgep.pls(x[:, :2], x[:, 2:], bound=0.7),
-        "fda": dpgep.fda(x, np.arange(200) % 3, classes=range(3)),
-        "sir": dpgep.sir(x, x[:, 0], slices=4, y_range=(-1, 1)),
-        "fda public n": dpgep.fda(x, np.arange(200) % 3, classes=range(3), adjacency="add-remove", public_n=200),
+        "fda": dpgep.fda(x, np.arange(200) % 3, classes=range(3), bound=1.0),
+        "sir": dpgep.sir(x, x[:, 0], slices=4, y_range=(-1, 1), bound=1.0),
+        "fda public n": dpgep.fda(
+            x, np.arange(200) % 3, classes=range(3), adjacency="add-remove", public_n=200, bound=1.0
+        ),
     }
 
 
@@ -95,13 +97,13 @@ def test_the_deviation_test_rejects_two_percent(rng: np.random.Generator) -> Non
 
 @pytest.mark.entropy
 def test_two_unseeded_runs_differ(correlated_rows: Matrix) -> None:
-    problem = dpgep.pca(correlated_rows + 0.1)
+    problem = dpgep.pca(correlated_rows + 0.1, bound=1.0)
     first, second = (dpgep.solve(problem, mu=20.0, n_components=1).components for _ in range(2))
     assert np.abs(first - second).max() > 0
 
 
 def test_a_seed_reproduces_warns_and_is_marked(correlated_rows: Matrix) -> None:
-    problem = dpgep.pca(correlated_rows)
+    problem = dpgep.pca(correlated_rows, bound=1.0)
     with pytest.warns(dpgep.PrivacyWarning, match="a seeded run is not private"):
         first = dpgep.solve(problem, mu=20.0, seed=3)
     second, other = solve_seeded(problem, 3, mu=20.0), solve_seeded(problem, 4, mu=20.0)
@@ -161,14 +163,14 @@ def test_expected_error_is_the_measured_one(name: str, rng: np.random.Generator)
     y = x[:, 0] + 0.5 * x[:, 1] ** 2
     second = x.T @ x / n
     problem: Any = {
-        "pca": lambda: dpgep.pca(x),
-        "pca uncentred": lambda: dpgep.pca(x, center=False),
-        "pca add-remove": lambda: dpgep.pca(x, adjacency="add-remove"),
-        "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:] + x[:, :2]),
-        "pls": lambda: dpgep.pls(x[:, :3], x[:, 3:] + x[:, :2]),
-        "pls uncentred": lambda: dpgep.pls(x[:, :3], x[:, 3:] + x[:, :2], center=False),
-        "fda": lambda: dpgep.fda(x, labels, classes=range(4)),
-        "sir": lambda: dpgep.sir(x, y, slices=4, y_range=(-0.4, 0.6)),
+        "pca": lambda: dpgep.pca(x, bound=1.0),
+        "pca uncentred": lambda: dpgep.pca(x, center=False, bound=1.0),
+        "pca add-remove": lambda: dpgep.pca(x, adjacency="add-remove", bound=1.0),
+        "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:] + x[:, :2], bound=1.0),
+        "pls": lambda: dpgep.pls(x[:, :3], x[:, 3:] + x[:, :2], bound=1.0),
+        "pls uncentred": lambda: dpgep.pls(x[:, :3], x[:, 3:] + x[:, :2], center=False, bound=1.0),
+        "fda": lambda: dpgep.fda(x, labels, classes=range(4), bound=1.0),
+        "sir": lambda: dpgep.sir(x, y, slices=4, y_range=(-0.4, 0.6), bound=1.0),
         "gep": lambda: dpgep.gep(second, np.diag([1.0, 0.8, 0.6, 0.9, 0.7]), n=n, sensitivity_a=1.0, sensitivity_b=5.0),
     }[name]()
     mu = 3.0 if name.startswith("pca") else 20.0 if name.startswith("pls") else 60.0
@@ -183,7 +185,7 @@ def test_report_of_a_full_budget_is_golden(correlated_rows: Matrix) -> None:
     from dp_accounting.pld import PLDAccountant
 
     for accounting in ("gdp", "zcdp"):
-        solution = solve_seeded(dpgep.pca(correlated_rows), epsilon=1.0, delta=1e-5, accounting=accounting)
+        solution = solve_seeded(dpgep.pca(correlated_rows, bound=1.0), epsilon=1.0, delta=1e-5, accounting=accounting)
         report = solution.privacy
         assert (report.epsilon, report.delta) == (1.0, 1e-5)
         assert report.mu == dpgep.Budget(epsilon=1.0, delta=1e-5, accounting=accounting).mu
@@ -203,7 +205,7 @@ def test_two_runs_compose_as_google_composes_them(correlated_rows: Matrix) -> No
     from dp_accounting.pld import PLDAccountant
 
     budget = dpgep.Budget(epsilon=1.0, delta=1e-5)
-    problem = dpgep.pca(correlated_rows)
+    problem = dpgep.pca(correlated_rows, bound=1.0)
     parts = [solve_seeded(problem, seed, budget=budget, share=share).privacy for seed, share in ((0, 0.3), (1, None))]
     assert all(0 < part.epsilon < 1 for part in parts if part.epsilon is not None)
     event = ComposedDpEvent([part.to_dp_event() for part in parts])
@@ -215,7 +217,7 @@ def test_two_runs_compose_as_google_composes_them(correlated_rows: Matrix) -> No
 def test_no_noise_is_reported_as_no_privacy(correlated_rows: Matrix) -> None:
     import dp_accounting
 
-    report = dpgep.solve(dpgep.pca(correlated_rows), epsilon=math.inf).privacy
+    report = dpgep.solve(dpgep.pca(correlated_rows, bound=1.0), epsilon=math.inf).privacy
     assert report.epsilon == report.mu == report.rho == math.inf
     assert isinstance(report.to_dp_event(), dp_accounting.NonPrivateDpEvent)
     assert "none (epsilon = inf" in str(report)
@@ -235,20 +237,20 @@ def test_gep_splits_the_budget_between_what_depends_on_data() -> None:
 
 def test_public_n_hides_n(rng: np.random.Generator) -> None:
     x = rng.standard_normal((200, 3)) / 2 + 0.4
-    problem = dpgep.pca(x, adjacency="add-remove")
+    problem = dpgep.pca(x, adjacency="add-remove", bound=1.0)
     assert "200" not in repr(problem)
     assert [b.name for b in solve_seeded(problem, mu=5.0).privacy.releases[0].noise][-1] == "counts per group"
-    known = dpgep.pca(x, adjacency="add-remove", public_n=250)
+    known = dpgep.pca(x, adjacency="add-remove", public_n=250, bound=1.0)
     assert "n=250" in repr(known)
-    exact = solve_seeded(dpgep.pca(x, center=False), epsilon=math.inf)
-    scaled = solve_seeded(dpgep.pca(x, center=False, adjacency="add-remove", public_n=250), epsilon=math.inf)
+    exact = solve_seeded(dpgep.pca(x, center=False, bound=1.0), epsilon=math.inf)
+    scaled = solve_seeded(dpgep.pca(x, center=False, adjacency="add-remove", public_n=250, bound=1.0), epsilon=math.inf)
     np.testing.assert_allclose(scaled.eigenvalues, exact.eigenvalues * 0.8, rtol=1e-12)
 
 
 def test_an_empty_class_adds_no_direction(rng: np.random.Generator) -> None:
     labels = np.arange(4000) % 2
     x = unit_rows(rng.standard_normal((4000, 40)) + 2 * labels[:, None])
-    solution = solve_seeded(dpgep.fda(x, labels, classes=[0, 1, 2]), epsilon=1.0, delta=1e-5)
+    solution = solve_seeded(dpgep.fda(x, labels, classes=[0, 1, 2], bound=1.0), epsilon=1.0, delta=1e-5)
     # the empty class is all noise: without shrinkage its direction would have an eigenvalue near the first one's
     assert solution.eigenvalues[1] < 0.1 * solution.eigenvalues[0]
 
@@ -256,11 +258,11 @@ def test_an_empty_class_adds_no_direction(rng: np.random.Generator) -> None:
 def test_lost_components_warn(rng: np.random.Generator) -> None:
     x = unit_rows(rng.standard_normal((50, 200)))
     with pytest.warns(dpgep.AccuracyWarning, match=r"components \[1, 2\] are lost: noise alone"):
-        dpgep.solve(dpgep.pca(x), epsilon=0.1, delta=1e-5, n_components=2)
+        dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=0.1, delta=1e-5, n_components=2)
 
 
 def test_repr_reads_well(correlated_rows: Matrix) -> None:
-    text = repr(solve_seeded(dpgep.pca(correlated_rows), epsilon=1.0, delta=1e-5, n_components=2))
+    text = repr(solve_seeded(dpgep.pca(correlated_rows, bound=1.0), epsilon=1.0, delta=1e-5, n_components=2))
     assert "Solution of pca by release: 2 components in 6 features" in text
     assert "epsilon = 1, delta = 1e-05" in text
     assert "row norms <= 1 enforced" in text
@@ -269,7 +271,7 @@ def test_repr_reads_well(correlated_rows: Matrix) -> None:
 
 
 def test_transform_checks_its_input(correlated_rows: Matrix) -> None:
-    solution = solve_seeded(dpgep.pca(correlated_rows), mu=1.0, n_components=2)
+    solution = solve_seeded(dpgep.pca(correlated_rows, bound=1.0), mu=1.0, n_components=2)
     assert solution.transform(correlated_rows).shape == (300, 2)
     with pytest.raises(ValueError, match=r"X must have shape \(n, 6\) as in the fit, got \(300, 5\)"):
         solution.transform(correlated_rows[:, :5])
@@ -294,7 +296,7 @@ def test_pair_solver_leaves_out_what_b_does_not_know(rng: np.random.Generator) -
 
 
 def test_a_paid_answer_survives_an_error_filter(rng: np.random.Generator) -> None:
-    problem = dpgep.pca(unit_rows(rng.standard_normal((50, 200))))
+    problem = dpgep.pca(unit_rows(rng.standard_normal((50, 200))), bound=1.0)
     budget = dpgep.Budget(epsilon=0.1, delta=1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -305,7 +307,7 @@ def test_a_paid_answer_survives_an_error_filter(rng: np.random.Generator) -> Non
 
 
 def test_no_positive_eigenvalue_falls_back_to_the_default_ridge(rng: np.random.Generator) -> None:
-    problem = dpgep.fda(rng.standard_normal((30, 1)) / 9, np.arange(30) % 2, classes=[0, 1])
+    problem = dpgep.fda(rng.standard_normal((30, 1)) / 9, np.arange(30) % 2, classes=[0, 1], bound=1.0)
     fell_back = 0
     for seed in range(40):
         solution = solve_seeded(problem, seed, epsilon=0.5, delta=1e-5, regularization=0.0)
@@ -315,7 +317,7 @@ def test_no_positive_eigenvalue_falls_back_to_the_default_ridge(rng: np.random.G
 
 
 def test_solutions_can_be_compared_and_hashed(correlated_rows: Matrix) -> None:
-    first, second = (solve_seeded(dpgep.pca(correlated_rows), mu=1.0) for _ in range(2))
+    first, second = (solve_seeded(dpgep.pca(correlated_rows, bound=1.0), mu=1.0) for _ in range(2))
     assert first == first
     assert first != second
     assert len({first, second}) == 2
@@ -327,5 +329,5 @@ def test_no_error_is_hidden_where_noise_leaves_b_without_variance(seed: int) -> 
     # others, and an error counted by what they hold of B would be zero.
     rng = np.random.default_rng(1)
     labels, x = rng.integers(0, 3, 500), rng.normal(size=(500, 5)) / 5
-    solution = solve_seeded(dpgep.fda(x, labels, classes=range(3)), seed, epsilon=0.01, delta=1e-6)
+    solution = solve_seeded(dpgep.fda(x, labels, classes=range(3), bound=1.0), seed, epsilon=0.01, delta=1e-6)
     assert solution.diagnostics.expected_subspace_error > 0.9  # of 1.2, a random plane

@@ -58,15 +58,15 @@ def choose(given: ReleasedMatrices, k: int = 1) -> float:
 def test_no_noise_no_ridge(rng: np.random.Generator) -> None:
     labels = np.arange(300) % 3
     x = unit_rows(rng.standard_normal((300, 4)) + labels[:, None])
-    exact = dpgep.solve(dpgep.fda(x, labels, classes="public"), epsilon=math.inf)
+    exact = dpgep.solve(dpgep.fda(x, labels, classes="public", bound=1.0), epsilon=math.inf)
     assert exact.diagnostics.regularization == 0
-    private = solve_seeded(dpgep.fda(x, labels, classes="public"), epsilon=1.0, delta=1e-5)
+    private = solve_seeded(dpgep.fda(x, labels, classes="public", bound=1.0), epsilon=1.0, delta=1e-5)
     multiple = private.diagnostics.regularization / private.diagnostics.noise_level
     assert min(abs(multiple - known) for known in MULTIPLES) < 1e-12
 
 
 def test_the_identity_has_no_ridge(rng: np.random.Generator) -> None:
-    solution = solve_seeded(dpgep.pca(unit_rows(rng.standard_normal((300, 4)))), epsilon=1.0, delta=1e-5)
+    solution = solve_seeded(dpgep.pca(unit_rows(rng.standard_normal((300, 4))), bound=1.0), epsilon=1.0, delta=1e-5)
     assert solution.diagnostics.regularization == 0
 
 
@@ -106,7 +106,9 @@ def test_the_choice_knows_no_units(rng: np.random.Generator) -> None:
 def test_a_given_ridge_stays(rng: np.random.Generator) -> None:
     labels = np.arange(300) % 3
     x = unit_rows(rng.standard_normal((300, 4)) + labels[:, None])
-    solution = solve_seeded(dpgep.fda(x, labels, classes="public"), epsilon=1.0, delta=1e-5, regularization=0.123)
+    solution = solve_seeded(
+        dpgep.fda(x, labels, classes="public", bound=1.0), epsilon=1.0, delta=1e-5, regularization=0.123
+    )
     assert solution.diagnostics.regularization == 0.123
 
 
@@ -131,9 +133,9 @@ def test_views_and_groups_are_thinned_out(name: str, rng: np.random.Generator) -
     x[:, 100:103] += 2 * x[:, :3]
     x = unit_rows(x)
     given: Any = {
-        "cca": lambda: dpgep.cca(x[:, :100], x[:, 100:]),
-        "fda": lambda: dpgep.fda(x, (x[:, 0] > 0) + 0, classes=[0, 1]),
-        "sir": lambda: dpgep.sir(x, x[:, 0], y_range=(-0.5, 0.5)),
+        "cca": lambda: dpgep.cca(x[:, :100], x[:, 100:], bound=1.0),
+        "fda": lambda: dpgep.fda(x, (x[:, 0] > 0) + 0, classes=[0, 1], bound=1.0),
+        "sir": lambda: dpgep.sir(x, x[:, 0], y_range=(-0.5, 0.5), bound=1.0),
     }[name]()
     solution = solve_seeded(given, epsilon=3.0, delta=1e-5, n_components=1)
     assert solution.diagnostics.regularization / solution.diagnostics.noise_level == pytest.approx(

@@ -60,9 +60,9 @@ def test_products_err_by_less_than_the_bound(name: str, form: str) -> None:
     x = ADVERSARIES[name](3000, rng)
     v = np.array([[0.6, -0.64, 0.48]])
     if form == "two views":
-        problem: Any = dpgep.cca(x[:, :2], x[:, 2:], center=False)
+        problem: Any = dpgep.cca(x[:, :2], x[:, 2:], center=False, bound=1.0)
     else:
-        problem = dpgep.pca(sparse.csr_array(x) if form == "sparse" else x, center=False)
+        problem = dpgep.pca(sparse.csr_array(x) if form == "sparse" else x, center=False, bound=1.0)
     products = problem.row_products()
     computed = products.second_moment(1.0).times(v)[0]
     exact = exact_product(x, products.factors, v[0])
@@ -97,7 +97,7 @@ def test_a_budget_that_rounding_would_eat_is_refused_and_not_spent() -> None:
         covering_multiplier(1e9, 0.0, 1000)
     budget = dpgep.Budget(mu=1e-9)
     with nothing_spent(budget), pytest.raises(ValueError, match="half of the budget"):
-        dpgep.solve(dpgep.pca(np.eye(50)), budget=budget, method="rayleigh-flow", n_components=1)
+        dpgep.solve(dpgep.pca(np.eye(50), bound=1.0), budget=budget, method="rayleigh-flow", n_components=1)
     assert Allowance(0.1, 0.1).within(math.inf) == math.inf
 
 
@@ -150,7 +150,7 @@ def test_values_out_of_range_are_the_end_of_it() -> None:
 @pytest.mark.parametrize("kind", ["lazy", "fresh"])
 def test_answers_for_a_coordinate_lie_on_the_grid(kind: Any) -> None:
     """e_1 has no combination to be rounded in: what is published is what was drawn."""
-    problem = dpgep.pca(np.random.default_rng(2).normal(size=(64, 5)) / 3, center=False)
+    problem = dpgep.pca(np.random.default_rng(2).normal(size=(64, 5)) / 3, center=False, bound=1.0)
     products = Curator(problem, Ledger(1.0), core.NoiseStream(bytes(32))).products(ProductNoise(kind, "goe", 2))
     answer, _ = products.times(np.eye(1, 5))
     assert products.groups is not None

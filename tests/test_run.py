@@ -18,7 +18,7 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 0.5, "seed": 1}
 
 def counted_by_reading() -> Any:
     """A problem whose number of rows is known at the end of the pass alone."""
-    return dpgep.pca(dpgep.scan(lambda: iter([X[:20], X[20:]])), center=False)
+    return dpgep.pca(dpgep.scan(lambda: iter([X[:20], X[20:]])), center=False, bound=1.0)
 
 
 RUNS: dict[str, Callable[[Any], Any]] = {
@@ -30,7 +30,9 @@ RUNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("problem", [lambda: dpgep.pca(X, center=False), counted_by_reading], ids=["known", "counted"])
+@pytest.mark.parametrize(
+    "problem", [lambda: dpgep.pca(X, center=False, bound=1.0), counted_by_reading], ids=["known", "counted"]
+)
 @pytest.mark.parametrize("name", RUNS)
 def test_warnings_point_at_the_line_that_called(name: str, problem: Callable[[], Any]) -> None:
     with warnings.catch_warnings(record=True) as caught:
@@ -63,7 +65,7 @@ OUT_OF_RANGE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 def test_numbers_that_kernels_cannot_hold_cost_nothing(run: Callable[..., Any], options: dict[str, Any]) -> None:
     budget = dpgep.Budget(mu=1.0)
     with pytest.raises(ValueError, match=next(reversed(options))):
-        run(dpgep.fda(X, X[:, 0] > 0, classes=[False, True]), budget=budget, **options)
+        run(dpgep.fda(X, X[:, 0] > 0, classes=[False, True], bound=1.0), budget=budget, **options)
     assert budget.spent_mu == 0
 
 
@@ -73,4 +75,4 @@ def test_a_number_of_people_is_one_whole_number(n: Any) -> None:
         dpgep.gep(np.eye(3), n=n, sensitivity_a=2.0)
     if n is not None:
         with pytest.raises(ValueError, match="public_n must be a positive whole number"):
-            dpgep.pca(X, adjacency="add-remove", public_n=n)
+            dpgep.pca(X, adjacency="add-remove", public_n=n, bound=1.0)

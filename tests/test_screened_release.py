@@ -32,7 +32,7 @@ def planted(n: int = 5000, seed: int = 0) -> tuple[Matrix, Matrix]:
 @pytest.mark.parametrize("sparsity", [None, 5, "auto"])
 def test_a_planted_component_is_found(form: Any, sparsity: Any) -> None:
     x, u = planted()
-    solution = solve_seeded(dpgep.pca(form(x)), mu=1.0, n_components=1, screen=40, sparsity=sparsity)
+    solution = solve_seeded(dpgep.pca(form(x), bound=1.0), mu=1.0, n_components=1, screen=40, sparsity=sparsity)
     screened = solution.diagnostics.screened
     assert solution.components.shape == (1, D)
     assert set(FEATURES) <= set(screened.features)
@@ -50,7 +50,8 @@ def test_a_planted_component_is_found(form: Any, sparsity: Any) -> None:
 def test_the_block_carries_less_noise_than_the_whole() -> None:
     x, _ = planted()
     whole, block = (
-        solve_seeded(dpgep.pca(x), mu=1.0, n_components=1, **options).diagnostics for options in ({}, {"screen": 20})
+        solve_seeded(dpgep.pca(x, bound=1.0), mu=1.0, n_components=1, **options).diagnostics
+        for options in ({}, {"screen": 20})
     )
     assert block.noise_level < whole.noise_level / 3
 
@@ -58,7 +59,7 @@ def test_the_block_carries_less_noise_than_the_whole() -> None:
 def test_screen_and_block_share_the_budget() -> None:
     x, _ = planted(500)
     for options, share in (({}, 0.3), ({"screen_share": 0.6}, 0.6)):
-        report = solve_seeded(dpgep.pca(x), mu=1.0, n_components=1, screen=20, **options).privacy
+        report = solve_seeded(dpgep.pca(x, bound=1.0), mu=1.0, n_components=1, screen=20, **options).privacy
         scores, block = report.releases
         assert scores.query.startswith("screen: ")
         assert block.query.startswith("features kept: ")
@@ -71,10 +72,10 @@ def test_screen_and_block_share_the_budget() -> None:
 def test_features_and_bound_follow_from_the_scores_alone() -> None:
     """With the answer of the screen taken from other data, what is kept does not depend on these."""
     kept = []
-    source = Curator(dpgep.pca(planted(seed=1)[0]), Ledger(1.0), core.NoiseStream(bytes(32)))
+    source = Curator(dpgep.pca(planted(seed=1)[0], bound=1.0), Ledger(1.0), core.NoiseStream(bytes(32)))
     answer = source.screen(0.2)
     for scale in (1.0, 0.3):
-        curator = Curator(dpgep.pca(scale * planted()[0]), Ledger(1.0), core.NoiseStream(bytes(32)))
+        curator = Curator(dpgep.pca(scale * planted()[0], bound=1.0), Ledger(1.0), core.NoiseStream(bytes(32)))
         curator.screen = lambda share, purpose: answer  # type: ignore[method-assign]
         kept.append(keep_features(curator, 30, 0.3, "")[0])
     np.testing.assert_array_equal(kept[0].features, kept[1].features)
@@ -88,7 +89,7 @@ def test_as_many_features_of_each_view() -> None:
     x[:, [3, 4]] += 6 * shared
     y[:, [80, 81]] += 6 * shared
     scale = np.sqrt((x**2).sum(axis=1) + (y**2).sum(axis=1)).max()
-    solution = solve_seeded(dpgep.cca(x / scale, y / scale), mu=20.0, n_components=1, screen=8)
+    solution = solve_seeded(dpgep.cca(x / scale, y / scale, bound=1.0), mu=20.0, n_components=1, screen=8)
     features = solution.diagnostics.screened.features
     assert ((features < 60).sum(), (features >= 60).sum()) == (8, 8)
     assert {3, 4, 140, 141} <= set(features)
@@ -105,8 +106,8 @@ def test_other_models(name: str) -> None:
     x[:, :2] += 4 * np.array([[0, 0], [1, 0], [0, 1]])[labels]
     x = unit_rows(x)
     problem = {
-        "fda": lambda: dpgep.fda(x, labels, classes=range(3)),
-        "sir": lambda: dpgep.sir(x, labels + 0.5, slices=3, y_range=(0, 3)),
+        "fda": lambda: dpgep.fda(x, labels, classes=range(3), bound=1.0),
+        "sir": lambda: dpgep.sir(x, labels + 0.5, slices=3, y_range=(0, 3), bound=1.0),
         "gep": lambda: dpgep.gep(x.T @ x / 5000, n=5000, sensitivity_a=math.sqrt(2)),
     }[name]()
     solution = solve_seeded(problem, mu=5.0, n_components=1, screen=10)
@@ -116,7 +117,7 @@ def test_other_models(name: str) -> None:
 
 def test_a_screen_of_everything_keeps_everything() -> None:
     x, _ = planted(500)
-    solution = solve_seeded(dpgep.pca(x), epsilon=math.inf, n_components=1, screen=D + 5)
+    solution = solve_seeded(dpgep.pca(x, bound=1.0), epsilon=math.inf, n_components=1, screen=D + 5)
     np.testing.assert_array_equal(solution.diagnostics.screened.features, np.arange(D))
 
 
@@ -136,4 +137,4 @@ def test_a_screen_of_everything_keeps_everything() -> None:
 def test_refuses_before_anything_is_spent(options: dict[str, Any], message: str) -> None:
     budget = dpgep.Budget(mu=1.0)
     with nothing_spent(budget), pytest.raises(ValueError, match=message):
-        dpgep.solve(dpgep.pca(planted(50)[0]), budget=budget, **options)
+        dpgep.solve(dpgep.pca(planted(50)[0], bound=1.0), budget=budget, **options)

@@ -386,7 +386,7 @@ def test_memory_that_two_scans_share(kind: str) -> None:
 
 def test_a_release_of_refilled_memory_is_that_of_the_rows() -> None:
     x = np.random.default_rng(5).standard_normal((200, 3)) / 4
-    ours, theirs = (solve_seeded(dpgep.pca(rows), mu=1.0) for rows in (refilled_arrays(x, [10] * 20), x))
+    ours, theirs = (solve_seeded(dpgep.pca(rows, bound=1.0), mu=1.0) for rows in (refilled_arrays(x, [10] * 20), x))
     np.testing.assert_array_equal(ours.components, theirs.components)
     np.testing.assert_array_equal(ours.eigenvalues, theirs.eigenvalues)
 
@@ -510,7 +510,7 @@ def test_missing_labels_are_refused_by_the_models() -> None:
     scan = dpgep.scan(nulls())
     (labels,) = rows_of(scan, scan["s"])
     with pytest.raises(ValueError, match="labels contain NaN"):
-        dpgep.fda(np.zeros((3, 2)), labels)
+        dpgep.fda(np.zeros((3, 2)), labels, bound=1.0)
 
 
 def test_labels_of_text_and_numbers_are_not_mixed() -> None:
@@ -610,7 +610,9 @@ def test_no_rows_are_data_and_no_batches_are_none() -> None:
         iter([np.empty((0, 3))]),
         pa.table([pa.array([], "f8")] * 3, names=NAMES),
     ):
-        solution = solve_seeded(dpgep.pca(dpgep.scan(source), adjacency="add-remove"), mu=1.0, n_components=2)
+        solution = solve_seeded(
+            dpgep.pca(dpgep.scan(source), adjacency="add-remove", bound=1.0), mu=1.0, n_components=2
+        )
         assert solution.components.shape == (2, 3)
     for empty in ([], iter([]), list):
         with pytest.raises(

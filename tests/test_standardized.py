@@ -259,7 +259,7 @@ def test_no_operator_is_paid_for(rng: np.random.Generator) -> None:
 
 def test_standardize_is_a_flag() -> None:
     with pytest.raises(TypeError, match="standardize must be True or False, got 1"):
-        dpgep.pca(np.eye(3), standardize=1)
+        dpgep.pca(np.eye(3), standardize=1, bound=1.0)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])

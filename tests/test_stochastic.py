@@ -59,7 +59,7 @@ def test_without_noise_the_eigenvectors_are_reached(method, form):
     x = rows()
     values, vectors = np.linalg.eigh(x.T @ x / len(x))
     epochs = {"n_epochs": 30} if method == "dp-vrpca" else {}
-    found = solve(dpgep.pca(form(x), center=False), method, epsilon=math.inf, n_passes=300, **epochs)
+    found = solve(dpgep.pca(form(x), center=False, bound=1.0), method, epsilon=math.inf, n_passes=300, **epochs)
     assert subspace_error(found.components, vectors[:, :-3:-1].T) < 1e-12
     np.testing.assert_allclose(np.abs(found.components @ vectors[:, :-3:-1]), np.eye(2), atol=1e-5)
     np.testing.assert_allclose(found.eigenvalues, values[:-3:-1], rtol=1e-5)
@@ -70,7 +70,7 @@ def test_without_noise_the_eigenvectors_are_reached(method, form):
 def test_with_noise_they_come_near(method, adjacency):
     x = rows(n=20_000)
     public = {"public_n": 20_000} if adjacency == "add-remove" else {}
-    problem = dpgep.pca(x, center=False, adjacency=adjacency, **public)
+    problem = dpgep.pca(x, center=False, adjacency=adjacency, bound=1.0, **public)
     found = solve(problem, method, epsilon=2.0, delta=DELTA)
     assert subspace_error(found.components, np.linalg.svd(x, full_matrices=False)[2][:2]) < 0.05
     np.testing.assert_allclose(found.components @ found.components.T, np.eye(2), atol=1e-12)
@@ -87,12 +87,12 @@ def test_the_bound_is_enforced_and_scales_everything():
     longer[0] *= 1e3 / np.linalg.norm(x[0])
     shrunk = x.copy()
     shrunk[0] /= np.linalg.norm(x[0])
-    found, expected = (solve(dpgep.pca(y, center=False), epsilon=1.0, delta=DELTA) for y in (longer, shrunk))
+    found, expected = (solve(dpgep.pca(y, center=False, bound=1.0), epsilon=1.0, delta=DELTA) for y in (longer, shrunk))
     np.testing.assert_allclose(found.components, expected.components, atol=1e-9)
 
 
 def test_a_run_is_reproducible_and_says_how_it_went():
-    problem = dpgep.pca(rows(), center=False)
+    problem = dpgep.pca(rows(), center=False, bound=1.0)
     first, second = (solve(problem, epsilon=1.0, delta=DELTA) for _ in range(2))
     np.testing.assert_array_equal(first.components, second.components)
     diagnostics = first.diagnostics
@@ -115,7 +115,7 @@ def test_steps_that_are_infinite_in_the_units_of_the_data_are_refused():
 @pytest.mark.parametrize("method", METHODS)
 def test_steps_too_large_leave_an_answer_and_a_caution(method):
     """What has been paid for is returned: here rows of one direction, and steps that leave no second one."""
-    problem = dpgep.pca(rows(200, 4) * np.eye(1, 4), center=False)
+    problem = dpgep.pca(rows(200, 4) * np.eye(1, 4), center=False, bound=1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solution = dpgep.solve(problem, method=method, n_components=2, epsilon=np.inf, step_sizes=(1e16, 1e16))
@@ -211,13 +211,13 @@ def test_a_delta_below_the_accountants_resolution_is_refused():
         calibrate_sampled(MECHANISMS["samples"], 1.0, 1e-13, "add-remove", 0.7)
     budget = dpgep.Budget(epsilon=1.0, delta=1e-13)
     with pytest.raises(ValueError, match="resolves no less"):
-        solve(dpgep.pca(np.full((100, 6), np.nan), center=False), budget=budget)
+        solve(dpgep.pca(np.full((100, 6), np.nan), center=False, bound=1.0), budget=budget)
     assert budget.remaining_mu == budget.mu
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_report_composes_what_the_ledger_holds(method):
-    report = solve(dpgep.pca(rows(), center=False), method, epsilon=1.0, delta=DELTA).privacy
+    report = solve(dpgep.pca(rows(), center=False, bound=1.0), method, epsilon=1.0, delta=DELTA).privacy
     assert (report.epsilon, report.delta, report.mu, report.rho) == (1.0, DELTA, None, None)
     (release,) = report.releases
     assert release.mu is None
@@ -236,12 +236,12 @@ def test_the_report_composes_what_the_ledger_holds(method):
 def test_budgets_without_epsilon_and_delta_are_refused(form):
     budget = dpgep.Budget(**form)
     with pytest.raises(dpgep.PrivacyBudgetError, match=r"a separate \(epsilon, delta\) budget"):
-        solve(dpgep.pca(rows(), center=False), budget=budget)
+        solve(dpgep.pca(rows(), center=False, bound=1.0), budget=budget)
     assert budget.remaining_mu == budget.mu
 
 
 def test_a_part_of_a_budget_is_refused_and_a_whole_one_is_taken():
-    problem = dpgep.pca(rows(), center=False)
+    problem = dpgep.pca(rows(), center=False, bound=1.0)
     budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
     with pytest.raises(dpgep.PrivacyBudgetError, match="a separate"):
         solve(problem, budget=budget, share=0.5)
@@ -254,7 +254,7 @@ def test_a_part_of_a_budget_is_refused_and_a_whole_one_is_taken():
 
 
 def test_what_is_left_after_another_run_is_refused():
-    problem = dpgep.pca(rows(), center=False)
+    problem = dpgep.pca(rows(), center=False, bound=1.0)
     budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
     solve(problem, "release", budget=budget, share=0.1)
     left = budget.remaining_mu
@@ -278,8 +278,8 @@ def test_a_ledger_takes_nothing_beside_samples():
 @pytest.mark.parametrize(
     "problem",
     [
-        lambda x: dpgep.pca(x),
-        lambda x: dpgep.cca(x[:, :3], x[:, 3:]),
+        lambda x: dpgep.pca(x, bound=1.0),
+        lambda x: dpgep.cca(x[:, :3], x[:, 3:], bound=1.0),
         lambda x: dpgep.gep(np.eye(3), n=10, sensitivity_a=1.0),
     ],
     ids=["centred", "cca", "gep"],
@@ -292,7 +292,7 @@ def test_other_models_are_refused_and_the_right_one_is_named(method, problem):
 
 def test_an_unknown_number_of_people_is_refused():
     with pytest.raises(ValueError, match="public_n"):
-        solve(dpgep.pca(rows(), center=False, adjacency="add-remove"), epsilon=1.0, delta=DELTA)
+        solve(dpgep.pca(rows(), center=False, adjacency="add-remove", bound=1.0), epsilon=1.0, delta=DELTA)
 
 
 @pytest.mark.parametrize(
@@ -312,5 +312,5 @@ def test_an_unknown_number_of_people_is_refused():
 def test_bad_options_are_refused_before_data_is_read(options, message):
     budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
     with pytest.raises(ValueError, match=message):
-        solve(dpgep.pca(np.full((100, 6), np.nan), center=False), budget=budget, **options)
+        solve(dpgep.pca(np.full((100, 6), np.nan), center=False, bound=1.0), budget=budget, **options)
     assert budget.remaining_mu == budget.mu

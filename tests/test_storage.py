@@ -36,16 +36,16 @@ def problem(name: str, d: int = D) -> tuple[Any, int]:
     labels = rng.integers(0, 4, 6000)
     grouped = unit_rows(rng.standard_normal((4, d))[labels] * 0.8 + rng.standard_normal((6000, d)))
     if name == "pca":
-        return dpgep.pca(spiked_rows(d=d)), 3
+        return dpgep.pca(spiked_rows(d=d), bound=1.0), 3
     if name == "fda":
-        return dpgep.fda(grouped, labels, classes=range(4)), 3
+        return dpgep.fda(grouped, labels, classes=range(4), bound=1.0), 3
     if name == "sir":
-        return dpgep.sir(grouped, labels + rng.uniform(size=6000), slices=4, y_range=(0, 4)), 2
+        return dpgep.sir(grouped, labels + rng.uniform(size=6000), slices=4, y_range=(0, 4), bound=1.0), 2
     if name == "cca":
         shared, half = rng.standard_normal((6000, 2)), d // 2
         views = [shared @ rng.standard_normal((2, half)) + 0.7 * rng.standard_normal((6000, half)) for _ in range(2)]
         largest = math.sqrt(2) * max(np.linalg.norm(view, axis=1).max() for view in views)
-        return dpgep.cca(*(view / largest for view in views)), 2
+        return dpgep.cca(*(view / largest for view in views), bound=1.0), 2
     a, b = (x.T @ x / len(x) for x in (spiked_rows(d=d), rng.standard_normal((4000, d)) / math.sqrt(d)))
     return dpgep.gep(a, b, n=4000, sensitivity_a=2.0, sensitivity_b=2.0), 2
 
@@ -180,7 +180,7 @@ def test_products_stop_where_the_memory_ends() -> None:
 def test_components_of_noise_alone_are_named() -> None:
     rng = np.random.default_rng(0)
     one_spike = unit_rows(rng.standard_normal((4000, D)) * np.r_[12.0, np.full(D - 1, 0.1)])
-    given = dpgep.pca(one_spike, center=False)
+    given = dpgep.pca(one_spike, center=False, bound=1.0)
     with (
         pytest.warns(dpgep.AccuracyWarning, match=r"components \[2\] are lost: noise alone could produce them"),
         pytest.warns(dpgep.PrivacyWarning),
@@ -231,7 +231,7 @@ def test_a_sparse_spike_is_found_by_products() -> None:
     x = rng.standard_normal((8000, 2000))
     x += (math.sqrt(200.0) - 1) * np.outer(x @ u, u)
     solution = solve_seeded(
-        dpgep.pca(unit_rows(x), center=False), mu=2.0, n_components=1, storage="operator", sparsity=10
+        dpgep.pca(unit_rows(x), center=False, bound=1.0), mu=2.0, n_components=1, storage="operator", sparsity=10
     )
     assert solution.diagnostics.support == tuple(range(10))
     assert abs(float(solution.components[0] @ u)) > 0.99
@@ -266,13 +266,17 @@ def test_two_views_fit_into_the_least_memory(d_x: int, d_y: int, k: int, mu: flo
     y = (hidden @ rng.standard_normal((3, d_y)) + rng.standard_normal((2000, d_y))) / 100
     for steps in (8, 10):
         limit = 32 * d * (steps * k * 2 + 1)
-        solution = solve_seeded(dpgep.cca(x, y), mu=mu, n_components=k, storage="operator", memory_limit=limit)
+        solution = solve_seeded(
+            dpgep.cca(x, y, bound=1.0), mu=mu, n_components=k, storage="operator", memory_limit=limit
+        )
         assert solution.components.shape == (k, d)
         assert 8 * k <= solution.diagnostics.n_directions <= steps * k * 2 + 1
 
 
 def test_a_full_operator_says_so(rng: np.random.Generator) -> None:
-    operator = dpgep.private_operator(dpgep.pca(rng.standard_normal((500, 50)) / 10), mu=1.0, memory_limit=24 * 50 * 12)
+    operator = dpgep.private_operator(
+        dpgep.pca(rng.standard_normal((500, 50)) / 10, bound=1.0), mu=1.0, memory_limit=24 * 50 * 12
+    )
     for _ in range(12):
         operator.a @ rng.standard_normal(50)
     for method, options in [("release", {}), ("rayleigh-flow", {}), ("truncated-rayleigh-flow", {"sparsity": 5})]:

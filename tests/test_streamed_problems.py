@@ -43,6 +43,7 @@ def both(name: str, folder: Path, rows: Matrix, labels: Any, **facts: Any) -> tu
     """The problem of the files, and of the arrays."""
     source = dpgep.scan(folder)
     x = source[NAMES]
+    facts = {"bound": 1.0, **facts}
     sir = {"slices": 4, "y_range": (-1, 1)}
     return {
         "pca": lambda: (dpgep.pca(x, **facts), dpgep.pca(rows, **facts)),
@@ -101,9 +102,9 @@ def test_one_pass_serves_iterators_of_unknown_length(rows: Matrix) -> None:
         yield scipy.sparse.csr_array(rows[10:1000])
         yield rows[1000:]
 
-    theirs = solve_seeded(dpgep.pca(rows), mu=1.0)
+    theirs = solve_seeded(dpgep.pca(rows, bound=1.0), mu=1.0)
     for source in (batches(), dpgep.scan(batches), dpgep.scan(list(batches())), dpgep.scan(batches(), n_rows=N)):
-        ours = solve_seeded(dpgep.pca(source), mu=1.0)
+        ours = solve_seeded(dpgep.pca(source, bound=1.0), mu=1.0)
         np.testing.assert_array_equal(ours.components, theirs.components)
         assert ours.privacy == theirs.privacy
 
@@ -120,10 +121,10 @@ def test_one_pass_serves_iterators_of_unknown_length(rows: Matrix) -> None:
 def test_a_second_pass_over_an_iterator_is_refused_and_free(method: str, options: Any, rows: Matrix) -> None:
     budget = dpgep.Budget(mu=1.0)
     with pytest.raises(ValueError, match="needs several passes over the rows"):
-        dpgep.solve(dpgep.pca(iter([rows])), budget=budget, n_components=1, method=method, **options)
+        dpgep.solve(dpgep.pca(iter([rows]), bound=1.0), budget=budget, n_components=1, method=method, **options)
     with pytest.raises(ValueError, match="need several passes over the rows"):
-        dpgep.private_operator(dpgep.pca(iter([rows])), budget=budget)
-    problem = dpgep.pca(iter([rows]))
+        dpgep.private_operator(dpgep.pca(iter([rows]), bound=1.0), budget=budget)
+    problem = dpgep.pca(iter([rows]), bound=1.0)
     solve_seeded(problem, mu=1.0)
     with pytest.raises(RuntimeError, match="read only once"):
         dpgep.solve(problem, budget=budget)
@@ -137,13 +138,13 @@ def test_bad_rows_late_in_the_stream_cost_nothing(bad: float, rows: Matrix) -> N
     budget = dpgep.Budget(mu=1.0)
     for method in ("release", "rayleigh-flow"):
         with pytest.raises(ValueError, match="NaN or infinite"):
-            dpgep.solve(dpgep.pca(dpgep.scan([rows, spoiled])), budget=budget, method=method, n_components=1)
+            dpgep.solve(dpgep.pca(dpgep.scan([rows, spoiled]), bound=1.0), budget=budget, method=method, n_components=1)
     with pytest.raises(ValueError, match="NaN or infinite"):
-        dpgep.solve(dpgep.pca(dpgep.scan([rows, scipy.sparse.csr_array(spoiled)])), budget=budget)
+        dpgep.solve(dpgep.pca(dpgep.scan([rows, scipy.sparse.csr_array(spoiled)]), bound=1.0), budget=budget)
     with pytest.raises(ValueError, match="at least 2 rows"):
-        dpgep.solve(dpgep.pca(dpgep.scan([rows[:1]])), budget=budget)
+        dpgep.solve(dpgep.pca(dpgep.scan([rows[:1]]), bound=1.0), budget=budget)
     with pytest.raises(ValueError, match="does not have n_rows = 2999 rows"):
-        dpgep.solve(dpgep.pca(dpgep.scan([rows], n_rows=N - 1)), budget=budget)
+        dpgep.solve(dpgep.pca(dpgep.scan([rows], n_rows=N - 1), bound=1.0), budget=budget)
     assert budget.spent_mu == 0
 
 
@@ -151,7 +152,7 @@ def test_labels_that_are_read_need_their_classes(folder: Path) -> None:
     source = dpgep.scan(folder)
     for classes in (None, "public"):
         with pytest.raises(ValueError, match="need public classes"):
-            dpgep.fda(source[NAMES], source["label"], classes=classes)  # type: ignore[arg-type]
+            dpgep.fda(source[NAMES], source["label"], classes=classes, bound=1.0)  # type: ignore[arg-type]
     assert source.passes == 0
 
 
@@ -159,21 +160,26 @@ def test_what_belongs_together_comes_from_one_source(folder: Path, labels: Any) 
     one, two = dpgep.scan(folder), dpgep.scan(folder)
     for y in (two["label"], labels):
         with pytest.raises(ValueError, match="must come from one source"):
-            dpgep.fda(one[NAMES], y, classes=CLASSES)
+            dpgep.fda(one[NAMES], y, classes=CLASSES, bound=1.0)
     with pytest.raises(ValueError, match="rows must be a matrix"):
-        dpgep.pca(one["y"])
+        dpgep.pca(one["y"], bound=1.0)
 
 
 def test_samples_of_people_need_memory(folder: Path) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="needs all rows in memory"):
-        dpgep.solve(dpgep.pca(dpgep.scan(folder)[NAMES], center=False), budget=budget, method="dp-spca", n_components=1)
+        dpgep.solve(
+            dpgep.pca(dpgep.scan(folder)[NAMES], center=False, bound=1.0),
+            budget=budget,
+            method="dp-spca",
+            n_components=1,
+        )
     assert budget.spent_mu == 0
 
 
 def test_a_large_delta_warns_also_where_rows_were_counted_on_the_way(rows: Matrix) -> None:
     with pytest.warns(dpgep.PrivacyWarning, match="delta = 0.01 is not below 1/n"):
-        dpgep.solve(dpgep.pca(iter([rows])), epsilon=1.0, delta=0.01)
+        dpgep.solve(dpgep.pca(iter([rows]), bound=1.0), epsilon=1.0, delta=0.01)
 
 
 def test_too_few_rows_that_are_known_are_refused_at_once(tmp_path: Path) -> None:
@@ -184,19 +190,21 @@ def test_too_few_rows_that_are_known_are_refused_at_once(tmp_path: Path) -> None
             scan = dpgep.scan(source)
             rows = scan[0] if isinstance(source, tuple) else scan
             with pytest.raises(ValueError, match="X must have at least 2 rows"):
-                dpgep.pca(rows)
+                dpgep.pca(rows, bound=1.0)
             assert scan.passes == 0
-            solve_seeded(dpgep.pca(rows, adjacency="add-remove"), epsilon=1.0, delta=1e-6)
+            solve_seeded(dpgep.pca(rows, adjacency="add-remove", bound=1.0), epsilon=1.0, delta=1e-6)
         with pytest.raises(ValueError, match="Y must have at least 2 rows"):
-            dpgep.cca(np.ones((5, 2)), dpgep.scan(x))
+            dpgep.cca(np.ones((5, 2)), dpgep.scan(x), bound=1.0)
 
 
 def test_a_path_is_all_columns(rows: Matrix, tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pa.table(dict(zip(NAMES, rows.T, strict=True))), tmp_path / "rows.parquet")
-    theirs = dpgep.solve(dpgep.pca(rows), epsilon=math.inf)
+    theirs = dpgep.solve(dpgep.pca(rows, bound=1.0), epsilon=math.inf)
     dataset = pyarrow.dataset.dataset(tmp_path / "rows.parquet")
     for path in (tmp_path / "rows.parquet", str(tmp_path / "rows.parquet"), dataset, dataset.scanner().to_reader()):
-        np.testing.assert_allclose(dpgep.solve(dpgep.pca(path), epsilon=math.inf).eigenvalues, theirs.eigenvalues)
+        np.testing.assert_allclose(
+            dpgep.solve(dpgep.pca(path, bound=1.0), epsilon=math.inf).eigenvalues, theirs.eigenvalues
+        )
 
 
 def test_groups_may_be_selected_as_a_matrix_of_one_column(rows: Matrix) -> None:
@@ -204,8 +212,8 @@ def test_groups_may_be_selected_as_a_matrix_of_one_column(rows: Matrix) -> None:
     table = pa.table({**dict(zip(NAMES, rows.T, strict=True)), "label": np.arange(n) % 3, "y": np.sin(np.arange(n))})
     scan = dpgep.scan(table)
     x = scan[list(NAMES)]
-    classes: dict[str, Any] = {"classes": [0, 1, 2]}
-    slices: dict[str, Any] = {"slices": 4, "y_range": (-1, 1)}
+    classes: dict[str, Any] = {"classes": [0, 1, 2], "bound": 1.0}
+    slices: dict[str, Any] = {"slices": 4, "y_range": (-1, 1), "bound": 1.0}
     for one, many in (
         (dpgep.fda(x, scan[["label"]], **classes), dpgep.fda(x, scan["label"], **classes)),
         (dpgep.sir(x, scan[["y"]], **slices), dpgep.sir(x, scan["y"], **slices)),

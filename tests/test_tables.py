@@ -164,7 +164,7 @@ UNDECLARED: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", UNDECLARED)
 def test_categories_collected_from_the_data_are_refused(kind: str) -> None:
     with pytest.raises(TypeError, match=r"column 'colour' is categorical, but .* declare them, as pandas\.Cat.*scan\("):
-        dpgep.pca(UNDECLARED[kind]())
+        dpgep.pca(UNDECLARED[kind](), bound=1.0)
 
 
 def test_batches_with_other_categories_end_the_pass() -> None:
@@ -207,7 +207,7 @@ def test_bad_declarations_are_refused_at_once(categories: Any, error: type[Excep
 def test_columns_of_the_same_name_and_too_many_categories_are_refused() -> None:
     table = categorical(frame(4)).assign(**{"colour=red": 1.0})
     with pytest.raises(ValueError, match="several columns are named 'colour=red'"):
-        dpgep.pca(table)
+        dpgep.pca(table, bound=1.0)
     with pytest.raises(ValueError, match="several columns are named 'c=red'"):
         dpgep.scan({"c": ["red", "red"], "red": [1.0, 2.0]}, categories={"c": ["red", "red"]})[["red", "c"]]
     with pytest.raises(ValueError, match="column 'zip' has 1001 categories, of at most 1000"):
@@ -237,7 +237,7 @@ def test_text_and_dates_are_refused_by_name_before_anything_is_read(make: Any, t
     with pytest.raises(
         TypeError, match=r"column 'colour' \(.+\) is not numeric: select numeric columns, or declare the"
     ):
-        dpgep.pca(make(frame(), tmp_path))
+        dpgep.pca(make(frame(), tmp_path), bound=1.0)
 
 
 # --- names ---
@@ -264,9 +264,9 @@ def named(columns: list[str] = NAMES) -> pd.DataFrame:
 @pytest.mark.parametrize("options", [{}, {"method": "rayleigh-flow"}])
 def test_names_go_to_the_solution_and_change_no_bit(make: Callable[[], Any], options: dict[str, Any]) -> None:
     values = make()
-    solution = solved(dpgep.pca(values), epsilon=1.0, n_components=2, **options)
+    solution = solved(dpgep.pca(values, bound=1.0), epsilon=1.0, n_components=2, **options)
     assert solution.feature_names == tuple(NAMES)
-    plain = solved(dpgep.pca(named().to_numpy()), epsilon=1.0, n_components=2, **options)
+    plain = solved(dpgep.pca(named().to_numpy(), bound=1.0), epsilon=1.0, n_components=2, **options)
     if not options or isinstance(values, (pd.DataFrame, pl.DataFrame, pa.Table, pa.RecordBatch)):
         np.testing.assert_array_equal(solution.components, plain.components)
     np.testing.assert_allclose(solution.components, plain.components, rtol=1e-9)
@@ -274,16 +274,16 @@ def test_names_go_to_the_solution_and_change_no_bit(make: Callable[[], Any], opt
 
 def test_names_of_every_kind_of_label() -> None:
     table = pd.DataFrame(np.eye(3), columns=[7, ("a", 1), "x"])
-    assert dpgep.pca(table).model.feature_names == ("7", "('a', 1)", "x")
+    assert dpgep.pca(table, bound=1.0).model.feature_names == ("7", "('a', 1)", "x")
     with pytest.raises(ValueError, match="several columns are named '1'"):
-        dpgep.pca(pd.DataFrame(np.eye(3), columns=["1", 1, 2]))
+        dpgep.pca(pd.DataFrame(np.eye(3), columns=["1", 1, 2]), bound=1.0)
 
 
 def test_names_of_two_views_and_of_one_of_them() -> None:
     x, y = named(["income", "age"]), named(["visits"])
-    assert dpgep.cca(x, y).model.feature_names == ("income", "age", "visits")
-    assert dpgep.cca(x, y.to_numpy()).model.feature_names == ("income", "age", "0")
-    assert dpgep.cca(x.to_numpy(), y.to_numpy()).model.feature_names is None
+    assert dpgep.cca(x, y, bound=1.0).model.feature_names == ("income", "age", "visits")
+    assert dpgep.cca(x, y.to_numpy(), bound=1.0).model.feature_names == ("income", "age", "0")
+    assert dpgep.cca(x.to_numpy(), y.to_numpy(), bound=1.0).model.feature_names is None
 
 
 def test_models_are_equal_whatever_the_names_are_which_must_fit() -> None:
@@ -296,22 +296,24 @@ def test_models_are_equal_whatever_the_names_are_which_must_fit() -> None:
 
 
 def test_components_by_name() -> None:
-    solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=2)
+    solution = solved(dpgep.pca(named(), bound=1.0), epsilon=10.0, n_components=2)
     table = solution.components_frame()
     assert list(table.index) == NAMES
     assert list(table.columns) == [1, 2]
     np.testing.assert_array_equal(table.to_numpy(), solution.components.T)
     assert "  +1 income" in repr(solution)
-    unnamed = solved(dpgep.pca(named().to_numpy()), epsilon=10.0, n_components=2)
+    unnamed = solved(dpgep.pca(named().to_numpy(), bound=1.0), epsilon=10.0, n_components=2)
     assert list(unnamed.components_frame().index) == [0, 1, 2]
     assert "income" not in repr(unnamed)
 
 
 def test_components_of_two_views_by_view_and_name() -> None:
     table = named().assign(copy=named()["income"] + 0.1)
-    solution = solved(dpgep.pls(table[["income", "age"]], table[["copy", "age"]]), epsilon=10.0, n_components=1)
+    solution = solved(
+        dpgep.pls(table[["income", "age"]], table[["copy", "age"]], bound=1.0), epsilon=10.0, n_components=1
+    )
     assert list(solution.components_frame().index) == [("X", "income"), ("X", "age"), ("Y", "copy"), ("Y", "age")]
-    unnamed = dpgep.pls(table[["income", "age"]].to_numpy(), table[["copy"]].to_numpy())
+    unnamed = dpgep.pls(table[["income", "age"]].to_numpy(), table[["copy"]].to_numpy(), bound=1.0)
     index = solved(unnamed, epsilon=10.0, n_components=1).components_frame().index
     assert list(index) == [("X", 0), ("X", 1), ("Y", 0)]
 
@@ -323,22 +325,22 @@ def test_a_bought_bound_keeps_names_and_categories() -> None:
 
 
 def test_supports_by_name() -> None:
-    solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=1, sparsity=1)
+    solution = solved(dpgep.pca(named(), bound=1.0), epsilon=10.0, n_components=1, sparsity=1)
     assert solution.support == ("income",)
     assert "  support      'income'\n" in repr(solution)
-    plain = solved(dpgep.pca(named().to_numpy()), epsilon=10.0, n_components=1, sparsity=1)
+    plain = solved(dpgep.pca(named().to_numpy(), bound=1.0), epsilon=10.0, n_components=1, sparsity=1)
     assert plain.support == (0,)
 
 
 def test_a_screen_keeps_the_names() -> None:
-    solution = solved(dpgep.pca(named()), epsilon=100.0, n_components=1, screen=2)
+    solution = solved(dpgep.pca(named(), bound=1.0), epsilon=100.0, n_components=1, screen=2)
     assert solution.feature_names == tuple(NAMES)
     assert "income" in solution.support
     assert len(solution.support) == 2
 
 
 def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=1)
+    solution = solved(dpgep.pca(named(), bound=1.0), epsilon=10.0, n_components=1)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtraError, match=r"pandas is not installed: run pip install 'dpgep\[pandas\]'"):
         solution.components_frame()
@@ -360,7 +362,7 @@ def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     "kind", [lambda t: t, lambda t: pl.DataFrame(dict(t)), arrow, lambda t: dd.from_pandas(t, npartitions=2)]
 )
 def test_transform_refuses_other_columns(columns: list[str], message: str, kind: Callable[[Any], Any]) -> None:
-    solution = solved(dpgep.pca(named()), epsilon=10.0, n_components=1)
+    solution = solved(dpgep.pca(named(), bound=1.0), epsilon=10.0, n_components=1)
     with pytest.raises(ValueError, match=message):
         solution.transform(kind(frame()[columns]))
     expected = solution.transform(named().to_numpy())
@@ -379,7 +381,7 @@ def test_transform_encodes_categories() -> None:
 
 def test_transform_checks_each_view() -> None:
     table = frame()
-    solution = solved(dpgep.cca(table[["income", "age"]], table[["visits"]]), epsilon=10.0, n_components=1)
+    solution = solved(dpgep.cca(table[["income", "age"]], table[["visits"]], bound=1.0), epsilon=10.0, n_components=1)
     with pytest.raises(ValueError, match="Y lacks 'visits' and has 'member' besides"):
         solution.transform(table[["income", "age"]], table[["member"]])
 
@@ -388,7 +390,7 @@ def test_transform_checks_each_view() -> None:
 
 
 def test_moments_take_the_names_of_their_first_table() -> None:
-    moments = dpgep.Moments(dpgep.PcaModel(3, center=True))
+    moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0)
     moments.update(named().to_numpy()[:100])
     assert moments.model.feature_names is None
     moments.update(named()[100:200])
@@ -405,7 +407,7 @@ def test_moments_take_the_names_of_their_first_table() -> None:
 
 def test_moments_of_other_names_are_not_merged() -> None:
     def summed(table: Any) -> dpgep.Moments:
-        moments = dpgep.Moments(dpgep.PcaModel(3, center=True))
+        moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0)
         moments.update(table)
         return moments
 
@@ -424,8 +426,10 @@ def test_moments_of_other_names_are_not_merged() -> None:
 
 
 def test_private_moments_keep_names_and_add_those_of_the_same() -> None:
-    one, two = (dpgep.release(dpgep.pca(rows), epsilon=1.0, delta=1e-6) for rows in (named()[:300], named()[300:]))
-    other = dpgep.release(dpgep.pca(named(NAMES[::-1])[:300]), epsilon=1.0, delta=1e-6)
+    one, two = (
+        dpgep.release(dpgep.pca(rows, bound=1.0), epsilon=1.0, delta=1e-6) for rows in (named()[:300], named()[300:])
+    )
+    other = dpgep.release(dpgep.pca(named(NAMES[::-1])[:300], bound=1.0), epsilon=1.0, delta=1e-6)
     stored = dpgep.PrivateMoments.from_bytes(one.to_bytes())
     assert (stored + two).solve(n_components=1).feature_names == tuple(NAMES)
     with pytest.raises(ValueError, match="the columns of X are in another order"):
@@ -436,15 +440,15 @@ def test_private_moments_keep_names_and_add_those_of_the_same() -> None:
 def test_distributed_moments_are_named(kind: str, tmp_path: Path) -> None:
     model = dpgep.PcaModel(3, center=True)
     if kind == "Dask":
-        sums = dpgep.distributed.moments(model, dd.from_pandas(frame(), npartitions=3), columns=NAMES)
+        sums = dpgep.distributed.moments(model, dd.from_pandas(frame(), npartitions=3), columns=NAMES, bound=1.0)
     else:
-        sums = dpgep.distributed.moments(model, [str(written(frame(), tmp_path))], columns=NAMES)
-    here = dpgep.Moments(model)
+        sums = dpgep.distributed.moments(model, [str(written(frame(), tmp_path))], columns=NAMES, bound=1.0)
+    here = dpgep.Moments(model, bound=1.0)
     here.update(named())
     assert sums.to_bytes() == here.to_bytes()
     assert sums.model.feature_names == tuple(NAMES)
     if kind == "Dask":
         encoded = dpgep.distributed.moments(
-            dpgep.PcaModel(6, center=True), dd.from_pandas(categorical(frame()), npartitions=3)
+            dpgep.PcaModel(6, center=True), dd.from_pandas(categorical(frame()), npartitions=3), bound=1.0
         )
         assert encoded.model.feature_names == ENCODED

@@ -48,7 +48,7 @@ def wide_rows(rng: np.random.Generator) -> Matrix:
 )
 def test_a_seeded_solution_has_the_same_bits_for_any_number(options: dict[str, Any], wide_rows: Matrix) -> None:
     labels = np.arange(len(wide_rows)) % 4
-    problem = dpgep.fda(wide_rows, labels, classes=range(4))
+    problem = dpgep.fda(wide_rows, labels, classes=range(4), bound=1.0)
     solutions = [solve_seeded(problem, mu=1.0, n_threads=count, **options).components for count in COUNTS]
     for other in solutions[1:]:
         np.testing.assert_array_equal(solutions[0], other)
@@ -57,7 +57,7 @@ def test_a_seeded_solution_has_the_same_bits_for_any_number(options: dict[str, A
 @pytest.mark.filterwarnings("ignore:.*rows exceed the bound")
 def test_so_has_a_solution_without_noise(wide_rows: Matrix) -> None:
     first, second, third = (
-        dpgep.solve(dpgep.pca(wide_rows), epsilon=math.inf, n_components=3, n_threads=n) for n in COUNTS
+        dpgep.solve(dpgep.pca(wide_rows, bound=1.0), epsilon=math.inf, n_components=3, n_threads=n) for n in COUNTS
     )
     np.testing.assert_array_equal(first.components, second.components)
     np.testing.assert_array_equal(first.components, third.components)
@@ -67,7 +67,7 @@ def test_so_has_one_for_any_number_in_the_environment(wide_rows: Matrix, monkeyp
     solutions = []
     for count in COUNTS:
         monkeypatch.setenv("DPGEP_NUM_THREADS", str(count))
-        solutions.append(solve_seeded(dpgep.pca(wide_rows), mu=1.0, n_components=3).components)
+        solutions.append(solve_seeded(dpgep.pca(wide_rows, bound=1.0), mu=1.0, n_components=3).components)
     for other in solutions[1:]:
         np.testing.assert_array_equal(solutions[0], other)
 
@@ -75,7 +75,7 @@ def test_so_has_one_for_any_number_in_the_environment(wide_rows: Matrix, monkeyp
 def test_moments_have_the_same_bytes_for_any_number(wide_rows: Matrix) -> None:
     stored = set()
     for count in COUNTS:
-        sums = dpgep.Moments(dpgep.PcaModel(300, center=True))
+        sums = dpgep.Moments(dpgep.PcaModel(300, center=True), bound=1.0)
         sums.update(wide_rows, n_threads=count)
         stored.add(sums.to_bytes())
     assert len(stored) == 1
@@ -87,7 +87,7 @@ def test_threads_with_sums_of_their_own_add_all_people_or_none(
 ) -> None:
     labels = np.arange(len(wide_rows)) % 4
     model = dpgep.FdaModel(300, (0, 1, 2, 3))
-    whole, shared = dpgep.Moments(model), dpgep.Moments(model)
+    whole, shared = dpgep.Moments(model, bound=1.0), dpgep.Moments(model, bound=1.0)
     whole.update(wide_rows, labels, n_threads=1)
     monkeypatch.setattr(integer_moments, "_WORK_OF_A_SHARE", 1)
     monkeypatch.setattr(integer_moments, "_SHARES_BYTES", 1 << 40)
@@ -141,7 +141,7 @@ def test_an_error_of_a_tile_is_raised_after_all_threads_have_ended() -> None:
 def test_without_a_way_to_limit_blas_it_keeps_its_own_threads(
     wide_rows: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = dpgep.pca(wide_rows).integer_moments(20).second
+    expected = dpgep.pca(wide_rows, bound=1.0).integer_moments(20).second
     counts = []
 
     def spy(tasks: Any, n_threads: int) -> None:
@@ -150,11 +150,15 @@ def test_without_a_way_to_limit_blas_it_keeps_its_own_threads(
 
     monkeypatch.setattr(blocks, "run", spy)
     monkeypatch.setattr(integer_moments, "_SHARES_BYTES", 0)
-    np.testing.assert_array_equal(np.triu(dpgep.pca(wide_rows).integer_moments(20).second), np.triu(expected))
+    np.testing.assert_array_equal(
+        np.triu(dpgep.pca(wide_rows, bound=1.0).integer_moments(20).second), np.triu(expected)
+    )
     assert set(counts) == {2}
     counts.clear()
     monkeypatch.setattr(_threads, "threadpoolctl", None)
-    np.testing.assert_array_equal(np.triu(dpgep.pca(wide_rows).integer_moments(20).second), np.triu(expected))
+    np.testing.assert_array_equal(
+        np.triu(dpgep.pca(wide_rows, bound=1.0).integer_moments(20).second), np.triu(expected)
+    )
     assert not counts
 
 
@@ -287,7 +291,7 @@ def test_other_threads_keep_their_number() -> None:
 @pytest.mark.parametrize("n_threads", [0, -1, 1.5, True, "2"])
 def test_a_bad_number_is_named_before_anything_is_read(n_threads: Any, wide_rows: Matrix) -> None:
     with pytest.raises(ValueError, match=f"n_threads must be a whole number of at least 1, got {n_threads!r}"):
-        dpgep.solve(dpgep.pca(wide_rows), mu=1.0, n_threads=n_threads)
+        dpgep.solve(dpgep.pca(wide_rows, bound=1.0), mu=1.0, n_threads=n_threads)
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1", ""])

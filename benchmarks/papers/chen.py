@@ -85,7 +85,7 @@ class DataSet:
         return len(self.classes) - 1
 
     def problem(self) -> Any:
-        return dpgep.fda(self.train, self.labels, classes=self.classes)
+        return dpgep.fda(self.train, self.labels, classes=self.classes, bound=1.0)
 
     def scatters(self) -> tuple[Matrix, Matrix]:
         """Scatter of the class means (A) and within classes (B), of the data itself."""

@@ -40,7 +40,7 @@ def medians(counts: list[int], seeds: int) -> dict[str, list[float]]:
     delta = n**-1.1
     second = x.T @ x / n
     v = eigh(second)[1][:, -1]
-    problem = dpgep.pca(x, center=False)
+    problem = dpgep.pca(x, center=False, bound=1.0)
     found: dict[str, list[float]] = {"as printed": []}
     rho = printed_flows.printed_rho(EPSILON, delta)
     for m in counts:

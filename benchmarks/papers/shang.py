@@ -146,7 +146,7 @@ def _orthonormal(block: support.Matrix) -> support.Matrix:
 
 def sound(method: str) -> Callable[[DataSet, int, float, int], support.Matrix]:
     def components(data: DataSet, k: int, epsilon: float, seed: int) -> support.Matrix:
-        problem = dpgep.pca(data.rows, center=False)
+        problem = dpgep.pca(data.rows, center=False, bound=1.0)
         arguments: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "n_components": k, "method": method}
         return support.solve_seeded(problem, seed, **arguments).components
 

@@ -160,7 +160,7 @@ class RealData:
         with support.data_set(name) as arrays:
             self.rows = support.unit_rows(arrays["X"])
         self.name = name
-        self.problem = dpgep.pca(self.rows, center=False)
+        self.problem = dpgep.pca(self.rows, center=False, bound=1.0)
         self.moment = self.rows.T @ self.rows / len(self.rows)
 
     def exact(self, sparsity: int) -> Matrix:

@@ -193,7 +193,7 @@ def audit(
     >>> import numpy as np, dpgep
     >>> X = np.zeros((50, 2)); X[0, 0] = 1
     >>> Y = np.zeros((50, 2)); Y[0, 1] = 1
-    >>> uncentred = lambda rows: dpgep.pca(rows, center=False)
+    >>> uncentred = lambda rows: dpgep.pca(rows, center=False, bound=1.0)
     >>> result = audit(uncentred, (X, Y), None, released=True, gaussian=True, mu=1.0, seed=1)
     >>> result.flagged, result.mu > 0.7
     (False, True)

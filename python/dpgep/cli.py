@@ -167,11 +167,11 @@ random          directions drawn without using the data: the baseline at no cost
 
 
 _NEXT = """
-Next, with your own data (one row per person; row norms at most a bound known beforehand):
+Next, with your own data (a table with one row per person; units may differ, no bound need be known):
 
     import dpgep
-    problem = dpgep.pca(X, bound=1.0)
-    solution = dpgep.solve(problem, epsilon=1.0, delta=1e-6, n_components=5)
+    problem = dpgep.pca(people, standardize=True)
+    solution = dpgep.solve(problem, epsilon=1.0, delta=1e-6, n_components=2)
     print(solution)          # the guarantee, the noise, the expected error of each component
 
-More: README.md and docs/guide.md in the repository; dpgep demo --help for options."""
+More: README.md and docs/your-table.md in the repository; dpgep demo --help for options."""

@@ -156,7 +156,7 @@ def draw(report: Report, path: Path) -> None:
 def _line(digits: Digits, exact: Matrix, epsilon: float, repetitions: int) -> Line:
     accuracies, errors, lost = [], [], np.zeros(2)
     for _ in range(repetitions):
-        fda, fda_lost = _fit(dpgep.fda(digits.train, digits.train_labels, classes=range(10)), epsilon, None)
+        fda, fda_lost = _fit(dpgep.fda(digits.train, digits.train_labels, classes=range(10), bound=1.0), epsilon, None)
         accuracies.append(_accuracy(digits, fda.transform(digits.train), fda.transform(digits.test)))
         pca, pca_lost = _fit_pca(digits, epsilon)
         errors.append(subspace_error(pca.components, exact))
@@ -166,7 +166,7 @@ def _line(digits: Digits, exact: Matrix, epsilon: float, repetitions: int) -> Li
 
 
 def _fit_pca(digits: Digits, epsilon: float) -> tuple[dpgep.Solution, bool]:
-    return _fit(dpgep.pca(digits.rows, center=False), epsilon, COMPONENTS)
+    return _fit(dpgep.pca(digits.rows, center=False, bound=1.0), epsilon, COMPONENTS)
 
 
 def _fit(problem: Any, epsilon: float, n_components: int | None) -> tuple[dpgep.Solution, bool]:

@@ -13,9 +13,12 @@ from typing import Any
 
 from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
+from dpgep.data.dataset import Dataset
 from dpgep.data.parts import columns_but, parquet_parts, read_parquet
+from dpgep.data.prepared import PreparedDataset
 from dpgep.data.views import column_names
 from dpgep.models.model import Adjacency
+from dpgep.models.preparation import Preparation
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
 from dpgep.problems.moment_problem import RowModel, dask_dataset
 from dpgep.sources.names import Names, as_text
@@ -30,7 +33,7 @@ def moments(
     *,
     columns: Sequence[str] | None = None,
     client: Any = None,
-    bound: float = 1.0,
+    bound: float | Preparation,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     bits: int = DEFAULT_BITS,
@@ -54,7 +57,7 @@ def moments(
     client : distributed.Client, optional
         The cluster. Default: what ``dask.compute`` uses: the client that was made last, or threads of this process.
     bound, adjacency, public_n, bits
-        As in `dpgep.Moments`.
+        As in `dpgep.Moments`; ``bound`` is required there, too.
 
     Returns
     -------
@@ -74,25 +77,29 @@ def moments(
     --------
     >>> import dask.array, dpgep.distributed
     >>> X = dask.array.random.default_rng(0).standard_normal((10000, 4), chunks=(1000, 2)) / 4
-    >>> sums = dpgep.distributed.moments(dpgep.PcaModel(4, center=True), X)
+    >>> sums = dpgep.distributed.moments(dpgep.PcaModel(4, center=True), X, bound=2.0)
     >>> sums.n
     10000
     """
     result = Moments(model, bound=bound, adjacency=adjacency, public_n=public_n, bits=bits)
     data = model.data(X, y)
+    radius = bound.bound if isinstance(bound, Preparation) else float(bound)
+    dataset: Dataset
     if _is_paths(X):
-        dataset, names = _parquet_dataset(model, X, y, columns, float(bound), client)
+        dataset, names = _parquet_dataset(model, X, y, columns, radius, client)
     elif is_dask_collection(X):
         selected, n_views = _selected(X, y, columns), len(model.views)
         names = [column_names(view) for view in selected[:n_views]]
         for view in filter(is_dask_frame, selected[:n_views]):
             without_rows(view).width(None)  # refuses text
-        dataset = dask_dataset(model, selected, float(bound), 0, client)
+        dataset = dask_dataset(model, selected, radius, 0, client)
     else:
         raise TypeError(
             f"X must be a Dask array or DataFrame, or a list of Parquet paths, got {type(data[0]).__name__}: data in "
             "memory or in one source need no cluster, dpgep.Moments(...).update takes them"
         )
+    if isinstance(bound, Preparation):
+        dataset = PreparedDataset(dataset, bound, model.n_features)
     result.update_dataset(dataset, *names)
     return result
 

@@ -197,7 +197,7 @@ def release(
     >>> import numpy as np, dpgep
     >>> rng = np.random.default_rng(0)
     >>> north, south = (rng.standard_normal((5000, 4)) * [2, 1, 1, 1] / 8 for _ in range(2))
-    >>> one, two = (dpgep.release(dpgep.pca(rows), epsilon=1.0, delta=1e-6) for rows in (north, south))
+    >>> one, two = (dpgep.release(dpgep.pca(rows, bound=1.0), epsilon=1.0, delta=1e-6) for rows in (north, south))
     >>> (one + two).solve(n_components=1).privacy.epsilon
     1.0
     """

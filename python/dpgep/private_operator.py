@@ -253,7 +253,7 @@ def private_operator(
     >>> import numpy as np, dpgep
     >>> from scipy.sparse.linalg import eigsh
     >>> X = np.random.default_rng(0).standard_normal((20000, 50)) * np.r_[5, np.ones(49)] / 15
-    >>> operator = dpgep.private_operator(dpgep.pca(X), epsilon=1.0, delta=1e-6)
+    >>> operator = dpgep.private_operator(dpgep.pca(X, bound=1.0), epsilon=1.0, delta=1e-6)
     >>> values, vectors = eigsh(operator.a, k=1, which="LA")
     >>> bool(abs(vectors[0, 0]) > 0.99)
     True

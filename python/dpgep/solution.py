@@ -63,6 +63,13 @@ class PrivacyReport:
         """Rho of zero-concentrated differential privacy, mu^2/2; None where mu is."""
         return None if self.mu is None else rho_from_mu(self.mu)
 
+    def prices(self) -> list[str]:
+        """What each of several releases cost, in percent of mu^2: a line each; none for a single one, or without mu."""
+        mu = self.mu
+        if mu is None or math.isinf(mu) or len(self.releases) < 2:
+            return []
+        return [f"{0.0 if each.mu is None else each.mu**2 / mu**2:10.1%}  {each.query}" for each in self.releases]
+
     @property
     def rounding(self) -> str:
         """The weakest of the releases' `rounding`: "integer", "grid", or "none" where one has no noise."""
@@ -237,6 +244,7 @@ class Solution:
             f"Solution of {self.model.name} by {self.method}: "
             f"{self.n_components} components in {self.model.n_features} features",
             f"  privacy      {self.privacy}",
+            *(f"  {price}" for price in self.privacy.prices()),
             f"  noise level  {d.noise_level:.3g}{regularization}",
         ]
         if self.feature_names is not None and len(self.support) < self.model.n_features:

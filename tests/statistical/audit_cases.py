@@ -105,21 +105,24 @@ E1, E2 = unit(1.0, 0.0, 0.0), unit(0.0, 1.0, 0.0)
 
 
 def _pca_one_group() -> tuple[Any, Any]:
-    return both(dpgep.pca, obtuse(tight(dpgep.pca(people(E1)))))
+    return both(dpgep.pca, obtuse(tight(dpgep.pca(people(E1), bound=1.0))))
 
 
 def _joint_cca(**options: Any) -> Callable[[Matrix], Any]:
-    return lambda rows: dpgep.cca(rows[:, :1], rows[:, 1:], **options)
+    return lambda rows: dpgep.cca(rows[:, :1], rows[:, 1:], bound=1.0, **options)
 
 
 def _fda(rows: tuple[Matrix, Matrix], labels: tuple[int, int]) -> tuple[Any, Any]:
-    first, second = (dpgep.fda(people(x), classes(c), classes=[0, 1, 2]) for x, c in zip(rows, labels, strict=True))
+    first, second = (
+        dpgep.fda(people(x), classes(c), classes=[0, 1, 2], bound=1.0) for x, c in zip(rows, labels, strict=True)
+    )
     return first, second
 
 
 def _sir(rows: tuple[Matrix, Matrix], slices: tuple[int, int]) -> tuple[Any, Any]:
     first, second = (
-        dpgep.sir(people(x), classes(c) + 0.5, slices=3, y_range=(0, 3)) for x, c in zip(rows, slices, strict=True)
+        dpgep.sir(people(x), classes(c) + 0.5, slices=3, y_range=(0, 3), bound=1.0)
+        for x, c in zip(rows, slices, strict=True)
     )
     return first, second
 
@@ -137,20 +140,20 @@ def _gep() -> tuple[Any, Any]:
 
 def _removed_fda(public_n: int | None) -> tuple[Any, Any]:
     def build(x: Matrix, labels: NDArray[np.intp]) -> Any:
-        return dpgep.fda(x, labels, classes=[0, 1, 2], adjacency="add-remove", public_n=public_n)
+        return dpgep.fda(x, labels, classes=[0, 1, 2], adjacency="add-remove", public_n=public_n, bound=1.0)
 
     return without_last(build, people(E1), classes(1))
 
 
 def _removed_sir() -> tuple[Any, Any]:
     def build(x: Matrix, y: Matrix) -> Any:
-        return dpgep.sir(x, y, slices=3, y_range=(0, 3), adjacency="add-remove")
+        return dpgep.sir(x, y, slices=3, y_range=(0, 3), adjacency="add-remove", bound=1.0)
 
     return without_last(build, people(E1), classes(1) + 0.5)
 
 
 def _removed(build: Callable[..., Any], **options: Any) -> tuple[Any, Any]:
-    return without_last(lambda rows: build(rows, adjacency="add-remove", **options), people(E1))
+    return without_last(lambda rows: build(rows, adjacency="add-remove", bound=1.0, **options), people(E1))
 
 
 def _removed_cca(**options: Any) -> tuple[Any, Any]:
@@ -158,7 +161,7 @@ def _removed_cca(**options: Any) -> tuple[Any, Any]:
 
 
 RELEASES: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "pca, uncentred": lambda: both(lambda rows: dpgep.pca(rows, center=False), (E1, E2)),
+    "pca, uncentred": lambda: both(lambda rows: dpgep.pca(rows, center=False, bound=1.0), (E1, E2)),
     "pca, uncentred, bound 3": lambda: both(lambda rows: dpgep.pca(7 * rows, center=False, bound=3.0), (E1, E2)),
     "pca, centred": _pca_one_group,
     "cca, uncentred": lambda: both(_joint_cca(center=False), (E1, E2)),
@@ -300,7 +303,7 @@ def _largest_norm(clipped: bool) -> Case:
 
 
 def _uncentred(rows: Matrix) -> Any:
-    return dpgep.pca(rows, center=False)
+    return dpgep.pca(rows, center=False, bound=1.0)
 
 
 def _local(factor: float, epsilon: float, seed: int, runs: int = 60_000) -> Case:
@@ -438,7 +441,7 @@ def _quantiles(correct: bool) -> Case:
     if correct:
 
         def build(x: Matrix, y: Matrix) -> Any:
-            return dpgep.sir(x, y, slices=6, y_range=(0.0, 1.0))
+            return dpgep.sir(x, y, slices=6, y_range=(0.0, 1.0), bound=1.0)
 
         return _package("public edges", (build(*data), build(*data_prime)), claim, MU)
     rng, deviation = np.random.default_rng(41), WITHIN / (24 * MU)
@@ -488,7 +491,7 @@ CORRECTED: dict[str, Callable[[], Case]] = {
     "initial vector counts twice": lambda: _initial_vector(*SOUND_HU, 0.5, 6),
     "initial vector, printed constants": lambda: _package(
         "one release",
-        tuple(dpgep.fda(*data, classes="public") for data in hu_pair()),  # type: ignore[arg-type]
+        tuple(dpgep.fda(*data, classes="public", bound=1.0) for data in hu_pair()),  # type: ignore[arg-type]
         {"mu": math.sqrt(2 * RHO), "delta": DELTA},
         math.sqrt(2 * RHO),
     ),

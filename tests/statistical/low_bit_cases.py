@@ -59,12 +59,14 @@ class LowBitCase:
 
 
 MODELS: dict[str, Callable[..., Any]] = {
-    "pca, uncentred": lambda rows, **options: dpgep.pca(rows, center=False, **options),
-    "pca": dpgep.pca,
-    "cca, uncentred": lambda rows, **options: dpgep.cca(rows[:, :25], rows[:, 25:], center=False, **options),
-    "cca": lambda rows, **options: dpgep.cca(rows[:, :25], rows[:, 25:], **options),
-    "fda": lambda rows, **options: dpgep.fda(rows, GROUPS, classes=[0, 1, 2], **options),
-    "sir": lambda rows, **options: dpgep.sir(rows, GROUPS + 0.5, slices=3, y_range=(0, 3), **options),
+    "pca, uncentred": lambda rows, **options: dpgep.pca(rows, center=False, **{"bound": 1.0, **options}),
+    "pca": lambda rows, **options: dpgep.pca(rows, **{"bound": 1.0, **options}),
+    "cca, uncentred": lambda rows, **options: dpgep.cca(
+        rows[:, :25], rows[:, 25:], center=False, **{"bound": 1.0, **options}
+    ),
+    "cca": lambda rows, **options: dpgep.cca(rows[:, :25], rows[:, 25:], **{"bound": 1.0, **options}),
+    "fda": lambda rows, **options: dpgep.fda(rows, GROUPS, classes=[0, 1, 2], **{"bound": 1.0, **options}),
+    "sir": lambda rows, **options: dpgep.sir(rows, GROUPS + 0.5, slices=3, y_range=(0, 3), **{"bound": 1.0, **options}),
     "gep": lambda rows: dpgep.gep(rows.T @ rows / N, n=N, sensitivity_a=math.sqrt(2)),
     "gep, private B": lambda rows: dpgep.gep(
         np.eye(D), rows.T @ rows / N, n=N, sensitivity_a=0.0, sensitivity_b=math.sqrt(2)
@@ -149,7 +151,7 @@ def _samples(epsilon: float) -> Mechanism:
 
     def mechanism(rows: Matrix) -> Any:
         with dpgep.Budget(epsilon=epsilon, delta=DELTA).reserve(adjacency="replace-one") as ledger:
-            problem = dpgep.pca(rows, center=False)
+            problem = dpgep.pca(rows, center=False, bound=1.0)
             answers = Curator(problem, ledger, stream).samples(SampledMechanism(0.5, 1, 1), 0.5).products
             return answers.ascend(np.eye(D)[:8], np.zeros(1))[1], answers.full(np.eye(D)[:1])
 
@@ -158,7 +160,7 @@ def _samples(epsilon: float) -> Mechanism:
 
 def _stochastic(epsilon: float, **options: Any) -> Mechanism:
     def solved(rows: Matrix, seed: int) -> Any:
-        problem = dpgep.pca(rows, center=False)
+        problem = dpgep.pca(rows, center=False, bound=1.0)
         options_of_all = {"epsilon": epsilon, "delta": DELTA, "seed": seed, "n_components": 1, "init": ALONE}
         solution = dpgep.solve(problem, batch_size=N // 2, **options_of_all, **options)
         return solution.components, solution.eigenvalues

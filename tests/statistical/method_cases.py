@@ -196,7 +196,7 @@ def iid_case(name: str, direction: tuple[float, ...], across: tuple[float, ...],
 
 def composed_case() -> MethodCase:
     """A screen, a block of the features kept, and products: what a flow with init="screen" asks, from one budget."""
-    problems = both(lambda rows: dpgep.pca(rows, center=False), (E1, E2))
+    problems = both(lambda rows: dpgep.pca(rows, center=False, bound=1.0), (E1, E2))
     stream = stream_of("composed")
     features = np.arange(3)
     ratio = release_statistic(*problems)
@@ -266,7 +266,7 @@ def cross_screen_case(center: bool) -> MethodCase:
 
     def build(person: Matrix) -> Any:
         rows = np.vstack([np.tile(-row if center else row, (23, 1)), person])
-        return dpgep.cca(rows[:, :1], rows[:, 1:], center=center)
+        return dpgep.cca(rows[:, :1], rows[:, 1:], center=center, bound=1.0)
 
     stream = stream_of(f"cross screen {center}")
     return MethodCase(
@@ -294,7 +294,7 @@ def solution_case(least: float = 0.6, **options: Any) -> MethodCase:
     def mechanism(rows: Matrix) -> dpgep.Solution:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            problem = dpgep.pca(rows, center=False)
+            problem = dpgep.pca(rows, center=False, bound=1.0)
             return dpgep.solve(problem, mu=MU, seed=next(seeds), **options)
 
     def statistic(solution: dpgep.Solution) -> float:
@@ -324,7 +324,7 @@ def one_step_case(shape: str) -> MethodCase:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return dpgep.solve(
-                dpgep.pca(rows, center=False),
+                dpgep.pca(rows, center=False, bound=1.0),
                 mu=MU,
                 seed=next(seeds),
                 method="rayleigh-flow",
@@ -355,7 +355,7 @@ def operator_case() -> MethodCase:
     def mechanism(rows: Matrix) -> Matrix:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            operator = dpgep.private_operator(dpgep.pca(rows, center=False), mu=MU, seed=next(seeds))
+            operator = dpgep.private_operator(dpgep.pca(rows, center=False, bound=1.0), mu=MU, seed=next(seeds))
         questions = np.array([[1.0, 1.0, 1.0], [1.0, 1.001, 1.0], [1.0, 1.0, 1.000001]]) / math.sqrt(3)
         return np.linalg.solve(questions, np.array([operator.a @ question for question in questions]))
 
@@ -433,10 +433,12 @@ def sampled_case(adjacency: Adjacency, n_sampled: int, n_full: int, rate: float,
 def _lone(adjacency: Adjacency) -> tuple[Any, Any]:
     if adjacency == "replace-one":
         first, second = (np.vstack([np.zeros((3, 2)), row]) for row in np.eye(2))
-        return dpgep.pca(first, center=False), dpgep.pca(second, center=False)
+        return dpgep.pca(first, center=False, bound=1.0), dpgep.pca(second, center=False, bound=1.0)
     rows = np.zeros((4, 2))
     rows[-1, 0] = 1.0
-    first, second = (dpgep.pca(x, center=False, adjacency="add-remove", public_n=4) for x in (rows[:-1], rows))
+    first, second = (
+        dpgep.pca(x, center=False, adjacency="add-remove", public_n=4, bound=1.0) for x in (rows[:-1], rows)
+    )
     return first, second
 
 
@@ -465,7 +467,7 @@ def local_case() -> MethodCase:
 
 def local_mean_case() -> MethodCase:
     """The mean of local reports in one draw, of two people: it tells 1/sqrt(2) of what the report of one does."""
-    problems = tuple(dpgep.pca(np.vstack([row, E1]), center=False) for row in (E1, E2))
+    problems = tuple(dpgep.pca(np.vstack([row, E1]), center=False, bound=1.0) for row in (E1, E2))
     stream = stream_of("mean of local reports")
     return MethodCase(
         lambda problem: curator_of(problem, stream).release_local(),

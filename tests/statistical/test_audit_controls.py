@@ -108,4 +108,4 @@ def test_quantile_slices_move_the_scatter_by_18() -> None:
 def test_package_refuses_edges_from_data() -> None:
     (x, y), _ = quantile_data()
     with pytest.raises(ValueError, match="slices need a public range"):
-        dpgep.sir(x, y, slices=6)
+        dpgep.sir(x, y, slices=6, bound=1.0)

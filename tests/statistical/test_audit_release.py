@@ -58,7 +58,7 @@ def test_solve_is_as_private_as_its_release() -> None:
         return float(values @ (vectors[:, 1] ** 2 - vectors[:, 0] ** 2))
 
     result = audit(
-        lambda rows: dpgep.pca(rows, center=False),
+        lambda rows: dpgep.pca(rows, center=False, bound=1.0),
         (people(E1), people(E2)),
         statistic,
         runs=5000,
@@ -84,7 +84,7 @@ def test_thresholds_agree_without_assuming_anything() -> None:
 
 def test_one_group_is_worst_at_the_stated_angle() -> None:
     """The worst case of the calibration, by search: no other pair of rows moves the release by more."""
-    problem = dpgep.pca(people(E1))
+    problem = dpgep.pca(people(E1), bound=1.0)
     noise = calibrate_moments(MU, problem.layout, problem.facts.adjacency)
 
     def mu_between(first: np.ndarray, second: np.ndarray) -> float:

@@ -147,6 +147,8 @@ def bound_of(bound: Any) -> float | Auto | Preparation:
     """What a problem's bound is: a public number, to be bought from the budget, or part of a public preparation."""
     if isinstance(bound, str) and bound == "auto":
         return Auto()
+    if isinstance(bound, str):
+        raise TypeError(f'bound must be a number, "auto", a dpgep.Auto or a dpgep.Preparation, got {bound!r}')
     return bound if isinstance(bound, (Auto, Preparation)) else check_bound(bound)
 
 
@@ -155,7 +157,7 @@ def check_bound(bound: Any) -> float:
     try:
         value = float(bound)
     except (TypeError, ValueError):
-        raise TypeError(f'bound must be a number or "auto", got {bound!r}') from None
+        raise TypeError(f"bound must be a number, got {bound!r}") from None
     if not 1e-30 <= value <= 1e30:  # eighth powers of it are computed
         raise ValueError(f"bound must be a positive finite number (between 1e-30 and 1e30), got {bound!r}")
     return value

@@ -39,7 +39,7 @@ def cca(
     X: Any,
     Y: Any,
     *,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
@@ -53,9 +53,11 @@ def cca(
     ----------
     X, Y : array_like of shapes (n, d_x) and (n, d_y)
         Row i of each belongs to person i.
-    bound : float
-        Public bound on the norm of the *joint* row (x, y), enforced by scaling both parts together. Where the views
-        differ in scale, rescale them by public factors first.
+    bound : "auto", float, `Auto` or `Preparation`
+        As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" gives every column a
+        location (if ``center``) and a scale, for 17 to 55 % of mu^2, or, where the budget is too small for that, only
+        shifts rows. ``components * solution.scale`` has unit rows. With a number, rescale views of different scales by
+        public factors first.
     center, adjacency, public_n
         As in `dpgep.pca`.
 

@@ -60,7 +60,7 @@ def fda(
     labels: Any,
     *,
     classes: Sequence[Hashable] | Literal["public"] | None = None,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
 ) -> RowProblem:
@@ -83,7 +83,10 @@ def fda(
         distinct labels is taken as public knowledge, with a `PrivacyWarning`: it appears in
         ``solution.model.classes``. "public" confirms that it is. Labels read in batches need ``classes`` unless they
         are of such a type.
-    bound, adjacency, public_n
+    bound : "auto", float, `Auto` or `Preparation`
+        As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2, or, where the
+        budget is too small for that, only shifts rows. ``components * solution.scale`` has unit rows.
+    adjacency, public_n
         As in `dpgep.pca`.
 
     Returns

@@ -15,10 +15,10 @@ from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.prepared import PreparedSums
 from dpgep.data.rows import Batch
-from dpgep.data.views import check_bound, column_names
+from dpgep.data.views import bound_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preparation import Preparation
+from dpgep.models.preparation import Auto, Preparation
 from dpgep.problems import moment_bytes
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.problem import Problem
@@ -44,9 +44,12 @@ class Moments(Problem):
     ----------
     model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
         What is to be computed, and from how many features: public.
-    bound, adjacency, public_n
-        As in `dpgep.pca`; or, as ``bound``, a `Preparation` that was bought before: rows are mapped by it when they are
-        added. Sites and days that share one can be merged.
+    bound : float or `Preparation`
+        A public bound on the row norm, or the ``preparation`` of an earlier solution: rows are mapped by it when they
+        are added. Sites and days that share one can be merged. There is no "auto": sums are made before a budget is
+        there to buy a bound from.
+    adjacency, public_n
+        As in `dpgep.pca`.
     bits : int in [4, 20]
         Rows in the unit ball are rounded toward zero to the grid 2^-bits.
 
@@ -55,7 +58,7 @@ class Moments(Problem):
     >>> import numpy as np, dpgep
     >>> rng = np.random.default_rng(0)
     >>> batches = [rng.standard_normal((1000, 5)) * [4, 2, 1, 1, 1] / 8 for _ in range(20)]
-    >>> one, two = (dpgep.Moments(dpgep.PcaModel(5, center=True)) for _ in range(2))
+    >>> one, two = (dpgep.Moments(dpgep.PcaModel(5, center=True), bound=1.0) for _ in range(2))
     >>> for batch in batches[:10]:
     ...     one.update(batch)
     >>> for batch in batches[10:]:
@@ -68,7 +71,7 @@ class Moments(Problem):
         self,
         model: RowModel,
         *,
-        bound: float | Preparation = 1.0,
+        bound: float | Preparation,
         adjacency: Adjacency = "replace-one",
         public_n: int | None = None,
         bits: int = DEFAULT_BITS,
@@ -81,10 +84,16 @@ class Moments(Problem):
         if isinstance(bits, bool) or bits not in _BITS:
             raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")
         self.model: RowModel = model
-        if isinstance(bound, Preparation):
-            bound.require_columns(model.n_features)
-        self.preparation = bound if isinstance(bound, Preparation) else None
-        self._bound = bound.bound if isinstance(bound, Preparation) else check_bound(bound)
+        found = bound_of(bound)
+        if isinstance(found, Auto):
+            raise ValueError(
+                "sums over people are made before a budget is there to buy a bound from: bound must be a number or the "
+                f"preparation of an earlier solution, got {bound!r}"
+            )
+        if isinstance(found, Preparation):
+            found.require_columns(model.n_features)
+        self.preparation = found if isinstance(found, Preparation) else None
+        self._bound = found.bound if isinstance(found, Preparation) else found
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
         layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))

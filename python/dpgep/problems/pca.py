@@ -126,7 +126,7 @@ class StandardizedPcaModel(PcaModel):
 def pca(
     X: Any,
     *,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     center: bool = True,
     standardize: bool = False,
     adjacency: Adjacency = "replace-one",
@@ -142,9 +142,19 @@ def pca(
         One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never modified, never
         copied as a whole. Or a table, whose columns keep their names and whose categorical columns become indicators
         (docs/your-table.md), or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
-    bound : float
-        Public bound on the row norm. It is enforced: longer rows are clipped to it. It must not be computed from the
-        data. The number of clipped rows is not reported, since that would be another release.
+    bound : "auto", float, `Auto` or `Preparation`
+        The bound on the row norm. It is enforced: longer rows are clipped to it, and nobody is told how many. A number
+        is a public bound: it must follow from what is known about the columns, never from the data (not checked).
+
+        "auto" buys a bound from the budget of the run, and needs no prior range. Rows are first shifted by a mean, if
+        that is long, ``center`` is set and rows are not sparse; with ``standardize``, every column gets a location and
+        a scale. That takes 2 to 25 % of mu^2, with ``standardize`` 17 to 55 %: the less, the larger n and the budget
+        are. Each stage is a release in the report, and a pass over the data, which must be readable several times:
+        ``solution.passes`` counts. `Auto` sets shares and public ranges, and admits missing values.
+
+        ``solution.preparation`` is what was bought. As the ``bound`` of another problem, it prepares rows of the same
+        columns at no cost. Components, eigenvalues and the mean are in the units of the columns; with ``standardize``,
+        ``components * solution.scale`` has unit rows (docs/your-table.md).
     center : bool
         Whether to subtract the mean. If False, nothing is spent on the mean.
     standardize : bool

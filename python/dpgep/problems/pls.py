@@ -36,7 +36,7 @@ def pls(
     X: Any,
     Y: Any,
     *,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
@@ -52,9 +52,10 @@ def pls(
     ----------
     X, Y : array_like of shapes (n, d_x) and (n, d_y)
         Row i of each belongs to person i.
-    bound : float
-        Public bound on the norm of the *joint* row (x, y), enforced by scaling both parts together. Where the views
-        differ in scale, rescale them by public factors first: covariances depend on the units.
+    bound : "auto", float, `Auto` or `Preparation`
+        As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" shifts rows but does not
+        scale columns, since covariances depend on the units: where the views differ in scale, rescale them by public
+        factors first.
     center, adjacency, public_n
         As in `dpgep.pca`.
 

@@ -63,7 +63,7 @@ def sir(
     slices: int = 10,
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
-    bound: Bound = 1.0,
+    bound: Bound = "auto",
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
 ) -> RowProblem:
@@ -86,7 +86,10 @@ def sir(
     edges : sequence of increasing numbers
         Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
         compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
-    bound, adjacency, public_n
+    bound : "auto", float, `Auto` or `Preparation`
+        As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2, or, where the
+        budget is too small for that, only shifts rows. ``components * solution.scale`` has unit rows.
+    adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
