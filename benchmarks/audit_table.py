@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "tests" / "statistical"))
 
 import low_bit_cases  # noqa: E402
 import method_cases  # noqa: E402
+import stage_cases  # noqa: E402
 
 # The budget of the low-bit attacks, epsilon = 1 at delta = 1e-6, and their runs on each of the two data sets.
 LOW_BIT_MU = 0.23696
@@ -31,7 +32,7 @@ def number(value: float | None) -> str:
 def values(only: list[str]) -> None:
     print("| method | statistic | runs | claim | at least | share |")
     print("|---|---|---|---|---|---|")
-    for name, case in method_cases.METHODS.items():
+    for name, case in {**method_cases.METHODS, **stage_cases.PREPARATIONS}.items():
         if only and not any(part in name for part in only):
             continue
         audited = case()

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from audit_cases import CONFIDENCE, Matrix
 from method_cases import curator_of, stream_of
+from stage_cases import STAGES, stages_of
+from stage_cases import D as STAGE_COLUMNS
 
 import dpgep
 from dpgep._low_bits import numbers_in
@@ -57,12 +59,14 @@ class LowBitCase:
 
 
 MODELS: dict[str, Callable[..., Any]] = {
-    "pca, uncentred": lambda rows, **options: dpgep.pca(rows, center=False, bound=1.0, **options),
-    "pca": lambda rows, **options: dpgep.pca(rows, bound=1.0, **options),
-    "cca, uncentred": lambda rows, **options: dpgep.cca(rows[:, :25], rows[:, 25:], center=False, bound=1.0, **options),
-    "cca": lambda rows, **options: dpgep.cca(rows[:, :25], rows[:, 25:], bound=1.0, **options),
-    "fda": lambda rows, **options: dpgep.fda(rows, GROUPS, classes=[0, 1, 2], bound=1.0, **options),
-    "sir": lambda rows, **options: dpgep.sir(rows, GROUPS + 0.5, slices=3, y_range=(0, 3), bound=1.0, **options),
+    "pca, uncentred": lambda rows, **options: dpgep.pca(rows, center=False, **{"bound": 1.0, **options}),
+    "pca": lambda rows, **options: dpgep.pca(rows, **{"bound": 1.0, **options}),
+    "cca, uncentred": lambda rows, **options: dpgep.cca(
+        rows[:, :25], rows[:, 25:], center=False, **{"bound": 1.0, **options}
+    ),
+    "cca": lambda rows, **options: dpgep.cca(rows[:, :25], rows[:, 25:], **{"bound": 1.0, **options}),
+    "fda": lambda rows, **options: dpgep.fda(rows, GROUPS, classes=[0, 1, 2], **{"bound": 1.0, **options}),
+    "sir": lambda rows, **options: dpgep.sir(rows, GROUPS + 0.5, slices=3, y_range=(0, 3), **{"bound": 1.0, **options}),
     "gep": lambda rows: dpgep.gep(rows.T @ rows / N, n=N, sensitivity_a=math.sqrt(2)),
     "gep, private B": lambda rows: dpgep.gep(
         np.eye(D), rows.T @ rows / N, n=N, sensitivity_a=0.0, sensitivity_b=math.sqrt(2)
@@ -123,6 +127,24 @@ def _solution(model: str, mu: float, **options: Any) -> Mechanism:
     return _quietly(solved)
 
 
+def _stage(name: str, mu: float) -> Mechanism:
+    """A stage of a preparation of the first columns."""
+    stream = stream_of(f"bits: {name}")
+    return lambda rows: STAGES[name].ask(stages_of(rows[:, :STAGE_COLUMNS], "replace-one", mu, stream), mu).values
+
+
+def _prepared(model: str, mu: float, auto: dpgep.Auto) -> Mechanism:
+    """A solution with a bound that is bought, and what was bought."""
+
+    def solved(rows: Matrix, seed: int) -> Any:
+        solution = dpgep.solve(MODELS[model](rows, bound=auto), mu=mu, seed=seed, n_components=1)
+        preparation: Any = solution.preparation
+        bought = preparation.bound, *preparation.parts().values()
+        return solution.components, solution.eigenvalues, solution.mean, *bought
+
+    return _quietly(solved)
+
+
 def _samples(epsilon: float) -> Mechanism:
     """Answers about a sample to the first coordinates, and about everybody to e1."""
     stream = stream_of("bits: samples")
@@ -171,6 +193,12 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
         ("dpsrs", "pca", {"method": "dpsrs", "sparsity": 2, "n_iterations_a": 2}),
     ):
         mechanisms[f"solve, {name}, {model}"] = lambda model=model, options=options: _solution(model, mu, **options)
+    for name in STAGES:
+        mechanisms[f"stage, {name}"] = lambda name=name: _stage(name, mu)
+    for model, precondition in (("pca", None), ("fda", None), ("cca", "columns"), ("cca", "full")):
+        title = f'bound="auto", {model}' + (f", {precondition}" if precondition else "")
+        auto = dpgep.Auto(precondition=precondition)  # type: ignore[arg-type]
+        mechanisms[title] = lambda model=model, auto=auto: _prepared(model, mu, auto)
     claim = {"mu": mu, "delta": DELTA}
     cases = {name: lambda made=made: LowBitCase(made(), claim) for name, made in mechanisms.items()}
     epsilon = epsilon_of(mu, DELTA)

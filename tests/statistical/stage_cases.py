@@ -11,7 +11,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -116,10 +116,13 @@ class Transcript:
         if not callable(known):
             return known
 
-        def answered(*question: Any) -> NoisyCounts:
-            answer: NoisyCounts = known(*question)
-            exact = [getattr(stages, name)(*question[:-1], math.inf).values for stages in self._exact]
-            self.add(answer.values, exact, answer.deviation)
+        def answered(*question: Any, **options: Any) -> NoisyCounts | ReleasedMoments:
+            answer: NoisyCounts | ReleasedMoments = known(*question, **options)
+            exact = [getattr(stages, name)(*question[:-1], math.inf, **options) for stages in self._exact]
+            if isinstance(answer, ReleasedMoments):
+                self.add_moments(answer, exact)
+            else:
+                self.add(answer.values, [one.values for one in exact], answer.deviation)
             return answer
 
         return answered
@@ -142,7 +145,7 @@ def transcript(build: Callable[..., Any], table: Matrix, tables: Any, mu: float,
     kept: list[Transcript] = []
 
     def stages(dataset: Any, facts: Any, n_columns: int, *rest: Any, **options: Any) -> Transcript:
-        datasets = [build(rows, "auto").dataset for rows in tables]
+        datasets = [build(rows).dataset for rows in tables]
         ledgers = [Ledger(math.inf) for _ in tables]
         exact = [
             Stages(each, facts, n_columns, ledger, core.NoiseStream(), **options)
@@ -153,7 +156,7 @@ def transcript(build: Callable[..., Any], table: Matrix, tables: Any, mu: float,
 
     with mock.patch("dpgep.solve.Stages", stages), warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        released = dpgep.release(build(table, "auto"), mu=mu, seed=seed)
+        released = dpgep.release(build(table), mu=mu, seed=seed)
     exact = [
         Curator(build(rows, released.preparation), Ledger(math.inf), core.NoiseStream()).release() for rows in tables
     ]
@@ -169,16 +172,18 @@ class Run:
     first: Matrix
     second: Matrix
     least: float
+    bound: Any = "auto"
 
 
 # Others lie in the cube [-1, 1]. The two rows are clipped wherever they can be, have different norms, and lie at
-# opposite ends of the columns: these move sums the most, and second moments, for which rows must be
-# orthogonal, not at all.
+# opposite ends of the columns: these move sums the most, and second moments, for which rows must be orthogonal, not.
 N_OTHERS = 400
+_cca = Run(lambda x, **rest: dpgep.cca(x[:, :1], x[:, 1:], **rest), 2.01 * ONES, -1e6 * ONES, 0.4)
 RUNS = {
     "pca, uncentred": Run(lambda x, **rest: dpgep.pca(x, center=False, **rest), 9 * E1, 99 * E2, 0.6),
     "pca": Run(dpgep.pca, 99 * E1, -999 * E1, 0.4),
-    "cca": Run(lambda x, **rest: dpgep.cca(x[:, :1], x[:, 1:], **rest), 2.01 * ONES, -1e6 * ONES, 0.4),
+    "cca": _cca,
+    "cca, full preconditioning": replace(_cca, bound=dpgep.Auto(precondition="full")),
 }
 
 
@@ -188,7 +193,7 @@ def run_case(name: str, adjacency: Adjacency, spent: float = MU) -> MethodCase:
     others = np.random.default_rng(7).uniform(-1, 1, (N_OTHERS, D))
     tables = neighbours(adjacency, run.first, run.second, others)
 
-    def build(rows: Matrix, bound: Any) -> Any:
+    def build(rows: Matrix, bound: Any = run.bound) -> Any:
         return run.build(rows, bound=bound, adjacency=adjacency)
 
     def mechanism(table: Matrix) -> float:
