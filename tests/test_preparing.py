@@ -810,3 +810,12 @@ def test_a_mean_far_from_zero_is_bought_again() -> None:
     assert sum("sum of the rows" in entry.query for entry in solution.privacy.releases) > 1
     assert solution.privacy.bound < 15
     assert abs(solution.components[0, 0]) > 0.95
+
+
+def test_rows_of_two_magnitudes() -> None:
+    """What a small bound keeps of the energy of large rows is less than float64 can say."""
+    assert Norms(np.array([1e-140, 1e140]), np.ones(2)).kept(1e-140) > 0
+    x = np.random.default_rng(0).standard_normal((4000, 3)) * np.where(np.arange(4000) % 4, 1e-140, 1e140)[:, None]
+    for quantile in (None, 0.2, 1):
+        solution = dpgep.solve(dpgep.pca(x, bound=Auto(quantile=quantile)), mu=0.5, n_components=1)
+        assert np.isfinite(solution.components).all()

@@ -55,6 +55,8 @@ _MUCH_SHORTER, _SHORT, _MOST_MEANS = 0.5, 0.25, 3
 _FAR = 1e9
 # How much of the energy that a bound cuts off counts as an error of directions: rows that differ in kind turn them.
 _BIAS = 0.05
+# Share of all energy that a bound keeps at least, as far as is said: rows of all magnitudes may leave less.
+_LEAST_KEPT = 1e-100
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
 _LEAST_NORM = 0.02
 
@@ -89,7 +91,10 @@ class _Buyer:
         self._as_is = Preparation(1.0, missing=self._missing)
         self._grouped = grouped
         self._shares = _shares(stages.n, self._d, stages.mu, auto)
-        if self._shares.columns + 2 * self._shares.bound + self._covariance_share > _MOST_PREPARING:
+        if (
+            auto.share is not None
+            and self._shares.columns + 2 * self._shares.bound + self._covariance_share > _MOST_PREPARING
+        ):
             raise ValueError(
                 f"share = {auto.share:g} leaves too little for the answer: with the other stages it must be at most "
                 f"{_MOST_PREPARING:g} of mu^2"
@@ -181,10 +186,8 @@ class _Buyer:
 
     def _uncorrelated(self, scaled: Preparation, views: list[slice]) -> Preparation:
         """Rows whose views have about a multiple of the identity as covariance, as far as a coarse release shows it."""
-        released, linear = (
-            self._stages.second_moment(scaled, self._part(_COVARIANCE_SHARE)),
-            np.zeros((self._d, self._d)),
-        )
+        released = self._stages.second_moment(scaled, self._part(_COVARIANCE_SHARE))
+        linear = np.zeros((self._d, self._d))
         ridge = max(_NOISE_KEPT * released.second_noise_level, released.rounding, _LEAST_EIGENVALUE)
         for view in views:
             values, vectors = np.linalg.eigh(released.second[view, view])
@@ -291,4 +294,4 @@ class Norms:
         with np.errstate(over="ignore"):
             squares = (self.norms / self.norms[-1]) ** 2
             within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
-        return float(min(within @ self.people / (squares @ self.people), 1.0))
+        return float(np.clip(within @ self.people / (squares @ self.people), _LEAST_KEPT, 1.0))
