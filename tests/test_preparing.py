@@ -819,3 +819,18 @@ def test_rows_of_two_magnitudes() -> None:
     for quantile in (None, 0.2, 1):
         solution = dpgep.solve(dpgep.pca(x, bound=Auto(quantile=quantile)), mu=0.5, n_components=1)
         assert np.isfinite(solution.components).all()
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_the_best_bound_against_a_search(share: float) -> None:
+    norms, people = np.exp2((np.arange(24) + 0.5) / 4), np.exp(-((np.arange(24) - 14) ** 2) / 20.0)
+    n, d, mu = 5000.0, 20, 0.3 * share
+    found = Norms(norms, people).best_bound(n, d, mu)
+
+    def objective(bound: float) -> float:
+        weights = people / people.sum()
+        kept = weights @ np.minimum(norms**2, bound**2)
+        noise = 1.6 * bound**2 * math.sqrt(2 * d) / (n * mu * kept)
+        return float(noise**2 + (0.05 * (weights @ norms**2 / kept - 1)) ** 2)
+
+    assert found == pytest.approx(min(np.exp2(np.arange(24) / 4), key=objective))

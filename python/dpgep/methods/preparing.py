@@ -275,19 +275,21 @@ class Norms:
         return float(self.norms[int(np.argmax(within >= share * within[-1]))] * 2 ** (0.5 / NORM_STEPS))
 
     def best_bound(self, n: float, d: int, mu: float) -> float:
-        """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept."""
+        """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept.
+
+        Of the lower ends of the bins: rows that are all a little too long lose nothing but their length.
+        """
         if math.isinf(mu):
             return self.quantile(1.0)
-        shares, energy = self.people / self.people.sum(), (self.norms / self.norms[-1]) ** 2
+        shares, bounds = self.people / self.people.sum(), self.norms * 2 ** (-0.5 / NORM_STEPS)
         with np.errstate(over="ignore", divide="ignore"):  # of rows of all magnitudes, the smallest may vanish
             # energy that a bound keeps, in units of its square and of all energy
-            in_squares = np.minimum(np.divide.outer(self.norms, self.norms) ** 2, 1.0).T @ shares
-            of_all = energy * in_squares / (energy @ shares)
+            in_squares = np.minimum(np.divide.outer(self.norms, bounds) ** 2, 1.0).T @ shares
+            of_all = (bounds / self.norms[-1]) ** 2 * in_squares / ((self.norms / self.norms[-1]) ** 2 @ shares)
             bias = _BIAS * (1 / of_all - 1)
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
-        # the lower end of the bin: rows that are all a little too long lose nothing but their length
-        return float(self.norms[int(np.argmin(noise**2 + bias**2))] * 2 ** (-0.5 / NORM_STEPS))
+        return float(bounds[int(np.argmin(noise**2 + bias**2))])
 
     def kept(self, bound: float) -> float:
         """The share of the squares of the norms that a bound keeps."""
