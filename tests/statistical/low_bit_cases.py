@@ -139,7 +139,8 @@ def _prepared(model: str, mu: float, auto: dpgep.Auto) -> Mechanism:
     def solved(rows: Matrix, seed: int) -> Any:
         solution = dpgep.solve(MODELS[model](rows, bound=auto), mu=mu, seed=seed, n_components=1)
         preparation: Any = solution.preparation
-        bought = preparation.bound, *preparation.parts().values()
+        # whether rows are shifted depends on the noise
+        bought = preparation.bound, *(np.zeros(D) if part is None else part for part in preparation.parts().values())
         return solution.components, solution.eigenvalues, solution.mean, *bought
 
     return _quietly(solved)
