@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +47,8 @@ class PrivacyReport:
     exact : whether the guarantee has no approximation term: every release is of integer sums, or of values rounded to a
         public grid whose rounding the noise covers, plus exactly rounded normal deviates. ``rounding`` says which.
     seeded : whether the noise came from a seed. Anyone who knows the seed can subtract it: there is no privacy.
+    release : the fingerprint of a release that was kept (`PrivateMoments`), in the reports of its answers: those that
+        name the same release were paid for once, together.
     """
 
     epsilon: float | None
@@ -57,6 +59,7 @@ class PrivacyReport:
     releases: tuple[LedgerEntry, ...]
     exact: bool
     seeded: bool
+    release: str | None = field(default=None, compare=False)
 
     @property
     def rho(self) -> float | None:
@@ -120,7 +123,8 @@ class PrivacyReport:
             guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (mu = {self.mu:.4g})"
         bound = "" if self.bound is None else f", row norms <= {self.bound:g} enforced"
         seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
-        return f"{guarantee}, {self.adjacency}{bound}{seeded}"
+        once = "" if self.release is None else f"; paid once, for all answers from release {self.release}"
+        return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
