@@ -55,8 +55,6 @@ _MUCH_SHORTER, _SHORT, _MOST_MEANS = 0.5, 0.25, 3
 _FAR = 1e9
 # How much of the energy that a bound cuts off counts as an error of directions: rows that differ in kind turn them.
 _BIAS = 0.05
-# And where sizes are asked for, too: the clipping of long rows makes variances smaller.
-_BIAS_OF_SIZES = 0.2
 # Share of all energy that a bound keeps at least, as far as is said: rows of all magnitudes may leave less.
 _LEAST_KEPT = 1e-100
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
@@ -79,21 +77,19 @@ def prepare(
     Rows may be ``shifted``; where ``auto`` leaves that open, their columns may be ``mixed``. Where people are
     ``grouped``, those without a group have no row.
     """
-    bias = _BIAS_OF_SIZES if model.asks_sizes else _BIAS
-    return _Buyer(stages, auto, grouped=grouped, bias=bias).preparation(model, shifted=shifted, mixed=mixed)
+    return _Buyer(stages, auto, grouped=grouped).preparation(model, shifted=shifted, mixed=mixed)
 
 
 class _Buyer:
     """Buys the stages of one preparation."""
 
-    def __init__(self, stages: Stages, auto: Auto, *, grouped: bool, bias: float) -> None:
+    def __init__(self, stages: Stages, auto: Auto, *, grouped: bool) -> None:
         self._stages = stages
         self._auto = auto
         self._d = stages.n_columns
         self._missing = auto.missing == "center"
         self._as_is = Preparation(1.0, missing=self._missing)
         self._grouped = grouped
-        self._bias = bias
         self._shares = _shares(stages.n, self._d, stages.mu, auto)
         if (
             auto.share is not None
@@ -225,7 +221,7 @@ class _Buyer:
     def _with_bound(self, mapped: Preparation, norms: Norms) -> Preparation:
         quantile = self._auto.quantile
         if quantile is None:
-            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left, self._bias)
+            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left)
         else:
             bound = norms.quantile(quantile)
         mapped = replace(mapped, kept=norms.kept(bound))
@@ -278,8 +274,8 @@ class Norms:
         within = np.cumsum(self.people)
         return float(self.norms[int(np.argmax(within >= share * within[-1]))] * 2 ** (0.5 / NORM_STEPS))
 
-    def best_bound(self, n: float, d: int, mu: float, weight: float) -> float:
-        """The bound for the least sum of squares of the answer's noise and weighted bias, relative to the energy kept.
+    def best_bound(self, n: float, d: int, mu: float) -> float:
+        """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept.
 
         Of the lower ends of the bins: rows that are all a little too long lose nothing but their length.
         """
@@ -290,7 +286,7 @@ class Norms:
             # energy that a bound keeps, in units of its square and of all energy
             in_squares = np.minimum(np.divide.outer(self.norms, bounds) ** 2, 1.0).T @ shares
             of_all = (bounds / self.norms[-1]) ** 2 * in_squares / ((self.norms / self.norms[-1]) ** 2 @ shares)
-            bias = weight * (1 / of_all - 1)
+            bias = _BIAS * (1 / of_all - 1)
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
         return float(bounds[int(np.argmin(noise**2 + bias**2))])

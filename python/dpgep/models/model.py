@@ -81,8 +81,6 @@ class Model(ABC):
     shift_free: bool = True
     # whether it does if the rows of each view are multiplied by any invertible matrix
     linear_free: bool = True
-    # whether it is about sizes, variances and coefficients, as much as about directions
-    asks_sizes: bool = False
     # what no eigenvalue exceeds without noise
     largest_eigenvalue: float = math.inf
     # whether columns are divided by deviations, which only a released matrix shows
