@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import statistics
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 import support
 
 import dpgep
@@ -23,10 +24,7 @@ import dpgep
 N, D = (20_000, 30)
 DRAWS = 3 if support.QUICK else 11
 EPSILON, DELTA = 1.0, 1e-6
-FIRST, SECOND = list(range(D // 2)), list(range(D // 2, D))
-SOME, OTHERS = [0, 1, 2, 3, 4], list(range(5, D))
 Matrix = support.Matrix
-Answer = Callable[[], Any]
 
 
 def people() -> Matrix:
@@ -52,21 +50,24 @@ def relative(found: Any, exact: Any) -> float:
     return float(np.linalg.norm(found - exact) ** 2 / np.linalg.norm(exact) ** 2)
 
 
+@dataclass(frozen=True)
 class Question:
-    """What is asked of a release, and of the data by a run of its own with a part of the budget."""
+    """What is asked of a release, and of the data by a run ``alone`` with a budget of its own."""
 
-    def __init__(self, name: str, ask: Any, alone: Any, error: Any) -> None:
-        self.name, self.ask, self.alone, self.error = name, ask, alone, error
+    name: str
+    ask: Callable[[dpgep.PrivateMoments], Any]
+    alone: Callable[..., Any]
+    error: Callable[[Any, Any], float]
 
 
 def questions(x: Matrix) -> list[Question]:
     deviations = x.std(axis=0)
 
     def solved(problem: Any, **options: Any) -> Any:
-        return lambda **budget: quietly(lambda: dpgep.solve(problem, **options, **budget))
+        return lambda **budget: dpgep.solve(problem, **options, **budget)
 
     def released(ask: Any) -> Any:
-        return lambda **budget: quietly(lambda: ask(dpgep.release(dpgep.table(x), **budget)))
+        return lambda **budget: ask(dpgep.release(dpgep.table(x), **budget))
 
     def of_release(name: str, ask: Any, error: Any) -> Question:
         return Question(name, ask, released(ask), error)
@@ -78,23 +79,21 @@ def questions(x: Matrix) -> list[Question]:
     def scaled(matrix: Matrix) -> Matrix:
         return matrix / np.outer(deviations, deviations)
 
-    pca, cca = dpgep.pca(x, standardize=True), dpgep.cca(x[:, FIRST], x[:, SECOND])
-    two = dpgep.cca(x[:, SOME], x[:, OTHERS])
+    pca = dpgep.pca(x, standardize=True)
+
+    def of_pca(name: str, **options: Any) -> Question:
+        return Question(name, lambda r: r.pca(standardize=True, **options), solved(pca, **options), sines)
+
+    def of_cca(name: str, first: list[int], second: list[int], k: int) -> Question:
+        alone = solved(dpgep.cca(x[:, first], x[:, second]), n_components=k)
+        return Question(name, lambda r: r.cca(first, second, n_components=k), alone, sines)
+
     return [
-        Question(
-            "PCA, standardized", lambda r: r.pca(standardize=True, n_components=4), solved(pca, n_components=4), sines
-        ),
-        Question(
-            "first component", lambda r: r.pca(standardize=True, n_components=1), solved(pca, n_components=1), sines
-        ),
-        Question(
-            "sparse PCA",
-            lambda r: r.pca(standardize=True, n_components=1, sparsity=10),
-            solved(pca, n_components=1, sparsity=10),
-            sines,
-        ),
-        Question("CCA, 15 with 15", lambda r: r.cca(FIRST, SECOND, n_components=3), solved(cca, n_components=3), sines),
-        Question("CCA, 5 with 25", lambda r: r.cca(SOME, OTHERS, n_components=2), solved(two, n_components=2), sines),
+        of_pca("PCA, standardized", n_components=4),
+        of_pca("first component", n_components=1),
+        of_pca("sparse PCA", n_components=1, sparsity=10),
+        of_cca("CCA, 15 with 15", list(range(15)), list(range(15, D)), 3),
+        of_cca("CCA, 5 with 25", list(range(5)), list(range(5, D)), 2),
         of_release("regression on 29 columns", lambda r: coefficients(r, 0), relative),
         of_release("another regression", lambda r: coefficients(r, 17), relative),
         of_release("correlations", lambda r: r.correlation().values, relative),
@@ -103,33 +102,34 @@ def questions(x: Matrix) -> list[Question]:
     ]
 
 
-def quietly(run: Answer) -> Any:
+@contextmanager
+def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         warnings.simplefilter("ignore", dpgep.AccuracyWarning)
-        return run()
+        yield
 
 
 def errors() -> dict[str, tuple[float, float, float]]:
     """Medians of the error of each question: of the release, of a tenth of the budget, and of all of it."""
     x = people()
     asked = questions(x)
-    exact = {each.name: each.alone(epsilon=math.inf) for each in asked}
     found: dict[str, list[tuple[float, ...]]] = {each.name: [] for each in asked}
-    for seed in range(DRAWS):
-        release = quietly(lambda seed=seed: dpgep.release(dpgep.table(x), epsilon=EPSILON, delta=DELTA, seed=seed))
-        budget = dpgep.Budget(epsilon=EPSILON, delta=DELTA)
-        for each in asked:
-            answers = (
-                quietly(lambda each=each: each.ask(release)),
-                each.alone(budget=budget, share=1 / len(asked), seed=seed),
-                each.alone(epsilon=EPSILON, delta=DELTA, seed=seed),
-            )
-            found[each.name].append(tuple(each.error(answer, exact[each.name]) for answer in answers))
+    with quiet():
+        exact = {each.name: each.alone(epsilon=math.inf) for each in asked}
+        for seed in range(DRAWS):
+            release = dpgep.release(dpgep.table(x), epsilon=EPSILON, delta=DELTA, seed=seed)
+            budget = dpgep.Budget(epsilon=EPSILON, delta=DELTA)
+            for each in asked:
+                answers = (
+                    each.ask(release),
+                    each.alone(budget=budget, share=1 / len(asked), seed=seed),
+                    each.alone(epsilon=EPSILON, delta=DELTA, seed=seed),
+                )
+                found[each.name].append(tuple(each.error(answer, exact[each.name]) for answer in answers))
     return {name: tuple(np.median(np.array(rows), axis=0)) for name, rows in found.items()}  # type: ignore[misc]
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning")
 def test_ten_questions() -> None:
     measured = errors()
     for name, (ours, tenth, whole) in measured.items():
