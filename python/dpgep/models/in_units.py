@@ -26,6 +26,7 @@ class InUnits(Model):
     inner: MomentModel
     scale: Matrix
     scale_free = False
+    isotropic_noise = False
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -78,8 +78,8 @@ class Moments(Problem):
     ) -> None:
         if not isinstance(model, RowModel):
             raise TypeError(
-                "model must be a PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel or TableModel, got "
-                f"{type(model).__name__}"
+                "model must be a PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel or TableModel, "
+                f"got {type(model).__name__}"
             )
         if isinstance(bits, bool) or bits not in _BITS:
             raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")
