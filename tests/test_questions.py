@@ -222,7 +222,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.pca(sparsity=0), "sparsity"),
         (lambda r: r.pca(seed=3), "seed"),
         (lambda r: r.covariance(level=1.0), "level"),
-        (lambda r: r.covariance(tails="heavy"), "tails"),
+        (lambda r: r.covariance(rows="heavy"), "rows"),
     ],
 )
 def test_a_question_that_cannot_be_answered(ask: Any, message: str, x: Matrix) -> None:
@@ -351,9 +351,9 @@ def test_components_far_below_the_largest_noise_are_found(rng: np.random.Generat
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("tails", ["gaussian", "bounded"])
+@pytest.mark.parametrize("law", ["gaussian", "bounded"])
 @pytest.mark.parametrize("budget", [{"mu": 0.3}, {"epsilon": math.inf}], ids=["private", "exact"])
-def test_intervals_of_covariances_cover(tails: Any, budget: dict[str, float], rng: np.random.Generator) -> None:
+def test_intervals_of_covariances_cover(law: Any, budget: dict[str, float], rng: np.random.Generator) -> None:
     """Of 400 tables, one entry each, at 90 %: outside of 82 to 97 % with a probability below 1e-6 each.
 
     The negative control: intervals of half the width cover 59 %.
@@ -366,12 +366,12 @@ def test_intervals_of_covariances_cover(tails: Any, budget: dict[str, float], rn
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dpgep.PrivacyWarning)
             release = dpgep.release(dpgep.table(rows, bound=preparation), seed=draw, **budget)
-        estimate = release.covariance(tails=tails)
+        estimate = release.covariance(rows=law)
         i, j = divmod(draw % 9, 3)
         low, high, value = estimate.low[i, j], estimate.high[i, j], estimate.values[i, j]
         covered += low <= truth[i, j] <= high
         halves += abs(truth[i, j] - value) <= (high - low) / 4
     assert covered >= 328
-    if tails == "gaussian":
+    if law == "gaussian":
         assert covered <= 388
         assert halves < 328

@@ -79,7 +79,7 @@ def correlation_of(released: ReleasedMoments) -> Matrix:
 
 
 def covariance_estimate(
-    released: ReleasedMoments, preparation: Preparation | None, bound: float, level: float, tails: str
+    released: ReleasedMoments, preparation: Preparation | None, bound: float, level: float, rows: str
 ) -> tuple[Matrix, Matrix, Matrix]:
     """The covariance in the units of the columns, and ends of intervals, to first order.
 
@@ -90,7 +90,7 @@ def covariance_estimate(
     d, variances = len(mapped), np.maximum(np.diagonal(mapped), 0.0)
     noise = schur_form_variance(released, np.eye(d), np.eye(d), total=1.0, within=0.0)
     products = np.outer(variances, variances)
-    if tails == "gaussian":
+    if rows == "gaussian":
         people = (products + mapped**2) / released.n
     else:
         people = bound**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)

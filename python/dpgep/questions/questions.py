@@ -27,7 +27,7 @@ from dpgep.questions.estimates import MatrixEstimate, covariance_estimate
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import component_count, solution_of, warn_of_accuracy
 
-Tails = Literal["gaussian", "bounded"]
+RowLaw = Literal["gaussian", "bounded"]
 
 
 class Questions:
@@ -93,13 +93,13 @@ class Questions:
         mean = total_mean(noisy)
         return mean if preparation is None else preparation.mean(mean)
 
-    def covariance(self, columns: Columns = None, *, level: float = 0.9, tails: Tails = "gaussian") -> MatrixEstimate:
+    def covariance(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
         """Covariances of columns, in their units, each with an interval; divided by n."""
         require_share("level", level)
-        require_one_of("tails", tails, ("gaussian", "bounded"))
+        require_one_of("rows", rows, ("gaussian", "bounded"))
         features = self._numbers(columns)
         noisy, preparation = self._moments_of(features)
-        values, low, high = covariance_estimate(noisy, preparation, self._row_bound, level, tails)
+        values, low, high = covariance_estimate(noisy, preparation, self._row_bound, level, rows)
         return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
 
     def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
