@@ -84,7 +84,7 @@ def covariance_estimate(
     """The covariance in the units of the columns, and ends of intervals, to first order.
 
     The variance of an entry is that of the noise and that of people: for Gaussian rows (C_ii C_jj + C_ij^2)/n; for any
-    rows within the bound b, as E x_i^2 x_j^2 <= b^2 sqrt(C_ii C_jj) (1 + [i = j])/2, at most that over n.
+    rows within the bound b, as centred they are no longer than r = b + |m|, at most r^2 sqrt(C_ii C_jj) (1 + [i = j])/2n.
     """
     mapped = covariance_of(released, None)
     d, variances = len(mapped), np.maximum(np.diagonal(mapped), 0.0)
@@ -93,7 +93,8 @@ def covariance_estimate(
     if rows == "gaussian":
         people = (products + mapped**2) / released.n
     else:
-        people = bound**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
+        longest = bound + float(np.linalg.norm(mean_factor(released)))
+        people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
     values, units = covariance_of(released, preparation), np.ones(d)
     if preparation is not None:
         units = (units if preparation.scale is None else preparation.scale) / math.sqrt(preparation.kept)
