@@ -84,7 +84,7 @@ def covariance_estimate(
     """The covariance in the units of the columns, and ends of intervals, to first order.
 
     The variance of an entry is that of the noise and that of people: for Gaussian rows (C_ii C_jj + C_ij^2)/n; for any
-    rows within the bound b, as centred they are no longer than r = b + |m|, at most r^2 sqrt(C_ii C_jj) (1 + [i = j])/2n.
+    rows within the bound b, centred no longer than r = b + |m|, at most r^2 sqrt(C_ii C_jj) (1 + [i = j])/(2 n).
     """
     mapped = covariance_of(released, None)
     d, variances = len(mapped), np.maximum(np.diagonal(mapped), 0.0)
