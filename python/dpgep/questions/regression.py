@@ -40,7 +40,7 @@ _CONVERGED, _MOST_STEPS, _STEP = 1e-6, 100, 0.8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regression:
-    """y = intercept + x^T coefficients + error, fitted by least squares to released moments, in the units of the columns.
+    """Least squares from released moments: y = intercept + x^T coefficients + error, in the units of the columns.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class Regression:
     @property
     def standard_errors(self) -> Matrix:
         """(p,), of the coefficients: noise and people together."""
-        return np.hypot(self.noise_errors, self.people_errors)[1:]
+        return np.asarray(self._errors[1:])
 
     @property
     def intercept_error(self) -> float:
         """Standard error of the intercept."""
-        return math.hypot(self.noise_errors[0], self.people_errors[0])
+        return float(self._errors[0])
 
     def intervals(self, level: float | None = None) -> Matrix:
         """(p, 2), intervals that each hold the population's coefficient with this probability.
@@ -96,17 +96,18 @@ class Regression:
         Student's, of n - p - 1 degrees of freedom: those of classical least squares where there is no noise. They cover
         the noise and the sample of people, not what the bound cuts off (docs/regression.md).
         """
-        return self._intervals(level)[1:]
+        return np.asarray(self._intervals(level)[1:])
 
     def intercept_interval(self, level: float | None = None) -> Matrix:
         """(2,), the same for the intercept."""
-        return self._intervals(level)[0]
+        return np.asarray(self._intervals(level)[0])
 
     def predict(self, X: Any) -> Matrix:
-        """intercept + X coefficients for rows (n, p) of the columns x, in their order; not private beyond X itself.
+        """Predictions, intercept + X coefficients, for rows (n, p) of the columns x, in their order.
 
-        Columns of a table must have the names asked for: ValueError names those that differ. Where absent values of the
-        release counted as the location of their column, those of X do.
+        They are no more private than the rows passed. Columns of a table must have the names asked for: ValueError
+        names those that differ. Where absent values of the release counted as the location of their column, those of X
+        do.
         """
         names = self.names if self._named else None
         return _project(X, self.coefficients[None, :], None, self._absent, names, "X")[:, 0] + self.intercept
@@ -117,7 +118,7 @@ class Regression:
         low, high = self._intervals(level).T
         table = {
             "coefficient": self._all,
-            "standard error": np.hypot(self.noise_errors, self.people_errors),
+            "standard error": self._errors,
             "noise": self.noise_errors,
             "people": self.people_errors,
             "low": low,
@@ -129,14 +130,17 @@ class Regression:
     def _all(self) -> Matrix:
         return np.concatenate([[self.intercept], self.coefficients])
 
+    @property
+    def _errors(self) -> Matrix:
+        return np.asarray(np.hypot(self.noise_errors, self.people_errors))
+
     def _intervals(self, level: float | None) -> Matrix:
         from scipy.special import stdtrit
 
         level = self.level if level is None else level
         require_share("level", level)
         half = stdtrit(_freedom(self.n_people, len(self.names)), (1 + level) / 2)
-        half = half * np.hypot(self.noise_errors, self.people_errors)
-        return np.column_stack([self._all - half, self._all + half])
+        return np.column_stack([self._all - half * self._errors, self._all + half * self._errors])
 
     def __repr__(self) -> str:
         people = {"gaussian": "errors of one variance", "bounded": "bounded rows, nothing else assumed"}[self.rows]
@@ -175,18 +179,28 @@ def regression(
 
     Parameters
     ----------
-    released : moments of the mapped rows, with their sums.
-    preparation : how rows were mapped; None where they were not.
-    target, on : number of the column y, and of the p columns x.
-    privacy : report of the release.
-    names : of all columns.
-    ridge : penalty xi on squared coefficients, in units of the variance of mapped columns: the answer, and what the
+    released : ReleasedMoments
+        Moments of the mapped rows, with their sums.
+    preparation : Preparation or None
+        How rows were mapped; None where they were not.
+    target : int
+        Number of the column y.
+    on : sequence of int
+        Numbers of the p columns x.
+    privacy : PrivacyReport
+        Of the release.
+    names : tuple of str, optional
+        Names of all d columns.
+    ridge : float, optional
+        Penalty xi on squared coefficients, in units of the variance of mapped columns: the answer, and what the
         intervals hold, is then (C_xx + xi I)^-1 C_xy of the population. None: no penalty. What the known noise asks for
         is corrected in either case.
-    rows : what the errors that people being a sample causes rest on. "gaussian": errors of one variance whatever the
+    rows : {"gaussian", "bounded"}
+        What the errors that people being a sample causes rest on. "gaussian": errors of one variance whatever the
         columns are, as in classical least squares; the columns may have any distribution (with a ridge: Gaussian).
         "bounded": nothing but the enforced bound, for upper bounds.
-    level : of the intervals that are printed.
+    level : float
+        Of the intervals that are printed.
 
     Raises
     ------
@@ -296,15 +310,15 @@ class _Fit:
 
     @property
     def _people(self) -> Matrix:
-        """G C G for the C that is not released: E of what is, G^-1 - ridge I - Xi, plus the noise that G meets, 2 Xi."""
+        """G C G for the C that is not released: G - G (Xi + ridge I + N) G, where E[-G N G] = 2 G Xi G."""
         g = self.inverse
         return g + g @ (self.correction - self.ridge * np.eye(len(g))) @ g
 
     def noise_covariance(self) -> Matrix:
         """Of K^-1 q, K the moments of [1, x] and q = noise of those of [1, x] with y - alpha - x^T b.
 
-        q_0 = e.w and q_x = (Z w)_x - alpha e_x for w = (-b, 1), noise Z of the second moment, e of the mean. b itself is
-        noisy, and |b|^2 too large: 1 + |b|^2 = (1 + |true b|^2)/(1 - rho) on average, but for the people's part.
+        q_0 = e.w and q_x = (Z w)_x - alpha e_x for w = (-b, 1), noise Z of the second moment, e of the mean. b itself
+        is noisy, and |b|^2 too large: 1 + |b|^2 = (1 + |true b|^2)/(1 - rho) on average, but for the people's part.
         """
         p, counts = len(self.b), self.released.counts.size
         of_people = self.residual_variance / self.released.n * float(np.trace(self._people))
@@ -388,7 +402,7 @@ def _resolvent(matrix: Matrix, variation: float) -> Matrix:
         root = np.sqrt(h * h + 4 * variation)
         g = np.where(h > 0, 2 / (np.abs(h) + root), (root + np.abs(h)) / (2 * variation))
         step = (g.sum() - t) / (1 + variation * float(np.sum(g / root)))
-        if step <= 1e-14 * t:
+        if not step > 1e-12 * t:
             return np.asarray((vectors * g) @ vectors.T)
         t += step
 
