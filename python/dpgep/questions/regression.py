@@ -16,6 +16,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -51,8 +52,9 @@ class Regression:
     residual_variance : variance of the error, in squared units of y, with n - p - 1 in the denominator; 0 where the
         noise leaves none.
     r_squared : share of the variance of y that the columns explain.
-    noise_share : rho between 0 and 1. The noise has inflated squared entries of the inverse of the columns' covariance
-        1/(1 - rho) times. Errors are right to leading order; beyond 1/2, coefficients are drawn towards zero.
+    noise_share : rho between 0 and 1, the part of the squares of the coefficients' errors that noise of the covariance
+        of the columns has added to what would be there with that covariance known. Errors are right to leading order;
+        beyond 1/2, coefficients are drawn towards zero.
     ridge : the penalty asked for.
     rows : what is assumed of rows, "gaussian" or "bounded" (see `regression`).
     level : of the intervals that are printed.
@@ -228,7 +230,7 @@ def regression(
     return Regression(
         coefficients=theta[1:],
         intercept=float(theta[0] + offset),
-        noise_errors=np.sqrt(np.maximum(_forms(to_units, fit.noise_covariance()), 0.0)),
+        noise_errors=np.sqrt(np.maximum(_forms(to_units, fit.noise_covariance), 0.0)),
         people_errors=np.sqrt(np.maximum(people, 0.0)),
         residual_variance=fit.residual_variance * scale**2,
         r_squared=fit.r_squared,
@@ -300,13 +302,9 @@ class _Fit:
         return min(max(1 - self.mean_square / self.variance, 0.0), 1.0) if self.variance > 0 else 0.0
 
     @property
-    def _inflation(self) -> float:
-        """E tr G^2 = tr C^-2/(1 - rho), rho = variation tr C^-2: this is 1/(1 - rho)."""
-        return 1 + self.variation * float(np.sum(self.inverse**2))
-
-    @property
     def noise_share(self) -> float:
-        return 1 - 1 / self._inflation
+        """Rho, the part of the squares of b that is noise."""
+        return self._noise[1]
 
     @property
     def _people(self) -> Matrix:
@@ -314,22 +312,46 @@ class _Fit:
         g = self.inverse
         return g + g @ (self.correction - self.ridge * np.eye(len(g))) @ g
 
+    @property
     def noise_covariance(self) -> Matrix:
+        """(p + 1, p + 1), of theta: what the noise of the release causes."""
+        return self._noise[0]
+
+    @cached_property
+    def _noise(self) -> tuple[Matrix, float]:
+        """The covariance that the noise causes, and rho.
+
+        To first order it is Q = G E[N w w^T N] G, w = (-b, 1), and so it is to all orders in expectation: like E G A G,
+        it is the sum of a ladder, V = C^-1 (E[N w w^T N] + E[N V N]) C^-1. But b is noisy: the first rung of the ladder
+        has been counted already in E b b^T = (true b)(true b)^T + V, and that of the people with it. So b b^T is shrunk
+        to 1 - rho of itself, with rho/(1 - rho) = tr(G E[N Q N] G)/tr Q.
+        """
+        of_people = self.residual_variance / self.released.n * float(np.trace(self._people))
+        squared = 1 + float(self.b @ self.b) - of_people
+        inflated = self._covariance_of(squared, 1.0)
+        spread = self.inverse @ self._noise_squared(inflated[1:, 1:]) @ self.inverse
+        total = float(np.trace(inflated[1:, 1:]))
+        kept = total / (total + float(np.trace(spread))) if total > 0 else 1.0
+        return self._covariance_of(max(squared * kept, 1.0), kept), 1 - kept
+
+    def _covariance_of(self, w_squared: float, kept: float) -> Matrix:
         """Of K^-1 q, K the moments of [1, x] and q = noise of those of [1, x] with y - alpha - x^T b.
 
-        q_0 = e.w and q_x = (Z w)_x - alpha e_x for w = (-b, 1), noise Z of the second moment, e of the mean. b itself
-        is noisy, and |b|^2 too large: 1 + |b|^2 = (1 + |true b|^2)/(1 - rho) on average, but for the people's part.
+        q_0 = e.w and q_x = (Z w)_x - alpha e_x, noise Z of the second moment, e of the mean. |w|^2 is given, other
+        squares of b are ``kept`` in part.
         """
         p, counts = len(self.b), self.released.counts.size
-        of_people = self.residual_variance / self.released.n * float(np.trace(self._people))
-        w_squared = max((1 + float(self.b @ self.b) - of_people) / self._inflation, 1.0)
         noise = np.zeros((p + 1, p + 1))
-        noise[0, 0] = self.mean_variation * w_squared + counts * (self.alpha * self.released.noise.counts) ** 2
-        noise[0, 1:] = noise[1:, 0] = self.mean_variation * self.alpha * self.b
-        noise[1:, 1:] = self.variation * np.outer(self.b, self.b) / self._inflation
-        noise[1:, 1:] += (self.variation * w_squared + self.mean_variation * self.alpha**2) * np.eye(p)
+        noise[0, 0] = self.mean_variation * w_squared
+        noise[0, 0] += kept * counts * (self.alpha * self.released.noise.counts) ** 2
+        noise[0, 1:] = noise[1:, 0] = self.mean_variation * kept * self.alpha * self.b
+        noise[1:, 1:] = self.variation * kept * np.outer(self.b, self.b)
+        noise[1:, 1:] += (self.variation * w_squared + self.mean_variation * kept * self.alpha**2) * np.eye(p)
         inverse = self._bordered(self.inverse)
-        return inverse @ noise @ inverse
+        return np.asarray(inverse @ noise @ inverse)
+
+    def _noise_squared(self, matrix: Matrix) -> Matrix:
+        return _noise_squared(matrix, self.variation, self.mean, self.mean_variation)
 
     def people_variances(self, contrasts: Matrix, bound: float | None) -> Matrix:
         """Variances of ``contrasts`` (r, p + 1) of theta that n people leave; upper bounds for a bound on rows.
@@ -373,19 +395,25 @@ def _corrected_inverse(matrix: Matrix, variation: float, mean: Matrix, mean_vari
 
     The part of Z, v (tr(G) I + G), is solved for exactly (`_resolvent`); that of the mean is found in steps.
     """
-    g, p = _resolvent(matrix, variation), len(matrix)
+    g = _resolvent(matrix, variation)
     for _ in range(_MOST_STEPS):
         step = _STEP * (_resolvent(matrix + _of_mean(g, mean, mean_variation), variation) - g)
         g = g + step
         if np.abs(step).max() <= _CONVERGED * np.abs(g).max():
             break
-    return g, variation * (np.trace(g) * np.eye(p) + g) + _of_mean(g, mean, mean_variation)
+    return g, _noise_squared(g, variation, mean, mean_variation)
 
 
-def _of_mean(g: Matrix, mean: Matrix, variation: float) -> Matrix:
-    """E[(m e^T + e m^T) G (m e^T + e m^T)] for e of independent entries."""
-    along = np.outer(mean, g @ mean)
-    parts = (mean @ g @ mean) * np.eye(len(g)) + np.trace(g) * np.outer(mean, mean) + along + along.T
+def _noise_squared(matrix: Matrix, variation: float, mean: Matrix, mean_variation: float) -> Matrix:
+    """E[N A N] for N = Z - m e^T - e m^T and a symmetric A."""
+    of_second = variation * (np.trace(matrix) * np.eye(len(matrix)) + matrix)
+    return np.asarray(of_second + _of_mean(matrix, mean, mean_variation))
+
+
+def _of_mean(matrix: Matrix, mean: Matrix, variation: float) -> Matrix:
+    """E[(m e^T + e m^T) A (m e^T + e m^T)] for e of independent entries."""
+    along = np.outer(mean, matrix @ mean)
+    parts = (mean @ matrix @ mean) * np.eye(len(mean)) + np.trace(matrix) * np.outer(mean, mean) + along + along.T
     return np.asarray(variation * parts)
 
 
