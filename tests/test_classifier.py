@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -69,11 +70,14 @@ def test_without_noise_it_is_linear_discriminant_analysis(rng: np.random.Generat
 def test_two_classes_and_other_priors(rng: np.random.Generator) -> None:
     x, labels = table(rng)
     x, labels = x[labels != "c"], labels[labels != "c"] == "a"
-    ours = rule(x, labels, classes=(False, True), priors=[3, 1])
-    theirs = LinearDiscriminantAnalysis(solver="lsqr", priors=[0.75, 0.25]).fit(x, labels)
-    np.testing.assert_allclose(ours.priors, [0.75, 0.25])
+    ours, theirs = rule(x, labels, classes=(False, True)), LinearDiscriminantAnalysis(solver="lsqr").fit(x, labels)
     np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-9)
     assert ours.predict(x).dtype == bool
+    given = rule(x, labels, classes=(False, True), priors=[3, 1])
+    np.testing.assert_array_equal(given.priors, [0.75, 0.25])
+    np.testing.assert_array_equal(given.weights, ours.weights)
+    odds = np.exp(differences(given.intercepts) - differences(ours.intercepts))
+    np.testing.assert_allclose(odds, np.mean(~labels) / np.mean(labels) / 3, rtol=1e-9)
 
 
 def test_directions_without_scatter_are_left_out(rng: np.random.Generator) -> None:
@@ -87,7 +91,7 @@ def test_directions_without_scatter_are_left_out(rng: np.random.Generator) -> No
 def test_weights_are_in_the_units_of_the_columns(mixed: bool, rng: np.random.Generator) -> None:
     x, labels = table(rng)
     linear = np.eye(5) + np.tril(np.full((5, 5), 0.25), -1) if mixed else None
-    prepared = rule(x, labels, bound=Preparation(100.0, x.mean(axis=0), x.std(axis=0), linear))
+    prepared = rule(x, labels, bound=Preparation(100.0, x.mean(axis=0), x.std(axis=0), linear, 64.0))
     plain = rule(x, labels)
     rtol = 1e-4 if mixed else 1e-8  # mapped rows are rounded to a grid there
     np.testing.assert_allclose(differences(prepared.weights), differences(plain.weights), rtol=rtol)
@@ -106,14 +110,14 @@ def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     assert np.isnan(rule(x, labels).decision_function(rows)[0]).all()
 
 
-@pytest.mark.parametrize("bound", [30.0, "auto"])
-def test_with_noise_it_classifies_nearly_as_well(bound: Any, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(("bound", "loss"), [(30.0, 0.05), ("auto", 0.02)])
+def test_with_noise_it_classifies_nearly_as_well(bound: Any, loss: float, rng: np.random.Generator) -> None:
     x, labels = table(rng, 20000)
     fresh, truth = table(rng, 20000)
     theirs = LinearDiscriminantAnalysis().fit(x, labels).score(fresh, truth)
     found = rule(x, labels, bound=bound, epsilon=1.0)
     assert found.regularization > 0
-    assert np.mean(found.predict(fresh) == truth) > theirs - 0.02
+    assert np.mean(found.predict(fresh) == truth) > theirs - loss
     assert np.mean(found.predict(fresh) == rng.permutation(truth)) < theirs - 0.2  # labels that tell nothing
 
 
@@ -135,7 +139,7 @@ def test_what_noise_adds_to_squares_is_taken_off() -> None:
     The square of a noisy contrast has variance 4 s_c^2 |d_c|^2 + 2 d s_c^4; the mean of 4000 draws is normal to many
     digits. Two classes, so each has half of the probability of a false alarm.
     """
-    d, draws, ridge, noise = 6, 4000, 1e6, MomentNoise(0.0, 0.5, 0.0)
+    d, draws, ridge, noise = 6, 4000, 1e6, MomentNoise(0.0, 0.2, 0.0)
     counts = np.array([0.75, 0.25])
     means = np.column_stack([np.full(d, 2.0), np.full(d, -4.0)])
     rng = np.random.default_rng(5)
@@ -189,15 +193,14 @@ def test_labels_are_those_of_the_classes(classes: Any, kind: str, rng: np.random
     [
         ({"ridge": -1.0}, "ridge must be a non-negative finite number, got -1.0"),
         ({"ridge": math.nan}, "ridge must be a non-negative finite number, got nan"),
-        ({"priors": "equal"}, 'priors must be "released" or a positive number for each class, got \'equal\''),
+        ({"priors": "equal"}, "priors must be \"released\" or a positive number for each class, got 'equal'"),
         ({"priors": [0.5, 0.5]}, "one number for each of the 3 classes, got 2"),
         ({"priors": [0.5, 0.5, 0.0]}, "each of priors must be a positive finite number, got 0.0"),
     ],
 )
 def test_what_is_wrong_is_said(options: Any, message: str, rng: np.random.Generator) -> None:
-    with pytest.raises(ValueError, match="^(?s:.*)") as caught:
+    with pytest.raises(ValueError, match=re.escape(message)):
         rule(*table(rng), **options)
-    assert message in str(caught.value)
 
 
 def test_a_release_without_these_groups_is_refused(rng: np.random.Generator) -> None:

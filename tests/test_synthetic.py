@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,5 @@ def test_without_a_released_mean_it_is_zero() -> None:
     ],
 )
 def test_what_is_wrong_is_said(arguments: Any, message: str) -> None:
-    with pytest.raises(ValueError, match="^(?s:.*)") as caught:
+    with pytest.raises(ValueError, match=re.escape(message)):
         sample(released(), None, **{"n": 5, "seed": 1, **arguments})
-    assert message in str(caught.value)

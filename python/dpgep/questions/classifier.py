@@ -64,7 +64,7 @@ class LinearClassifier:
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class (n,) of each row with the highest score."""
-        return label_array(self.classes)[self.decision_function(X).argmax(axis=1)]
+        return np.asarray(label_array(self.classes)[self.decision_function(X).argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Matrix:
         """Probabilities (n, C) of the classes for rows that are Gaussian with one covariance within classes.
@@ -110,14 +110,21 @@ def classifier(
 
     Parameters
     ----------
-    released : moments of rows in groups, of which ``second`` is about the people of all groups together.
-    preparation : the public map of rows to z; None where they are as they were given.
-    classes : the label of each group.
-    privacy : the report of the release.
-    ridge : added to the eigenvalues of W, in the units of mapped rows. Default: `public_ridge`, a public multiple of
-        the noise level of W; without noise 0, and directions in which W is singular are left out.
-    priors : "released" for the released shares of the classes, or a positive number for each, divided by their sum.
-    feature_names : names of the columns.
+    released : ReleasedMoments
+        Of rows in groups; ``second`` is about the people of all groups together.
+    preparation : Preparation or None
+        The public map of rows to z; None where they are as they were given.
+    classes : sequence of C labels
+        That of each group.
+    privacy : PrivacyReport
+        Of the release.
+    ridge : float, optional
+        Added to the eigenvalues of W, in the units of mapped rows. Default: `public_ridge`, a public multiple of the
+        noise level of W; without noise 0, and directions in which W is singular are left out.
+    priors : "released" or sequence of C numbers
+        The released shares of the classes, or positive numbers, divided by their sum.
+    feature_names : tuple of str, optional
+        Names of the columns.
 
     Raises
     ------

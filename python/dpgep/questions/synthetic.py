@@ -44,14 +44,21 @@ def sample(
 
     Parameters
     ----------
-    released : moments of rows.
-    preparation : the public map of rows under which they were summed; None where rows are as they were given.
-    n : number of rows.
-    seed : of the rows, for `numpy.random.default_rng`; not of any noise that protects people.
-    classes : labels of the groups. With them, every row belongs to one, drawn with the released shares, and the
-        covariance is that within groups.
-    ranges : {column: (low, high)}, by number or name: public ranges into which values are clipped.
-    feature_names : names of the columns.
+    released : ReleasedMoments
+        Of rows, with or without groups.
+    preparation : Preparation or None
+        The public map of rows under which they were summed; None where rows are as they were given.
+    n : int
+        Number of rows.
+    seed : int or numpy.random.Generator, optional
+        Of the rows, as for `numpy.random.default_rng`; not of any noise that protects people.
+    classes : sequence of labels, optional
+        Those of the groups. With them, every row belongs to one, drawn with the released shares, and the covariance is
+        that within groups; the mean of a group that noise drowns is shrunk (`group_factors`).
+    ranges : mapping from column to (low, high), optional
+        Public ranges into which values are clipped, of columns by number or name.
+    feature_names : tuple of str, optional
+        Names of the columns.
 
     Returns
     -------
@@ -82,7 +89,7 @@ def sample(
         covariance = _of_columns(preparation, covariance)
     rows = generator.standard_normal((n, d)) @ _root(possible_covariance(covariance)) + means[codes]
     for column, (low, high) in limits.items():
-        np.clip(rows[:, column], low, high, out=rows[:, column])
+        np.clip(rows[:, int(column)], low, high, out=rows[:, int(column)])
     table = _table(rows, feature_names)
     return table if classes is None else (table, label_array(classes)[codes])
 
@@ -135,8 +142,8 @@ def nearest_correlation(matrix: Matrix) -> Matrix:
 
 def _positive_part(matrix: Matrix) -> Matrix:
     values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
-    above = values > 0
-    return np.asarray((vectors[:, above] * values[above]) @ vectors[:, above].T)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray(root @ root.T)  # symmetric to the last bit
 
 
 def _root(covariance: Matrix) -> Matrix:
