@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -22,8 +23,11 @@ from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel
 from dpgep.problems.pls import PlsModel
 from dpgep.problems.sir import SirModel
-from dpgep.questions.columns import Columns, names_of, numbers_of
+from dpgep.questions.classifier import LinearClassifier, classifier
+from dpgep.questions.columns import Columns, names_of, number_of, numbers_of
 from dpgep.questions.estimates import MatrixEstimate, covariance_estimate
+from dpgep.questions.regression import Regression, regression
+from dpgep.questions.synthetic import sample
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import component_count, solution_of, warn_of_accuracy
 
@@ -101,6 +105,69 @@ class Questions:
         noisy, preparation = self._moments_of(features)
         values, low, high = covariance_estimate(noisy, preparation, self._row_bound, level, rows)
         return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
+
+    def regression(
+        self,
+        y: str | int,
+        on: Columns = None,
+        *,
+        ridge: float | None = None,
+        level: float = 0.9,
+        rows: RowLaw = "gaussian",
+    ) -> Regression:
+        """Least squares of the column ``y`` on others (default: all others), with an intercept, in their units.
+
+        With errors that cover the noise and which people were sampled; see `dpgep.questions.regression.regression`.
+        """
+        target = number_of(y, self.model.feature_names, self.model.n_features)
+        numbers = self._numbers(on, "on")
+        columns = [j for j in numbers.tolist() if on is not None or j != target]
+        return regression(
+            self._noisy,
+            self.preparation,
+            target,
+            columns,
+            privacy=self.report,
+            names=self.model.feature_names,
+            ridge=ridge,
+            rows=rows,
+            level=level,
+        )
+
+    def classifier(
+        self,
+        columns: Columns = None,
+        *,
+        ridge: float | None = None,
+        priors: Literal["released"] | Sequence[float] = "released",
+    ) -> LinearClassifier:
+        """The linear rule of the released class means and scatter of columns: private as a whole.
+
+        See `dpgep.questions.classifier.classifier`.
+        """
+        classes, features = self._classes(), self._numbers(columns)
+        noisy, preparation = self._moments_of(features)
+        names = self._names_of(features)
+        return classifier(noisy, preparation, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
+
+    def sample(
+        self,
+        n: int,
+        seed: int | np.random.Generator | None = None,
+        *,
+        columns: Columns = None,
+        ranges: Mapping[str | int, tuple[float, float]] | None = None,
+    ) -> Any:
+        """Synthetic people: n Gaussian rows with the released moments; of classes, rows and labels.
+
+        They hold no more than second moments and the noise: for trying pipelines without data, not for inference. See
+        `dpgep.questions.synthetic.sample`.
+        """
+        features = self._numbers(columns)
+        noisy, preparation = self._moments_of(features)
+        classes = getattr(self.model, "classes", None)
+        names = self._names_of(features)
+        return sample(noisy, preparation, n, seed, classes=classes, ranges=ranges, feature_names=names)
 
     def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
         if not self._noisy.sums.size:
