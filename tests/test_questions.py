@@ -189,6 +189,36 @@ def test_columns_have_names(x: Matrix) -> None:
     np.testing.assert_allclose(named.transform(pd.DataFrame(x, columns=NAMES)[["dose", "age"]]).mean(), 0, atol=1e-6)
 
 
+def test_a_regression_by_name(x: Matrix) -> None:
+    frame = pd.DataFrame(x, columns=NAMES)
+    release = released(dpgep.table(frame, bound=PREPARATION))
+    found = release.regression("dose", on=["weight", "age"])
+    design = np.column_stack([np.ones(N), x[:, [2, 0]]])
+    expected = np.linalg.lstsq(design, x[:, 5], rcond=None)[0]
+    np.testing.assert_allclose([found.intercept, *found.coefficients], expected, rtol=1e-8)
+    assert (found.names, found.target) == (("weight", "age"), "dose")
+    assert found.privacy.release == release.fingerprint
+    np.testing.assert_allclose(found.predict(frame[["weight", "age"]]), design @ expected, rtol=1e-8)
+    assert release.regression("dose").names == NAMES[:5]
+    with pytest.raises(ValueError, match="cannot be regressed on itself"):
+        release.regression("dose", on=["age", "dose"])
+
+
+def test_a_classifier_and_people_by_name(x: Matrix, y: Matrix) -> None:
+    frame, labels = pd.DataFrame(x, columns=NAMES), labels_of(y)
+    release = released(dpgep.table(frame, labels, classes=["low", "high"], bound=PREPARATION))
+    rule = release.classifier(["weight", "age"])
+    assert rule.feature_names == ("weight", "age")
+    assert np.mean(rule.predict(frame[["weight", "age"]]) == labels) > 0.8
+    rows, drawn = release.sample(20_000, seed=1, columns=["weight", "age"])
+    assert list(rows.columns) == ["weight", "age"]
+    assert abs(np.mean(drawn == "low") - np.mean(labels == "low")) < 0.03
+    means = frame[["weight", "age"]].groupby(labels).mean()
+    np.testing.assert_allclose(rows.groupby(drawn).mean(), means, atol=0.1 * x[:, 2].std())
+    alone = released(dpgep.table(frame, bound=PREPARATION)).sample(20_000, seed=1)
+    np.testing.assert_allclose(np.corrcoef(alone.T), np.corrcoef(x.T), atol=0.05)
+
+
 def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
     release = dpgep.release(dpgep.table(x, bound=PREPARATION), budget=budget)
@@ -217,6 +247,9 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.cca(["age"], ["age", "dose"]), "in both views"),
         (lambda r: r.fda(), "no classes: release dpgep.table"),
         (lambda r: r.sir(), "no slices of a response"),
+        (lambda r: r.classifier(), "no classes"),
+        (lambda r: r.regression("shoe size"), "no column 'shoe size'"),
+        (lambda r: r.sample(0), "n must be"),
         (lambda r: r.solve(), "a table asks no question by itself"),
         (lambda r: r.pca(n_components=7), "n_components = 7 is too many"),
         (lambda r: r.pca(sparsity=0), "sparsity"),
