@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from dpgep._checks import require_flag
 from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import as_view, opened, width
+from dpgep.models.denoise import spectrum_before_noise
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, PublicFacts, Standardization
 from dpgep.models.moments import (
+    NO_NOISE,
     MomentLayout,
     Pencil,
     PencilPart,
+    PlausibleMoments,
     ReleasedGroups,
     ReleasedMoments,
     mean_factor,
@@ -77,6 +80,13 @@ class PcaModel(RowModel):
 
     def centre(self, values: Matrix) -> float:
         return float(values.mean())
+
+    def plausible_population(self, released: ReleasedMoments) -> PlausibleMoments:
+        mean = mean_factor(released)
+        values, vectors = np.linalg.eigh(released.second - mean.T @ mean)
+        mean, values = mean @ vectors, spectrum_before_noise(values, released.noise.second)
+        moments = replace(released, sums=mean.T, noise=NO_NOISE, second=np.diag(values) + mean.T @ mean)
+        return PlausibleMoments(self, moments, released.noise, np.ones(len(values)))
 
     def restricted(self, features: NDArray[np.intp]) -> PcaModel:
         return type(self)(len(features), self.center)
