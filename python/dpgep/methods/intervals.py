@@ -30,14 +30,21 @@ from dpgep.models.moments import (
     mean_factor,
     with_eigenvalues,
 )
+from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
 
 RowLaw = Literal["gaussian", "bounded"]
 
 # Released moments of at most so many features are kept with a solution.
 MOST_FEATURES = 200
+# Features of the simulated problem: more of a kind are thinned out to about so many.
+_WHOLE = 64
+# Rounds, and draws in each, by which eigenvalues of a truth are found.
+_ROUNDS, _ROUND_DRAWS = 3, 12
 # Draws that show how the noise mixes solutions, and those of the bootstrap itself: fewer of large matrices.
 _MIXING_DRAWS = 40
-_FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 199, 199 * 60**2
+_FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
+# Halvings of [-1, 1] by which the end of an interval of correlations is found.
+_HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
 _SEED = 0x70656F706C65
 
@@ -99,72 +106,196 @@ def bootstrap_intervals(
     """
     k, found = len(lost), lost.index(True) if True in lost else len(lost)
     values = solved(model.pair(_copy(released)), regularization).values
-    truth = model.plausible_population(released)
-    people = _People(truth.moments, bound if rows == "bounded" else None)
+    truth = model.plausible_population(released, max(_WHOLE, k + _WHOLE // 2))
+    people = _People(truth.moments, truth.numbers, bound if rows == "bounded" else None)
+    world = _World.of(truth, people, regularization)
+    # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were
+    whole = model.identity_b and not model.first_view_size
+    kept = min(len(truth.numbers) if whole else max(found, 1), len(world.right.values))
+    merged = _merged(values, truth.numbers) if whole else values[: len(world.right.values)]
+    mixing = world.mixing()
+    pivot = _Repelled(mixing) if whole else _Scaled()
+    estimates = pivot.estimates(merged, world, kept)
+    deviations = np.sqrt(np.diagonal(mixing))[:kept]
+    shaken = np.where(np.arange(kept) < found, deviations, 0.0)
+    n_draws = int(np.clip(_DRAWS_TIMES_SQUARE / len(truth.numbers) ** 2, _FEWEST_DRAWS, _MOST_DRAWS))
     generator = np.random.default_rng(_SEED)
-    right = solved(truth.pair(), 0.0)
-    count = min(len(values), len(right.values))  # a B that noise made singular has fewer
-    values = values[:count]
-    mixing = _mixing(truth, people, right, generator)[:count, :count]
-    estimates = before_noise(values, mixing)
-    deviations = np.sqrt(np.diagonal(mixing))
-    # all eigenvalues of a covariance are its own; elsewhere those that are not signal stay as they were
-    kept = count if model.identity_b and not model.first_view_size else min(max(found, 1), count)
-    shaken = np.where(np.arange(kept) < found, deviations[:kept], 0.0)
-    draws = int(np.clip(_DRAWS_TIMES_SQUARE / model.n_features**2, _FEWEST_DRAWS, _MOST_DRAWS))
-    errors, angles = np.empty((draws, k)), np.empty((draws, k))
-    for draw in range(draws):
-        shifted = estimates[:kept] + shaken * generator.standard_normal(kept)
-        wanted = np.clip(np.sort(shifted)[::-1], 0.0, _below(model.largest_eigenvalue))
-        moments = with_eigenvalues(model, truth.moments, right.vectors[:, :kept], right.values[:kept], wanted)
-        one = replace(truth, moments=_People(moments, people.bound).drawn(generator))
-        system = solved(one.noisy_pair(generator), regularization)
-        drawn = before_noise(_padded(system.values, count), mixing)
-        target = np.append(wanted, right.values[kept:])[:k]
-        errors[draw] = drawn[:k] - target
-        angles[draw] = _angles(truth, moments, right, system, k)
-    return _pivoted(model, values, estimates, deviations, errors, angles, lost, level, rows)
-
-
-def _pivoted(
-    model: MomentModel,
-    values: Matrix,
-    estimates: Matrix,
-    deviations: Matrix,
-    errors: Matrix,
-    angles: Matrix,
-    lost: tuple[bool, ...],
-    level: float,
-    rows: RowLaw,
-) -> Intervals:
-    """Estimates less the quantiles of their errors, at least as wide as first order makes them."""
-    n_draws, k = errors.shape
-    tail = int((n_draws + 1) * (1 - level) / 2)
-    ordered = np.sort(errors, axis=0)
-    centred = estimates[:k] - errors.mean(axis=0)
-    reach = deviations[:k] * float(scipy.special.ndtri((1 + level) / 2))
-    low = np.minimum(estimates[:k] - ordered[n_draws - max(tail, 1)], centred - reach)
-    high = np.maximum(estimates[:k] - ordered[max(tail, 1) - 1], centred + reach)
-    found = lost.index(True) if True in lost else k
-    rest = values[found:]
-    if found < k and len(rest):
+    errors, angles = np.zeros((n_draws, k)), np.full((n_draws, k), 90.0)
+    m = min(k, kept)
+    for draw in range(n_draws):
+        wanted = world.possible(np.sort(estimates + shaken * generator.standard_normal(kept))[::-1])
+        system = world.drawn(wanted, generator)
+        errors[draw, :m] = pivot.errors(_padded(system.values, len(merged)), wanted)[:m]
+        angles[draw, :m] = world.angles(system, m)
+    low, estimate, high = np.zeros(k), np.zeros(k), np.zeros(k)
+    ordered, tail = np.sort(errors, axis=0)[:, :m], max(int((n_draws + 1) * (1 - level) / 2), 1)
+    centred = pivot.undone(estimates, merged, ordered.mean(axis=0))
+    reach = deviations[:m] * float(scipy.special.ndtri((1 + level) / 2))
+    low[:m] = np.minimum(pivot.undone(estimates, merged, ordered[n_draws - tail]), centred - reach)
+    high[:m] = np.maximum(pivot.undone(estimates, merged, ordered[tail - 1]), centred + reach)
+    # a correction counts as far as it is sure: one within the error of the eigenvalue would add more than it corrects
+    correction = merged[:m] - centred
+    with np.errstate(invalid="ignore"):
+        weight = np.nan_to_num(correction**2 / (correction**2 + deviations[:m] ** 2))
+    estimate[:m] = merged[:m] - weight * correction
+    high[m:] = high[m - 1]
+    if found < k:
+        rest = values[found:]
         least = model.centre(rest) - (high[found:] - low[found:]) / 2 / math.sqrt(len(rest))
         low[found:] = np.minimum(low[found:], least)
-    # a correction counts as far as it is sure: one within the error of the eigenvalue would add more than it corrects
-    correction = values[:k] - centred
-    with np.errstate(invalid="ignore"):
-        weight = np.nan_to_num(correction**2 / (correction**2 + deviations[:k] ** 2))
-    limits = 0.0, model.largest_eigenvalue
     turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
     turned[found:] = 90.0
-    return Intervals(
-        level,
-        rows,
-        np.clip(values[:k] - weight * correction, *limits),
-        np.clip(np.column_stack([low, high]), *limits),
-        turned,
-        lost,
-    )
+    limits = 0.0, model.largest_eigenvalue
+    ends = np.clip(np.column_stack([low, high]), *limits)
+    return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost)
+
+
+def correlation_intervals(
+    released: ReleasedMoments, level: float = 0.9, rows: RowLaw = "gaussian", bound: float | None = None
+) -> tuple[Matrix, Matrix]:
+    """Low and high ends (d, d) for each entry of the correlation matrix of released columns.
+
+    The correlations rho that the released one, r, does not reject: |r - rho| <= z sqrt(p + v(rho)/n), p the variance of
+    the noise in r to first order, v(rho) = (1 - rho^2)^2 for Gaussian rows. For any rows within ``bound``, with
+    a = x_i/s_i and b = x_j/s_j for centred rows, r strays by the mean of q = a b - rho (a^2 + b^2)/2, and
+    v(rho) = max |q| E|q|, with E|q| <= 1 - rho^2 and |q| <= |x|^2 (1/s_i^2 + 1/s_j^2)(1 + |rho|)/4.
+
+    A column that is constant, or varies less than the noise in its variance, may have any correlation: -1 to 1.
+    """
+    require_law(level, rows)
+    if rows == "bounded" and bound is None:
+        raise ValueError('rows="bounded" needs the bound on row norms')
+    standard, d = standardization_of(released), len(released.second)
+    known = ~standard.drowned & (standard.scale > 0)
+    low, high = -np.ones((d, d)), np.ones((d, d))
+    served = np.flatnonzero(known)
+    np.fill_diagonal(low, np.where(known, 1.0, -1.0))
+    if not len(served):
+        return low, high
+    part = released.restricted(served)
+    mean = mean_factor(part)
+    matrix = correlations(part.second - mean.T @ mean, standardization_of(part))
+    of_noise = correlation_form_variance(part, np.eye(len(served)), np.eye(len(served)))
+    spread = None
+    if bound is not None and rows == "bounded":
+        inverse = 1 / standard.scale[served] ** 2
+        longest = bound + float(np.linalg.norm(mean_factor(released)))
+        spread = longest**2 * np.add.outer(inverse, inverse) / 4
+    reach = float(scipy.special.ndtri((1 + level) / 2))
+
+    def accepted(sign: float) -> Matrix:
+        """The largest rho that is not rejected of sign times the correlations."""
+        lower, upper = np.full(matrix.shape, -1.0), np.ones(matrix.shape)
+        for _ in range(_HALVINGS):
+            rho = (lower + upper) / 2
+            of_people = (1 - rho**2) ** 2 if spread is None else (1 - rho**2) * (1 + np.abs(rho)) * spread
+            within = rho - sign * matrix <= reach * np.sqrt(of_noise + of_people / released.n)
+            lower, upper = np.where(within, rho, lower), np.where(within, upper, rho)
+        return upper
+
+    block = np.ix_(served, served)
+    low[block], high[block] = -accepted(-1.0), accepted(1.0)
+    low[served, served] = high[served, served] = 1.0
+    return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """A truth, how people are drawn from it, the solutions of its pair, and B of it (None: the identity)."""
+
+    truth: PlausibleMoments
+    people: _People
+    regularization: float
+    right: Eigensystem
+    b: Matrix | None
+
+    @classmethod
+    def of(cls, truth: PlausibleMoments, people: _People, regularization: float) -> _World:
+        right, b = solved(truth.pair(), 0.0), truth.pair().b
+        return cls(truth, people, regularization, right, b)
+
+    def possible(self, eigenvalues: Matrix) -> Matrix:
+        """The nearest eigenvalues that a truth can have."""
+        limit = self.truth.model.largest_eigenvalue
+        return np.clip(eigenvalues, 0.0, limit if math.isinf(limit) else limit * (1 - 1e-9))
+
+    def drawn(self, eigenvalues: Matrix, generator: np.random.Generator) -> Eigensystem:
+        """Solutions of one more release of people from the truth with these leading eigenvalues."""
+        m = len(eigenvalues)
+        model, right = self.truth.model, self.right
+        moments = with_eigenvalues(model, self.truth.moments, right.vectors[:, :m], right.values[:m], eigenvalues)
+        people = replace(self.people, moments=moments).drawn(generator)
+        return solved(replace(self.truth, moments=people).noisy_pair(generator), self.regularization)
+
+    def mixing(self) -> Matrix:
+        """(r, r), variances of v_j^T (dA - lambda_i dB) v_i over repeated releases; both orders of i and j averaged."""
+        exact, generator = self.truth.pair(), np.random.default_rng(_SEED)
+        system = solved(self.truth.pair(), self.regularization)
+        v, values = system.vectors, system.values
+        total, squares = np.zeros((len(values), len(values))), np.zeros((len(values), len(values)))
+        for _ in range(_MIXING_DRAWS):
+            pair = replace(self.truth, moments=self.people.drawn(generator)).noisy_pair(generator)
+            strayed = v.T @ (pair.a - exact.a) @ v
+            if pair.b is not None and exact.b is not None:
+                strayed = strayed - values[:, None] * (v.T @ (pair.b - exact.b) @ v)
+            total += strayed
+            squares += strayed**2
+        variances = np.maximum(squares - total**2 / _MIXING_DRAWS, 0.0) / (_MIXING_DRAWS - 1)
+        return np.asarray(np.sqrt(variances * variances.T))
+
+    def angles(self, system: Eigensystem, m: int) -> Matrix:
+        """(m,) degrees between leading solutions and the right ones, in the norm of B of the truth."""
+        angles = np.full(m, 90.0)
+        m = min(m, len(system.values))
+        u, v = system.vectors[:, :m], self.right.vectors[:, :m]
+        bu, bv = (u, v) if self.b is None else (self.b @ u, self.b @ v)
+        inner = np.abs(np.einsum("ij,ij->j", u, bv))
+        norms = np.sqrt(np.einsum("ij,ij->j", u, bu) * np.einsum("ij,ij->j", v, bv))
+        angles[:m] = np.degrees(np.arccos(np.minimum(inner / norms, 1.0)))
+        return angles
+
+
+@dataclass(frozen=True, eq=False)
+class _Repelled:
+    """Eigenvalues of a covariance: their repulsion is undone, and what is left over is an error to be subtracted."""
+
+    mixing: Matrix
+
+    def estimates(self, values: Matrix, world: _World, kept: int) -> Matrix:
+        return before_noise(values, self.mixing)
+
+    def errors(self, drawn: Matrix, wanted: Matrix) -> Matrix:
+        return before_noise(drawn, self.mixing) - wanted
+
+    def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
+        return estimates[: len(errors)] - errors
+
+
+@dataclass(frozen=True, eq=False)
+class _Scaled:
+    """Eigenvalues of a pair that a ridge and the noise of B scale: errors are ratios."""
+
+    def estimates(self, values: Matrix, world: _World, kept: int) -> Matrix:
+        """Eigenvalues of a truth of which releases have the mean that was released."""
+        wanted = world.possible(values[:kept])
+        for _ in range(_ROUNDS):
+            generator = np.random.default_rng(_SEED)
+            systems = [world.drawn(wanted, generator) for _ in range(_ROUND_DRAWS)]
+            mean = np.mean([_padded(system.values, kept) for system in systems], axis=0)
+            wanted = np.sort(world.possible(wanted * np.clip(values[:kept] / np.maximum(mean, 1e-300), 0.1, 10)))[::-1]
+        return wanted
+
+    def errors(self, drawn: Matrix, wanted: Matrix) -> Matrix:
+        return np.asarray(drawn[: len(wanted)] / np.maximum(wanted, 1e-3 * max(float(drawn[0]), 1e-300)))
+
+    def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
+        return np.asarray(values[: len(errors)] / np.maximum(errors, 1e-300))
+
+
+def _merged(values: Matrix, numbers: Matrix) -> Matrix:
+    """Eigenvalues, descending, of as many merged directions: their means."""
+    first = np.append(0, np.cumsum(numbers)[:-1]).astype(int)
+    return np.asarray(np.add.reduceat(values, first) / numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +308,7 @@ class _People:
     """
 
     moments: ReleasedMoments
+    numbers: Matrix
     bound: float | None
 
     def drawn(self, generator: np.random.Generator) -> ReleasedMoments:
@@ -192,7 +324,7 @@ class _People:
         within = m.second - (means * shares) @ means.T
         root = _root(within)
         if m.sums.size:
-            strays = root @ generator.standard_normal(m.sums.shape)
+            strays = np.sqrt(self.numbers)[:, None] * (root @ generator.standard_normal(m.sums.shape))
             means = means + strays / np.sqrt(np.maximum(numbers, 1))
         drawn_shares = numbers / people
         scatter = self._scatter(within, root, int(numbers.sum()), len(shares) * bool(m.sums.size), generator)
@@ -211,13 +343,14 @@ class _People:
         d, freedom = len(within), max(people - lost_freedom, 1)
         if self.bound is None:
             factor = root @ _bartlett(d, freedom, generator)
-            return np.asarray(factor @ factor.T / max(people, 1))
-        values, vectors = np.linalg.eigh(within)
-        quarter = vectors * np.maximum(values, 0.0) ** 0.25
-        mean = float(np.linalg.norm(mean_factor(self.moments)))
-        reach = self.bound + mean
-        stray = quarter @ goe(d, math.sqrt(2 / freedom), generator) @ quarter.T
-        return np.asarray(within + reach / math.sqrt(2) * stray)
+            strayed = factor @ factor.T / max(people, 1) - within
+        else:
+            values, vectors = np.linalg.eigh(within)
+            quarter = (vectors * np.maximum(values, 0.0) ** 0.25) @ vectors.T
+            reach = self.bound + float(np.linalg.norm(mean_factor(self.moments)))
+            strayed = reach / math.sqrt(2) * (quarter @ goe(d, math.sqrt(2 / freedom), generator) @ quarter)
+        roots = np.sqrt(self.numbers)
+        return np.asarray(within + strayed * np.maximum.outer(roots, roots))
 
 
 def _bartlett(d: int, freedom: int, generator: np.random.Generator) -> Matrix:
@@ -231,11 +364,11 @@ def _bartlett(d: int, freedom: int, generator: np.random.Generator) -> Matrix:
 
 def _root(covariance: Matrix) -> Matrix:
     """R with R R^T = the positive part of a covariance."""
-    diagonal = np.diagonal(covariance)
-    if np.count_nonzero(covariance) <= np.count_nonzero(diagonal):
-        return np.diag(np.sqrt(np.maximum(diagonal, 0.0)))
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    try:
+        return np.asarray(np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:  # singular
+        values, vectors = np.linalg.eigh(covariance)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def solved(pair: MatrixPencil, regularization: float) -> Eigensystem:
@@ -243,43 +376,9 @@ def solved(pair: MatrixPencil, regularization: float) -> Eigensystem:
     return solve_pair(pair.a, pair.b, regularization=regularization, rounding=pair.rounding)
 
 
-def _mixing(truth: PlausibleMoments, people: _People, right: Eigensystem, generator: np.random.Generator) -> Matrix:
-    """(r, r), variances of v_j^T (dA - lambda_i dB) v_i over repeated releases, averaged over the order of i and j."""
-    v, values, exact = right.vectors, right.values, truth.pair()
-    total, squares = np.zeros((len(values), len(values))), np.zeros((len(values), len(values)))
-    for _ in range(_MIXING_DRAWS):
-        pair = replace(truth, moments=people.drawn(generator)).noisy_pair(generator)
-        strayed = v.T @ (pair.a - exact.a) @ v
-        if pair.b is not None and exact.b is not None:
-            strayed = strayed - values[:, None] * (v.T @ (pair.b - exact.b) @ v)
-        total += strayed
-        squares += strayed**2
-    variances = np.maximum(squares - total**2 / _MIXING_DRAWS, 0.0) / (_MIXING_DRAWS - 1)
-    return np.asarray(np.sqrt(variances * variances.T))
-
-
-def _angles(
-    truth: PlausibleMoments, moments: ReleasedMoments, right: Eigensystem, system: Eigensystem, k: int
-) -> Matrix:
-    """Degrees between the leading solutions and the right ones, in the norm of B of the truth."""
-    b = replace(truth, moments=moments).pair().b
-    angles = np.full(k, 90.0)
-    m = min(k, len(system.values), len(right.values))
-    u, v = system.vectors[:, :m], right.vectors[:, :m]
-    bu, bv = (u, v) if b is None else (b @ u, b @ v)
-    inner = np.abs(np.einsum("ij,ij->j", u, bv))
-    norms = np.sqrt(np.einsum("ij,ij->j", u, bu) * np.einsum("ij,ij->j", v, bv))
-    angles[:m] = np.degrees(np.arccos(np.minimum(inner / norms, 1.0)))
-    return angles
-
-
 def _padded(values: Matrix, count: int) -> Matrix:
     """As many values, with zeros where B left fewer directions."""
     return np.append(values[:count], np.zeros(max(count - len(values), 0)))
-
-
-def _below(limit: float) -> float:
-    return limit if math.isinf(limit) else limit * (1 - 1e-9)
 
 
 def _copy(released: ReleasedMoments) -> ReleasedMoments:

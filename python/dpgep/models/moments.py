@@ -285,9 +285,9 @@ class MomentModel(Model):
                 second += second_of_mean
             yield pencil.matrices(second)[0]
 
-    def plausible_population(self, released: ReleasedMoments) -> PlausibleMoments:
-        """Moments that may have been before the noise, of all features, in coordinates that may be turned."""
-        return self.plausible_truth(released, self.n_features)  # type: ignore[return-value]
+    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+        """`plausible_truth`, of models whose B carries no noise as well."""
+        return self.plausible_truth(released, most_features)  # type: ignore[return-value]
 
     def noise_of_b(self, released: ReleasedMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
