@@ -18,7 +18,6 @@ import scipy.linalg
 import support
 
 import dpgep
-from dpgep.methods.accuracy import before_noise  # noqa: F401
 from dpgep.methods.intervals import correlation_intervals
 
 Matrix = support.Matrix
@@ -96,6 +95,21 @@ def fda_setting(name: str, d: int, n: int, **budget: float) -> Setting:
     return pencil_setting(name, problem, between, within, 2, **budget)
 
 
+def pls_setting(name: str, d: int, n: int, **budget: float) -> Setting:
+    """Two views of d features that share two factors."""
+    cross = np.zeros((d, d))
+    cross[0, 0], cross[1, 1] = 0.03, 0.012
+    covariance = np.block([[0.05 * np.eye(d), cross], [cross.T, 0.05 * np.eye(d)]])
+    a = covariance.copy()
+    a[:d, :d] = a[d:, d:] = 0.0
+
+    def problem(rng: np.random.Generator) -> Any:
+        rows = gaussian(n, covariance, rng)
+        return dpgep.pls(rows[:, :d], rows[:, d:], bound=1.8)
+
+    return pencil_setting(name, problem, a, np.eye(2 * d), 2, **budget)
+
+
 def settings() -> Iterator[Setting]:
     spikes = np.r_[0.06, 0.03, np.full(18, 0.004)]
     yield pca_setting("pca spiked, privacy dominates", spikes, 2, 20_000, epsilon=1.0, delta=1e-6)
@@ -105,6 +119,7 @@ def settings() -> Iterator[Setting]:
     yield pca_setting('pca bound="auto"', powers, 2, 20_000, bound="auto", epsilon=4.0, delta=1e-6)
     yield cca_setting("cca", 5, (0.8, 0.5), 40_000, epsilon=4.0, delta=1e-6)
     yield fda_setting("fda", 8, 20_000, epsilon=4.0, delta=1e-6)
+    yield pls_setting("pls", 6, 20_000, epsilon=4.0, delta=1e-6)
 
 
 def angles(found: Matrix, right: Matrix, norm: Matrix) -> Matrix:
@@ -139,3 +154,63 @@ def test_coverage(setting: Setting) -> None:
 def judge_coverage(what: str, share: float) -> None:
     support.judge(f"{what} covered", share, LEAST, at_least=True)
     support.judge(f"{what} covered", share, MOST)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(500, math.inf), (5000, 1.0), (20_000, 4.0)])
+def test_correlations(n: int, epsilon: float) -> None:
+    """The least and the mean coverage of the 28 correlations of eight columns, from 0 to 0.9."""
+    d = 8
+    covariance = 0.05 * np.power(0.9, np.abs(np.subtract.outer(np.arange(d), np.arange(d))) ** 1.5)
+    covariance *= np.sqrt(np.outer(np.linspace(1, 0.5, d), np.linspace(1, 0.5, d)))
+    scale = np.sqrt(np.diagonal(covariance))
+    truth, held = covariance / np.outer(scale, scale), np.zeros((d, d))
+    for draw in range(DRAWS):
+        rows = gaussian(n, covariance, np.random.default_rng([draw, 2]))
+        solution = support.solve_seeded(
+            dpgep.pca(rows, bound=1.8), draw, n_components=1, **budget_of(epsilon)
+        )
+        low, high = correlation_intervals(solution._moments, LEVEL)
+        held += (low <= truth) & (truth <= high)
+    shares = held[np.triu_indices(d, 1)] / DRAWS
+    judge_coverage(f"correlations, n = {n}, epsilon = {epsilon:g}: mean", float(shares.mean()))
+    if not support.QUICK:
+        judge_coverage(f"correlations, n = {n}, epsilon = {epsilon:g}: least", float(shares.min()))
+        judge_coverage(f"correlations, n = {n}, epsilon = {epsilon:g}: most", float(shares.max()))
+
+
+def budget_of(epsilon: float) -> dict[str, float]:
+    return {"epsilon": epsilon} if math.isinf(epsilon) else {"epsilon": epsilon, "delta": 1e-6}
+
+
+SHRINKAGE_DRAWS = 6 if support.QUICK else 100
+# name, eigenvalues, n, epsilon, and of which the noise level is more than half the gap
+SHRINKAGE = [
+    ("spikes well above the noise", np.r_[0.06, 0.03, np.full(18, 0.004)], 20_000, 2.0),
+    ("spikes near the noise", np.r_[0.06, 0.045, np.full(18, 0.004)], 20_000, 0.35),
+    ("flat", np.full(20, 0.01), 20_000, 0.5),
+    ("power law", 0.04 / np.arange(1, 21), 10_000, 1.0),
+    ("no noise, few people", 0.04 / np.arange(1, 21), 400, math.inf),
+]
+
+
+@pytest.mark.parametrize(("name", "eigenvalues", "n", "epsilon"), SHRINKAGE, ids=[each[0] for each in SHRINKAGE])
+def test_shrinkage(name: str, eigenvalues: Matrix, n: int, epsilon: float) -> None:
+    """Mean squared error of six eigenvalues, raw over debiased."""
+    covariance, k = turned(eigenvalues, 5), 6
+    raw, debiased, level = np.zeros(k), np.zeros(k), 0.0
+    for draw in range(SHRINKAGE_DRAWS):
+        problem = dpgep.pca(gaussian(n, covariance, np.random.default_rng([draw, 3])), bound=1.0)
+        solution = support.solve_seeded(problem, draw, n_components=k, **budget_of(epsilon))
+        raw += (solution.eigenvalues - eigenvalues[:k]) ** 2
+        debiased += (solution.intervals().estimates - eigenvalues[:k]) ** 2
+        level = solution.diagnostics.noise_level
+    gaps = np.abs(np.subtract.outer(eigenvalues[:k], eigenvalues))
+    np.fill_diagonal(gaps, np.inf)
+    noisy = level > gaps.min(axis=1) / 2
+    listed = ", ".join(f"{ratio:.2f}{'*' if mark else ''}" for ratio, mark in zip(raw / debiased, noisy, strict=True))
+    support.say(f"shrinkage, {name}: squared error, raw over debiased (*: noise level > half the gap) {listed}")
+    support.judge(f"shrinkage, {name}: all", raw.sum() / debiased.sum(), 1.0, at_least=True)
+    if noisy.any():
+        support.judge(
+            f"shrinkage, {name}: noisy gaps", raw[noisy].sum() / debiased[noisy].sum(), 2.0, at_least=True
+        )

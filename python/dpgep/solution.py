@@ -224,7 +224,9 @@ class Solution:
         moments, model = self._small_moments("intervals")
         lost, bound = self.diagnostics.lost, self.privacy.bound
         assert bound is not None
-        found = bootstrap_intervals(model, moments, self.diagnostics.regularization, lost, bound, level, rows)
+        cut = 1 - self.preparation.kept if self.preparation is not None and not model.scale_free else 0.0
+        ridge = self.diagnostics.regularization
+        found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut)
         if self.preparation is None or model.scale_free:
             return found
         in_units = self.preparation.eigenvalues

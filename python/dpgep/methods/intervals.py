@@ -43,6 +43,8 @@ _ROUNDS, _ROUND_DRAWS = 3, 12
 # Draws that show how the noise mixes solutions, and those of the bootstrap itself: fewer of large matrices.
 _MIXING_DRAWS = 40
 _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
+# Entries of the Gaussian rows that show what a bound cuts off.
+_ENTRIES = 1 << 20
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -99,8 +101,13 @@ def bootstrap_intervals(
     bound: float,
     level: float,
     rows: RowLaw,
+    cut: float = 0.0,
 ) -> Intervals:
     """Intervals of the leading solutions of a released pair, solved with this ridge; ``bound`` is that of the rows.
+
+    ``cut``: share of the sum of squares of a covariance's rows that the bound takes away, on the average over all
+    directions; it is made up for by whoever asks, for each direction alike. The intervals hold for what it takes from
+    each.
 
     Everything is in the coordinates of the release. Leaves ``released`` as it is.
     """
@@ -143,6 +150,13 @@ def bootstrap_intervals(
         rest = values[found:]
         least = model.centre(rest) - (high[found:] - low[found:]) / 2 / math.sqrt(len(rest))
         low[found:] = np.minimum(low[found:], least)
+    if cut > 0 and whole:
+        spectrum = np.maximum(estimates, 0.0) / (1 - cut)
+        if rows == "gaussian":
+            uneven = _uneven_cut(spectrum, truth, bound)[:k]
+            low, estimate, high = low * uneven, estimate * uneven, high * uneven
+        else:  # none of it along a component, or all
+            low, high = low * (1 - cut), high + cut * float(spectrum @ truth.numbers)
     turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
     turned[found:] = 90.0
     limits = 0.0, model.largest_eigenvalue
@@ -290,6 +304,22 @@ class _Scaled:
 
     def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
         return np.asarray(values[: len(errors)] / np.maximum(errors, 1e-300))
+
+
+def _uneven_cut(spectrum: Matrix, truth: PlausibleMoments, bound: float) -> Matrix:
+    """By what eigenvalues are still to be multiplied, if all were divided by the mean share that a bound keeps.
+
+    Long Gaussian rows lie along the leading directions, which the bound takes more from.
+    """
+    generator, numbers = np.random.default_rng(_SEED), truth.numbers.astype(int)
+    directions, first = np.repeat(spectrum, numbers), np.append(0, np.cumsum(numbers)[:-1])
+    draws = generator.standard_normal((max(_ENTRIES // len(directions), 1), len(directions)))
+    squares = (np.sqrt(directions) * draws) ** 2
+    kept = np.minimum(bound**2 / np.maximum(squares.sum(axis=1), 1e-300), 1.0)
+    # 1 less what is cut: of that alone the draws need to be an average
+    ratios = 1 - np.mean((1 - kept)[:, None] * draws**2, axis=0)
+    mean = float(ratios @ directions) / max(float(directions.sum()), 1e-300)
+    return np.asarray(mean / ratios[first])
 
 
 def _merged(values: Matrix, numbers: Matrix) -> Matrix:
