@@ -166,9 +166,7 @@ def test_correlations(n: int, epsilon: float) -> None:
     truth, held = covariance / np.outer(scale, scale), np.zeros((d, d))
     for draw in range(DRAWS):
         rows = gaussian(n, covariance, np.random.default_rng([draw, 2]))
-        solution = support.solve_seeded(
-            dpgep.pca(rows, bound=1.8), draw, n_components=1, **budget_of(epsilon)
-        )
+        solution = support.solve_seeded(dpgep.pca(rows, bound=1.8), draw, n_components=1, **budget_of(epsilon))
         low, high = correlation_intervals(solution._moments, LEVEL)
         held += (low <= truth) & (truth <= high)
     shares = held[np.triu_indices(d, 1)] / DRAWS
@@ -211,6 +209,4 @@ def test_shrinkage(name: str, eigenvalues: Matrix, n: int, epsilon: float) -> No
     support.say(f"shrinkage, {name}: squared error, raw over debiased (*: noise level > half the gap) {listed}")
     support.judge(f"shrinkage, {name}: all", raw.sum() / debiased.sum(), 1.0, at_least=True)
     if noisy.any():
-        support.judge(
-            f"shrinkage, {name}: noisy gaps", raw[noisy].sum() / debiased[noisy].sum(), 2.0, at_least=True
-        )
+        support.judge(f"shrinkage, {name}: noisy gaps", raw[noisy].sum() / debiased[noisy].sum(), 2.0, at_least=True)

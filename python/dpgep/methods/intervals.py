@@ -161,6 +161,7 @@ def bootstrap_intervals(
             low, high = low * (1 - cut), high + cut * float(spectrum @ truth.numbers)
     turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
     turned[found:] = 90.0
+    estimate = np.clip(estimate, low, high)
     limits = 0.0, model.largest_eigenvalue
     ends = np.clip(np.column_stack([low, high]), *limits)
     return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost)
