@@ -155,10 +155,12 @@ def bootstrap_intervals(
     if cut > 0 and whole:
         spectrum = np.maximum(estimates, 0.0) / (1 - cut)
         if rows == "gaussian":
-            uneven = _uneven_cut(spectrum, truth, bound)[:k]
+            uneven = _uneven_cut(spectrum, world, bound)[:k]
             low, estimate, high = low * uneven, estimate * uneven, high * uneven
         else:  # none of it along a component, or all
-            low, high = low * (1 - cut), high + cut * float(spectrum @ truth.numbers)
+            square = float((spectrum * truth.numbers) @ np.square(world.duals).sum(axis=0))
+            along = np.square(np.linalg.inv(world.duals)).sum(axis=1)[:k]
+            low, high = low * (1 - cut), high + cut * square * along
     turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
     turned[found:] = 90.0
     estimate = np.clip(estimate, low, high)
@@ -230,6 +232,11 @@ class _World:
     def of(cls, truth: PlausibleMoments, people: _People, regularization: float) -> _World:
         right, b = solved(truth.pair(), 0.0), truth.pair().b
         return cls(truth, people, regularization, right, b)
+
+    @property
+    def duals(self) -> Matrix:
+        moments, model = self.truth.moments, self.truth.model
+        return model.duals(model.pencil(moments), moments.second, self.right.vectors)
 
     def possible(self, eigenvalues: Matrix) -> Matrix:
         """The nearest eigenvalues that a truth can have."""
@@ -309,20 +316,23 @@ class _Scaled:
         return np.asarray(values[: len(errors)] / np.maximum(errors, 1e-300))
 
 
-def _uneven_cut(spectrum: Matrix, truth: PlausibleMoments, bound: float) -> Matrix:
+def _uneven_cut(spectrum: Matrix, world: _World, bound: float) -> Matrix:
     """By what eigenvalues are still to be multiplied, if all were divided by the mean share that a bound keeps.
 
-    Long Gaussian rows lie along the leading directions, which the bound takes more from.
+    Long Gaussian rows lie along the leading directions, which the bound takes more from. Rows are sums of duals w_i,
+    with variances the eigenvalues.
     """
-    generator, numbers = np.random.default_rng(_SEED), truth.numbers.astype(int)
+    generator, numbers = np.random.default_rng(_SEED), world.truth.numbers.astype(int)
     directions, first = np.repeat(spectrum, numbers), np.append(0, np.cumsum(numbers)[:-1])
     draws = generator.standard_normal((max(_ENTRIES // len(directions), 1), len(directions)))
-    squares = (np.sqrt(directions) * draws) ** 2
-    kept = np.minimum(bound**2 / np.maximum(squares.sum(axis=1), 1e-300), 1.0)
+    rows = np.sqrt(directions) * draws
+    if (numbers == 1).all():
+        rows = rows @ world.duals.T
+    squares = np.square(rows).sum(axis=1)
+    cut = 1 - np.minimum(bound**2 / np.maximum(squares, 1e-300), 1.0)
     # 1 less what is cut: of that alone the draws need to be an average
-    ratios = 1 - np.mean((1 - kept)[:, None] * draws**2, axis=0)
-    mean = float(ratios @ directions) / max(float(directions.sum()), 1e-300)
-    return np.asarray(mean / ratios[first])
+    mean = 1 - float(cut @ squares) / max(float(squares.sum()), 1e-300)
+    return np.asarray(mean / (1 - cut @ draws**2 / len(draws))[first])
 
 
 def _merged(values: Matrix, numbers: Matrix) -> Matrix:
