@@ -17,6 +17,7 @@ import dpgep
 from dpgep.models.in_units import InUnits
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 from dpgep.problems.pls import PlsModel
+from dpgep.questions.unclipped import unclipped
 
 D, N = 6, 3000
 SCALE = np.geomspace(1.0, 300.0, D)
@@ -329,6 +330,43 @@ def test_people_without_a_group_count_in_no_answer(x: Matrix, y: Matrix) -> None
     labels[:500] = None
     release = released(dpgep.table(x, labels, classes=["low", "high"], bound=BOUND))
     np.testing.assert_allclose(release.mean(), x[500:].mean(axis=0), rtol=1e-9)
+
+
+# Before the bound clipped rows.
+
+
+@pytest.mark.parametrize("d", [2, 8])
+def test_covariances_of_clipped_gaussian_rows_are_made_whole(d: int, rng: np.random.Generator) -> None:
+    """Against rows that were not clipped: exact moments of many, so that only the clipping differs."""
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    rows = rng.standard_normal((400_000, d)) * np.geomspace(3.0, 0.5, d) @ rotation
+    norms = np.linalg.norm(rows, axis=1)
+    bound = float(np.quantile(norms, 0.7))
+    clipped = rows * np.minimum(bound / norms, 1)[:, None]
+    kept = float((clipped**2).sum() / (rows**2).sum())
+    moments = ReleasedMoments(
+        clipped.mean(axis=0)[:, None],
+        np.ones(1),
+        float(len(rows)),
+        MomentNoise(0.0, 0.0, 0.0),
+        clipped.T @ clipped / len(rows),
+    )
+    found, preparation = unclipped(moments, dpgep.Preparation(bound, kept=kept))
+    assert preparation is not None
+    assert preparation.kept == 1
+    covariance = rows.T @ rows / len(rows)
+    error = np.linalg.norm(found.second - covariance) / np.linalg.norm(covariance)
+    evenly = np.linalg.norm(moments.second / kept - covariance) / np.linalg.norm(covariance)
+    assert error < 0.01
+    assert evenly > 0.05
+
+
+def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
+    for given in (dpgep.table(x, bound=PREPARATION), dpgep.table(x, bound=BOUND)):
+        release = released(given, mu=1.0)
+        noisy, preparation = unclipped(release._noisy, release.preparation)
+        assert noisy is release._noisy
+        assert preparation is release.preparation
 
 
 # In the units of the columns.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from dpgep.questions.columns import Columns, names_of, number_of, numbers_of
 from dpgep.questions.estimates import MatrixEstimate, correlation_of, covariance_estimate
 from dpgep.questions.regression import Regression, regression
 from dpgep.questions.synthetic import sample
+from dpgep.questions.unclipped import unclipped
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import component_count, solution_of, warn_of_accuracy
 
@@ -130,9 +132,10 @@ class Questions:
         target = number_of(y, self.model.feature_names, self.model.n_features)
         numbers = self._numbers(on, "on")
         columns = [j for j in numbers.tolist() if on is not None or j != target]
+        noisy, preparation = self._unclipped
         return regression(
-            self._noisy,
-            self.preparation,
+            noisy,
+            preparation,
             target,
             columns,
             privacy=self.report,
@@ -205,8 +208,12 @@ class Questions:
 
     def _moments_of(self, features: NDArray[np.intp]) -> tuple[ReleasedMoments, Preparation | None]:
         """Moments of some columns, to be overwritten, and how they were mapped."""
-        preparation = None if self.preparation is None else self.preparation.restricted(features)
-        return self._noisy.restricted(features), preparation
+        noisy, preparation = self._unclipped
+        return noisy.restricted(features), None if preparation is None else preparation.restricted(features)
+
+    @cached_property
+    def _unclipped(self) -> tuple[ReleasedMoments, Preparation | None]:
+        return unclipped(self._noisy, self.preparation)
 
     def _of_two_views(
         self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns, n_components: int | None, options: Any
