@@ -5,8 +5,9 @@ which long rows lie. The released covariance C = U diag(l) U^T of mapped rows be
 
     l_i = k r_i(t) t_i/r(t),   r_i(t) = E[min(1, b^2/|z|^2) z_i^2]/t_i for z ~ N(0, diag t),   r = sum r_i t_i/sum t_i:
 
-k, the share that the bound keeps of all squares, is a released number, and holds whatever the rows are; how it is
-spread over directions is that of Gaussian rows. Axes stay: clipping keeps the symmetry of Gaussian rows.
+k, the share that the bound keeps of all squares, is what a released histogram shows, whatever the rows are, or r, if
+that is less: noise hides the longest rows. How it is spread over directions is that of Gaussian rows. Axes stay:
+clipping keeps the symmetry of Gaussian rows.
 """
 
 from __future__ import annotations
@@ -47,5 +48,5 @@ def _factors(clipped: Matrix, bound: float, kept: float) -> Matrix:
         cut = 1 - np.minimum(bound**2 / np.maximum(lengths, 1e-300), 1.0)
         ratios = 1 - cut @ squares / len(squares)
         mean = float(ratios @ variances) / max(float(variances.sum()), 1e-300)
-        factors = mean / (kept * ratios)
+        factors = mean / (min(kept, mean) * ratios)
     return np.asarray(factors)
