@@ -60,7 +60,7 @@ class Intervals:
     Attributes
     ----------
     level : probability with which each interval, and each angle, holds.
-    rows : "gaussian" or "bounded": what was assumed of the people.
+    row_law : "gaussian" or "bounded": what was assumed of the people.
     estimates : (K,), eigenvalues with the bias taken back that noise and the sampling of people give them.
     eigenvalues : (K, 2), low and high ends; in the units of ``solution.eigenvalues``.
     angles : (K,), degrees. The angle between the released component and that of the population, in the norm of B (of
@@ -70,7 +70,7 @@ class Intervals:
     """
 
     level: float
-    rows: RowLaw
+    row_law: RowLaw
     estimates: Matrix
     eigenvalues: Matrix
     angles: Matrix
@@ -78,7 +78,7 @@ class Intervals:
 
     def __repr__(self) -> str:
         lines = [
-            f"Intervals at level {self.level:g}, rows {self.rows}: noise and sampling of people",
+            f"Intervals at level {self.level:g}, rows {self.row_law}: noise and sampling of people",
             "    k    estimate         low        high  angle (degrees) at most",
         ]
         for row, (estimate, (low, high), angle, lost) in enumerate(
