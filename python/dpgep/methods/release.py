@@ -309,7 +309,14 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
     pair = model.pair(released)
     if options.sparsity is None:
         fit = None
-        system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=fallback)
+        system = solve_pair(
+            pair.a,
+            pair.b,
+            regularization=xi,
+            rounding=pair.rounding,
+            fallback=fallback,
+            n_vectors=rows_needed(n_components, len(pair.a)),
+        )
         k = min(n_components, len(system.values))
         if k == 0:
             raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
@@ -411,8 +418,16 @@ def _perturbed(
     dimensions: int,
 ) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
-    p = rows_needed(len(lost), len(system.values))
-    variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
+    p, r = rows_needed(len(lost), len(system.values)), len(system.values)
+    leading, values = system.vectors[:, :p], system.values[:p]
+    if system.vectors.shape[1] == r:
+        variances = model.error_variances(released, system.vectors, leading, values)
+    else:
+        # of unknown vectors of an orthonormal basis: what coordinates have in all, and known ones have not, in the mean
+        variances = model.error_variances(released, leading, leading, values)
+        in_all = model.error_variances(released, eye_array(len(leading), format="csr"), leading, values).sum(axis=1)
+        rest = (in_all - variances.sum(axis=1)) / (r - p)
+        variances = np.hstack([variances, np.tile(rest[:, None], r - p)])
     return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost, dimensions)
 
 

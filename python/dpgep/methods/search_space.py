@@ -33,14 +33,14 @@ _TOLERANCE_CUT = 3e-3
 _LEAST_REMAINDER = 1e-8
 # Rows to an array, of the directions kept: products with many rows at a time are faster.
 _CHUNK = 16
-# B = I, in noise. The rows that the search begins with, and the residuals that search for one more component: a pass for
-# some rows takes hardly longer than for one. As the noise tells eigenvalues apart, few rows find any number of them.
+# B = I, in noise. Rows that the search begins with, and residuals in which one more component is searched for. A pass
+# for a few rows takes little longer than for one; as noise tells eigenvalues apart, they find any number of components.
 FEW_ROWS = 4
-# A component is settled where its last step turned it by a sine of at most this share of the one expected of noise; what
-# is left adds less than a hundredth to the expected squared sine.
+# A component is settled when the last step turned it by at most this share of the sine expected of noise: what is left
+# adds about a hundredth to the expected squared sine.
 _SHARE_OF_NOISE = 0.1
-# Passes without one more component that stands out. A component at 1.05 times the edge of the noise grows by a factor of
-# exp(arcosh 1.05) = 1.37 a pass, beside the noise, and by 44 in so many.
+# Passes without one more component that stands out. One at 1.05 times the edge of the noise grows by exp(arcosh 1.05) =
+# 1.37 a pass beside the noise, by 44 in so many.
 _PATIENCE = 12
 # Normal deviations by which the centre of the noise is set above its estimate, against false components.
 _RANK = 2.58
@@ -59,9 +59,9 @@ class Leading:
     centre : where the noise lies for B = I: an upper limit for the mean of all eigenvalues but the leading.
     largest_b : largest eigenvalue of the compressed B (1 for the identity), without regularization.
     n_directions : number of directions asked.
-    movement : sine of the largest angle by which the last step turned the span; of components that stand out alone, where
-        the rest is noise around ``centre``.
-    converged : whether that is little enough (TOLERANCE; all components settled), or there was nothing left to ask.
+    movement : sine of the largest angle by which the last step turned the span; for B = I in noise, one of the
+        components that stand out.
+    converged : whether that is little enough, or there was nothing left to ask.
     """
 
     vectors: Matrix
@@ -166,8 +166,8 @@ def leading_solutions(
 ) -> Leading:
     """The K leading solutions of A v = lambda (B_+ + xi I) v, A and B compressed to what is asked from ``start`` on.
 
-    ``most_directions`` bounds how many are asked. For B = I, ``start`` must be random. Raises MemoryError where there is
-    no room for any.
+    ``most_directions`` bounds how many are asked. For B = I in noise, ``start`` must be random. Raises MemoryError
+    where there is no room for any.
     """
     subspace = SearchSpace(products, model.views)
     most = int(min(most_directions, _MOST_DIRECTIONS))
