@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy  # its special functions are loaded when they are used
@@ -188,14 +189,14 @@ def _edge(model: Model, released: Released, system: Eigensystem, log_searched: f
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:
     """Largest eigenvalue of V^T N V for each N, counted from its centre; of N itself where V is None."""
     if vectors is None:
-        return np.array([_leading_of(noise, model) for noise in noises])
+        return np.array(list(map(partial(_leading_of, model), noises)))  # no draw is kept while the next is made
     if vectors.shape[1] > _DENSE:
         return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
     spectra = np.linalg.eigvalsh(np.stack([vectors.T @ noise @ vectors for noise in noises]))
     return np.array([values[-1] - model.centre(values) for values in spectra])
 
 
-def _leading_of(noise: Matrix, model: Model) -> float:
+def _leading_of(model: Model, noise: Matrix) -> float:
     return _largest(aslinearoperator(noise)) - model.centre(np.diagonal(noise))
 
 
