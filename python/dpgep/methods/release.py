@@ -40,7 +40,7 @@ from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, embedded, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
-from dpgep.models.moments import ReleasedMoments
+from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.privacy.curator import Curator, PublicSide
 
 # Share of mu^2 for the scores of a screen: a public constant.
@@ -49,6 +49,9 @@ SCREEN_SHARE = 0.3
 _MOST_LISTED = 10
 # Without noise, a larger share of clipped rows is warned of.
 _CLIPPED_UNSAID = 1 / 3
+# From so many features on, and so many for each component, products with rows in memory find the leading components
+# sooner than the matrix is made.
+WIDE, WIDE_FOR_EACH = 2000, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +110,10 @@ class ReleaseOptions(PairOptions):
     storage : {"auto", "matrix", "operator"}
         "matrix": the released d x d matrix is held in memory, about 32 d^2 bytes. "operator": it is known by its
         products, whose noise is drawn as they are asked for; the same law, on a public grid, in O(d) memory for each
-        direction asked. "auto": the matrix where it fits into memory_limit. With a screen: of the block, a matrix.
+        direction asked. "auto": the matrix where it fits into memory_limit, unless products are faster: for few
+        components (1 % of the features at most) of 2000 features or more, of rows in memory, where B is the identity,
+        there is one view, and columns are not standardized; not for sparse components, nor without noise. With a
+        screen: of the block, a matrix.
     memory_limit : int
         Bytes that a release may take beside the data, for "auto" and "operator". Default 4 GiB, a public constant:
         the storage must not depend on data, and does not on the machine.
@@ -154,7 +160,7 @@ class ReleaseOptions(PairOptions):
         return self.screen is None and self.storage_for(n_features) == "matrix"
 
     def storage_for(self, d: int) -> str:
-        """Where a release of d features is kept: a function of public numbers."""
+        """Where memory lets a release of d features be kept: a function of public numbers."""
         if self.storage != "auto":
             return self.storage
         return "matrix" if matrix_bytes(d) <= self.memory_limit else "operator"
@@ -216,9 +222,25 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse."""
     if options.screen is not None:
         return _screened_release(curator, n_components, options, options.screen)
-    if options.storage_for(curator.model.n_features) == "operator":
+    by_products = options.storage_for(curator.model.n_features) == "operator"
+    if by_products or (options.storage == "auto" and _faster_by_products(curator, n_components, options)):
         return operator_release(curator, n_components, options)
     return solve_released(curator.model, curator.release(), n_components, options)
+
+
+def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:
+    """Whether products serve as well as the matrix, and sooner: by public numbers, and what kind of data there are."""
+    model = curator.model
+    return (
+        curator.public.at_hand
+        and not curator.noiseless
+        and options.sparsity is None
+        and isinstance(model, MomentModel)
+        and model.identity_b
+        and not model.standardized
+        and len(model.views) == 1
+        and model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
+    )
 
 
 def _screened_release(curator: Curator, n_components: int, options: ReleaseOptions, n_features: int) -> MethodResult:
