@@ -111,9 +111,9 @@ class ReleaseOptions(PairOptions):
         "matrix": the released d x d matrix is held in memory, about 32 d^2 bytes. "operator": it is known by its
         products, whose noise is drawn as they are asked for; the same law, on a public grid, in O(d) memory for each
         direction asked. "auto": the matrix where it fits into memory_limit, unless products are faster: for few
-        components (1 % of the features at most) of 2000 features or more, of rows in memory, where B is the identity,
-        there is one view, and columns are not standardized; not for sparse components, nor without noise. With a
-        screen: of the block, a matrix.
+        components (1 % of the features at most) of 2000 features or more, of rows in memory under replace-one
+        adjacency, where B is the identity, there is one view, and columns are not standardized; not for sparse
+        components, nor without noise. With a screen: of the block, a matrix.
     memory_limit : int
         Bytes that a release may take beside the data, for "auto" and "operator". Default 4 GiB, a public constant:
         the storage must not depend on data, and does not on the machine.
@@ -233,6 +233,7 @@ def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bo
     model = curator.model
     return (
         curator.public.at_hand
+        and curator.facts.adjacency == "replace-one"  # without a public n, what rounding may do costs 2 % more noise
         and not curator.noiseless
         and options.sparsity is None
         and isinstance(model, MomentModel)

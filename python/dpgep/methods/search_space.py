@@ -39,9 +39,9 @@ FEW_ROWS = 4
 # A component is settled when the last step turned it by at most this share of the sine expected of noise: what is left
 # adds about a hundredth to the expected squared sine.
 _SHARE_OF_NOISE = 0.1
-# Passes without one more component that stands out. One at 1.05 times the edge of the noise grows by exp(arcosh 1.05) =
-# 1.37 a pass beside the noise, by 44 in so many.
-_PATIENCE = 12
+# A component so many times as high as the edge of the noise is waited for: what random directions have of it, 1/sqrt(d),
+# grows as a Chebyshev polynomial does there.
+_WAITED_FOR = 1.05
 # Normal deviations by which the centre of the noise is set above its estimate, against false components.
 _RANK = 2.58
 # Most directions asked, whatever the memory: the small eigenproblems grow with their cube.
@@ -171,7 +171,8 @@ def leading_solutions(
     """
     subspace = SearchSpace(products, model.views)
     most = int(min(most_directions, _MOST_DIRECTIONS))
-    progress = (_InNoise if products.identity_b and products.noise_level > 0 else _Progress)(products, model)
+    in_noise = products.identity_b and products.noise_level > 0
+    progress = (_InNoise if in_noise else _Progress)(products, model, n_components)
     wanted = start
     while True:
         exhausted = not _grow(subspace, model, wanted, most, progress.part)
@@ -181,7 +182,7 @@ def leading_solutions(
         k = min(n_components, len(system.values))
         unsettled = progress.unsettled(subspace, system, k)
         vectors = subspace.combine(system.vectors[:, :k].T)
-        converged = exhausted or (not len(unsettled) and k == min(n_components, products.oracle.n_features))
+        converged = exhausted or not len(unsettled)
         if converged or len(subspace) >= most:
             break
         wanted = _residuals(products, vectors[unsettled], system, unsettled)
@@ -200,8 +201,9 @@ class _Progress:
 
     part = 8
 
-    def __init__(self, products: NoisyProducts, model: Model) -> None:
+    def __init__(self, products: NoisyProducts, model: Model, n_components: int) -> None:
         self._products, self._model = products, model
+        self._n_wanted = min(n_components, model.n_features)
         self._coordinates = np.empty((0, 0))
         self.centre, self.movement = 0.0, 1.0
 
@@ -227,9 +229,11 @@ class _InNoise(_Progress):
 
     part = 24  # soon: a settled component asks for no more passes
 
-    def __init__(self, products: NoisyProducts, model: Model) -> None:
-        super().__init__(products, model)
+    def __init__(self, products: NoisyProducts, model: Model, n_components: int) -> None:
+        super().__init__(products, model, n_components)
         self._n_started = self._most_found = self._since = 0
+        # passes without one more component
+        self._patience = math.acosh(math.sqrt(model.n_features)) / math.acosh(_WAITED_FOR)
 
     def unsettled(self, subspace: SearchSpace, system: Eigensystem, k: int) -> NDArray[np.intp]:
         self._n_started = self._n_started or len(subspace)
@@ -243,7 +247,7 @@ class _InNoise(_Progress):
         self.movement = min(float(movements[:found].max(initial=0.0)), 1.0)
         open_ = movements > _SHARE_OF_NOISE * np.sqrt(accuracy.errors)
         open_[found:] = False
-        if subspace.n_passes - self._since < _PATIENCE:
+        if subspace.n_passes - self._since < self._patience or k < self._n_wanted:
             open_[found : found + FEW_ROWS] = True
         return np.flatnonzero(open_)
 
