@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from typing import Any
 
@@ -15,7 +16,7 @@ from dpgep._dispatch import core
 from dpgep.methods import eigen
 from dpgep.methods.operator_release import _start
 from dpgep.methods.quotient_accuracy import products_accuracy
-from dpgep.methods.release import WIDE
+from dpgep.methods.release import ReleaseOptions
 from dpgep.methods.search_space import Leading, leading_solutions
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
@@ -173,14 +174,17 @@ def storage_of(given: Any, k: int, **options: Any) -> str:
 
 
 def test_few_components_of_wide_rows_come_from_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpgep.methods.release.WIDE", 120)
-    monkeypatch.setattr("dpgep.methods.release.WIDE_FOR_EACH", 60)
+    module = sys.modules[ReleaseOptions.__module__]  # its name in the package is that of the function
+    assert (module.WIDE, module.WIDE_FOR_EACH, module.MOST_ROWS) == (2000, 100, 10**6)
+    for name, value in {"WIDE": 120, "WIDE_FOR_EACH": 60, "MOST_ROWS": 600}.items():
+        monkeypatch.setattr(module, name, value)
     rows = spiked(np.r_[0.9, 0.5], d=120, n=600)
     wide = dpgep.pca(rows, bound=1.0)
     assert [storage_of(wide, k) for k in (1, 2, 3)] == ["operator", "operator", "matrix"]
     assert storage_of(dpgep.pca(rows[:, :-1].copy(), bound=1.0), 1) == "matrix"
     for name, other, options in [
         ("asked for", wide, {"storage": "matrix"}),
+        ("many rows", dpgep.pca(np.vstack([rows, rows[:1]]), bound=1.0), {}),
         ("no noise", wide, {"mu": None, "epsilon": math.inf}),
         ("sparse", wide, {"sparsity": 10}),
         ("n is protected", dpgep.pca(rows, bound=1.0, adjacency="add-remove"), {}),
@@ -193,8 +197,9 @@ def test_few_components_of_wide_rows_come_from_products(monkeypatch: pytest.Monk
         assert storage_of(other, 1, **options) == "matrix", name
 
 
-def test_both_storages_agree_where_products_are_chosen() -> None:
-    given = dpgep.pca(spiked(np.r_[0.8, 0.5, 0.4], d=WIDE, n=1500), bound=1.0)
+def test_both_storages_agree_where_products_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[ReleaseOptions.__module__], "WIDE", D)
+    given = dpgep.pca(spiked(np.r_[0.8, 0.5, 0.4], n=1500), bound=1.0)
     chosen, matrix = (solve_seeded(given, mu=20.0, n_components=3, **s) for s in ({}, {"storage": "matrix"}))
     assert (chosen.diagnostics.storage, matrix.diagnostics.storage) == ("operator", "matrix")
     np.testing.assert_allclose(chosen.eigenvalues, matrix.eigenvalues, rtol=0.05)

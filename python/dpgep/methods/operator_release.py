@@ -37,8 +37,10 @@ class OperatorDiagnostics(Diagnostics):
     Attributes
     ----------
     n_directions : directions that the noisy matrix was asked for.
-    movement : sine of the largest angle by which the last step turned the span of the dense components.
-    converged : whether the components came to rest; sparse ones: the flow, wherever it began.
+    movement : sine of the largest angle by which the last step turned the span of the dense components; where B is the
+        identity and there is noise, any of those that are not lost.
+    converged : whether the components came to rest: lost ones, where B is the identity, never do, and need not. Their
+        eigenvalues are lower bounds. Sparse components: whether the flow did, wherever it began.
     flow : of sparse components, which come from a truncated flow that begins at the dense ones.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     storage : "operator".

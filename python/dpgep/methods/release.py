@@ -50,8 +50,8 @@ _MOST_LISTED = 10
 # Without noise, a larger share of clipped rows is warned of.
 _CLIPPED_UNSAID = 1 / 3
 # From so many features on, and so many for each component, products with rows in memory find the leading components
-# sooner than the matrix is made.
-WIDE, WIDE_FOR_EACH = 2000, 100
+# sooner than the matrix is made. What rounding of products may add to the noise, 0.2 % here, grows with the rows.
+WIDE, WIDE_FOR_EACH, MOST_ROWS = 2000, 100, 10**6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,15 +108,15 @@ class ReleaseOptions(PairOptions):
     screen_share : float in (0, 1), optional
         Share of mu^2 that the scores cost; default 0.3.
     storage : {"auto", "matrix", "operator"}
-        "matrix": the released d x d matrix is held in memory, about 32 d^2 bytes. "operator": it is known by its
-        products, whose noise is drawn as they are asked for; the same law, on a public grid, in O(d) memory for each
-        direction asked. "auto": the matrix where it fits into memory_limit, unless products are faster: for few
-        components (1 % of the features at most) of 2000 features or more, of rows in memory under replace-one
-        adjacency, where B is the identity, there is one view, and columns are not standardized; not for sparse
-        components, nor without noise. With a screen: of the block, a matrix.
+        "matrix": the released d x d matrix is held in memory, 32 d^2 bytes or less where B is the identity, up to 70
+        d^2 elsewhere. "operator": it is known by its products, whose noise is drawn as they are asked for; the same
+        law, on a public grid, in O(d) memory for each direction asked. "auto": the matrix where it fits into
+        memory_limit, unless products are faster: `pca` of 2000 features or more, for few components (1 % of the
+        features at most), of up to a million rows in memory under replace-one adjacency; but not of standardized
+        columns, for sparse components, or without noise. With a screen: of the block, a matrix.
     memory_limit : int
-        Bytes that a release may take beside the data, for "auto" and "operator". Default 4 GiB, a public constant:
-        the storage must not depend on data, and does not on the machine.
+        Bytes that a release may take beside the data, for "operator", and for "auto", which counts 32 d^2 for a
+        matrix. Default 4 GiB, a public constant: the storage must not depend on data, and does not on the machine.
     """
 
     screen: int | None = None
@@ -230,10 +230,12 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
 
 def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     """Whether products serve as well as the matrix, and sooner: by public numbers, and what kind of data there are."""
-    model = curator.model
+    model, facts = curator.model, curator.facts
     return (
         curator.public.at_hand
-        and curator.facts.adjacency == "replace-one"  # without a public n, what rounding may do costs 2 % more noise
+        and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
+        and facts.n is not None
+        and facts.n <= MOST_ROWS
         and not curator.noiseless
         and options.sparsity is None
         and isinstance(model, MomentModel)

@@ -39,8 +39,8 @@ FEW_ROWS = 4
 # A component is settled when the last step turned it by at most this share of the sine expected of noise: what is left
 # adds about a hundredth to the expected squared sine.
 _SHARE_OF_NOISE = 0.1
-# A component so many times as high as the edge of the noise is waited for: what random directions have of it, 1/sqrt(d),
-# grows as a Chebyshev polynomial does there.
+# A component so many times as high as the edge of the noise is waited for: what random directions have of it,
+# 1/sqrt(d), grows as a Chebyshev polynomial does there.
 _WAITED_FOR = 1.05
 # Normal deviations by which the centre of the noise is set above its estimate, against false components.
 _RANK = 2.58
