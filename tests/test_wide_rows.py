@@ -115,17 +115,17 @@ def test_components_settle_closer_than_noise_turned_them(heights: Matrix) -> Non
     accuracy = products_accuracy(model, products, found.system.values[:k], np.ones(k), ridge=0.0, centre=found.centre)
     assert not any(accuracy.lost)
     assert found.converged
-    assert found.movement < 0.1
+    assert found.movement <= 0.1 * math.sqrt(accuracy.errors.max())
     assert found.n_directions < 90
     moved = 1 - np.einsum("ij,ij->i", found.vectors, vectors) ** 2
-    assert (moved < 0.05 * accuracy.errors).all()
+    assert (moved < 0.02 * accuracy.errors).all()
     deviation = products.noise_level / math.sqrt(2 * D)
     assert (np.abs(found.system.values[:k] - values) < 0.1 * deviation).all()
 
 
 def test_no_component_that_stands_out_is_missed() -> None:
     """Those 1.15 times as high as the edge, of many seeds, beside one that settles at once."""
-    for seed in range(10):
+    for seed in range(8):
         rows = spiked(np.r_[0.9, 0.29, 0.27, 0.25], d=300, seed=seed)
         found, products, _, values, _ = searched(rows, 6, 2.5, seed)
         heights = (values - found.centre) / products.noise_level
@@ -138,7 +138,7 @@ def test_no_component_that_stands_out_is_missed() -> None:
 def test_noise_alone_stands_out_of_nothing_and_ends_the_search() -> None:
     rng = np.random.default_rng(0)
     given = dpgep.pca(unit_rows(rng.standard_normal((3000, D))), bound=1.0)
-    for seed in range(20):
+    for seed in range(10):
         diagnostics = solve_seeded(given, seed=seed, mu=0.3, n_components=10, storage="operator").diagnostics
         assert all(diagnostics.lost)
         assert diagnostics.converged
@@ -155,12 +155,13 @@ def test_components_that_noise_hides_are_as_many_as_asked_for() -> None:
 
 def test_the_centre_of_noise_is_no_ritz_value() -> None:
     """The mean of all eigenvalues but the leading, up to its deviation, and rather too high."""
+    d = 250
     for seed in range(10):
-        rows = spiked(np.r_[0.8, 0.5], bulk=0.5, seed=seed)
+        rows = spiked(np.r_[0.8, 0.5], d=d, bulk=0.5, seed=seed)
         found, products, *_ = searched(rows, 2, 3.0, seed)
-        deviation = products.noise_level / math.sqrt(2 * D * 4)
-        whole = np.linalg.eigvalsh(products.times(np.eye(D))[0])[:-2].mean()
-        assert -2 * deviation < found.centre - whole < 8 * deviation
+        deviation = products.noise_level / math.sqrt(2 * d * 4)
+        whole = np.linalg.eigvalsh(products.times(np.eye(d))[0])[:-2].mean()
+        assert -deviation < found.centre - whole < 7 * deviation
 
 
 # --- what chooses ---
