@@ -269,21 +269,25 @@ class MomentModel(Model):
     def noise_alone(
         self, released: ReleasedGroups, values: Matrix, generator: np.random.Generator, n_draws: int
     ) -> Iterator[Matrix]:
-        d, noise, mean = self.n_features, released.noise, mean_factor(released)
-        sums, second_of_mean = mean.T * _shares(released), mean.T @ mean
+        sums = mean_factor(released).T * _shares(released)
         for _ in range(n_draws):
-            groups = ReleasedGroups(
-                sums=sums + noise.sums * generator.standard_normal(released.sums.shape),
-                counts=released.counts + noise.counts * generator.standard_normal(released.counts.shape),
-                n=released.n,
-                noise=noise,
-            )
-            pencil = self.pencil(groups)
-            second = np.zeros((d, d))
-            if pencil.a.moment:
-                second += goe(d, noise.second, generator)
-                second += second_of_mean
-            yield pencil.matrices(second)[0]
+            yield self._one_noise_alone(released, sums, generator)
+
+    def _one_noise_alone(self, released: ReleasedGroups, sums: Matrix, generator: np.random.Generator) -> Matrix:
+        noise, mean = released.noise, mean_factor(released)
+        groups = ReleasedGroups(
+            sums=sums + noise.sums * generator.standard_normal(released.sums.shape),
+            counts=released.counts + noise.counts * generator.standard_normal(released.counts.shape),
+            n=released.n,
+            noise=noise,
+        )
+        pencil = self.pencil(groups)
+        if pencil.a.moment:
+            second = goe(self.n_features, noise.second, generator)
+            second += mean.T @ mean
+        else:
+            second = np.zeros((self.n_features, self.n_features))
+        return pencil.matrices(second)[0]
 
     def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
         """`plausible_truth`, of models whose B carries no noise as well."""
@@ -333,8 +337,10 @@ def with_eigenvalues(
 
 def goe(d: int, deviation: float, generator: np.random.Generator) -> Matrix:
     """A GOE matrix for a simulation; nothing is protected by it."""
-    half = generator.standard_normal((d, d))
-    return np.asarray((half + half.T) * (deviation / 2))
+    matrix = generator.standard_normal((d, d))
+    matrix += matrix.T
+    matrix *= deviation / 2
+    return matrix
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:
