@@ -112,16 +112,16 @@ def estimated_errors(
     xis = np.asarray(regularizations, dtype=np.float64)
     pair = truth.pair()
     k = min(n_components, len(pair.a))
-    root = _root(pair.b, len(pair.a))
+    root = root_of(pair.b, len(pair.a))
     right = _solutions(pair, k, np.zeros(1), root)
     draws = min(max(_DRAWN_FEATURES // len(pair.a), FEWEST_DRAWS), MOST_DRAWS)
     errors = np.zeros((len(xis), 1 + k))
     for _ in range(draws):
-        errors += _squared_sines(right, _solutions(truth.noisy_pair(generator), k, xis, root)) / draws
+        errors += squared_sines(right, _solutions(truth.noisy_pair(generator), k, xis, root)) / draws
     return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, errors, strict=True)]
 
 
-def _root(b: Matrix | None, d: int) -> Matrix:
+def root_of(b: Matrix | None, d: int) -> Matrix:
     """R with R^T R = B: the norm of B is the Euclidean one after R."""
     return np.eye(d) if b is None else np.asarray(scipy.linalg.cholesky(b, check_finite=False))
 
@@ -153,7 +153,7 @@ def _leading(pair: MatrixPencil, basis: Matrix, scales: Matrix, k: int) -> Matri
     return np.asarray(q @ np.linalg.eigh(small)[1][:, :, : -k - 1 : -1])
 
 
-def _squared_sines(right: Matrix, found: Matrix) -> Matrix:
+def squared_sines(right: Matrix, found: Matrix) -> Matrix:
     """(m, 1 + K): for the spans, summed, then for each column; a zero column is at a right angle to everything."""
     q, triangle = np.linalg.qr(found)
     q *= np.abs(np.diagonal(triangle, axis1=1, axis2=2))[:, None, :] > _DEPENDENT

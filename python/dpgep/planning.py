@@ -1,0 +1,679 @@
+"""`dpgep.plan`: what a release will show, before there are data.
+
+Synthetic people are drawn whose spectrum is the one that is public or hoped for: Gaussian rows about zero, groups that
+differ in their means. They are summed, released and solved as `dpgep.solve` does it with ``method="release"``, many
+times, from seeds that are the same in every run. No data are involved, and nothing is protected or paid.
+
+Draws have a public number of people at most, m. For n > m their moments S are replaced by E + sqrt(m/n) (S - E), E the
+mean of all draws: fluctuations fall with the root of n. The stages of ``bound="auto"`` depend on n mu alone, so they
+are bought from m people with n mu/m.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgep._checks import require_count, require_one_of, require_people, require_positive
+from dpgep._dispatch import core
+from dpgep.data.views import bound_of
+from dpgep.methods.eigen import solve_pair
+from dpgep.methods.ridge import public_ridge, released_ridge, root_of, squared_sines
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
+from dpgep.models.preparation import Auto, Preparation
+from dpgep.privacy.accounting import Accounting
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.calibration import integer_noise
+from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import release_moments, released_people, released_shares
+from dpgep.problems.cca import CcaModel
+from dpgep.problems.fda import FdaModel
+from dpgep.problems.group_model import GroupModel
+from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem, moment_problem
+from dpgep.problems.pca import PcaModel
+from dpgep.problems.pls import PlsModel
+from dpgep.problems.sir import SirModel
+from dpgep.problems.two_views import TwoViewModel
+from dpgep.solve import component_count, prepare_table
+
+Against = Literal["sample", "population"]
+
+# People of a draw, more of many features; draws, and of these the ones that choose a ridge for all. Public constants.
+_PEOPLE, _PEOPLE_PER_FEATURE = 4096, 16
+_MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 48, 8, 2400
+_RIDGES = 4
+# Of the intervals over draws.
+_LOW, _HIGH = 0.05, 0.95
+# How far `Plan.people_for` and its like search, and how exactly.
+_MOST_PEOPLE, _MOST_EPSILON, _LEAST_EPSILON = 10**12, 1e6, 1e-6
+_STEP, _EXACTNESS = 4.0, 1.01
+# A component with this squared sine is as much noise as signal.
+_SEEN = 0.5
+# Room for rounding where a bound is to clip nobody, and in the norm of an empirical B.
+_ROOM, _SINGULAR = 1 + 1e-9, 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedErrors:
+    """Squared sines of the angles to the right components, in the norm of B, over the draws of a plan.
+
+    Attributes
+    ----------
+    mean, low, high : (K,), of each component: the expected error, and what nine draws in ten lie between.
+    span, span_low, span_high : the same of the span of all K, summed, between 0 and K.
+    """
+
+    mean: Matrix
+    low: Matrix
+    high: Matrix
+    span: float
+    span_low: float
+    span_high: float
+
+    @staticmethod
+    def over(draws: Matrix) -> PlannedErrors:
+        """Of draws (m, 1 + K), that of the span first."""
+        mean, (low, high) = draws.mean(axis=0), np.quantile(draws, (_LOW, _HIGH), axis=0)
+        return PlannedErrors(mean[1:], low[1:], high[1:], float(mean[0]), float(low[0]), float(high[0]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """What `dpgep.solve` is expected to find: returned by `dpgep.plan`, which says under which assumptions.
+
+    Attributes
+    ----------
+    model : what is to be computed.
+    n, mu : number of people, and the Gaussian-DP parameter of the budget.
+    bound : on the norm of rows: as given, or as ``bound="auto"`` would find it, in units of the prepared rows.
+    share : the part of mu^2 that is left for the answer; 1 for a given bound.
+    noise_level : expected operator norm of the noise in B, or in A where B is the identity, in units of such rows.
+    sample : `PlannedErrors` of the noise alone, beside the components of the same people at epsilon = infinity: what
+        ``solution.diagnostics.expected_error`` will estimate. A given bound clips both.
+    population : `PlannedErrors` of noise and sampling, beside the components of the population.
+    """
+
+    model: RowModel
+    n: int
+    mu: float
+    bound: float
+    share: float
+    noise_level: float
+    sample: PlannedErrors
+    population: PlannedErrors
+    _setting: _Setting
+    _budget: Budget
+
+    def people_for(self, error: float, *, against: Against = "sample") -> int:
+        """The least number of people, to 1 %, for an expected error of the span of at most ``error``.
+
+        All else as planned. Raises ValueError where 10^12 people do not suffice.
+        """
+        found = _least(
+            lambda n: self._error(against, n=math.ceil(n)),
+            self._wanted(error),
+            (self.n, 2, _MOST_PEOPLE),
+            f"no number of people up to {_MOST_PEOPLE:.0e}",
+        )
+        return math.ceil(found)
+
+    def epsilon_for(self, error: float, *, against: Against = "sample") -> float:
+        """The least epsilon, to 1 %, for an expected error of the span of at most ``error``, at the plan's delta.
+
+        Raises ValueError where no epsilon up to 10^6 suffices (``against="population"``: sampling may leave more), or
+        for a plan whose budget has no delta.
+        """
+        delta = self._budget.delta
+        if delta is None:
+            raise ValueError("an epsilon needs a delta: plan with epsilon= and delta=, not with rho= or mu=")
+
+        def error_at(epsilon: float) -> float:
+            budget = Budget(epsilon=epsilon, delta=delta, accounting=self._budget.accounting)
+            return self._error(against, mu=budget.mu)
+
+        start = self._budget.epsilon or 1.0
+        start = min(max(start, _LEAST_EPSILON), _MOST_EPSILON)
+        limits = (start, _LEAST_EPSILON, _MOST_EPSILON)
+        return _least(error_at, self._wanted(error), limits, f"no epsilon up to {_MOST_EPSILON:.0e}")
+
+    def smallest_eigengap(self, error: float = _SEEN) -> float:
+        """The least distance of the leading eigenvalue from the next, to 1 %, at which its component can be seen.
+
+        That is: has an expected error of at most ``error`` beside the sample's. Eigenvalues from that of number K + 1
+        on are as planned; one leading eigenvalue is above them.
+        """
+        require_positive("error", error)
+        setting, others = self._setting, self._setting.spectrum[self._setting.n_components :]
+        if not len(others):
+            raise ValueError("all eigenvalues were planned to lead: plan fewer components than features")
+        most = _most_eigenvalue(self.model, setting.deviation) - others[0]
+
+        def error_at(gap: float) -> float:
+            spectrum = np.concatenate([[others[0] + gap], others])
+            return replace(setting, spectrum=spectrum, n_components=1).outcome(self.n, self.mu).sample.span
+
+        unit = max(float(setting.spectrum[0] - others[0]), 1e-3 * setting.deviation**2)
+        limits = (min(unit, most / 2), 1e-9 * unit, min(most * (1 - 1e-6), 1e9 * unit))
+        return _least(error_at, error, limits, "no eigengap that the model allows")
+
+    def _error(self, against: Against, *, n: int | None = None, mu: float | None = None) -> float:
+        require_one_of("against", against, ("sample", "population"))
+        outcome = self._setting.outcome(self.n if n is None else n, self.mu if mu is None else mu)
+        return (outcome.sample if against == "sample" else outcome.population).span
+
+    def _wanted(self, error: float) -> float:
+        require_positive("error", error)
+        if error >= self._setting.n_components:
+            raise ValueError(
+                f"error must be below K = {self._setting.n_components}, that of any {self._setting.n_components} "
+                f"directions, got {error!r}"
+            )
+        return error
+
+    def __repr__(self) -> str:
+        setting, k = self._setting, self._setting.n_components
+        budget = f"mu = {self.mu:.4g}"
+        if self._budget.epsilon is not None and self._budget.delta is not None:
+            budget = f"epsilon = {self._budget.epsilon:g}, delta = {self._budget.delta:.3g} ({budget})"
+        bound = f"{self.bound:.3g}"
+        if isinstance(setting.bound, Auto):
+            bound += f" expected to be found, for {1 - self.share:.0%} of mu^2"
+        rows = [(f"{row + 1:5d}", row) for row in range(k)]
+        lines = [
+            f"Plan of {self.model.name}: {k} components in {self.model.n_features} features of {self.n} people",
+            f"  privacy      {budget}, {setting.adjacency}",
+            f"  bound        {bound}",
+            f"  noise level  {self.noise_level:.3g}",
+            "    k  expected error (5 to 95 %)         with sampling of the people",
+            *(f"{name}  {_shown(self.sample, row):33}  {_shown(self.population, row)}" for name, row in rows),
+        ]
+        if k > 1:
+            lines.append(f" span  {_shown(self.sample):33}  {_shown(self.population)}")
+        return "\n".join(lines)
+
+
+def plan(
+    model: RowModel | str,
+    *,
+    n: int,
+    d: int | tuple[int, int] | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    accounting: Accounting = "gdp",
+    bound: float | Literal["auto"] | Auto = "auto",
+    spectrum: ArrayLike | None = None,
+    eigengap: float | None = None,
+    deviation: float = 1.0,
+    shares: Sequence[float] | None = None,
+    n_components: int = 1,
+    adjacency: Adjacency = "replace-one",
+) -> Plan:
+    """The error to expect of `dpgep.solve`, without data: from public numbers and a spectrum that is hoped for.
+
+    Synthetic rows are Gaussian about zero, with this spectrum, in columns that are mixed at random (within each view);
+    groups differ in their means alone. They are released and solved as ``method="release"`` does it, dense, with the
+    ridge that it chooses. Rows with heavier tails lose more to the bound, and rows far from zero more to the noise of
+    their mean: subtract public locations first. The same arguments give the same plan.
+
+    Parameters
+    ----------
+    model : RowModel or str
+        `dpgep.PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`; or "pca",
+        "standardized-pca", "cca", "pls", "fda" or "sir", centred, with ``d``.
+    n : int
+        Number of people.
+    d : int, or (d_x, d_y)
+        Of a model given by name: number of features. "fda" and "sir" have a group for each of ``shares``; default, as
+        many classes as the spectrum distinguishes and ten slices.
+    epsilon, delta, rho, mu, accounting
+        The budget, as in `dpgep.solve`.
+    bound : float, "auto" or `Auto`
+        As in the problem. A number is in the units of ``deviation`` and, for PCA and PLS, of the root of ``spectrum``.
+        "auto": the share of its stages and the bound that it finds are found on synthetic rows, too; an `Auto` without
+        ``ranges``.
+    spectrum : array_like
+        The eigenvalues that are public or hoped for, at most as many as the model has; the others are given by rows
+        without signal. PCA: of the covariance, others ``deviation``^2. Standardized PCA: of the correlation matrix,
+        scaled so that all add up to d, others alike. CCA: canonical correlations below 1, of views whose covariance is
+        ``deviation``^2 I. PLS: singular values of the cross-covariance of such views, below ``deviation``^2. FDA:
+        variances of class means over those within classes. SIR: parts of variances, below 1. Others 0.
+    eigengap : float
+        Alternatively, a spectrum with one eigenvalue that is larger than all others by this much.
+    deviation : float
+        Standard deviation of the rows in any direction without signal (FDA: within classes).
+    shares : sequence of float
+        Shares of people per class or slice, which add up to 1. Default: all alike.
+    n_components : int
+        K, 1 by default. Of components with equal eigenvalues only the span means something.
+    adjacency : {"replace-one", "add-remove"}
+        As in the problem; under "add-remove" the number of people is protected.
+
+    Returns
+    -------
+    Plan
+        Expected errors, of the noise alone and with sampling of the people, and what would be needed for others:
+        `Plan.people_for`, `Plan.epsilon_for`, `Plan.smallest_eigengap`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of range, or the budget is too small for any release.
+
+    Notes
+    -----
+    Under a second for 50 features; time grows as d^3. Methods other than "release", sparse components and screens are
+    not planned: try them on public or synthetic rows with `dpgep.compare`.
+
+    Examples
+    --------
+    >>> import dpgep
+    >>> plan = dpgep.plan("pca", n=20000, d=20, epsilon=1.0, delta=1e-6, spectrum=[4.0])
+    >>> bool(plan.sample.span < plan.population.span < 0.01)
+    True
+    """
+    people, budget = require_people("n", n), Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu, accounting=accounting)
+    require_positive("deviation", deviation)
+    if (spectrum is None) == (eigengap is None):
+        raise ValueError("give either a spectrum or an eigengap")
+    if isinstance(model, str):
+        model = _named_model(model, d, spectrum, shares)
+    elif d is not None:
+        raise ValueError("d belongs to a model that is given by name")
+    if not isinstance(model, RowModel):
+        raise TypeError(f"model must be a model of rows, such as dpgep.PcaModel(20, True), got {type(model).__name__}")
+    # groups by number: the names of classes and the edges of slices change nothing
+    if isinstance(model, FdaModel):
+        model = replace(model, classes=tuple(range(model.n_groups)))
+    elif isinstance(model, SirModel):
+        model = replace(model, interior_edges=tuple(i + 0.5 for i in range(model.n_groups - 1)))
+    setting = _Setting(
+        model=model,
+        spectrum=_spectrum(model, spectrum, eigengap, float(deviation)),
+        deviation=float(deviation),
+        shares=_shares(model, shares),
+        bound=_bound(bound),
+        adjacency=adjacency,
+        n_components=component_count(model, n_components),
+    )
+    setting.require_signal()
+    outcome = setting.outcome(people, budget.mu)
+    return Plan(model, people, budget.mu, *outcome, setting, budget)
+
+
+def _named_model(
+    name: str, d: int | tuple[int, int] | None, spectrum: ArrayLike | None, shares: Sequence[float] | None
+) -> RowModel:
+    from dpgep.problems.registry import MODELS
+
+    require_one_of("model", name, sorted(MODELS))
+    kind = MODELS[name]
+    if issubclass(kind, TwoViewModel):
+        if not (isinstance(d, Sequence) and len(d) == 2):
+            raise ValueError(f"the two views of {name!r} need d=(d_x, d_y), got {d!r}")
+        return kind(*(require_count("d", each) for each in d), center=True)
+    features = require_count("d", d)
+    if issubclass(kind, PcaModel):
+        return kind(features, center=True)
+    if issubclass(kind, FdaModel):
+        n_classes = (1 if spectrum is None else np.size(spectrum)) + 1 if shares is None else len(shares)
+        return kind(features, classes=tuple(range(n_classes)))
+    n_slices = 10 if shares is None else len(shares)
+    return SirModel(features, interior_edges=tuple(float(edge) for edge in range(1, n_slices)))
+
+
+def _bound(bound: Any) -> float | Auto:
+    found = bound_of(bound)
+    if isinstance(found, Preparation):
+        raise TypeError("a preparation is of rows in their own units: give its bound, and a spectrum of prepared rows")
+    if isinstance(found, Auto) and found.ranges:
+        raise ValueError("ranges are in units of columns, which a plan does not know: plan without them")
+    return found
+
+
+def _shares(model: RowModel, shares: Sequence[float] | None) -> Matrix:
+    """Shares of the groups; of everybody, where there are none."""
+    n_groups = model.n_groups if isinstance(model, GroupModel) else 1
+    if shares is None:
+        return np.full(n_groups, 1 / n_groups)
+    array = np.asarray(shares, dtype=float)
+    if not isinstance(model, GroupModel):
+        raise ValueError(f"shares are of classes or slices, which {model.name} has none of")
+    if array.shape != (n_groups,) or not (array > 0).all() or abs(array.sum() - 1) > 1e-6:
+        raise ValueError(f"shares must be {n_groups} positive numbers that add up to 1, got {shares!r}")
+    return np.asarray(array / array.sum())
+
+
+def _most_eigenvalue(model: RowModel, deviation: float) -> float:
+    """What no eigenvalue of the population may reach."""
+    if isinstance(model, PlsModel):
+        return deviation**2
+    return float(model.n_features) if model.standardized else model.largest_eigenvalue
+
+
+def _spectrum(model: RowModel, spectrum: ArrayLike | None, eigengap: float | None, deviation: float) -> Matrix:
+    """All eigenvalues of the population that a component may have, descending."""
+    size = model.max_components
+    if eigengap is not None:
+        require_positive("eigengap", eigengap)
+        rest = 0.0
+        if isinstance(model, PcaModel):
+            rest = 1 - eigengap / size if model.standardized else deviation**2
+        given = np.array([rest + eigengap])
+    else:
+        given = np.atleast_1d(np.asarray(spectrum, dtype=float))
+    most = _most_eigenvalue(model, deviation)
+    if given.ndim != 1 or not 1 <= len(given) <= size or not ((given >= 0) & (given < math.inf)).all():
+        raise ValueError(f"spectrum must be 1 to {size} finite numbers, none negative, got {spectrum!r}")
+    if not (given < most).all():
+        raise ValueError(f"the eigenvalues of this population must be below {most:g}, got {given.max():g}")
+    rest = 0.0
+    if model.standardized:
+        rest = max(size - float(given.sum()), 0.0) / max(size - len(given), 1)
+    elif isinstance(model, PcaModel):
+        rest = deviation**2
+    values = np.sort(np.append(given, np.full(size - len(given), rest)))[::-1]
+    return np.asarray(values * (size / values.sum()) if model.standardized else values)
+
+
+class _Outcome(NamedTuple):
+    """What a simulation shows; the order is that of `Plan`."""
+
+    bound: float
+    share: float
+    noise_level: float
+    sample: PlannedErrors
+    population: PlannedErrors
+
+
+class _Sums(NamedTuple):
+    """Moments of the people of one draw, without noise: of rows as they are released, and as they are without noise."""
+
+    released: ReleasedMoments
+    exact: ReleasedMoments
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """A population and a release of it, but for the number of people and the budget."""
+
+    model: RowModel
+    spectrum: Matrix
+    deviation: float
+    shares: Matrix
+    bound: float | Auto
+    adjacency: Adjacency
+    n_components: int
+
+    def require_signal(self) -> None:
+        """Raise ValueError unless there are K directions to find."""
+        signal = self.spectrum if isinstance(self.model, PcaModel) else self.spectrum[self.spectrum > 0]
+        if self.n_components > len(signal):
+            raise ValueError(f"n_components = {self.n_components}, but the spectrum has {len(signal)} directions")
+
+    def outcome(self, n: int, mu: float) -> _Outcome:
+        """Errors of n people with this budget."""
+        bound, left, sums = self._prepared(n, mu)
+        facts = PublicFacts(self.adjacency, bound, n if self.adjacency == "replace-one" else None)
+        layout = self.model.layout(facts)
+        noise = NO_NOISE
+        if math.isfinite(left):
+            _, deviations = integer_noise(left, layout, self.adjacency, None)
+            noise = deviations.scaled(bound * bound / n, bound / n, 1 / n)
+        middle = [_mean([draw[side] for draw in sums]) for side in (0, 1)]
+        population = _Target.of(self.model, middle[1], self.n_components)
+        of_sample, of_population, levels, multiples = [], [], [], []
+        for index, draw in enumerate(sums):
+            released, exact = (_of_people(each, mean, n, len(sums), self._n_drawn) for each, mean in zip(draw, middle))
+            sample = _Target.of(self.model, exact, self.n_components)
+            noisy = self._noisy(released, noise, facts, np.random.default_rng([2, index]))
+            level = self.model.noise_of_b(noisy)
+            if len(multiples) < _RIDGES:
+                multiples.append(self._ridge_multiple(noisy, level))
+            found, noise_level = _directions(
+                self.model, noisy, self.n_components, multiples[index % _RIDGES] * (level or 0.0)
+            )
+            of_sample.append(sample.errors(found))
+            of_population.append(population.errors(found))
+            levels.append(noise_level)
+        share = 1.0 if math.isinf(mu) else min((left / mu) ** 2, 1.0)
+        errors = (PlannedErrors.over(np.array(each)) for each in (of_sample, of_population))
+        return _Outcome(bound, share, float(np.mean(levels)), *errors)
+
+    @property
+    def _n_drawn(self) -> int:
+        return max(_PEOPLE, _PEOPLE_PER_FEATURE * self.model.n_features)
+
+    @property
+    def _n_draws(self) -> int:
+        return int(np.clip(_DRAWN_FEATURES // self.model.n_features, _FEWEST_DRAWS, _MOST_DRAWS))
+
+    def _prepared(self, n: int, mu: float) -> tuple[float, float, list[_Sums]]:
+        """The bound, the mu left for the answer, and moments of each draw of min(n, m) people."""
+        m = min(n, self._n_drawn)
+        if not isinstance(self.bound, Auto):
+            sums = self._large_draws if n >= self._n_drawn else [self._sums(i, m, self.bound) for i in self._draws]
+            return self.bound, mu, sums
+        ledger = Ledger(mu * (n / m))
+        table = self._problem(0, m, self.bound)
+        assert isinstance(table, TableProblem)
+        preparation = prepare_table(table, ledger, core.NoiseStream(bytes(32)), mixed=True)
+        left = mu if math.isinf(mu) else ledger.remaining * (m / n)
+        return preparation.bound, left, [self._sums(i, m, preparation) for i in self._draws]
+
+    @property
+    def _draws(self) -> range:
+        return range(self._n_draws)
+
+    @cached_property
+    def _large_draws(self) -> list[_Sums]:
+        """Draws of m people, which serve any larger number where the bound is given."""
+        assert not isinstance(self.bound, Auto)
+        return [self._sums(index, self._n_drawn, self.bound) for index in self._draws]
+
+    def _sums(self, index: int, m: int, bound: float | Preparation) -> _Sums:
+        problem = self._problem(index, m, bound)
+        assert isinstance(problem, MomentProblem)
+        released = _moments(problem)
+        if not isinstance(bound, Preparation):  # without noise, rows are clipped as well
+            return _Sums(released, released)
+        longest = bound.largest * math.sqrt(self.model.n_features) * _ROOM
+        if bound.linear is not None:
+            longest *= float(np.linalg.norm(bound.linear, 2))
+        unclipped = self._problem(index, m, replace(bound, bound=longest))
+        return _Sums(released, _moments(unclipped))
+
+    def _problem(self, index: int, m: int, bound: float | Auto | Preparation) -> Any:
+        """The problem of m people of a draw: the first of them are the same for every m."""
+        data = self._population.people(self.model, np.random.default_rng([1, index]), m)
+        return moment_problem(self.model, data, bound=bound, adjacency=self.adjacency, public_n=None)
+
+    @cached_property
+    def _population(self) -> _Population:
+        return _population(self.model, self.spectrum, self.deviation, self.shares)
+
+    def _noisy(
+        self, exact: ReleasedMoments, noise: MomentNoise, facts: PublicFacts, generator: np.random.Generator
+    ) -> ReleasedMoments:
+        """Moments with noise, divided by the number of people, or by the one released."""
+        n, layout = exact.n, self.model.layout(facts)
+        second = exact.second + goe(len(exact.second), noise.second, generator)
+        sums = exact.sums + noise.sums * generator.standard_normal(exact.sums.shape)
+        counts = exact.counts + layout.counts * noise.counts * generator.standard_normal(exact.counts.shape)
+        people = released_people(facts, int(n), counts * n)
+        more = n / people
+        return ReleasedMoments(
+            sums=sums * more,
+            counts=released_shares(layout, counts * n, people),
+            n=people,
+            noise=noise.scaled(more, more, more),
+            second=second * more,
+        )
+
+    def _ridge_multiple(self, noisy: ReleasedMoments, level: float | None) -> float:
+        """The ridge that the method chooses, in units of the noise level of B."""
+        if not level:
+            return 0.0
+        return released_ridge(self.model, noisy, self.n_components, level, None, sparse=False)[0] / level
+
+
+@dataclass(frozen=True, eq=False)
+class _Population:
+    """Gaussian rows ``means[group] + normal @ root``, with groups of these shares."""
+
+    means: Matrix
+    shares: Matrix
+    root: Matrix
+
+    def people(self, model: RowModel, generator: np.random.Generator, m: int) -> tuple[Any, ...]:
+        """m people, as `RowModel.batch` takes them."""
+        groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
+        rows = self.means[groups] + generator.standard_normal((m, len(self.root))) @ self.root
+        if isinstance(model, GroupModel):
+            return rows, groups
+        return tuple(rows[:, view] for view in model.views)
+
+
+def _population(model: RowModel, spectrum: Matrix, deviation: float, shares: Matrix) -> _Population:
+    d, generator = model.n_features, np.random.default_rng(0)
+    means = np.zeros((len(shares), d))
+    if model.standardized:
+        from scipy.stats import random_correlation  # slow to import
+
+        correlations = random_correlation.rvs(spectrum, random_state=generator, tol=1e-8)
+        values, vectors = np.linalg.eigh(correlations)
+        root = deviation * np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        return _Population(means, shares, root)
+    variances = np.full(d, deviation**2)
+    covariance = np.diag(variances)
+    if isinstance(model, TwoViewModel):
+        pairs = np.arange(len(spectrum))
+        cross = spectrum * (deviation**2 if isinstance(model, CcaModel) else 1.0)
+        covariance[pairs, model.d_x + pairs] = covariance[model.d_x + pairs, pairs] = cross
+    elif isinstance(model, GroupModel):
+        size = len(spectrum)
+        contrasts = _contrasts(shares)[:size]
+        means[:, :size] = deviation * (np.sqrt(spectrum)[:, None] * contrasts).T / np.sqrt(shares)[:, None]
+        if isinstance(model, SirModel):  # its eigenvalues are parts of the whole variance
+            covariance[np.arange(size), np.arange(size)] -= deviation**2 * spectrum
+    else:
+        covariance = np.diag(spectrum)
+    values, vectors = np.linalg.eigh(covariance)
+    rotation = np.zeros((d, d))
+    for view in model.views:
+        size = view.stop - view.start
+        rotation[view, view] = np.linalg.qr(generator.standard_normal((size, size)))[0]
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ rotation)
+    return _Population(means @ rotation, shares, root)
+
+
+def _contrasts(shares: Matrix) -> Matrix:
+    """(G - 1, G), orthonormal rows, all orthogonal to the roots of the shares: means that add up to zero."""
+    groups = np.arange(len(shares))
+    waves = np.cos(np.pi * np.outer(groups + 0.5, groups) / len(shares)) * np.sqrt(shares)[:, None]
+    return np.asarray(np.linalg.qr(waves)[0][:, 1:].T)
+
+
+@dataclass(frozen=True, eq=False)
+class _Target:
+    """The right components: ``right`` (1, d, K), orthonormal after ``root``, whose square is B."""
+
+    root: Matrix
+    right: Matrix
+
+    @staticmethod
+    def of(model: RowModel, moments: ReleasedMoments, k: int) -> _Target:
+        pair, standard = model.pair(_copy(moments)), model.standardization(moments)
+        if standard is not None:
+            root = np.diag(standard.scale)
+        else:
+            b = None if pair.b is None else pair.b + _SINGULAR * np.trace(pair.b) * np.eye(len(pair.b))
+            root = root_of(b, len(pair.a))
+        return _Target(root, _units(root @ _directions(model, moments, k, 0.0)[0])[None])
+
+    def errors(self, found: Matrix) -> Matrix:
+        """(1 + K,), squared sines: of the span, summed, and of each component."""
+        return np.asarray(squared_sines(self.right, _units(self.root @ found)[None])[0])
+
+
+def _units(columns: Matrix) -> Matrix:
+    norms = np.linalg.norm(columns, axis=0)
+    return np.asarray(columns / np.where(norms > 0, norms, 1.0))
+
+
+def _directions(model: RowModel, moments: ReleasedMoments, k: int, ridge: float) -> tuple[Matrix, float]:
+    """(d, K), the leading directions of released moments, zero where B has a lower rank; the noise level."""
+    level, standard, pair = model.noise_of_b(moments), model.standardization(moments), model.pair(_copy(moments))
+    noise_level = pair.noise_level
+    fallback = public_ridge(level) if level else 0.0
+    vectors = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding, fallback=fallback).vectors[:, :k]
+    if standard is not None:
+        vectors = vectors / standard.scale[:, None]
+    return np.hstack([vectors, np.zeros((len(vectors), k - vectors.shape[1]))]), noise_level
+
+
+def _moments(problem: MomentProblem) -> ReleasedMoments:
+    """Of synthetic people, without noise."""
+    return release_moments(problem, math.inf, core.NoiseStream(bytes(32)), lambda entry: None)
+
+
+def _copy(moments: ReleasedMoments) -> ReleasedMoments:
+    return replace(moments, second=moments.second.copy())  # pairs overwrite it
+
+
+def _blocks(moments: ReleasedMoments) -> Iterator[tuple[str, Matrix]]:
+    for name in ("second", "sums", "counts"):
+        yield name, getattr(moments, name)
+
+
+def _mean(draws: Sequence[ReleasedMoments]) -> ReleasedMoments:
+    blocks = {name: np.mean([getattr(draw, name) for draw in draws], axis=0) for name, _ in _blocks(draws[0])}
+    return replace(draws[0], **blocks)
+
+
+def _of_people(draw: ReleasedMoments, mean: ReleasedMoments, n: int, n_draws: int, most: int) -> ReleasedMoments:
+    """Moments of n people from those of a draw of at most ``most``, and their mean over draws."""
+    if n < most:
+        return replace(draw, n=float(n))
+    share = math.sqrt(most / n * n_draws / (n_draws - 1))  # of what varies: the mean of all draws does, too
+    blocks = {name: middle + share * (getattr(draw, name) - middle) for name, middle in _blocks(mean)}
+    return replace(draw, n=float(n), **blocks)
+
+
+def _least(
+    error_at: Callable[[float], float], wanted: float, limits: tuple[float, float, float], nothing: str
+) -> float:
+    """The least argument, to ``_EXACTNESS``, of a falling function whose value is at most ``wanted``.
+
+    ``limits``: where to start, the least, and the largest argument; ValueError, with ``nothing``, if that is too small.
+    """
+    start, lowest, highest = map(float, limits)
+    low, high = start, start
+    while error_at(high) > wanted:
+        if high >= highest:
+            raise ValueError(f"{nothing} leaves an expected error of {wanted:g}: {error_at(high):.3g} is left")
+        low, high = high, min(_STEP * high, highest)
+    while low == start and low > lowest and error_at(low) <= wanted:
+        high, start = low, max(low / _STEP, lowest)
+        low = start
+    while high > _EXACTNESS * low and (low > lowest or high > low):
+        middle = math.sqrt(low * high)
+        if error_at(middle) <= wanted:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _shown(errors: PlannedErrors, row: int | None = None) -> str:
+    if row is None:
+        return f"{errors.span:.2g} ({errors.span_low:.2g} to {errors.span_high:.2g})"
+    return f"{errors.mean[row]:.2g} ({errors.low[row]:.2g} to {errors.high[row]:.2g})"
