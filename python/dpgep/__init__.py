@@ -8,6 +8,7 @@ from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
 from dpgep.models.preparation import Auto, Preparation
+from dpgep.planning import Plan, plan
 from dpgep.privacy.budget import Budget
 from dpgep.private_moments import PrivateMoments, release
 from dpgep.private_operator import PrivateOperator, private_operator
@@ -34,6 +35,7 @@ __all__ = [
     "FdaModel",
     "Moments",
     "PcaModel",
+    "Plan",
     "PlsModel",
     "Preparation",
     "PrivacyBudgetError",
@@ -53,6 +55,7 @@ __all__ = [
     "gep",
     "local",
     "pca",
+    "plan",
     "pls",
     "private_operator",
     "release",

@@ -6,7 +6,8 @@ times, from seeds that are the same in every run. No data are involved, and noth
 
 Draws have a public number of people at most, m. For n > m their moments S are replaced by E + sqrt(m/n) (S - E), E the
 mean of all draws: fluctuations fall with the root of n. The stages of ``bound="auto"`` depend on n mu alone, so they
-are bought from m people with n mu/m.
+are bought from m people with n mu/m. Without noise it finds a bound that clips nobody: by how much clipped moments of
+m people turn the components is added, less m/n, to what noise does.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ from dpgep.solve import component_count, prepare_table
 Against = Literal["sample", "population"]
 
 # People of a draw, more of many features; draws, and of these the ones that choose a ridge for all. Public constants.
-_PEOPLE, _PEOPLE_PER_FEATURE = 4096, 16
+_PEOPLE, _PEOPLE_PER_FEATURE = 2048, 16
 _MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 48, 8, 2400
-_RIDGES = 4
+_DRAWS_PER_BOUND, _RIDGES = 8, 2
 # Of the intervals over draws.
 _LOW, _HIGH = 0.05, 0.95
 # How far `Plan.people_for` and its like search, and how exactly.
@@ -394,11 +395,22 @@ class _Outcome(NamedTuple):
     population: PlannedErrors
 
 
-class _Sums(NamedTuple):
-    """Moments of the people of one draw, without noise: of rows as they are released, and as they are without noise."""
+class _Draw(NamedTuple):
+    """Moments of clipped rows of people, without noise, and (1 + K,) the errors that clipping them has made."""
 
-    released: ReleasedMoments
-    exact: ReleasedMoments
+    moments: ReleasedMoments
+    beside: Matrix
+
+
+class _Release(NamedTuple):
+    """A bound, the mu left for the answer, and draws of people whose rows it clips."""
+
+    bound: float
+    mu: float
+    draws: list[_Draw]
+
+    def facts(self, adjacency: Adjacency, n: int) -> PublicFacts:
+        return PublicFacts(adjacency, self.bound, n if adjacency == "replace-one" else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,32 +433,39 @@ class _Setting:
 
     def outcome(self, n: int, mu: float) -> _Outcome:
         """Errors of n people with this budget."""
-        bound, left, sums = self._prepared(n, mu)
-        facts = PublicFacts(self.adjacency, bound, n if self.adjacency == "replace-one" else None)
-        layout = self.model.layout(facts)
-        noise = NO_NOISE
-        if math.isfinite(left):
-            _, deviations = integer_noise(left, layout, self.adjacency, None)
-            noise = deviations.scaled(bound * bound / n, bound / n, 1 / n)
-        middle = [_mean([draw[side] for draw in sums]) for side in (0, 1)]
-        population = _Target.of(self.model, middle[1], self.n_components)
-        of_sample, of_population, levels, multiples = [], [], [], []
-        for index, draw in enumerate(sums):
-            released, exact = (_of_people(each, mean, n, len(sums), self._n_drawn) for each, mean in zip(draw, middle))
-            sample = _Target.of(self.model, exact, self.n_components)
-            noisy = self._noisy(released, noise, facts, np.random.default_rng([2, index]))
-            level = self.model.noise_of_b(noisy)
+        releases = self._releases(n, mu)
+        parts = [self._part(release, n, first) for first, release in enumerate(releases)]
+        levels, of_sample, of_population = (np.concatenate(each) for each in zip(*parts, strict=True))
+        share = 1.0 if math.isinf(mu) else min(float(np.mean([each.mu for each in releases])) ** 2 / mu**2, 1.0)
+        bound = float(np.median([each.bound for each in releases]))
+        errors = PlannedErrors.over(of_sample), PlannedErrors.over(of_population)
+        return _Outcome(bound, share, float(levels.mean()), *errors)
+
+    def _part(self, release: _Release, n: int, number: int) -> tuple[Matrix, Matrix, Matrix]:
+        """Of each draw, the noise level, and errors beside the sample and the population."""
+        k, noise, facts = self.n_components, NO_NOISE, release.facts(self.adjacency, n)
+        if math.isfinite(release.mu):
+            _, deviations = integer_noise(release.mu, self.model.layout(facts), self.adjacency, None)
+            noise = deviations.scaled(release.bound**2 / n, release.bound / n, 1 / n)
+        middle = _mean([draw.moments for draw in release.draws])
+        population = _Target.of(self.model, middle, k)
+        shown, multiples = [], []
+        for index, draw in enumerate(release.draws):
+            sums = _of_people(draw.moments, middle, n, len(release.draws), self._n_drawn)
+            noisy = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
+            level = self.model.noise_of_b(noisy) or 0.0
             if len(multiples) < _RIDGES:
                 multiples.append(self._ridge_multiple(noisy, level))
-            found, noise_level = _directions(
-                self.model, noisy, self.n_components, multiples[index % _RIDGES] * (level or 0.0)
-            )
-            of_sample.append(sample.errors(found))
-            of_population.append(population.errors(found))
-            levels.append(noise_level)
-        share = 1.0 if math.isinf(mu) else min((left / mu) ** 2, 1.0)
-        errors = (PlannedErrors.over(np.array(each)) for each in (of_sample, of_population))
-        return _Outcome(bound, share, float(np.mean(levels)), *errors)
+            found, noise_level = _directions(self.model, noisy, k, multiples[index % _RIDGES] * level)
+            sample = _Target.of(self.model, sums, k).errors(found) + draw.beside * min(self._n_drawn / n, 1.0)
+            shown.append((np.array([noise_level]), sample, population.errors(found)))
+        levels, of_sample, of_population = (np.array(each) for each in zip(*shown, strict=True))
+        return levels, np.minimum(of_sample, self._most_errors), of_population
+
+    @property
+    def _most_errors(self) -> Matrix:
+        """(1 + K,), what errors cannot exceed."""
+        return np.append(float(self.n_components), np.ones(self.n_components))
 
     @property
     def _n_drawn(self) -> int:
@@ -456,44 +475,48 @@ class _Setting:
     def _n_draws(self) -> int:
         return int(np.clip(_DRAWN_FEATURES // self.model.n_features, _FEWEST_DRAWS, _MOST_DRAWS))
 
-    def _prepared(self, n: int, mu: float) -> tuple[float, float, list[_Sums]]:
-        """The bound, the mu left for the answer, and moments of each draw of min(n, m) people."""
-        m = min(n, self._n_drawn)
-        if not isinstance(self.bound, Auto):
-            sums = self._large_draws if n >= self._n_drawn else [self._sums(i, m, self.bound) for i in self._draws]
-            return self.bound, mu, sums
-        ledger = Ledger(mu * (n / m))
-        table = self._problem(0, m, self.bound)
-        assert isinstance(table, TableProblem)
-        preparation = prepare_table(table, ledger, core.NoiseStream(bytes(32)), mixed=True)
-        left = mu if math.isinf(mu) else ledger.remaining * (m / n)
-        return preparation.bound, left, [self._sums(i, m, preparation) for i in self._draws]
-
-    @property
-    def _draws(self) -> range:
-        return range(self._n_draws)
+    def _releases(self, n: int, mu: float) -> list[_Release]:
+        """Draws of min(n, m) people, each time that a bound is found for them; of a given bound, once."""
+        m, bound = min(n, self._n_drawn), self.bound
+        if not isinstance(bound, Auto):
+            draws = self._large_draws if m == self._n_drawn else self._draws(range(self._n_draws), m, bound)
+            return [_Release(bound, mu, draws)]
+        found = []
+        for first in range(0, self._n_draws, _DRAWS_PER_BOUND):
+            ledger = Ledger(mu * (n / m))
+            table = self._problem(self._people(first, m), bound)
+            assert isinstance(table, TableProblem)
+            preparation = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
+            left = mu if math.isinf(mu) else ledger.remaining * (m / n)
+            draws = self._draws(range(first, min(first + _DRAWS_PER_BOUND, self._n_draws)), m, preparation)
+            found.append(_Release(preparation.bound, left, draws))
+        return found
 
     @cached_property
-    def _large_draws(self) -> list[_Sums]:
+    def _large_draws(self) -> list[_Draw]:
         """Draws of m people, which serve any larger number where the bound is given."""
         assert not isinstance(self.bound, Auto)
-        return [self._sums(index, self._n_drawn, self.bound) for index in self._draws]
+        return self._draws(range(self._n_draws), self._n_drawn, self.bound)
 
-    def _sums(self, index: int, m: int, bound: float | Preparation) -> _Sums:
-        problem = self._problem(index, m, bound)
-        assert isinstance(problem, MomentProblem)
-        released = _moments(problem)
-        if not isinstance(bound, Preparation):  # without noise, rows are clipped as well
-            return _Sums(released, released)
+    def _draws(self, indices: range, m: int, bound: float | Preparation) -> list[_Draw]:
+        return [self._draw(self._people(index, m), bound) for index in indices]
+
+    def _draw(self, data: tuple[Any, ...], bound: float | Preparation) -> _Draw:
+        moments, k = _moments(self._problem(data, bound)), self.n_components
+        if not isinstance(bound, Preparation):  # it also holds without noise
+            return _Draw(moments, np.zeros(1 + k))
         longest = bound.largest * math.sqrt(self.model.n_features) * _ROOM
         if bound.linear is not None:
             longest *= float(np.linalg.norm(bound.linear, 2))
-        unclipped = self._problem(index, m, replace(bound, bound=longest))
-        return _Sums(released, _moments(unclipped))
+        unclipped = _moments(self._problem(data, replace(bound, bound=longest)))
+        found, _ = _directions(self.model, moments, k, 0.0)
+        return _Draw(moments, _Target.of(self.model, unclipped, k).errors(found))
 
-    def _problem(self, index: int, m: int, bound: float | Auto | Preparation) -> Any:
-        """The problem of m people of a draw: the first of them are the same for every m."""
-        data = self._population.people(self.model, np.random.default_rng([1, index]), m)
+    def _people(self, index: int, m: int) -> tuple[Any, ...]:
+        """m people of a draw: the first of them are about the same for every m."""
+        return self._population.people(self.model, np.random.default_rng([1, index]), m)
+
+    def _problem(self, data: tuple[Any, ...], bound: float | Auto | Preparation) -> Any:
         return moment_problem(self.model, data, bound=bound, adjacency=self.adjacency, public_n=None)
 
     @cached_property
@@ -518,9 +541,9 @@ class _Setting:
             second=second * more,
         )
 
-    def _ridge_multiple(self, noisy: ReleasedMoments, level: float | None) -> float:
+    def _ridge_multiple(self, noisy: ReleasedMoments, level: float) -> float:
         """The ridge that the method chooses, in units of the noise level of B."""
-        if not level:
+        if level == 0:
             return 0.0
         return released_ridge(self.model, noisy, self.n_components, level, None, sparse=False)[0] / level
 
@@ -536,7 +559,8 @@ class _Population:
     def people(self, model: RowModel, generator: np.random.Generator, m: int) -> tuple[Any, ...]:
         """m people, as `RowModel.batch` takes them."""
         groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
-        rows = self.means[groups] + generator.standard_normal((m, len(self.root))) @ self.root
+        rows = self.means[groups]
+        rows += generator.standard_normal((m, len(self.root))) @ self.root
         if isinstance(model, GroupModel):
             return rows, groups
         return tuple(rows[:, view] for view in model.views)
