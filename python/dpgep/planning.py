@@ -46,10 +46,11 @@ from dpgep.solve import component_count, prepare_table
 
 Against = Literal["sample", "population"]
 
-# People of a draw, more of many features; draws, and of these the ones that choose a ridge for all. Public constants.
-_PEOPLE, _PEOPLE_PER_FEATURE = 2048, 16
-_MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 48, 8, 2400
-_DRAWS_PER_BOUND, _RIDGES = 8, 2
+# People of a draw, more of many features, and as many times more where a bound is found. Public constants.
+_PEOPLE, _PEOPLE_PER_FEATURE, _TO_PREPARE = 2048, 16, 8
+# Draws; of so many one finds a bound, and of so many one chooses a ridge, for itself and the others.
+_MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 48, 6, 2400
+_DRAWS_PER_BOUND, _DRAWS_PER_RIDGE = 6, 3
 # Of the intervals over draws.
 _LOW, _HIGH = 0.05, 0.95
 # How far `Plan.people_for` and its like search, and how exactly.
@@ -449,14 +450,14 @@ class _Setting:
             noise = deviations.scaled(release.bound**2 / n, release.bound / n, 1 / n)
         middle = _mean([draw.moments for draw in release.draws])
         population = _Target.of(self.model, middle, k)
-        shown, multiples = [], []
+        shown, multiple = [], 0.0
         for index, draw in enumerate(release.draws):
             sums = _of_people(draw.moments, middle, n, len(release.draws), self._n_drawn)
             noisy = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
             level = self.model.noise_of_b(noisy) or 0.0
-            if len(multiples) < _RIDGES:
-                multiples.append(self._ridge_multiple(noisy, level))
-            found, noise_level = _directions(self.model, noisy, k, multiples[index % _RIDGES] * level)
+            if index % _DRAWS_PER_RIDGE == 0:
+                multiple = self._ridge_multiple(noisy, level)
+            found, noise_level = _directions(self.model, noisy, k, multiple * level)
             sample = _Target.of(self.model, sums, k).errors(found) + draw.beside * min(self._n_drawn / n, 1.0)
             shown.append((np.array([noise_level]), sample, population.errors(found)))
         levels, of_sample, of_population = (np.array(each) for each in zip(*shown, strict=True))
@@ -473,7 +474,8 @@ class _Setting:
 
     @property
     def _n_draws(self) -> int:
-        return int(np.clip(_DRAWN_FEATURES // self.model.n_features, _FEWEST_DRAWS, _MOST_DRAWS))
+        wanted = np.clip(_DRAWN_FEATURES // self.model.n_features, _FEWEST_DRAWS, _MOST_DRAWS)
+        return int(wanted) // _DRAWS_PER_BOUND * _DRAWS_PER_BOUND  # whole parts: each has a mean of its own
 
     def _releases(self, n: int, mu: float) -> list[_Release]:
         """Draws of min(n, m) people, each time that a bound is found for them; of a given bound, once."""
@@ -481,14 +483,14 @@ class _Setting:
         if not isinstance(bound, Auto):
             draws = self._large_draws if m == self._n_drawn else self._draws(range(self._n_draws), m, bound)
             return [_Release(bound, mu, draws)]
-        found = []
+        found, more = [], min(n, _TO_PREPARE * self._n_drawn)
         for first in range(0, self._n_draws, _DRAWS_PER_BOUND):
-            ledger = Ledger(mu * (n / m))
-            table = self._problem(self._people(first, m), bound)
+            ledger = Ledger(mu * (n / more))
+            table = self._problem(self._people(self._n_draws + first, more), bound)
             assert isinstance(table, TableProblem)
             preparation = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
-            left = mu if math.isinf(mu) else ledger.remaining * (m / n)
-            draws = self._draws(range(first, min(first + _DRAWS_PER_BOUND, self._n_draws)), m, preparation)
+            left = mu if math.isinf(mu) else ledger.remaining * (more / n)
+            draws = self._draws(range(first, first + _DRAWS_PER_BOUND), m, preparation)
             found.append(_Release(preparation.bound, left, draws))
         return found
 
@@ -665,9 +667,7 @@ def _mean(draws: Sequence[ReleasedMoments]) -> ReleasedMoments:
 
 def _of_people(draw: ReleasedMoments, mean: ReleasedMoments, n: int, n_draws: int, most: int) -> ReleasedMoments:
     """Moments of n people from those of a draw of at most ``most``, and their mean over draws."""
-    if n < most:
-        return replace(draw, n=float(n))
-    share = math.sqrt(most / n * n_draws / (n_draws - 1))  # of what varies: the mean of all draws does, too
+    share = math.sqrt(min(most / n, 1.0) * n_draws / (n_draws - 1))  # of what varies: the mean of all draws does, too
     blocks = {name: middle + share * (getattr(draw, name) - middle) for name, middle in _blocks(mean)}
     return replace(draw, n=float(n), **blocks)
 
