@@ -6,6 +6,7 @@ import scipy.linalg  # noqa: F401
 from dpgep import local
 from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
+from dpgep.comparison import Comparison, compare
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.planning import Plan, plan
@@ -31,6 +32,7 @@ __all__ = [
     "Auto",
     "Budget",
     "CcaModel",
+    "Comparison",
     "DataChangedError",
     "FdaModel",
     "Moments",
@@ -51,6 +53,7 @@ __all__ = [
     "audit",
     "build_info",
     "cca",
+    "compare",
     "fda",
     "gep",
     "local",

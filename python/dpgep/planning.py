@@ -4,8 +4,8 @@ Synthetic people are drawn whose spectrum is the one that is public or hoped for
 differ in their means. They are summed, released and solved as `dpgep.solve` does it with ``method="release"``, many
 times, from seeds that are the same in every run. No data are involved, and nothing is protected or paid.
 
-Draws have a public number of people at most, m. For n > m their moments S are replaced by E + sqrt(m/n) (S - E), E the
-mean of all draws: fluctuations fall with the root of n. The stages of ``bound="auto"`` depend on n mu alone, so they
+Draws have a public number of people at most, m. For n > m their moments S are replaced by E + sqrt(m/n) (S - E), E
+their mean over draws: fluctuations fall with the root of n. The stages of ``bound="auto"`` depend on n mu alone, so they
 are bought from m people with n mu/m. Without noise it finds a bound that clips nobody: by how much clipped moments of
 m people turn the components is added, less m/n, to what noise does.
 """
@@ -46,16 +46,16 @@ from dpgep.solve import component_count, prepare_table
 
 Against = Literal["sample", "population"]
 
-# People of a draw, more of many features, and as many times more where a bound is found. Public constants.
-_PEOPLE, _PEOPLE_PER_FEATURE, _TO_PREPARE = 2048, 16, 8
-# Draws; of so many one finds a bound, and of so many one chooses a ridge, for itself and the others.
-_MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 48, 6, 2400
+# People of a draw, more of many features. Public constants, as all that follow.
+_PEOPLE, _PEOPLE_PER_FEATURE = 2048, 16
+# Draws; so many find a bound together, and of so many one chooses a ridge, for itself and the others.
+_MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 36, 6, 1800
 _DRAWS_PER_BOUND, _DRAWS_PER_RIDGE = 6, 3
 # Of the intervals over draws.
 _LOW, _HIGH = 0.05, 0.95
 # How far `Plan.people_for` and its like search, and how exactly.
 _MOST_PEOPLE, _MOST_EPSILON, _LEAST_EPSILON = 10**12, 1e6, 1e-6
-_STEP, _EXACTNESS = 4.0, 1.01
+_STEP, _EXACTNESS = 4.0, 1.03
 # A component with this squared sine is as much noise as signal.
 _SEEN = 0.5
 # Room for rounding where a bound is to clip nobody, and in the norm of an empirical B.
@@ -114,7 +114,7 @@ class Plan:
     _budget: Budget
 
     def people_for(self, error: float, *, against: Against = "sample") -> int:
-        """The least number of people, to 1 %, for an expected error of the span of at most ``error``.
+        """The least number of people, to 3 %, for an expected error of the span of at most ``error``.
 
         All else as planned. Raises ValueError where 10^12 people do not suffice.
         """
@@ -127,7 +127,7 @@ class Plan:
         return math.ceil(found)
 
     def epsilon_for(self, error: float, *, against: Against = "sample") -> float:
-        """The least epsilon, to 1 %, for an expected error of the span of at most ``error``, at the plan's delta.
+        """The least epsilon, to 3 %, for an expected error of the span of at most ``error``, at the plan's delta.
 
         Raises ValueError where no epsilon up to 10^6 suffices (``against="population"``: sampling may leave more), or
         for a plan whose budget has no delta.
@@ -146,24 +146,30 @@ class Plan:
         return _least(error_at, self._wanted(error), limits, f"no epsilon up to {_MOST_EPSILON:.0e}")
 
     def smallest_eigengap(self, error: float = _SEEN) -> float:
-        """The least distance of the leading eigenvalue from the next, to 1 %, at which its component can be seen.
+        """The least distance of the leading eigenvalue from the next, to 3 %, at which its component can be seen.
 
-        That is: has an expected error of at most ``error`` beside the sample's. Eigenvalues from that of number K + 1
-        on are as planned; one leading eigenvalue is above them.
+        That is: has an expected error of at most ``error`` beside that of the population. Eigenvalues from that of
+        number K + 1 on are as planned; one leading eigenvalue is above them.
         """
         require_positive("error", error)
-        setting, others = self._setting, self._setting.spectrum[self._setting.n_components :]
-        if not len(others):
-            raise ValueError("all eigenvalues were planned to lead: plan fewer components than features")
-        most = _most_eigenvalue(self.model, setting.deviation) - others[0]
+        setting, k = self._setting, self._setting.n_components
+        rest, largest = setting.spectrum[k:], setting.spectrum[0]
+        if not len(rest) and isinstance(self.model, PcaModel):
+            raise ValueError(f"all {k} eigenvalues were planned to lead: plan fewer components")
+        next_one = float(rest[0]) if len(rest) else 0.0
+        most = _most_eigenvalue(self.model, setting.deviation) - next_one
+
+        def spectrum(gap: float) -> Matrix:
+            values = np.concatenate([[next_one + gap], np.full(k - 1, next_one), rest])
+            return _summing_to(len(values), values) if self.model.standardized else values
 
         def error_at(gap: float) -> float:
-            spectrum = np.concatenate([[others[0] + gap], others])
-            return replace(setting, spectrum=spectrum, n_components=1).outcome(self.n, self.mu).sample.span
+            return replace(setting, spectrum=spectrum(gap), n_components=1).outcome(self.n, self.mu).population.span
 
-        unit = max(float(setting.spectrum[0] - others[0]), 1e-3 * setting.deviation**2)
+        unit = max(largest - next_one, 1e-3 * largest)
         limits = (min(unit, most / 2), 1e-9 * unit, min(most * (1 - 1e-6), 1e9 * unit))
-        return _least(error_at, error, limits, "no eigengap that the model allows")
+        gap = _least(error_at, error, limits, "no eigengap that the model allows")
+        return float(spectrum(gap)[0] - next_one * spectrum(gap)[0] / (next_one + gap))
 
     def _error(self, against: Against, *, n: int | None = None, mu: float | None = None) -> float:
         require_one_of("against", against, ("sample", "population"))
@@ -321,7 +327,7 @@ def _named_model(
     if issubclass(kind, TwoViewModel):
         if not (isinstance(d, Sequence) and len(d) == 2):
             raise ValueError(f"the two views of {name!r} need d=(d_x, d_y), got {d!r}")
-        return kind(*(require_count("d", each) for each in d), center=True)
+        return kind(require_count("d_x", d[0]), require_count("d_y", d[1]), center=True)
     features = require_count("d", d)
     if issubclass(kind, PcaModel):
         return kind(features, center=True)
@@ -383,7 +389,11 @@ def _spectrum(model: RowModel, spectrum: ArrayLike | None, eigengap: float | Non
     elif isinstance(model, PcaModel):
         rest = deviation**2
     values = np.sort(np.append(given, np.full(size - len(given), rest)))[::-1]
-    return np.asarray(values * (size / values.sum()) if model.standardized else values)
+    return _summing_to(size, values) if model.standardized else np.asarray(values)
+
+
+def _summing_to(size: int, values: Matrix) -> Matrix:
+    return np.asarray(values * (size / values.sum()))
 
 
 class _Outcome(NamedTuple):
@@ -404,11 +414,12 @@ class _Draw(NamedTuple):
 
 
 class _Release(NamedTuple):
-    """A bound, the mu left for the answer, and draws of people whose rows it clips."""
+    """A bound, the mu left for the answer, draws of people whose rows it clips, and the mean of draws of m people."""
 
     bound: float
     mu: float
     draws: list[_Draw]
+    mean: ReleasedMoments
 
     def facts(self, adjacency: Adjacency, n: int) -> PublicFacts:
         return PublicFacts(adjacency, self.bound, n if adjacency == "replace-one" else None)
@@ -428,9 +439,9 @@ class _Setting:
 
     def require_signal(self) -> None:
         """Raise ValueError unless there are K directions to find."""
-        signal = self.spectrum if isinstance(self.model, PcaModel) else self.spectrum[self.spectrum > 0]
-        if self.n_components > len(signal):
-            raise ValueError(f"n_components = {self.n_components}, but the spectrum has {len(signal)} directions")
+        signal = int((self.spectrum > 0).sum())
+        if self.n_components > signal:
+            raise ValueError(f"n_components = {self.n_components}, but {signal} eigenvalues are positive")
 
     def outcome(self, n: int, mu: float) -> _Outcome:
         """Errors of n people with this budget."""
@@ -448,11 +459,10 @@ class _Setting:
         if math.isfinite(release.mu):
             _, deviations = integer_noise(release.mu, self.model.layout(facts), self.adjacency, None)
             noise = deviations.scaled(release.bound**2 / n, release.bound / n, 1 / n)
-        middle = _mean([draw.moments for draw in release.draws])
-        population = _Target.of(self.model, middle, k)
+        population = _Target.of(self.model, release.mean, k)
         shown, multiple = [], 0.0
         for index, draw in enumerate(release.draws):
-            sums = _of_people(draw.moments, middle, n, len(release.draws), self._n_drawn)
+            sums = _of_people(draw.moments, release.mean, n, len(release.draws), self._n_drawn)
             noisy = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
             level = self.model.noise_of_b(noisy) or 0.0
             if index % _DRAWS_PER_RIDGE == 0:
@@ -481,27 +491,33 @@ class _Setting:
         """Draws of min(n, m) people, each time that a bound is found for them; of a given bound, once."""
         m, bound = min(n, self._n_drawn), self.bound
         if not isinstance(bound, Auto):
-            draws = self._large_draws if m == self._n_drawn else self._draws(range(self._n_draws), m, bound)
-            return [_Release(bound, mu, draws)]
-        found, more = [], min(n, _TO_PREPARE * self._n_drawn)
+            draws = self._large_draws if m == self._n_drawn else self._draws(m, bound)
+            return [_Release(bound, mu, draws, _mean([draw.moments for draw in self._large_draws]))]
+        found = []
         for first in range(0, self._n_draws, _DRAWS_PER_BOUND):
-            ledger = Ledger(mu * (n / more))
-            table = self._problem(self._people(self._n_draws + first, more), bound)
+            indices = range(first, first + _DRAWS_PER_BOUND)
+            people = [self._people(index, m) for index in indices]
+            more = n / (m * len(people))  # than are there
+            ledger = Ledger(mu * more)
+            table = self._problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
             assert isinstance(table, TableProblem)
             preparation = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
-            left = mu if math.isinf(mu) else ledger.remaining * (more / n)
-            draws = self._draws(range(first, first + _DRAWS_PER_BOUND), m, preparation)
-            found.append(_Release(preparation.bound, left, draws))
+            left = mu if math.isinf(mu) else ledger.remaining / more
+            draws = [self._draw(each, preparation) for each in people]
+            large = [draw.moments for draw in draws]
+            if m < self._n_drawn:
+                large = [_moments(self._problem(self._people(index, self._n_drawn), preparation)) for index in indices]
+            found.append(_Release(preparation.bound, left, draws, _mean(large)))
         return found
 
     @cached_property
     def _large_draws(self) -> list[_Draw]:
         """Draws of m people, which serve any larger number where the bound is given."""
         assert not isinstance(self.bound, Auto)
-        return self._draws(range(self._n_draws), self._n_drawn, self.bound)
+        return self._draws(self._n_drawn, self.bound)
 
-    def _draws(self, indices: range, m: int, bound: float | Preparation) -> list[_Draw]:
-        return [self._draw(self._people(index, m), bound) for index in indices]
+    def _draws(self, m: int, bound: float) -> list[_Draw]:
+        return [self._draw(self._people(index, m), bound) for index in range(self._n_draws)]
 
     def _draw(self, data: tuple[Any, ...], bound: float | Preparation) -> _Draw:
         moments, k = _moments(self._problem(data, bound)), self.n_components
@@ -515,7 +531,7 @@ class _Setting:
         return _Draw(moments, _Target.of(self.model, unclipped, k).errors(found))
 
     def _people(self, index: int, m: int) -> tuple[Any, ...]:
-        """m people of a draw: the first of them are about the same for every m."""
+        """A draw of m people, by its number."""
         return self._population.people(self.model, np.random.default_rng([1, index]), m)
 
     def _problem(self, data: tuple[Any, ...], bound: float | Auto | Preparation) -> Any:
@@ -559,7 +575,7 @@ class _Population:
     root: Matrix
 
     def people(self, model: RowModel, generator: np.random.Generator, m: int) -> tuple[Any, ...]:
-        """m people, as `RowModel.batch` takes them."""
+        """A draw of m people, as `RowModel.batch` takes them."""
         groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
         rows = self.means[groups]
         rows += generator.standard_normal((m, len(self.root))) @ self.root
@@ -667,7 +683,9 @@ def _mean(draws: Sequence[ReleasedMoments]) -> ReleasedMoments:
 
 def _of_people(draw: ReleasedMoments, mean: ReleasedMoments, n: int, n_draws: int, most: int) -> ReleasedMoments:
     """Moments of n people from those of a draw of at most ``most``, and their mean over draws."""
-    share = math.sqrt(min(most / n, 1.0) * n_draws / (n_draws - 1))  # of what varies: the mean of all draws does, too
+    if n < most:
+        return replace(draw, n=float(n))
+    share = math.sqrt(most / n * n_draws / (n_draws - 1))  # of what varies: the mean of all draws does, too
     blocks = {name: middle + share * (getattr(draw, name) - middle) for name, middle in _blocks(mean)}
     return replace(draw, n=float(n), **blocks)
 
@@ -679,16 +697,18 @@ def _least(
 
     ``limits``: where to start, the least, and the largest argument; ValueError, with ``nothing``, if that is too small.
     """
-    start, lowest, highest = map(float, limits)
-    low, high = start, start
-    while error_at(high) > wanted:
+    low, lowest, highest = map(float, limits)
+    high, left = low, error_at(low)
+    while left > wanted:
         if high >= highest:
-            raise ValueError(f"{nothing} leaves an expected error of {wanted:g}: {error_at(high):.3g} is left")
+            raise ValueError(f"{nothing} leaves an expected error of {wanted:g}: {left:.3g} is left")
         low, high = high, min(_STEP * high, highest)
-    while low == start and low > lowest and error_at(low) <= wanted:
-        high, start = low, max(low / _STEP, lowest)
-        low = start
-    while high > _EXACTNESS * low and (low > lowest or high > low):
+        left = error_at(high)
+    while low == high > lowest:
+        low = max(high / _STEP, lowest)
+        if error_at(low) <= wanted:
+            high = low
+    while high > _EXACTNESS * low:
         middle = math.sqrt(low * high)
         if error_at(middle) <= wanted:
             high = middle
