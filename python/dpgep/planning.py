@@ -5,9 +5,9 @@ differ in their means. They are summed, released and solved as `dpgep.solve` doe
 times, from seeds that are the same in every run. No data are involved, and nothing is protected or paid.
 
 Draws have a public number of people at most, m. For n > m their moments S are replaced by E + sqrt(m/n) (S - E), E
-their mean over draws: fluctuations fall with the root of n. The stages of ``bound="auto"`` depend on n mu alone, so they
-are bought from m people with n mu/m. Without noise it finds a bound that clips nobody: by how much clipped moments of
-m people turn the components is added, less m/n, to what noise does.
+their mean over draws: fluctuations fall with the root of n. The stages of ``bound="auto"`` depend on n mu alone, so
+they are bought from fewer people with more mu. Without noise that finds a bound which clips nobody: by how much clipped
+moments of m people turn the components is added, less m/n, to what noise does.
 """
 
 from __future__ import annotations
