@@ -278,7 +278,7 @@ def plan(
 
     Notes
     -----
-    Under a second for 50 features; time grows as d^3. Methods other than "release", sparse components and screens are
+    About a second for up to 100 features. Methods other than "release", sparse components and screens are
     not planned: try them on public or synthetic rows with `dpgep.compare`.
 
     Examples
@@ -298,13 +298,8 @@ def plan(
         raise ValueError("d belongs to a model that is given by name")
     if not isinstance(model, RowModel):
         raise TypeError(f"model must be a model of rows, such as dpgep.PcaModel(20, True), got {type(model).__name__}")
-    # groups by number: the names of classes and the edges of slices change nothing
-    if isinstance(model, FdaModel):
-        model = replace(model, classes=tuple(range(model.n_groups)))
-    elif isinstance(model, SirModel):
-        model = replace(model, interior_edges=tuple(i + 0.5 for i in range(model.n_groups - 1)))
     setting = _Setting(
-        model=model,
+        model=_by_number(model),
         spectrum=_spectrum(model, spectrum, eigengap, float(deviation)),
         deviation=float(deviation),
         shares=_shares(model, shares),
@@ -315,6 +310,15 @@ def plan(
     setting.require_signal()
     outcome = setting.outcome(people, budget.mu)
     return Plan(model, people, budget.mu, *outcome, setting, budget)
+
+
+def _by_number(model: RowModel) -> RowModel:
+    """The model of groups 0, 1, ...: names of classes and edges of slices change nothing."""
+    if isinstance(model, FdaModel):
+        return replace(model, classes=tuple(range(model.n_groups)))
+    if isinstance(model, SirModel):
+        return replace(model, interior_edges=tuple(i + 0.5 for i in range(model.n_groups - 1)))
+    return model
 
 
 def _named_model(
