@@ -97,6 +97,15 @@ def test_few_people_are_drawn_as_they_are() -> None:
     assert plan.sample.span < 1e-12
 
 
+@pytest.mark.parametrize("bound", [3.0, "auto"])
+@pytest.mark.parametrize(("name", "d", "spectrum"), MODELS, ids=lambda value: value if isinstance(value, str) else "")
+def test_where_there_is_nothing_to_see_all_is_lost(name: str, d: Any, spectrum: list[float], bound: Any) -> None:
+    """Also where the people are fewer than the features, and B is singular."""
+    for n in (2, 3000):
+        errors = dpgep.plan(name, d=d, spectrum=spectrum, bound=bound, n=n, epsilon=0.001, delta=1e-6).population
+        assert 0.3 < errors.span <= 1
+
+
 def test_the_same_arguments_give_the_same_plan(planned: dpgep.Plan) -> None:
     again = dpgep.plan(dpgep.PcaModel(20, True), n=20_000, eigengap=3.0, bound=6.0, **BUDGET)
     assert again.sample.span == planned.sample.span
@@ -217,6 +226,7 @@ def test_the_number_of_people_is_noisy_under_add_remove() -> None:
         ({"model": "ica"}, "model must be one of 'cca', 'fda', 'pca'.*got 'ica'"),
         ({"model": dpgep.PcaModel(3, True)}, "d belongs to a model that is given by name"),
         ({"n": 0}, "n must be a positive whole number, got 0"),
+        ({"n": 1}, "a plan is for two people or more, got n = 1"),
         ({"n_components": 21}, "PCA of 20 features has 20 components"),
         ({"shares": [0.5, 0.5]}, "shares are of classes or slices, which pca has none of"),
         ({"model": "fda", "shares": [0.5, 0.4]}, "2 positive numbers that add up to 1"),

@@ -15,7 +15,7 @@ from dpgep import plot
 from dpgep._checks import require_count
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, PrivacyWarning
-from dpgep.methods.ridge import root_of, squared_sines
+from dpgep.methods.ridge import norm_root, squared_sines
 from dpgep.models.model import Matrix
 from dpgep.models.preparation import Preparation
 from dpgep.privacy.curator import Curator
@@ -23,8 +23,7 @@ from dpgep.problems.problem import Problem
 from dpgep.solution import Solution
 from dpgep.solve import Run, component_count, require_problem, solve
 
-# What a direction of B is counted as at least, relative to its trace: rounding must not make it indefinite.
-_SINGULAR = 1e-12
+# Of the intervals over runs.
 _LOW, _HIGH = 0.1, 0.9
 _MARKERS = "osD^vP*X"
 
@@ -196,12 +195,7 @@ class _Exact:
             curator = run.curator(Curator)
             model, released = curator.model, curator.release()
             standard, pair = model.standardization(released), model.pair(released)
-        if standard is not None:
-            root = np.diag(standard.scale)
-        elif pair.b is None:
-            root = np.eye(len(pair.a))
-        else:
-            root = root_of(pair.b + _SINGULAR * np.trace(pair.b) * np.eye(len(pair.b)), len(pair.b))
+        root = norm_root(pair.b, len(pair.a)) if standard is None else np.diag(standard.scale)
         preparation = run.preparation if model.scale_free else None  # else components are those of mapped rows
         solution = _seeded(problem, 0, epsilon=math.inf, n_components=k, regularization=0.0)
         return _Exact(root, _columns(solution, root, preparation), preparation)

@@ -25,7 +25,7 @@ from dpgep._checks import require_count, require_one_of, require_people, require
 from dpgep._dispatch import core
 from dpgep.data.views import bound_of
 from dpgep.methods.eigen import solve_pair
-from dpgep.methods.ridge import public_ridge, released_ridge, root_of, squared_sines
+from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
 from dpgep.models.preparation import Auto, Preparation
@@ -58,8 +58,8 @@ _MOST_PEOPLE, _MOST_EPSILON, _LEAST_EPSILON = 10**12, 1e6, 1e-6
 _STEP, _EXACTNESS = 4.0, 1.03
 # A component with this squared sine is as much noise as signal.
 _SEEN = 0.5
-# Room for rounding where a bound is to clip nobody, and in the norm of an empirical B.
-_ROOM, _SINGULAR = 1 + 1e-9, 1e-12
+# Room for rounding where a bound is to clip nobody.
+_ROOM = 1 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,6 +289,8 @@ def plan(
     True
     """
     people, budget = require_people("n", n), Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu, accounting=accounting)
+    if people < 2:
+        raise ValueError(f"a plan is for two people or more, got n = {n!r}")
     require_positive("deviation", deviation)
     if (spectrum is None) == (eigengap is None):
         raise ValueError("give either a spectrum or an eigengap")
@@ -638,16 +640,14 @@ class _Target:
     @staticmethod
     def of(model: RowModel, moments: ReleasedMoments, k: int) -> _Target:
         pair, standard = model.pair(_copy(moments)), model.standardization(moments)
-        if standard is not None:
-            root = np.diag(standard.scale)
-        else:
-            b = None if pair.b is None else pair.b + _SINGULAR * np.trace(pair.b) * np.eye(len(pair.b))
-            root = root_of(b, len(pair.a))
+        root = norm_root(pair.b, len(pair.a)) if standard is None else np.diag(standard.scale)
         return _Target(root, _units(root @ _directions(model, moments, k, 0.0)[0])[None])
 
     def errors(self, found: Matrix) -> Matrix:
-        """(1 + K,), squared sines: of the span, summed, and of each component."""
-        return np.asarray(squared_sines(self.right, _units(self.root @ found)[None])[0])
+        """(1 + K,), squared sines: of the span, summed, and of each component; of one that few people lack, 1."""
+        errors = squared_sines(self.right, _units(self.root @ found)[None])[0]
+        lacking = ~self.right[0].any(axis=0)
+        return np.asarray(np.maximum(errors, np.append(lacking.sum(), lacking)))
 
 
 def _units(columns: Matrix) -> Matrix:

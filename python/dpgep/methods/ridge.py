@@ -36,6 +36,7 @@ WHOLE = 1.0
 _SEED = 0
 # A unit column adds nothing to a span that it leaves by less than this; errors below it are rounding.
 _DEPENDENT = 1e-12
+_TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ def estimated_errors(
     xis = np.asarray(regularizations, dtype=np.float64)
     pair = truth.pair()
     k = min(n_components, len(pair.a))
-    root = root_of(pair.b, len(pair.a))
+    root = _root(pair.b, len(pair.a))
     right = _solutions(pair, k, np.zeros(1), root)
     draws = min(max(_DRAWN_FEATURES // len(pair.a), FEWEST_DRAWS), MOST_DRAWS)
     errors = np.zeros((len(xis), 1 + k))
@@ -121,7 +122,7 @@ def estimated_errors(
     return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, errors, strict=True)]
 
 
-def root_of(b: Matrix | None, d: int) -> Matrix:
+def _root(b: Matrix | None, d: int) -> Matrix:
     """R with R^T R = B: the norm of B is the Euclidean one after R."""
     return np.eye(d) if b is None else np.asarray(scipy.linalg.cholesky(b, check_finite=False))
 
@@ -151,6 +152,14 @@ def _leading(pair: MatrixPencil, basis: Matrix, scales: Matrix, k: int) -> Matri
     q, triangle = np.linalg.qr((basis.T @ factors.T) * scales[:, :, None])
     small = (triangle * weights) @ triangle.transpose(0, 2, 1)
     return np.asarray(q @ np.linalg.eigh(small)[1][:, :, : -k - 1 : -1])
+
+
+def norm_root(b: Matrix | None, d: int) -> Matrix:
+    """R with R^T R = B also of a singular B, whose eigenvalues count as at least 1e-12 of the largest."""
+    if b is None:
+        return np.eye(d)
+    values, vectors = np.linalg.eigh(b)
+    return np.asarray(np.sqrt(np.maximum(values, max(_DEPENDENT * values[-1], _TINY)))[:, None] * vectors.T)
 
 
 def squared_sines(right: Matrix, found: Matrix) -> Matrix:
