@@ -8,6 +8,7 @@ from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.comparison import Comparison, compare
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
+from dpgep.methods.intervals import Intervals
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.planning import Plan, plan
 from dpgep.privacy.budget import Budget
@@ -20,6 +21,7 @@ from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel, pca
 from dpgep.problems.pls import PlsModel, pls
 from dpgep.problems.sir import SirModel, sir
+from dpgep.problems.table import TableModel, table
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import solve
 from dpgep.sources import Scan, Selection, scan
@@ -35,6 +37,7 @@ __all__ = [
     "Comparison",
     "DataChangedError",
     "FdaModel",
+    "Intervals",
     "Moments",
     "PcaModel",
     "Plan",
@@ -50,6 +53,7 @@ __all__ = [
     "SirModel",
     "Solution",
     "StandardizedPcaModel",
+    "TableModel",
     "audit",
     "build_info",
     "cca",
@@ -65,4 +69,5 @@ __all__ = [
     "scan",
     "sir",
     "solve",
+    "table",
 ]

@@ -38,13 +38,15 @@ from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
 from dpgep.problems.group_model import GroupModel
 from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem, moment_problem
-from dpgep.problems.pca import PcaModel
+from dpgep.problems.pca import PcaModel, StandardizedPcaModel
 from dpgep.problems.pls import PlsModel
 from dpgep.problems.sir import SirModel
 from dpgep.problems.two_views import TwoViewModel
 from dpgep.solve import component_count, prepare_table
 
 Against = Literal["sample", "population"]
+
+_PLANNED = (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel)
 
 # People of a draw, more of many features. Public constants, as all that follow.
 _PEOPLE, _PEOPLE_PER_FEATURE = 2048, 16
@@ -298,7 +300,7 @@ def plan(
         model = _named_model(model, d, spectrum, shares)
     elif d is not None:
         raise ValueError("d belongs to a model that is given by name")
-    if not isinstance(model, RowModel):
+    if not isinstance(model, _PLANNED):
         raise TypeError(f"model must be a model of rows, such as dpgep.PcaModel(20, True), got {type(model).__name__}")
     setting = _Setting(
         model=_by_number(model),
@@ -326,10 +328,9 @@ def _by_number(model: RowModel) -> RowModel:
 def _named_model(
     name: str, d: int | tuple[int, int] | None, spectrum: ArrayLike | None, shares: Sequence[float] | None
 ) -> RowModel:
-    from dpgep.problems.registry import MODELS
-
-    require_one_of("model", name, sorted(MODELS))
-    kind = MODELS[name]
+    kinds: dict[str, type[RowModel]] = {kind.name: kind for kind in _PLANNED}
+    require_one_of("model", name, sorted(kinds))
+    kind = kinds[name]
     if issubclass(kind, TwoViewModel):
         if not (isinstance(d, Sequence) and len(d) == 2):
             raise ValueError(f"the two views of {name!r} need d=(d_x, d_y), got {d!r}")

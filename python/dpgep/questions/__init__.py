@@ -1,0 +1,1 @@
+"""Questions to a release: whatever second moments can answer, by post-processing."""
