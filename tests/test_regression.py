@@ -136,45 +136,46 @@ def report() -> Any:
 def test_noise_errors_are_those_of_repeated_releases(
     shift: float, counted: bool, rng: np.random.Generator, report: Any
 ) -> None:
-    # Sums of 3000 squares: a ratio beyond 1 -+ 0.15 has a probability below 1e-8, and first order is right to 2 %.
+    # Sums of 1000 squares, right to 3 % at this noise: off by 0.3 with a probability below 1e-8.
     covariance, beta = population(5, rng)
-    mean, noise = shift * rng.standard_normal(6), MomentNoise(0.01, 0.02, 0.02)
+    mean, noise = shift * rng.standard_normal(6), MomentNoise(0.01, 0.005, 0.001)
     truth = np.append(mean[5] - mean[:5] @ beta, beta)
     squares, claimed = np.zeros(6), np.zeros(6)
-    for _ in range(3000):
+    for _ in range(1000):
         fit = regression(noisy(covariance, mean, noise, counted, rng), None, 5, range(5), privacy=report)
         squares += (np.append(fit.intercept, fit.coefficients) - truth) ** 2
         claimed += fit.noise_errors**2
-    np.testing.assert_allclose(squares / claimed, 1.0, atol=0.15)
+    np.testing.assert_allclose(squares / claimed, 1.0, atol=0.3)
     assert (fit.people_errors < fit.noise_errors / 10).all()
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("deviation", "shift"), [(0.06, 0.0), (0.05, 1.0)])
+@pytest.mark.parametrize(("deviation", "shift"), [(0.05, 0.0), (0.05, 1.0)])
 def test_coefficients_are_right_on_average_where_a_plain_inverse_is_not(
     deviation: float, shift: float, rng: np.random.Generator, report: Any
 ) -> None:
-    # The slope of the coefficients on the true ones: 400 draws of deviation about 0.08, so their mean is further than
-    # 0.024 off with a probability below 1e-8.
+    # The slope of the coefficients on the true ones, of deviation at most 0.15, as is asserted: the mean of 300 draws is
+    # 0.05 off with a probability below 1e-8.
     p, slopes, plain = 30, [], []
     covariance, beta = population(p, rng)
     mean, noise = shift * rng.standard_normal(p + 1) / np.sqrt(p), MomentNoise(deviation, deviation / 2, 0.0)
-    for _ in range(400):
+    for _ in range(300):
         moments = noisy(covariance, mean, noise, False, rng)
         fit = regression(moments, None, p, range(p), privacy=report)
         slopes.append(fit.coefficients @ beta / (beta @ beta))
         c = moments.second - np.outer(moments.sums, moments.sums)
         plain.append(np.linalg.solve(c[:p, :p], c[:p, p]) @ beta / (beta @ beta))
-    assert np.std(slopes) < 0.1
+    assert np.std(slopes) < 0.15
     assert abs(np.mean(slopes) - 1) < 0.05
-    assert np.mean(plain) - 1 > 0.12
+    assert np.mean(plain) - 1 > 0.1
 
 
 DRAWS, HELD = 120, 84
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("bound", [5.0, "auto"])
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")  # in one of a hundred draws a scale is far too large
+@pytest.mark.parametrize("bound", [5.0, dpgep.Auto(quantile=0.95)], ids=["public", "bought"])
 def test_intervals_hold_the_coefficients_of_the_population(bound: Any) -> None:
     # Each of 120 intervals holds its coefficient with a probability of at least 0.87: fewer than 84 do with one of
     # 3e-7. Without the part of the noise, whose errors are four times those of people, at most 0.4 do: 84 or more with
