@@ -18,6 +18,7 @@ from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel, pca
 from dpgep.problems.pls import PlsModel, pls
 from dpgep.problems.sir import SirModel, sir
+from dpgep.problems.table import TableModel, table
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import solve
 from dpgep.sources import Scan, Selection, scan
@@ -46,6 +47,7 @@ __all__ = [
     "SirModel",
     "Solution",
     "StandardizedPcaModel",
+    "TableModel",
     "audit",
     "build_info",
     "cca",
@@ -59,4 +61,5 @@ __all__ = [
     "scan",
     "sir",
     "solve",
+    "table",
 ]

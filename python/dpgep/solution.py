@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +47,8 @@ class PrivacyReport:
     exact : whether the guarantee has no approximation term: every release is of integer sums, or of values rounded to a
         public grid whose rounding the noise covers, plus exactly rounded normal deviates. ``rounding`` says which.
     seeded : whether the noise came from a seed. Anyone who knows the seed can subtract it: there is no privacy.
+    release : the fingerprint of a release that was kept (`PrivateMoments`), in the reports of its answers: those that
+        name the same release were paid for once, together.
     """
 
     epsilon: float | None
@@ -57,6 +59,7 @@ class PrivacyReport:
     releases: tuple[LedgerEntry, ...]
     exact: bool
     seeded: bool
+    release: str | None = field(default=None, compare=False)
 
     @property
     def rho(self) -> float | None:
@@ -120,7 +123,8 @@ class PrivacyReport:
             guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (mu = {self.mu:.4g})"
         bound = "" if self.bound is None else f", row norms <= {self.bound:g} enforced"
         seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
-        return f"{guarantee}, {self.adjacency}{bound}{seeded}"
+        once = "" if self.release is None else f"; paid once, for all answers from release {self.release}"
+        return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -204,9 +208,9 @@ class Solution:
         if len(parts) == 1:
             if Y is not None:
                 raise TypeError(f"{self.model.name} has one view: transform takes only X")
-            return _project(X, parts[0], means[0], self._absent(0), names[0], "X")
-        x = _project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
-        return x if Y is None else (x, _project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
+            return project(X, parts[0], means[0], self._absent(0), names[0], "X")
+        x = project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
+        return x if Y is None else (x, project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
 
     def components_frame(self) -> Any:
         """The components as a pandas DataFrame: a row for each feature, a column for each component, from 1.
@@ -265,7 +269,7 @@ class Solution:
         return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
 
 
-def _project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
+def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
     check_same(column_names(values), names, name)
     array = values.compute() if is_dask_frame(values) else values
     array = table_matrix(array) if is_table(array) else array

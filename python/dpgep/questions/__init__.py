@@ -1,1 +1,1 @@
-"""Answers to questions about one release, computed from released and public numbers alone."""
+"""Questions to a release: whatever second moments can answer, by post-processing."""

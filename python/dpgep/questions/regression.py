@@ -28,7 +28,7 @@ from dpgep.errors import AccuracyWarning
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean, total_share
 from dpgep.models.preparation import Preparation
-from dpgep.solution import PrivacyReport, _project
+from dpgep.solution import PrivacyReport, project
 from dpgep.sources.names import Names
 
 Rows = Literal["gaussian", "bounded"]
@@ -112,7 +112,7 @@ class Regression:
         do.
         """
         names = self.names if self._named else None
-        return _project(X, self.coefficients[None, :], None, self._absent, names, "X")[:, 0] + self.intercept
+        return project(X, self.coefficients[None, :], None, self._absent, names, "X")[:, 0] + self.intercept
 
     def to_frame(self, level: float | None = None) -> Any:
         """A pandas DataFrame, a row for the intercept and each column: coefficient, errors, and interval."""
