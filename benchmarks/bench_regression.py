@@ -18,7 +18,7 @@ import pytest
 import support
 
 import dpgep
-from dpgep.questions.regression import Regression, regression
+from dpgep.questions.regression import Regression
 
 Matrix = support.Matrix
 
@@ -81,10 +81,8 @@ def fitted(setting: Setting, draw: int) -> Regression:
     scale, centre = units(setting)
     rows = people(setting, np.random.default_rng([draw, setting.n, setting.d])) * scale + centre
     bound: Any = PUBLIC * math.sqrt(setting.d) if setting.bound == "public" else dpgep.Auto(quantile=QUANTILE)
-    problem = dpgep.pca(rows, standardize=True, bound=bound)
-    released = dpgep.release(problem, epsilon=setting.epsilon, delta=1e-6, seed=draw)
-    columns = range(setting.d - 1)
-    return regression(released._noisy, released.preparation, setting.d - 1, columns, privacy=released.privacy)
+    released = dpgep.release(dpgep.table(rows, bound=bound), epsilon=setting.epsilon, delta=1e-6, seed=draw)
+    return released.regression(setting.d - 1)
 
 
 @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")

@@ -160,24 +160,31 @@ def test_noise_errors_are_those_of_repeated_releases(
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("deviation", "shift"), [(0.05, 0.0), (0.05, 1.0)])
-def test_coefficients_are_right_on_average_where_a_plain_inverse_is_not(
-    deviation: float, shift: float, rng: np.random.Generator, report: Any
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_coefficients_and_errors_are_right_where_first_order_is_not(
+    shift: float, rng: np.random.Generator, report: Any
 ) -> None:
-    # The slope of the coefficients on the true ones, of deviation at most 0.15, as is asserted: the mean of 300 draws
-    # is 0.05 off with a probability below 1e-8.
-    p, slopes, plain = 30, [], []
+    # The slope of the coefficients on the true ones, of deviation at most 0.2, as is asserted: the mean of 400 draws is
+    # 0.06 off with a probability below 1e-8. Squares of errors have 400 (tr V)^2/tr V^2 > 4000 degrees of freedom for
+    # V = C^-2, so their sum is 14 % off with one below 1e-8; without the shrinkage of b it is by 20 %.
+    p, slopes, plain, squares, claimed = 30, [], [], 0.0, 0.0
     covariance, beta = population(p, rng)
-    mean, noise = shift * rng.standard_normal(p + 1) / np.sqrt(p), MomentNoise(deviation, deviation / 2, 0.0)
-    for _ in range(300):
+    mean, noise = shift * rng.standard_normal(p + 1) / np.sqrt(p), MomentNoise(0.06, 0.02, 0.0)
+    v = np.linalg.inv(covariance[:p, :p]) @ np.linalg.inv(covariance[:p, :p])
+    assert 400 * np.trace(v) ** 2 / np.trace(v @ v) > 4000
+    for _ in range(400):
         moments = noisy(covariance, mean, noise, False, rng)
         fit = regression(moments, None, p, range(p), privacy=report)
         slopes.append(fit.coefficients @ beta / (beta @ beta))
+        squares += np.sum((fit.coefficients - beta) ** 2)
+        claimed += np.sum(fit.noise_errors[1:] ** 2)
         c = moments.second - np.outer(moments.sums, moments.sums)
         plain.append(np.linalg.solve(c[:p, :p], c[:p, p]) @ beta / (beta @ beta))
-    assert np.std(slopes) < 0.15
-    assert abs(np.mean(slopes) - 1) < 0.05
-    assert np.mean(plain) - 1 > 0.1
+    assert np.std(slopes) < 0.2
+    assert abs(np.mean(slopes) - 1) < 0.06
+    assert np.median(plain) - 1 > 0.12
+    assert abs(squares / claimed - 1) < 0.14
 
 
 DRAWS, HELD = 120, 84
