@@ -148,7 +148,7 @@ def test_noise_errors_are_those_of_repeated_releases(
 ) -> None:
     # Sums of 1000 squares, right to 3 % at this noise: off by 0.3 with a probability below 1e-8.
     covariance, beta = population(5, rng)
-    mean, noise = shift * rng.standard_normal(6), MomentNoise(0.01, 0.005, 0.001)
+    mean, noise = shift * rng.standard_normal(6), MomentNoise(0.005, 0.002, 0.003)
     truth = np.append(mean[5] - mean[:5] @ beta, beta)
     squares, claimed = np.zeros(6), np.zeros(6)
     for _ in range(1000):
