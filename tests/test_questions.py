@@ -185,8 +185,22 @@ def test_columns_have_names(x: Matrix) -> None:
     assert release.pca(["weight", "age"]).feature_names == ("weight", "age")
     frame = release.covariance(["weight", "age"]).to_frame()
     np.testing.assert_allclose(frame.loc["age", "weight"], np.cov(x[:, 0], x[:, 2], bias=True)[0, 1])
+    correlation = release.correlation(["weight", "age"])
+    np.testing.assert_allclose(correlation.to_frame().loc["age", "weight"], np.corrcoef(x[:, 0], x[:, 2])[0, 1])
+    assert (correlation.low <= correlation.values).all()
+    np.testing.assert_array_equal(np.diagonal(correlation.values), 1.0)
     np.testing.assert_allclose(release.mean(["age"]), x[:, :1].mean(axis=0))
     np.testing.assert_allclose(named.transform(pd.DataFrame(x, columns=NAMES)[["dose", "age"]]).mean(), 0, atol=1e-6)
+
+
+def test_a_constant_column_has_no_correlations(x: Matrix) -> None:
+    constant = x.copy()
+    constant[:, 2] = 7.0
+    found = released(dpgep.table(constant, bound=PREPARATION)).correlation()
+    assert not found.values[2].any()
+    assert (found.low[2, 3], found.high[2, 3]) == (-1, 1)
+    others = np.delete(np.arange(D), 2)
+    np.testing.assert_allclose(found.values[np.ix_(others, others)], np.corrcoef(x[:, others].T), rtol=1e-8)
 
 
 def test_a_regression_by_name(x: Matrix) -> None:

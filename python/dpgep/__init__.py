@@ -7,6 +7,7 @@ from dpgep import local
 from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
+from dpgep.methods.intervals import Intervals
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.privacy.budget import Budget
 from dpgep.private_moments import PrivateMoments, release
@@ -33,6 +34,7 @@ __all__ = [
     "CcaModel",
     "DataChangedError",
     "FdaModel",
+    "Intervals",
     "Moments",
     "PcaModel",
     "PlsModel",

@@ -268,6 +268,7 @@ def solution_of(
         model=model,
         method=method,
         passes=passes,
+        _moments=result.moments,
     )
 
 

@@ -68,12 +68,10 @@ def covariance_of(released: ReleasedMoments, preparation: Preparation | None) ->
 
 def correlation_of(released: ReleasedMoments) -> Matrix:
     """The correlation matrix: scales of mapped rows cancel. A column that is constant has none: its entries are 0."""
-    standard = standardization_of(released)
-    mean, served = mean_factor(released), standard.scale > 0
-    covariance = released.second - mean.T @ mean
-    covariance[~served], covariance[:, ~served] = 0.0, 0.0
-    standard.scale[~served] = 1.0
-    values = correlations(covariance, standard)
+    served = np.flatnonzero(standardization_of(released).scale)
+    part, values = released.restricted(served), np.zeros_like(released.second)
+    mean = mean_factor(part)
+    values[np.ix_(served, served)] = correlations(part.second - mean.T @ mean, standardization_of(part))
     values[served, served] = 1.0
     return values
 

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import require_one_of, require_share
+from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.methods.options import require_separate_columns
 from dpgep.methods.release import PairOptions, solve_released
-from dpgep.models.in_units import InUnits
-from dpgep.models.model import Matrix, Model
-from dpgep.models.moments import MomentModel, ReleasedMoments, total_mean
+from dpgep.models.in_units import in_units
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.preparation import Preparation
 from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
@@ -25,13 +25,11 @@ from dpgep.problems.pls import PlsModel
 from dpgep.problems.sir import SirModel
 from dpgep.questions.classifier import LinearClassifier, classifier
 from dpgep.questions.columns import Columns, names_of, number_of, numbers_of
-from dpgep.questions.estimates import MatrixEstimate, covariance_estimate
+from dpgep.questions.estimates import MatrixEstimate, correlation_of, covariance_estimate
 from dpgep.questions.regression import Regression, regression
 from dpgep.questions.synthetic import sample
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import component_count, solution_of, warn_of_accuracy
-
-RowLaw = Literal["gaussian", "bounded"]
 
 
 class Questions:
@@ -99,12 +97,22 @@ class Questions:
 
     def covariance(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
         """Covariances of columns, in their units, each with an interval; divided by n."""
-        require_share("level", level)
-        require_one_of("rows", rows, ("gaussian", "bounded"))
+        require_law(level, rows)
         features = self._numbers(columns)
         noisy, preparation = self._moments_of(features)
         values, low, high = covariance_estimate(noisy, preparation, self._row_bound, level, rows)
         return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
+
+    def correlation(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
+        """Correlations of columns, each with an interval (`dpgep.methods.intervals.correlation_intervals`).
+
+        Entries of a column that is constant are 0, and nothing is known of them.
+        """
+        features = self._numbers(columns)
+        noisy, _ = self._moments_of(features)
+        low, high = correlation_intervals(noisy, level, rows, self._row_bound)
+        values = correlation_of(noisy)
+        return MatrixEstimate("correlation", values, low, high, level, self._names_of(features), self.report)
 
     def regression(
         self,
@@ -230,16 +238,9 @@ def answer(
     k, settings = component_count(model, n_components), PairOptions(**options)
     settings.check_model(model, k)
     require_separate_columns(settings, mixed=preparation is not None and preparation.mixes_columns)
-    asked, mapped = _in_units(model, preparation)
+    asked, mapped = in_units(model, preparation)
     result = solve_released(asked, noisy, k, settings)
     solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
     solution = replace(solution, preparation=preparation)
     warn_of_accuracy(result, solution)
     return solution
-
-
-def _in_units(model: MomentModel, preparation: Preparation | None) -> tuple[Model, Preparation | None]:
-    """A model that depends on the scales of columns, where these differ, in their units; a preparation without them."""
-    if model.scale_free or preparation is None or preparation.scale is None or np.ptp(preparation.scale) == 0:
-        return model, preparation
-    return InUnits(model, preparation.scale), replace(preparation, scale=None)

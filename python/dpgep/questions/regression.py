@@ -17,21 +17,20 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from dpgep._checks import require_non_negative, require_one_of, require_share
+from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning
+from dpgep.methods.intervals import RowLaw, require_law
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean, total_share
 from dpgep.models.preparation import Preparation
 from dpgep.solution import PrivacyReport, project
 from dpgep.sources.names import Names
-
-Rows = Literal["gaussian", "bounded"]
 
 # The part of a matrix that is noise from which on coefficients are visibly shrunk.
 _DROWNED = 0.5
@@ -72,7 +71,7 @@ class Regression:
     r_squared: float
     noise_share: float
     ridge: float
-    rows: Rows
+    rows: RowLaw
     level: float
     n_people: float
     names: tuple[str, ...]
@@ -174,7 +173,7 @@ def regression(
     privacy: PrivacyReport,
     names: Names = None,
     ridge: float | None = None,
-    rows: Rows = "gaussian",
+    rows: RowLaw = "gaussian",
     level: float = 0.9,
 ) -> Regression:
     """Least squares of one column on others, with an intercept, from released moments.
@@ -211,8 +210,7 @@ def regression(
         are linearly dependent.
     """
     columns = _checked(released, preparation, target, on)
-    require_one_of("rows", rows, ("gaussian", "bounded"))
-    require_share("level", level)
+    require_law(level, rows)
     penalty = 0.0 if ridge is None else ridge
     require_non_negative("ridge", penalty)
     fit = _Fit.of(released, target, columns, float(penalty))
