@@ -168,7 +168,7 @@ def test_coefficients_and_errors_are_right_where_first_order_is_not(
     # The slope of the coefficients on the true ones, of deviation at most 0.2, as is asserted: the mean of 400 draws is
     # 0.06 off with a probability below 1e-8. Squares of errors have 400 (tr V)^2/tr V^2 > 4000 degrees of freedom for
     # V = C^-2, so their sum is 14 % off with one below 1e-8; without the shrinkage of b it is by 20 %.
-    p, slopes, plain, squares, claimed = 30, [], [], 0.0, 0.0
+    p, slopes, plain, residual, squares, claimed = 30, [], [], [], 0.0, 0.0
     covariance, beta = population(p, rng)
     mean, noise = shift * rng.standard_normal(p + 1) / np.sqrt(p), MomentNoise(0.06, 0.02, 0.0)
     v = np.linalg.inv(covariance[:p, :p]) @ np.linalg.inv(covariance[:p, :p])
@@ -177,6 +177,7 @@ def test_coefficients_and_errors_are_right_where_first_order_is_not(
         moments = noisy(covariance, mean, noise, False, rng)
         fit = regression(moments, None, p, range(p), privacy=report)
         slopes.append(fit.coefficients @ beta / (beta @ beta))
+        residual.append(fit.residual_variance)
         squares += np.sum((fit.coefficients - beta) ** 2)
         claimed += np.sum(fit.noise_errors[1:] ** 2)
         c = moments.second - np.outer(moments.sums, moments.sums)
@@ -184,6 +185,8 @@ def test_coefficients_and_errors_are_right_where_first_order_is_not(
     assert np.std(slopes) < 0.2
     assert abs(np.mean(slopes) - 1) < 0.06
     assert np.median(plain) - 1 > 0.12
+    assert np.std(residual) < 0.2
+    assert abs(np.mean(residual) - 1) < 0.06  # 6 deviations of the mean; 0.09 without its correction
     assert abs(squares / claimed - 1) < 0.14
 
 
