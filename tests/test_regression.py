@@ -61,6 +61,16 @@ def test_without_noise_it_is_ordinary_least_squares(name: str, rng: np.random.Ge
     np.testing.assert_allclose(fit.predict(x[:9, on]), oracle.fittedvalues[:9], rtol=1e-9)
 
 
+def test_people_without_a_group_are_left_out(rng: np.random.Generator) -> None:
+    x, groups = table(rng), rng.integers(0, 3, 3000)
+    fit = question(released(dpgep.fda(x, groups, classes=(0, 1), bound=1e3), np.inf), 5, [0, 1])
+    members = x[groups < 2]
+    oracle = sm.OLS(members[:, 5], sm.add_constant(members[:, :2])).fit()
+    np.testing.assert_allclose(np.append(fit.intercept, fit.coefficients), oracle.params, rtol=1e-9)
+    np.testing.assert_allclose(fit.standard_errors, oracle.bse[1:], rtol=1e-9)
+    assert fit.n_people == pytest.approx(len(members))
+
+
 def test_a_ridge_penalizes_mapped_columns(rng: np.random.Generator) -> None:
     x, on = table(rng), [0, 1, 2]
     moments = released(dpgep.pca(x, standardize=True), np.inf)
@@ -136,62 +146,74 @@ def report() -> Any:
 def test_noise_errors_are_those_of_repeated_releases(
     shift: float, counted: bool, rng: np.random.Generator, report: Any
 ) -> None:
-    # Sums of 3000 squares: a ratio beyond 1 -+ 0.15 has a probability below 1e-8, and first order is right to 2 %.
+    # Sums of 1000 squares, right to 3 % at this noise: off by 0.3 with a probability below 1e-8.
     covariance, beta = population(5, rng)
-    mean, noise = shift * rng.standard_normal(6), MomentNoise(0.01, 0.02, 0.02)
+    mean, noise = shift * rng.standard_normal(6), MomentNoise(0.005, 0.002, 0.003)
     truth = np.append(mean[5] - mean[:5] @ beta, beta)
     squares, claimed = np.zeros(6), np.zeros(6)
-    for _ in range(3000):
+    for _ in range(1000):
         fit = regression(noisy(covariance, mean, noise, counted, rng), None, 5, range(5), privacy=report)
         squares += (np.append(fit.intercept, fit.coefficients) - truth) ** 2
         claimed += fit.noise_errors**2
-    np.testing.assert_allclose(squares / claimed, 1.0, atol=0.15)
+    np.testing.assert_allclose(squares / claimed, 1.0, atol=0.3)
     assert (fit.people_errors < fit.noise_errors / 10).all()
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("deviation", "shift"), [(0.06, 0.0), (0.05, 1.0)])
-def test_coefficients_are_right_on_average_where_a_plain_inverse_is_not(
-    deviation: float, shift: float, rng: np.random.Generator, report: Any
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_coefficients_and_errors_are_right_where_first_order_is_not(
+    shift: float, rng: np.random.Generator, report: Any
 ) -> None:
-    # The slope of the coefficients on the true ones: 400 draws of deviation about 0.08, so their mean is further than
-    # 0.024 off with a probability below 1e-8.
-    p, slopes, plain = 30, [], []
+    # The slope of the coefficients on the true ones, of deviation at most 0.2, as is asserted: the mean of 400 draws is
+    # 0.06 off with a probability below 1e-8. Squares of errors have 400 (tr V)^2/tr V^2 > 4000 degrees of freedom for
+    # V = C^-2, so their sum is 14 % off with one below 1e-8; without the shrinkage of b it is by 20 %.
+    p, slopes, plain, residual, squares, claimed = 30, [], [], [], 0.0, 0.0
     covariance, beta = population(p, rng)
-    mean, noise = shift * rng.standard_normal(p + 1) / np.sqrt(p), MomentNoise(deviation, deviation / 2, 0.0)
+    mean, noise = shift * rng.standard_normal(p + 1) / np.sqrt(p), MomentNoise(0.06, 0.02, 0.0)
+    v = np.linalg.inv(covariance[:p, :p]) @ np.linalg.inv(covariance[:p, :p])
+    assert 400 * np.trace(v) ** 2 / np.trace(v @ v) > 4000
     for _ in range(400):
         moments = noisy(covariance, mean, noise, False, rng)
         fit = regression(moments, None, p, range(p), privacy=report)
         slopes.append(fit.coefficients @ beta / (beta @ beta))
+        residual.append(fit.residual_variance)
+        squares += np.sum((fit.coefficients - beta) ** 2)
+        claimed += np.sum(fit.noise_errors[1:] ** 2)
         c = moments.second - np.outer(moments.sums, moments.sums)
         plain.append(np.linalg.solve(c[:p, :p], c[:p, p]) @ beta / (beta @ beta))
-    assert np.std(slopes) < 0.1
-    assert abs(np.mean(slopes) - 1) < 0.05
-    assert np.mean(plain) - 1 > 0.12
+    assert np.std(slopes) < 0.2
+    assert abs(np.mean(slopes) - 1) < 0.06
+    assert np.median(plain) - 1 > 0.12
+    assert np.std(residual) < 0.2
+    assert abs(np.mean(residual) - 1) < 0.06  # 6 deviations of the mean; 0.09 without its correction
+    assert abs(squares / claimed - 1) < 0.14
 
 
 DRAWS, HELD = 120, 84
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("bound", [5.0, "auto"])
-def test_intervals_hold_the_coefficients_of_the_population(bound: Any) -> None:
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")  # in one of a hundred draws a scale is far too large
+@pytest.mark.parametrize(("bound", "epsilon"), [(5.0, 1.0), (dpgep.Auto(quantile=0.95), 0.6)], ids=["public", "bought"])
+def test_intervals_hold_the_coefficients_of_the_population(bound: Any, epsilon: float) -> None:
     # Each of 120 intervals holds its coefficient with a probability of at least 0.87: fewer than 84 do with one of
-    # 3e-7. Without the part of the noise, whose errors are four times those of people, at most 0.4 do: 84 or more with
-    # a probability of 1e-11.
-    held, alone = np.zeros(3), np.zeros(3)
+    # 3e-7. Without the part of the noise, as their errors are at most 0.32 of the whole, as is asserted of the median,
+    # at most 0.4 do: 84 or more with a probability of 3e-11.
+    held, alone, parts = np.zeros(3), np.zeros(3), []
     beta = np.array([1.0, -0.5, 0.0])
     for draw in range(DRAWS):
         rng = np.random.default_rng([7, draw])
         x = rng.standard_t(5, (3000, 3)) / np.sqrt(5 / 3)
         y = x @ beta + rng.standard_t(5, 3000) / np.sqrt(5 / 3)
-        moments = released(dpgep.pca(np.column_stack([x, y]), standardize=True, bound=bound), 1.0, seed=draw)
+        moments = released(dpgep.pca(np.column_stack([x, y]), standardize=True, bound=bound), epsilon, seed=draw)
         fit = question(moments, 3, range(3))
         low, high = fit.intervals(0.9).T
         held += (low <= beta) & (beta <= high)
-        half = (high - low) / 2 * fit.people_errors[1:] / fit.standard_errors
-        alone += np.abs(fit.coefficients - beta) <= half
+        parts.append(fit.people_errors[1:] / fit.standard_errors)
+        alone += np.abs(fit.coefficients - beta) <= parts[-1] * (high - low) / 2
     assert (held >= HELD).all()
+    assert np.median(parts) < 0.32
     assert (alone < HELD).all()
 
 

@@ -57,7 +57,7 @@ class Regression:
     ridge : the penalty asked for.
     rows : what is assumed of rows, "gaussian" or "bounded" (see `regression`).
     level : of the intervals that are printed.
-    n_people : number of people, public or a released noisy count.
+    n_people : number of people, public or released; of groups, those who belong to one.
     names : of the columns x, and of y in ``target``; numbers as text where they have none.
     privacy : PrivacyReport of the one release: the question cost nothing.
     preparation : the public map of the rows, None where there is none.
@@ -236,7 +236,7 @@ def regression(
         ridge=float(penalty),
         rows=rows,
         level=level,
-        n_people=released.n,
+        n_people=fit.released.n,
         names=tuple(labels[j] for j in columns),
         target=labels[target],
         privacy=privacy,
@@ -254,8 +254,8 @@ class _Fit:
     ----------
     inverse : (p, p), G.
     correction : (p, p), Xi.
-    variation : Var of an entry above the diagonal of the second moment; ``mean_variation`` of an entry of the mean and
-        ``count_variation`` of the share of all people, 1.
+    mean_square : of the residuals; ``variance`` of y.
+    variation : Var of the noise of an entry above the diagonal of the second moment; ``mean_variation`` of the mean.
     """
 
     released: ReleasedMoments
@@ -272,9 +272,9 @@ class _Fit:
 
     @classmethod
     def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float) -> _Fit:
+        released = _of_members(released)
         mean, noise = total_mean(released), released.noise
-        variation = noise.second**2 / 2
-        mean_variation = noise.sums**2 * released.sums.shape[1] / total_share(released) ** 2
+        variation, mean_variation = noise.second**2 / 2, noise.sums**2 * released.sums.shape[1]
         covariance = released.second - np.outer(mean, mean)
         # E[e e^T] of the noise e of the mean, which its square subtracts
         covariance.flat[:: len(covariance) + 1] += mean_variation
@@ -376,6 +376,20 @@ class _Fit:
         """The inverse of the moments of [1, x] whose Schur complement has this one."""
         of_mean = inverse @ self.mean
         return np.block([[np.full((1, 1), 1 + self.mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
+
+
+def _of_members(released: ReleasedMoments) -> ReleasedMoments:
+    """Moments of those who belong to a group, normalized by their number."""
+    share = total_share(released)
+    if share == 1:
+        return released
+    return ReleasedMoments(
+        second=released.second / share,
+        sums=released.sums / share,
+        counts=released.counts / share,
+        n=released.n * share,
+        noise=released.noise.scaled(1 / share, 1 / share, 1 / share),
+    )
 
 
 def _exact_inverse(covariance: Matrix) -> Matrix:
