@@ -80,6 +80,13 @@ def test_two_classes_and_other_priors(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(odds, np.mean(~labels) / np.mean(labels) / 3, rtol=1e-9)
 
 
+def test_people_of_no_class_do_not_count(rng: np.random.Generator) -> None:
+    x, labels = table(rng)
+    inside = labels != "c"
+    ours, theirs = rule(x, labels, classes=("a", "b")), rule(x[inside], labels[inside], classes=("a", "b"))
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-9)
+
+
 def test_directions_without_scatter_are_left_out(rng: np.random.Generator) -> None:
     """A copied and a constant column change nothing, as with scikit-learn's "svd"."""
     x, labels = table(rng)
