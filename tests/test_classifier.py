@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from conftest import Matrix
 from scipy import stats
+from scipy.sparse import csr_array
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from statistics_helpers import FALSE_ALARM
 
@@ -115,6 +116,19 @@ def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     filled = np.where(np.isnan(rows), location, rows)
     np.testing.assert_array_equal(found.decision_function(rows), found.decision_function(filled))
     assert np.isnan(rule(x, labels).decision_function(rows)[0]).all()
+
+
+def test_values_beyond_those_of_the_release_are_cut_off(rng: np.random.Generator) -> None:
+    x, labels = table(rng)
+    location, scale = x.mean(axis=0), x.std(axis=0)
+    found = rule(x, labels, bound=Preparation(100.0, location, scale, largest=5.0))
+    wild = x[:3].copy()
+    wild[0, 1], wild[1, 4] = 1e6, -1e6
+    cut = wild.copy()
+    cut[0, 1], cut[1, 4] = location[1] + 5 * scale[1], location[4] - 5 * scale[4]
+    np.testing.assert_allclose(found.decision_function(wild), found.decision_function(cut), rtol=1e-12)
+    np.testing.assert_array_equal(found.decision_function(csr_array(wild)), found.decision_function(wild))
+    assert np.abs(rule(x, labels).decision_function(wild)).max() > 1e4
 
 
 @pytest.mark.parametrize(("bound", "loss"), [(30.0, 0.05), ("auto", 0.02)])

@@ -204,9 +204,9 @@ class Solution:
         if len(parts) == 1:
             if Y is not None:
                 raise TypeError(f"{self.model.name} has one view: transform takes only X")
-            return project(X, parts[0], means[0], self._absent(0), names[0], "X")
-        x = project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
-        return x if Y is None else (x, project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
+            return _project(X, parts[0], means[0], self._absent(0), names[0], "X")
+        x = _project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
+        return x if Y is None else (x, _project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
 
     def components_frame(self) -> Any:
         """The components as a pandas DataFrame: a row for each feature, a column for each component, from 1.
@@ -265,16 +265,24 @@ class Solution:
         return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
 
 
-def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
+def _project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
+    scores = np.asarray(new_rows(values, weights.shape[1], absent, names, name) @ weights.T, dtype=np.float64)
+    if mean is not None:
+        scores -= np.ravel(weights @ np.ravel(mean))
+    return scores
+
+
+def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str) -> Any:
+    """The matrix of rows that an answer is applied to, dense or sparse, with ``absent`` in the places of NaN.
+
+    Raises ValueError for columns of other names, or another number of them.
+    """
     check_same(column_names(values), names, name)
     array = values.compute() if is_dask_frame(values) else values
     array = table_matrix(array) if is_table(array) else array
     array = array if hasattr(array, "tocsr") else np.asarray(array)
-    if array.ndim != 2 or array.shape[1] != weights.shape[1]:
-        raise ValueError(f"{name} must have shape (n, {weights.shape[1]}) as in the fit, got {array.shape}")
+    if array.ndim != 2 or array.shape[1] != d:
+        raise ValueError(f"{name} must have shape (n, {d}) as in the fit, got {array.shape}")
     if absent is not None and not hasattr(array, "tocsr"):
         array = np.where(np.isnan(array), absent, array)
-    scores = np.asarray(array @ weights.T, dtype=np.float64)
-    if mean is not None:
-        scores -= np.ravel(weights @ np.ravel(mean))
-    return scores
+    return array
