@@ -41,7 +41,7 @@ def test_one_version() -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_nothing_imports_to_its_right(layer: str) -> None:
-    forbidden = [f"dpgep.{right}" for right in [*LAYERS[LAYERS.index(layer) + 1 :], "solve", "solution"]]
+    forbidden = [f"dpgep.{right}" for right in [*LAYERS[LAYERS.index(layer) + 1 :], "solve", "solution", "questions"]]
     for path in (PACKAGE / layer).rglob("*.py"):
         for name in imports_of(path):
             assert not any(name == f or name.startswith(f + ".") for f in forbidden), f"{path.name} imports {name}"
@@ -53,6 +53,15 @@ def test_methods_know_no_problem_and_no_kernel_of_rows() -> None:
         for name in imports_of(path):
             assert not name.startswith(("dpgep.data", "dpgep.problems", "dpgep.sources")), f"{path.name} imports {name}"
         assert not data.search(path.read_text()), f"{path.name} reaches for data"
+
+
+def test_questions_know_released_numbers_alone() -> None:
+    """They take models from problems, and reach neither for rows nor for who answers about them."""
+    for path in (PACKAGE / "questions").rglob("*.py"):
+        for name in imports_of(path):
+            forbidden = ("dpgep.data", "dpgep.privacy.curator", "dpgep.privacy.stages", "dpgep.private_")
+            assert not name.startswith(forbidden), f"{path.name} imports {name}"
+        assert not re.search(r"\._problem|\.dataset|accumulate|MomentProblem", path.read_text()), path.name
 
 
 def test_noise_is_drawn_behind_the_curator_alone() -> None:

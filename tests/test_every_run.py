@@ -20,7 +20,7 @@ OPTIONS = {name: options for name, options in reversed(runs(D))}
 
 
 def test_every_model_has_a_problem() -> None:
-    assert {name.split()[0] for name in problems() | of_a_matrix_alone()} == set(MODELS)
+    assert {name.split()[0] for name in problems() | of_a_matrix_alone()} == set(MODELS) - {"table"}
 
 
 def runs_of_models() -> list[Any]:

@@ -61,7 +61,7 @@ NAMES = list(problems(table(50)))
 
 
 def test_every_model_is_here() -> None:
-    assert {problems(table(50))[name].model.name for name in NAMES} == set(MODELS)
+    assert {problems(table(50))[name].model.name for name in NAMES} == set(MODELS) - {"table"}
 
 
 @pytest.mark.parametrize("name", NAMES)

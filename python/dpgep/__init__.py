@@ -7,6 +7,7 @@ from dpgep import local
 from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
+from dpgep.methods.intervals import Intervals
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.privacy.budget import Budget
 from dpgep.private_moments import PrivateMoments, release
@@ -18,6 +19,7 @@ from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel, pca
 from dpgep.problems.pls import PlsModel, pls
 from dpgep.problems.sir import SirModel, sir
+from dpgep.problems.table import TableModel, table
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import solve
 from dpgep.sources import Scan, Selection, scan
@@ -32,6 +34,7 @@ __all__ = [
     "CcaModel",
     "DataChangedError",
     "FdaModel",
+    "Intervals",
     "Moments",
     "PcaModel",
     "PlsModel",
@@ -46,6 +49,7 @@ __all__ = [
     "SirModel",
     "Solution",
     "StandardizedPcaModel",
+    "TableModel",
     "audit",
     "build_info",
     "cca",
@@ -59,4 +63,5 @@ __all__ = [
     "scan",
     "sir",
     "solve",
+    "table",
 ]

@@ -44,7 +44,7 @@ def moments(
 
     Parameters
     ----------
-    model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
+    model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel`, `SirModel` or `TableModel`
         What is asked, of how many features.
     X : Dask array of shape (n, d), Dask DataFrame, or list of Parquet paths
         One row per person. Arrays are cut by rows, columns made whole. Paths must mean the same files on all machines.

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from dpgep import _container
-from dpgep.methods.options import require_separate_columns
-from dpgep.methods.release import PairOptions, solve_released
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preparation import Preparation
@@ -29,14 +27,15 @@ from dpgep.problems.moment_bytes import (
     unpacked_triangle,
 )
 from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem
+from dpgep.questions.questions import Questions, answer
 from dpgep.solution import PrivacyReport, Solution
-from dpgep.solve import Run, component_count, solution_of, warn_of_accuracy
+from dpgep.solve import Run
 
 _KIND, _VERSION = "private moments", 2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PrivateMoments:
+class PrivateMoments(Questions):
     """One noisy release of the moments of people: everything in it is public.
 
     ``a + b`` are the moments of both populations together, which must be disjoint: nobody's rows are in both. Each
@@ -79,15 +78,8 @@ class PrivateMoments:
         Free, any number of times. The options are those of `dpgep.methods.release.PairOptions` (``regularization``,
         ``sparsity``, ``separate_supports``).
         """
-        k = component_count(self.model, n_components)
-        settings = PairOptions(**options)
-        settings.check_model(self.model, k)
-        require_separate_columns(settings, mixed=self.preparation is not None and self.preparation.mixes_columns)
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
-        result = solve_released(self.model, noisy, k, settings)
-        solution = solution_of(result, self.privacy, self.model, "release", passes=0, preparation=self.preparation)
-        warn_of_accuracy(result, solution)
-        return solution
+        return answer(self.model, noisy, self.preparation, self.report, n_components, options)
 
     def __add__(self, other: PrivateMoments) -> PrivateMoments:
         if not isinstance(other, PrivateMoments):

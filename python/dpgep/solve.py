@@ -140,12 +140,13 @@ def solve(
 
 
 def require_problem(problem: Any) -> None:
-    """Raise TypeError for anything but a problem."""
+    """Raise TypeError for anything but a problem, and for a table, which asks nothing."""
     if not isinstance(problem, Problem):
         raise TypeError(
             "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
             f"got {type(problem).__name__}"
         )
+    component_count(problem.model, 1)  # a table has none, and says so
 
 
 def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
@@ -267,6 +268,7 @@ def solution_of(
         model=model,
         method=method,
         passes=passes,
+        _moments=result.moments,
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy  # its special functions are loaded when they are used
@@ -159,8 +159,11 @@ def lost_components(
     mean, deviation = _edge(model, released, system, log_searched)
     k, found = min(k, r), 0
     while found < k:
-        # fewer dimensions are left to noise by what stands above it
-        edge = (mean * math.sqrt((r - found) / r) + deviation) ** model.noise_order
+        left = (r - found) / r  # fewer dimensions are left to noise by what stands above it
+        if found and not model.isotropic_noise:
+            rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])
+            (mean, deviation), left = _edge(model, released, rest, log_searched), 1.0
+        edge = (mean * math.sqrt(left) + deviation) ** model.noise_order
         one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
         if not one_left and not values[found] - model.centre(values[found:]) > edge:
             break

@@ -33,6 +33,7 @@ from dpgep.methods.accuracy import (
     rows_needed,
 )
 from dpgep.methods.eigen import Eigensystem, matrix_bytes, solve_pair
+from dpgep.methods.intervals import MOST_FEATURES
 from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity
 from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
@@ -250,9 +251,17 @@ def solve_released(model: Model, released: Released, n_components: int, options:
     """All that follows from the one answer: post-processing."""
     standard = model.standardization(released)
     if standard is None:
-        return _solved(model, released, n_components, options)
+        moments = _small_copy(released)
+        return replace(_solved(model, released, n_components, options), moments=moments)
     assert isinstance(released, ReleasedMoments)
     return _standardized(model, released, standard, n_components, options)
+
+
+def _small_copy(released: Released) -> ReleasedMoments | None:
+    """Released moments for later questions about them: solving overwrites them."""
+    if not isinstance(released, ReleasedMoments) or len(released.second) > MOST_FEATURES:
+        return None
+    return replace(released, second=released.second.copy())
 
 
 def _standardized(

@@ -81,6 +81,8 @@ class Model(ABC):
     shift_free: bool = True
     # whether it does if the rows of each view are multiplied by any invertible matrix
     linear_free: bool = True
+    # whether the noise is the same in all directions
+    isotropic_noise: bool = True
     # what no eigenvalue exceeds without noise
     largest_eigenvalue: float = math.inf
     # whether columns are divided by deviations, which only a released matrix shows

@@ -285,6 +285,10 @@ class MomentModel(Model):
                 second += second_of_mean
             yield pencil.matrices(second)[0]
 
+    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+        """`plausible_truth`, of models whose B carries no noise as well."""
+        return self.plausible_truth(released, most_features)  # type: ignore[return-value]
+
     def noise_of_b(self, released: ReleasedMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
 
@@ -293,6 +297,34 @@ class MomentModel(Model):
         pencil = self.pencil(released)
         low_rank = None if pencil.a.moment else (pencil.factors, pencil.a.weights)
         return MatrixPencil(*pencil.matrices(released.second), level, rounding, low_rank)
+
+
+def with_eigenvalues(
+    model: MomentModel, moments: ReleasedMoments, vectors: Matrix, old: Matrix, new: Matrix
+) -> ReleasedMoments:
+    """Moments without noise whose pair has ``new`` eigenvalues in place of ``old`` ones, B and ``vectors`` (d, K) kept.
+
+    A changes by sum_i (new_i - old_i) (B v_i)(B v_i)^T; between two views, where -lambda comes with lambda, by twice
+    that. A scatter of group means changes with them: along B v_i they are multiplied by the root of new_i/old_i.
+    """
+    pencil = model.pencil(moments)
+    _, b = pencil.matrices(moments.second.copy())
+    duals = vectors if b is None else b @ vectors
+    if pencil.a.moment:
+        change = (duals * (new - old)) @ duals.T
+        if pencil.a.blocks == "between":
+            x, y = slice(0, model.first_view_size), slice(model.first_view_size, None)
+            change *= 2
+            change[x, x] = change[y, y] = 0.0
+        return replace(moments, second=moments.second + change)
+    factors = np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0)) - 1
+    shares = moments.counts / moments.counts.sum()
+    contrasts = moments.sums - np.outer(moments.sums.sum(axis=1), shares)
+    sums = moments.sums + (duals * factors) @ (vectors.T @ contrasts)
+    second = moments.second
+    if b is not None and pencil.b is not None and pencil.b.weights[:-1].any():  # B is the scatter within groups
+        second = second + (sums / moments.counts) @ sums.T - (moments.sums / moments.counts) @ moments.sums.T
+    return replace(moments, sums=sums, second=second)
 
 
 def goe(d: int, deviation: float, generator: np.random.Generator) -> Matrix:

@@ -42,7 +42,7 @@ class Moments(Problem):
 
     Parameters
     ----------
-    model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`
+    model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel`, `SirModel` or `TableModel`
         What is to be computed, and from how many features: public.
     bound : float or `Preparation`
         A public bound on the row norm, or the ``preparation`` of an earlier solution: rows are mapped by it when they
@@ -78,8 +78,8 @@ class Moments(Problem):
     ) -> None:
         if not isinstance(model, RowModel):
             raise TypeError(
-                "model must be a PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel or SirModel, got "
-                f"{type(model).__name__}"
+                "model must be a PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel or TableModel, "
+                f"got {type(model).__name__}"
             )
         if isinstance(bits, bool) or bits not in _BITS:
             raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")

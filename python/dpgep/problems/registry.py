@@ -8,7 +8,8 @@ from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel
 from dpgep.problems.pls import PlsModel
 from dpgep.problems.sir import SirModel
+from dpgep.problems.table import TableModel
 
 MODELS: dict[str, type[RowModel]] = {
-    model.name: model for model in (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel)
+    model.name: model for model in (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel, TableModel)
 }

@@ -1,1 +1,1 @@
-"""Questions to a release, answered by post-processing: nothing here sees data, or costs anything."""
+"""Questions to a release: whatever second moments can answer, by post-processing."""

@@ -1,0 +1,162 @@
+"""A table of people, released as a whole: all second moments, from which any number of questions are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.data.groups import public_classes, slice_edges
+from dpgep.data.rows import Batch, Rows
+from dpgep.data.views import as_view, n_rows, opened, width
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.moments import MomentLayout, Pencil, ReleasedGroups, moment_layout, total_mean
+from dpgep.models.preparation import Bound
+from dpgep.problems.fda import FdaModel
+from dpgep.problems.group_model import GroupModel
+from dpgep.problems.moment_problem import RowModel, RowProblem, moment_problem
+from dpgep.problems.sir import SirModel
+
+
+@dataclass(frozen=True)
+class TableModel(RowModel):
+    """Moments of a table, and of groups of its people: of ``classes``, or of slices of a response between edges."""
+
+    n_features: int
+    classes: tuple[Hashable, ...] | None = None
+    interior_edges: tuple[float, ...] | None = None
+    name = "table"
+    linear_free = False  # questions are about columns
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.classes is not None and self.interior_edges is not None:
+            raise ValueError("the groups of a table are classes or slices of a response, not both")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("X",) if self.grouping is None else ("X", "groups")
+
+    @property
+    def grouping(self) -> GroupModel | None:
+        """The model of the groups; None where all people are in one."""
+        if self.classes is not None:
+            return FdaModel(self.n_features, self.classes)
+        return None if self.interior_edges is None else SirModel(self.n_features, self.interior_edges)
+
+    def batch(self, bound: float, *data: Any) -> Batch:
+        if self.grouping is not None:
+            return self.grouping.batch(bound, *data)
+        return Batch(Rows((as_view(data[0], "X", self.n_features),), bound))
+
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        n_groups = 0 if self.grouping is None else self.grouping.n_groups
+        return moment_layout(self.n_features, n_groups, sums=True, facts=facts)
+
+    def mean(self, released: ReleasedGroups) -> Matrix | None:
+        return total_mean(released)
+
+    def restricted(self, features: NDArray[np.intp]) -> TableModel:
+        return TableModel(len(features), self.classes, self.interior_edges)
+
+    @property
+    def max_components(self) -> int:
+        raise _no_question()
+
+    @property
+    def max_components_reason(self) -> str:
+        raise _no_question()
+
+    def pencil(self, released: ReleasedGroups) -> Pencil:
+        raise _no_question()
+
+    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> NoReturn:
+        raise _no_question()
+
+
+def _no_question() -> TypeError:
+    return TypeError(
+        "a table asks no question by itself: release it, as in people = dpgep.release(dpgep.table(X), epsilon=...), "
+        "and then ask people.pca(), people.cca(...), people.regression(...) and others, at no further cost"
+    )
+
+
+def table(
+    X: Any,
+    groups: Any = None,
+    *,
+    classes: Sequence[Hashable] | Literal["public"] | None = None,
+    slices: int | None = None,
+    y_range: tuple[float, float] | None = None,
+    edges: Sequence[float] | None = None,
+    bound: Bound = "auto",
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> RowProblem:
+    """A table of people, for `dpgep.release`: all its moments, from which any number of questions are then answered.
+
+    Released are M = (1/n) sum x x^T and the mean, or, with ``groups``, sums and counts of each group. They cost as much
+    as one answer. `PrivateMoments` lists the questions: principal components, canonical correlations, regressions,
+    correlations and more, of any columns.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        One row per person, as in `dpgep.pca`: an array, a table with names, a `dpgep.scan`, a Dask collection.
+    groups : array_like of n labels, or of n numbers, optional
+        The class of each person, for `PrivateMoments.fda` and `classifier`; or, with ``slices`` or ``edges``, a
+        response, for `PrivateMoments.sir`. Groups add to the noise of all answers: give them only where they are asked
+        for. A person without a group counts as a person and contributes nothing else, in all questions.
+    classes
+        Of labels, as in `dpgep.fda`: the public set of classes.
+    slices, y_range, edges
+        Of a response, as in `dpgep.sir`: ``slices`` of equal width over the public ``y_range``, or public ``edges``.
+    bound : "auto", float, `Auto` or `Preparation`
+        As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2, so that columns in
+        units of their own are released equally well. All columns then have noise of the same size relative to their
+        scale, and a question about a few columns has the noise of a table of all: leave out columns that nobody asks
+        about. Where only the largest of columns in one unit matter, as in a spectrum, ``Auto(precondition=None)``
+        leaves the scales as they are.
+    adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem or TableProblem
+        For `dpgep.release`. Nothing is computed yet.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, `fda` and `sir`; also for options of groups without groups.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> X = np.random.default_rng(0).standard_normal((20000, 4)) @ (np.eye(4) + 0.5) * [1, 10, 100, 1000]
+    >>> people = dpgep.release(dpgep.table(X), epsilon=1.0, delta=1e-6)
+    >>> two, one = people.pca([0, 1], standardize=True), people.cca([0, 1], [2, 3], n_components=1)
+    >>> two.privacy == one.privacy == people.privacy  # paid once
+    True
+    """
+    x, names = opened(X, "X", adjacency)
+    if groups is None:
+        given = {"classes": classes, "slices": slices, "y_range": y_range, "edges": edges}
+        described = [name for name, value in given.items() if value is not None]
+        if described:
+            raise ValueError(f"{' and '.join(described)} describe groups: give groups as well")
+        model = TableModel(width(x))
+    elif slices is None and edges is None:
+        if y_range is not None:
+            raise ValueError("y_range belongs to slices: give their number")
+        model = TableModel(width(x), public_classes(groups, n_rows(x), classes, stacklevel=3))
+    else:
+        if classes is not None:
+            raise ValueError("the groups of a table are classes or slices of a response: give one of them")
+        interior = slice_edges(10 if slices is None else slices, y_range, edges)
+        model = TableModel(width(x), interior_edges=tuple(interior.tolist()))
+    data = (x,) if groups is None else (x, groups)
+    return moment_problem(model.named(names), data, bound=bound, adjacency=adjacency, public_n=public_n)

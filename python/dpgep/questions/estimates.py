@@ -1,0 +1,100 @@
+"""Released matrices of columns by columns, covariances and correlations, with what is known of their errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from dpgep._optional import import_extra
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
+from dpgep.models.preparation import Preparation
+from dpgep.models.standardized import correlations, standardization_of
+from dpgep.solution import PrivacyReport
+from dpgep.sources.names import Names
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixEstimate:
+    """A symmetric matrix of columns by columns, computed from a release.
+
+    Attributes
+    ----------
+    name : what it is of: "covariance" or "correlation".
+    values : (d, d), in the units of the columns. Noise may have made it indefinite.
+    low, high : (d, d), ends of an interval for each entry of people's matrix, one by one, at ``level``: for the noise
+        and for which people were sampled, as far as first order goes.
+    level : the probability that an interval covers its entry.
+    names : names of the columns, None where they have none.
+    privacy : the report of the release, which pays for this and for every other answer from it.
+    """
+
+    name: str
+    values: Matrix
+    low: Matrix
+    high: Matrix
+    level: float
+    names: Names
+    privacy: PrivacyReport
+
+    def to_frame(self) -> Any:
+        """The values as a pandas DataFrame, rows and columns named."""
+        pandas = import_extra("pandas", "pandas")
+        labels = range(len(self.values)) if self.names is None else list(self.names)
+        return pandas.DataFrame(self.values.copy(), index=labels, columns=labels)
+
+    def __repr__(self) -> str:
+        d = len(self.values)
+        return f"{self.name} of {d} columns, with intervals at {self.level:.0%}\n  privacy      {self.privacy}"
+
+
+def covariance_of(released: ReleasedMoments, preparation: Preparation | None) -> Matrix:
+    """The covariance in the units of the columns; what a bound cut off is made up for as in `Preparation.eigenvalues`.
+
+    ``released`` are moments of mapped rows.
+    """
+    mean = mean_factor(released)
+    covariance: Matrix = released.second - mean.T @ mean
+    if preparation is not None:
+        covariance /= preparation.kept
+        if preparation.scale is not None:
+            covariance *= preparation.scale[:, None] * preparation.scale
+    return covariance
+
+
+def correlation_of(released: ReleasedMoments) -> Matrix:
+    """The correlation matrix: scales of mapped rows cancel. A column that is constant has none: its entries are 0."""
+    served = np.flatnonzero(standardization_of(released).scale)
+    part, values = released.restricted(served), np.zeros_like(released.second)
+    mean = mean_factor(part)
+    values[np.ix_(served, served)] = correlations(part.second - mean.T @ mean, standardization_of(part))
+    values[served, served] = 1.0
+    return values
+
+
+def covariance_estimate(
+    released: ReleasedMoments, preparation: Preparation | None, bound: float, level: float, rows: str
+) -> tuple[Matrix, Matrix, Matrix]:
+    """The covariance in the units of the columns, and ends of intervals, to first order.
+
+    The variance of an entry is that of the noise and that of people: for Gaussian rows (C_ii C_jj + C_ij^2)/n; for any
+    rows within the bound b, centred no longer than r = b + |m|, at most r^2 sqrt(C_ii C_jj) (1 + [i = j])/(2 n).
+    """
+    mapped = covariance_of(released, None)
+    d, variances = len(mapped), np.maximum(np.diagonal(mapped), 0.0)
+    noise = schur_form_variance(released, np.eye(d), np.eye(d), total=1.0, within=0.0)
+    products = np.outer(variances, variances)
+    if rows == "gaussian":
+        people = (products + mapped**2) / released.n
+    else:
+        longest = bound + float(np.linalg.norm(mean_factor(released)))
+        people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
+    values, units = covariance_of(released, preparation), np.ones(d)
+    if preparation is not None:
+        units = (units if preparation.scale is None else preparation.scale) / math.sqrt(preparation.kept)
+    half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + people) * units[:, None] * units
+    return values, values - half, values + half

@@ -1,0 +1,253 @@
+"""What a release can be asked, by columns: every answer is post-processing of the release, and costs nothing more."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
+from dpgep.methods.options import require_separate_columns
+from dpgep.methods.release import PairOptions, solve_released
+from dpgep.models.in_units import InUnits
+from dpgep.models.model import Matrix, Model
+from dpgep.models.moments import MomentModel, ReleasedMoments, total_mean
+from dpgep.models.preparation import Preparation
+from dpgep.problems.cca import CcaModel
+from dpgep.problems.fda import FdaModel
+from dpgep.problems.moment_problem import RowModel
+from dpgep.problems.pca import PcaModel, StandardizedPcaModel
+from dpgep.problems.pls import PlsModel
+from dpgep.problems.sir import SirModel
+from dpgep.questions.classifier import LinearClassifier, classifier
+from dpgep.questions.columns import Columns, names_of, number_of, numbers_of
+from dpgep.questions.estimates import MatrixEstimate, correlation_of, covariance_estimate
+from dpgep.questions.regression import Regression, regression
+from dpgep.questions.synthetic import sample
+from dpgep.solution import PrivacyReport, Solution
+from dpgep.solve import component_count, solution_of, warn_of_accuracy
+
+
+class Questions:
+    """Answers of a release about any of its columns, named or numbered (those of both views, one after the other).
+
+    All are about the mean: a release without sums (``pca(center=False)``, say) has none of them. ``**options`` are
+    those of `dpgep.methods.release.PairOptions`: ``regularization``, ``sparsity``, ``separate_supports``.
+    """
+
+    model: RowModel
+    privacy: PrivacyReport
+    preparation: Preparation | None
+    _noisy: ReleasedMoments
+
+    @property
+    def fingerprint(self) -> str:
+        """A name of this release: of the SHA-256 of what was released. Reports of its answers hold it."""
+        noisy = self._noisy
+        digest = hashlib.sha256()
+        for block in (noisy.second, noisy.sums, noisy.counts):
+            digest.update(np.ascontiguousarray(block).data)
+        return digest.hexdigest()[:12]
+
+    @property
+    def report(self) -> PrivacyReport:
+        """What all answers from this release cost together, however many: the price of the release, which it names."""
+        return replace(self.privacy, release=self.fingerprint)
+
+    def pca(
+        self, columns: Columns = None, *, n_components: int | None = None, standardize: bool = False, **options: Any
+    ) -> Solution:
+        """Principal components of columns, in their units or standardized, as of `dpgep.pca`."""
+        features = self._numbers(columns)
+        model = StandardizedPcaModel if standardize else PcaModel
+        return self._solved(model(len(features), True), features, n_components, options)
+
+    def cca(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
+        """Canonical correlations of the columns ``x`` with the columns ``y``, as of `dpgep.cca`."""
+        return self._of_two_views(CcaModel, x, y, n_components, options)
+
+    def pls(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
+        """Directions of the columns ``x`` and ``y`` whose scores covary most, in their units, as of `dpgep.pls`."""
+        return self._of_two_views(PlsModel, x, y, n_components, options)
+
+    def fda(self, columns: Columns = None, *, n_components: int | None = None, **options: Any) -> Solution:
+        """Directions of columns that separate the released classes, as of `dpgep.fda`."""
+        features = self._numbers(columns)
+        return self._solved(FdaModel(len(features), self._classes()), features, n_components, options)
+
+    def sir(self, columns: Columns = None, *, n_components: int | None = None, **options: Any) -> Solution:
+        """Directions of columns that the released slices of a response depend on, as of `dpgep.sir`."""
+        features, edges = self._numbers(columns), getattr(self.model, "interior_edges", None)
+        if edges is None:
+            raise ValueError(
+                "this release has no slices of a response: release dpgep.table(X, y, slices=, y_range=), or dpgep.sir"
+            )
+        return self._solved(SirModel(len(features), edges), features, n_components, options)
+
+    def mean(self, columns: Columns = None) -> Matrix:
+        """(d,), the released means of columns, in their units."""
+        features = self._numbers(columns)
+        noisy, preparation = self._moments_of(features)
+        mean = total_mean(noisy)
+        return mean if preparation is None else preparation.mean(mean)
+
+    def covariance(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
+        """Covariances of columns, in their units, each with an interval; divided by n."""
+        require_law(level, rows)
+        features = self._numbers(columns)
+        noisy, preparation = self._moments_of(features)
+        values, low, high = covariance_estimate(noisy, preparation, self._row_bound, level, rows)
+        return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
+
+    def correlation(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
+        """Correlations of columns, each with an interval (`dpgep.methods.intervals.correlation_intervals`).
+
+        Entries of a column that is constant are 0, and nothing is known of them.
+        """
+        features = self._numbers(columns)
+        noisy, _ = self._moments_of(features)
+        low, high = correlation_intervals(noisy, level, rows, self._row_bound)
+        values = correlation_of(noisy)
+        return MatrixEstimate("correlation", values, low, high, level, self._names_of(features), self.report)
+
+    def regression(
+        self,
+        y: str | int,
+        on: Columns = None,
+        *,
+        ridge: float | None = None,
+        level: float = 0.9,
+        rows: RowLaw = "gaussian",
+    ) -> Regression:
+        """Least squares of the column ``y`` on others (default: all others), with an intercept, in their units.
+
+        With errors that cover the noise and which people were sampled; see `dpgep.questions.regression.regression`.
+        """
+        target = number_of(y, self.model.feature_names, self.model.n_features)
+        numbers = self._numbers(on, "on")
+        columns = [j for j in numbers.tolist() if on is not None or j != target]
+        return regression(
+            self._noisy,
+            self.preparation,
+            target,
+            columns,
+            privacy=self.report,
+            names=self.model.feature_names,
+            ridge=ridge,
+            rows=rows,
+            level=level,
+        )
+
+    def classifier(
+        self,
+        columns: Columns = None,
+        *,
+        ridge: float | None = None,
+        priors: Literal["released"] | Sequence[float] = "released",
+    ) -> LinearClassifier:
+        """The linear rule of the released class means and scatter of columns: private as a whole.
+
+        See `dpgep.questions.classifier.classifier`.
+        """
+        classes, features = self._classes(), self._numbers(columns)
+        noisy, preparation = self._moments_of(features)
+        names = self._names_of(features)
+        return classifier(noisy, preparation, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
+
+    def sample(
+        self,
+        n: int,
+        seed: int | np.random.Generator | None = None,
+        *,
+        columns: Columns = None,
+        ranges: Mapping[str | int, tuple[float, float]] | None = None,
+    ) -> Any:
+        """Synthetic people: n Gaussian rows with the released moments; of classes, rows and labels.
+
+        They hold no more than second moments and the noise: for trying pipelines without data, not for inference. See
+        `dpgep.questions.synthetic.sample`.
+        """
+        features = self._numbers(columns)
+        noisy, preparation = self._moments_of(features)
+        classes = getattr(self.model, "classes", None)
+        names = self._names_of(features)
+        return sample(noisy, preparation, n, seed, classes=classes, ranges=ranges, feature_names=names)
+
+    def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
+        if not self._noisy.sums.size:
+            raise ValueError(
+                f"this release of {self.model.name} has no mean: release dpgep.table(X) to ask for columns"
+            )
+        if self.preparation is not None and self.preparation.mixes_columns:
+            raise ValueError(
+                'precondition="full" has mixed the columns of this release, which only answers solve(): release with '
+                'precondition="columns" to ask for columns'
+            )
+        return numbers_of(columns, self.model.feature_names, self.model.n_features, what)
+
+    def _names_of(self, features: NDArray[np.intp]) -> tuple[str, ...] | None:
+        return names_of(features, self.model.feature_names)
+
+    @property
+    def _row_bound(self) -> float:
+        assert self.privacy.bound is not None
+        return self.privacy.bound
+
+    def _classes(self) -> tuple[Any, ...]:
+        classes: tuple[Any, ...] | None = getattr(self.model, "classes", None)
+        if classes is None:
+            raise ValueError("this release has no classes: release dpgep.table(X, labels, classes=[...]), or dpgep.fda")
+        return classes
+
+    def _moments_of(self, features: NDArray[np.intp]) -> tuple[ReleasedMoments, Preparation | None]:
+        """Moments of some columns, to be overwritten, and how they were mapped."""
+        preparation = None if self.preparation is None else self.preparation.restricted(features)
+        return self._noisy.restricted(features), preparation
+
+    def _of_two_views(
+        self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns, n_components: int | None, options: Any
+    ) -> Solution:
+        first, second = self._numbers(x, "x"), self._numbers(y, "y")
+        both = sorted({*first.tolist()} & {*second.tolist()})
+        if both:
+            raise ValueError(f"columns {both} are in both views")
+        given = model(len(first), len(second), True)
+        return self._solved(given, np.concatenate([first, second]), n_components, options)
+
+    def _solved(
+        self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
+    ) -> Solution:
+        model = replace(model, feature_names=self._names_of(features))
+        noisy, preparation = self._moments_of(features)
+        return answer(model, noisy, preparation, self.report, n_components, options)
+
+
+def answer(
+    model: RowModel,
+    noisy: ReleasedMoments,
+    preparation: Preparation | None,
+    report: PrivacyReport,
+    n_components: int | None,
+    options: dict[str, Any],
+) -> Solution:
+    """The solution of ``model`` for released moments of mapped rows, which are overwritten."""
+    k, settings = component_count(model, n_components), PairOptions(**options)
+    settings.check_model(model, k)
+    require_separate_columns(settings, mixed=preparation is not None and preparation.mixes_columns)
+    asked, mapped = _in_units(model, preparation)
+    result = solve_released(asked, noisy, k, settings)
+    solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
+    solution = replace(solution, preparation=preparation)
+    warn_of_accuracy(result, solution)
+    return solution
+
+
+def _in_units(model: MomentModel, preparation: Preparation | None) -> tuple[Model, Preparation | None]:
+    """A model that depends on the scales of columns, where these differ, in their units; a preparation without them."""
+    if model.scale_free or preparation is None or preparation.scale is None or np.ptp(preparation.scale) == 0:
+        return model, preparation
+    return InUnits(model, preparation.scale), replace(preparation, scale=None)
