@@ -21,7 +21,6 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import dpgep
-from dpgep.questions.classifier import classifier
 
 DRAWS = 3 if support.QUICK else 7
 
@@ -39,15 +38,14 @@ class Task:
 
     def private(self, epsilon: float, bound: Any, draws: int = DRAWS) -> list[float]:
         """Accuracies in percent, one per draw of the noise."""
-        problem = dpgep.fda(self.x, self.y, classes=np.unique(self.y).tolist(), bound=bound)
+        problem = dpgep.table(self.x, self.y, classes=np.unique(self.y).tolist(), bound=bound)
         return [self._accuracy(problem, epsilon, seed) for seed in range(draws)]
 
     def _accuracy(self, problem: Any, epsilon: float, seed: int) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dpgep.PrivacyWarning)
             release = dpgep.release(problem, epsilon=epsilon, delta=len(self.x) ** -1.1, seed=seed)
-        rule = classifier(release._noisy, release.preparation, problem.model.classes, release.privacy)
-        return 100 * float(np.mean(rule.predict(self.x_test) == self.y_test))
+        return 100 * float(np.mean(release.classifier().predict(self.x_test) == self.y_test))
 
     def exact(self) -> float:
         """Accuracy of scikit-learn's default, in percent."""

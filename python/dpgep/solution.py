@@ -283,9 +283,9 @@ class Solution:
         if len(parts) == 1:
             if Y is not None:
                 raise TypeError(f"{self.model.name} has one view: transform takes only X")
-            return _project(X, parts[0], means[0], self._absent(0), names[0], "X")
-        x = _project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
-        return x if Y is None else (x, _project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
+            return project(X, parts[0], means[0], self._absent(0), names[0], "X")
+        x = project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
+        return x if Y is None else (x, project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
 
     def components_frame(self) -> Any:
         """The components as a pandas DataFrame: a row for each feature, a column for each component, from 1.
@@ -344,7 +344,7 @@ class Solution:
         return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
 
 
-def _project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
+def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
     scores = np.asarray(new_rows(values, weights.shape[1], absent, names, name) @ weights.T, dtype=np.float64)
     if mean is not None:
         scores -= np.ravel(weights @ np.ravel(mean))
