@@ -24,6 +24,7 @@ from dpgep.methods.intervals import (
 )
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import Diagnostics
+from dpgep.models.in_units import in_units
 from dpgep.models.model import Adjacency, Model
 from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preparation import Preparation
@@ -226,15 +227,15 @@ class Solution:
         """
         require_law(level, rows)
         moments, model = self._small_moments("intervals")
-        lost, bound = self.diagnostics.lost, self.privacy.bound
+        lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
-        cut = 1 - self.preparation.kept if self.preparation is not None and not model.scale_free else 0.0
-        ridge = self.diagnostics.regularization
+        model, preparation = in_units(model, self.preparation)
+        cut = 1 - preparation.kept if preparation is not None and not model.scale_free else 0.0
         found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut)
-        if self.preparation is None or model.scale_free:
+        if preparation is None or model.scale_free:
             return found
-        in_units = self.preparation.eigenvalues
-        return replace(found, estimates=in_units(found.estimates), eigenvalues=in_units(found.eigenvalues))
+        of_rows = preparation.eigenvalues
+        return replace(found, estimates=of_rows(found.estimates), eigenvalues=of_rows(found.eigenvalues))
 
     def recommended_components(self) -> int:
         """How many leading components noise alone could hardly show, of all that there are: at no cost.
@@ -253,6 +254,7 @@ class Solution:
         if self.n_components == self.model.max_components:
             return self.n_components
         moments, model = self._small_moments("more than the components asked for, all of which stand out,")
+        model, _ = in_units(model, self.preparation)
         pair = model.pair(replace(moments, second=moments.second.copy()))
         system = solved(pair, self.diagnostics.regularization)
         return lost_components(model, moments, system, model.max_components).count(False)

@@ -43,6 +43,8 @@ _ROUNDS, _ROUND_DRAWS = 3, 12
 # Draws that show how the noise mixes solutions, and those of the bootstrap itself: fewer of large matrices.
 _MIXING_DRAWS = 40
 _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
+# A correction within so many deviations of an eigenvalue that was found is left out.
+_SURE = 2.0
 # Entries of the Gaussian rows that show what a bound cuts off.
 _ENTRIES = 1 << 20
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
@@ -140,10 +142,10 @@ def bootstrap_intervals(
     reach = deviations[:m] * float(scipy.special.ndtri((1 + level) / 2))
     low[:m] = np.minimum(pivot.undone(estimates, merged, ordered[n_draws - tail]), centred - reach)
     high[:m] = np.maximum(pivot.undone(estimates, merged, ordered[tail - 1]), centred + reach)
-    # a correction counts as far as it is sure: one within the error of the eigenvalue would add more than it corrects
+    # of a component that is found, a correction within its error would add more than it takes away
     correction = merged[:m] - centred
-    with np.errstate(invalid="ignore"):
-        weight = np.nan_to_num(correction**2 / (correction**2 + deviations[:m] ** 2))
+    unsure = np.where(np.arange(m) < found, _SURE * deviations[:m], 0.0)
+    weight = np.maximum(1 - (unsure / np.maximum(np.abs(correction), 1e-300)) ** 2, 0.0)
     estimate[:m] = merged[:m] - weight * correction
     high[m:] = high[m - 1]
     if found < k:
@@ -159,6 +161,7 @@ def bootstrap_intervals(
             low, high = low * (1 - cut), high + cut * float(spectrum @ truth.numbers)
     turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
     turned[found:] = 90.0
+    estimate = np.clip(estimate, low, high)
     limits = 0.0, model.largest_eigenvalue
     ends = np.clip(np.column_stack([low, high]), *limits)
     return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost)

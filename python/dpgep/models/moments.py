@@ -289,6 +289,11 @@ class MomentModel(Model):
         """`plausible_truth`, of models whose B carries no noise as well."""
         return self.plausible_truth(released, most_features)  # type: ignore[return-value]
 
+    def duals(self, pencil: Pencil, second: Matrix, vectors: Matrix) -> Matrix:
+        """The w of solutions v for which A + sum_i c_i w_i w_i^T has eigenvalues that are larger by c_i: B v."""
+        _, b = pencil.matrices(second.copy())
+        return vectors if b is None else np.asarray(b @ vectors)
+
     def noise_of_b(self, released: ReleasedMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
 
@@ -308,8 +313,7 @@ def with_eigenvalues(
     that. A scatter of group means changes with them: along B v_i they are multiplied by the root of new_i/old_i.
     """
     pencil = model.pencil(moments)
-    _, b = pencil.matrices(moments.second.copy())
-    duals = vectors if b is None else b @ vectors
+    duals = model.duals(pencil, moments.second, vectors)
     if pencil.a.moment:
         change = (duals * (new - old)) @ duals.T
         if pencil.a.blocks == "between":
@@ -322,7 +326,7 @@ def with_eigenvalues(
     contrasts = moments.sums - np.outer(moments.sums.sum(axis=1), shares)
     sums = moments.sums + (duals * factors) @ (vectors.T @ contrasts)
     second = moments.second
-    if b is not None and pencil.b is not None and pencil.b.weights[:-1].any():  # B is the scatter within groups
+    if pencil.b is not None and pencil.b.weights[:-1].any():  # B is the scatter within groups
         second = second + (sums / moments.counts) @ sums.T - (moments.sums / moments.counts) @ moments.sums.T
     return replace(moments, sums=sums, second=second)
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.methods.options import require_separate_columns
 from dpgep.methods.release import PairOptions, solve_released
-from dpgep.models.in_units import InUnits
-from dpgep.models.model import Matrix, Model
-from dpgep.models.moments import MomentModel, ReleasedMoments, total_mean
+from dpgep.models.in_units import in_units
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.preparation import Preparation
 from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
@@ -238,16 +238,9 @@ def answer(
     k, settings = component_count(model, n_components), PairOptions(**options)
     settings.check_model(model, k)
     require_separate_columns(settings, mixed=preparation is not None and preparation.mixes_columns)
-    asked, mapped = _in_units(model, preparation)
+    asked, mapped = in_units(model, preparation)
     result = solve_released(asked, noisy, k, settings)
     solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
     solution = replace(solution, preparation=preparation)
     warn_of_accuracy(result, solution)
     return solution
-
-
-def _in_units(model: MomentModel, preparation: Preparation | None) -> tuple[Model, Preparation | None]:
-    """A model that depends on the scales of columns, where these differ, in their units; a preparation without them."""
-    if model.scale_free or preparation is None or preparation.scale is None or np.ptp(preparation.scale) == 0:
-        return model, preparation
-    return InUnits(model, preparation.scale), replace(preparation, scale=None)
