@@ -86,15 +86,9 @@ def lda_mnist(data: Any) -> list[Scores]:
 
 
 def a9a() -> tuple[support.Matrix, Any, support.Matrix, Any]:
-    """Rows of the sparse 0-1 matrix of a9a, made dense, of unit norm."""
-    with support.data_set("a9a") as arrays:
-        parts: list[Any] = []
-        for which in ("train", "test"):
-            dense = np.zeros(arrays[f"shape_{which}"])
-            counts = np.diff(arrays[f"indptr_{which}"])
-            dense[np.repeat(np.arange(len(dense)), counts), arrays[f"indices_{which}"]] = 1.0
-            parts += [support.unit_rows(dense), arrays[f"y_{which}"]]
-    return parts[0], parts[1], parts[2], parts[3]
+    """Rows of a9a, of unit norm."""
+    x, y, x_test, y_test = support.a9a()
+    return support.unit_rows(x), y, support.unit_rows(x_test), y_test
 
 
 def pca_a9a(epsilon: float, data: Any) -> Scores:

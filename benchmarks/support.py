@@ -64,6 +64,18 @@ def mnist() -> tuple[Matrix, NDArray[Any], Matrix, NDArray[Any]]:
         return unit_rows(arrays["x_train"]), arrays["y_train"], unit_rows(arrays["x_test"]), arrays["y_test"]
 
 
+def a9a() -> tuple[Matrix, NDArray[Any], Matrix, NDArray[Any]]:
+    """Training rows and labels, test rows and labels; the sparse 0-1 matrices made dense."""
+    with data_set("a9a") as arrays:
+        parts: list[Any] = []
+        for which in ("train", "test"):
+            dense = np.zeros(arrays[f"shape_{which}"])
+            counts = np.diff(arrays[f"indptr_{which}"])
+            dense[np.repeat(np.arange(len(dense)), counts), arrays[f"indices_{which}"]] = 1.0
+            parts += [dense, arrays[f"y_{which}"]]
+    return parts[0], parts[1], parts[2], parts[3]
+
+
 def digits() -> tuple[Matrix, NDArray[Any]]:
     """scikit-learn's digits (1797 x 64), rows of unit norm, and their labels."""
     from sklearn.datasets import load_digits

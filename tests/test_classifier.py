@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from conftest import Matrix
 from scipy import stats
+from scipy.sparse import csr_array
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from statistics_helpers import FALSE_ALARM
 
@@ -80,6 +81,13 @@ def test_two_classes_and_other_priors(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(odds, np.mean(~labels) / np.mean(labels) / 3, rtol=1e-9)
 
 
+def test_people_of_no_class_do_not_count(rng: np.random.Generator) -> None:
+    x, labels = table(rng)
+    inside = labels != "c"
+    ours, theirs = rule(x, labels, classes=("a", "b")), rule(x[inside], labels[inside], classes=("a", "b"))
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-9)
+
+
 def test_directions_without_scatter_are_left_out(rng: np.random.Generator) -> None:
     """A copied and a constant column change nothing, as with scikit-learn's "svd"."""
     x, labels = table(rng)
@@ -108,6 +116,19 @@ def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     filled = np.where(np.isnan(rows), location, rows)
     np.testing.assert_array_equal(found.decision_function(rows), found.decision_function(filled))
     assert np.isnan(rule(x, labels).decision_function(rows)[0]).all()
+
+
+def test_values_beyond_those_of_the_release_are_cut_off(rng: np.random.Generator) -> None:
+    x, labels = table(rng)
+    location, scale = x.mean(axis=0), x.std(axis=0)
+    found = rule(x, labels, bound=Preparation(100.0, location, scale, largest=5.0))
+    wild = x[:3].copy()
+    wild[0, 1], wild[1, 4] = 1e6, -1e6
+    cut = wild.copy()
+    cut[0, 1], cut[1, 4] = location[1] + 5 * scale[1], location[4] - 5 * scale[4]
+    np.testing.assert_allclose(found.decision_function(wild), found.decision_function(cut), rtol=1e-12)
+    np.testing.assert_array_equal(found.decision_function(csr_array(wild)), found.decision_function(wild))
+    assert np.abs(rule(x, labels).decision_function(wild)).max() > 1e4
 
 
 @pytest.mark.parametrize(("bound", "loss"), [(30.0, 0.05), ("auto", 0.02)])

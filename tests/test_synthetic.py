@@ -69,9 +69,9 @@ def test_the_nearest_correlation(d: int, rng: np.random.Generator) -> None:
     found = nearest_correlation(matrix)
     np.testing.assert_array_equal(np.diagonal(found), 1.0)
     np.testing.assert_array_equal(found, found.T)
-    assert np.linalg.eigvalsh(found)[0] > -1e-7
+    assert np.linalg.eigvalsh(found)[0] > -1e-12
     np.testing.assert_allclose(found, alternating_projections(matrix), atol=1e-5)
-    np.testing.assert_allclose(nearest_correlation(found), found, atol=1e-6)  # idempotent
+    np.testing.assert_allclose(nearest_correlation(found), found, atol=1e-5)  # idempotent
     # the projection onto a convex set makes no acute angle with any way into it
     for _ in range(20):
         other = np.corrcoef(rng.standard_normal((d, 2 * d)))
@@ -88,11 +88,14 @@ def test_a_correlation_matrix_stays(rng: np.random.Generator) -> None:
     assert nearest_correlation(np.empty((0, 0))).shape == (0, 0)
 
 
-def test_deviations_are_kept_and_columns_without_variance_are_constant() -> None:
-    covariance = np.diag([4.0, 9.0, -0.1])
+def test_deviations_are_kept_and_columns_in_the_noise_have_no_correlations() -> None:
+    covariance = np.diag([4.0, 9.0, -0.1, 0.3])
     covariance[0, 1] = covariance[1, 0] = 12.0  # a correlation of 2
-    found = possible_covariance(covariance)
-    np.testing.assert_allclose(found, [[4, 6, 0], [6, 9, 0], [0, 0, 0]], atol=1e-6)
+    covariance[1, 3] = covariance[3, 1] = 0.5
+    found = possible_covariance(covariance, np.full(4, 0.1))
+    np.testing.assert_allclose(found, [[4, 6, 0, 0], [6, 9, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0.3]], atol=1e-5)
+    known = possible_covariance(covariance[1:, 1:], np.zeros(3))
+    np.testing.assert_array_equal(known, [[9, 0, 0.5], [0, 0, 0], [0.5, 0, 0.3]])
 
 
 @pytest.mark.statistical
@@ -102,7 +105,7 @@ def test_rows_have_the_released_moments(impossible: bool) -> None:
     covariance = COVARIANCE.copy()
     if impossible:
         covariance[0, 1] = covariance[1, 0] = 3.0
-    target = possible_covariance(covariance)
+    target = possible_covariance(covariance, np.full(3, NOISE.second))
     rows = sample(released(covariance), None, 100_000, seed=1)
     # along a null space that is only one up to the tolerance of the correlation, so a rounding larger than 1e-12
     wide = target + 1e-9 * np.eye(3)

@@ -347,15 +347,23 @@ class Solution:
 
 
 def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
+    scores = np.asarray(new_rows(values, weights.shape[1], absent, names, name) @ weights.T, dtype=np.float64)
+    if mean is not None:
+        scores -= np.ravel(weights @ np.ravel(mean))
+    return scores
+
+
+def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str) -> Any:
+    """The matrix of rows that an answer is applied to, dense or sparse, with ``absent`` in the places of NaN.
+
+    Raises ValueError for columns of other names, or another number of them.
+    """
     check_same(column_names(values), names, name)
     array = values.compute() if is_dask_frame(values) else values
     array = table_matrix(array) if is_table(array) else array
     array = array if hasattr(array, "tocsr") else np.asarray(array)
-    if array.ndim != 2 or array.shape[1] != weights.shape[1]:
-        raise ValueError(f"{name} must have shape (n, {weights.shape[1]}) as in the fit, got {array.shape}")
+    if array.ndim != 2 or array.shape[1] != d:
+        raise ValueError(f"{name} must have shape (n, {d}) as in the fit, got {array.shape}")
     if absent is not None and not hasattr(array, "tocsr"):
         array = np.where(np.isnan(array), absent, array)
-    scores = np.asarray(array @ weights.T, dtype=np.float64)
-    if mean is not None:
-        scores -= np.ravel(weights @ np.ravel(mean))
-    return scores
+    return array

@@ -17,8 +17,10 @@ from dpgep.questions.classifier import label_array, within_covariance
 from dpgep.sources.names import Names
 
 # Diagonal entries of the nearest correlation matrix are 1 to about this, before they are made so.
-_TOLERANCE = 1e-9
-_MOST_ITERATIONS = 2000
+_TOLERANCE = 1e-6
+_MOST_ITERATIONS = 1000
+# Deviations of its noise by which a variance must exceed 0 for correlations of its column to tell anything.
+_SHOWN = 4.0
 
 
 def sample(
@@ -34,8 +36,9 @@ def sample(
     """Gaussian rows with the released mean and covariance; of groups, with their released means and shares.
 
     The covariance keeps the released deviations of the columns; their correlations become the `nearest_correlation`,
-    as noise may have left none that is possible. A column whose released variance is not positive is constant. Where
-    no mean was released it is 0, and the covariance is the second moment.
+    as noise may have left none that is possible. A column whose variance is lost in the noise has no correlations, and
+    is constant where that variance is not positive. Where no mean was released it is 0, and the covariance is the
+    second moment.
 
     No more than second moments is in these rows: no shapes of distributions, no whole numbers or categories, no
     relations of more than two columns; and the noise of the release is in them as if it were signal. They are for
@@ -84,23 +87,28 @@ def sample(
         sums, weights = group_factors(released)
         means, covariance = sums * weights[:, None], within_covariance(released)
         codes = generator.choice(len(weights), size=n, p=1 / weights / np.sum(1 / weights))
+    noise = released.noise.second * np.eye(d)
     if preparation is not None:
         means = np.array([preparation.mean(mean) for mean in means])
-        covariance = _of_columns(preparation, covariance)
-    rows = generator.standard_normal((n, d)) @ _root(possible_covariance(covariance)) + means[codes]
+        covariance, noise = _of_columns(preparation, covariance), _of_columns(preparation, noise)
+    possible = possible_covariance(covariance, np.diagonal(noise))
+    rows = generator.standard_normal((n, d)) @ _root(possible) + means[codes]
     for column, (low, high) in limits.items():
         np.clip(rows[:, int(column)], low, high, out=rows[:, int(column)])
     table = _table(rows, feature_names)
     return table if classes is None else (table, label_array(classes)[codes])
 
 
-def possible_covariance(matrix: Matrix) -> Matrix:
-    """The covariance with the same diagonal, negative entries of which become 0, and the `nearest_correlation`."""
-    deviations = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
-    varies = np.flatnonzero(deviations)
-    possible = np.zeros_like(matrix)
-    block = np.ix_(varies, varies)
-    scales = np.outer(deviations[varies], deviations[varies])
+def possible_covariance(matrix: Matrix, noise: Matrix) -> Matrix:
+    """The covariance of the same diagonal, negative entries of which become 0, and the `nearest_correlation`.
+
+    ``noise`` (d,) are the deviations of the noise in the diagonal. Columns whose variance does not stand out of it are
+    correlated with none: quotients of noise by noise would drown the correlations of all others.
+    """
+    variances = np.maximum(np.diagonal(matrix), 0.0)
+    shown = np.flatnonzero(variances > _SHOWN * noise)
+    block, scales = np.ix_(shown, shown), np.sqrt(np.outer(variances[shown], variances[shown]))
+    possible = np.diag(variances)
     possible[block] = nearest_correlation(matrix[block] / scales) * scales
     return possible
 
@@ -133,7 +141,7 @@ def nearest_correlation(matrix: Matrix) -> Matrix:
     nearest = _positive_part(start + np.diag(y))
     diagonal = np.diagonal(nearest).copy()
     worst = float(np.abs(diagonal - 1).max())
-    if worst > 1e3 * _TOLERANCE:
+    if worst > 100 * _TOLERANCE:
         raise ArithmeticError(f"the nearest correlation matrix was not found: a diagonal entry is off by {worst:.3g}")
     nearest /= np.sqrt(np.outer(diagonal, diagonal))
     np.fill_diagonal(nearest, 1.0)
