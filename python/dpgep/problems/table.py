@@ -156,7 +156,9 @@ def table(
     else:
         if classes is not None:
             raise ValueError("the groups of a table are classes or slices of a response: give one of them")
-        interior = slice_edges(10 if slices is None else slices, y_range, edges)
+        if slices is not None and edges is not None:
+            raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
+        interior = slice_edges(slices, y_range, edges)
         model = TableModel(width(x), interior_edges=tuple(interior.tolist()))
     data = (x,) if groups is None else (x, groups)
     return moment_problem(model.named(names), data, bound=bound, adjacency=adjacency, public_n=public_n)
