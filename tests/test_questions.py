@@ -265,9 +265,12 @@ def test_a_table_is_no_question(run: Any, x: Matrix) -> None:
         run(dpgep.table(x, bound=PREPARATION), budget=budget)
 
 
-def test_models_of_both_kinds_of_groups_are_refused() -> None:
+def test_models_of_one_group_or_two_kinds_of_groups_are_refused() -> None:
     with pytest.raises(ValueError, match="not both"):
         dpgep.TableModel(3, classes=("a", "b"), interior_edges=(0.0,))
+    for groups in ({"classes": ("a",)}, {"interior_edges": ()}):
+        with pytest.raises(ValueError, match="at least 2, got 1"):
+            dpgep.TableModel(3, **groups)
 
 
 def test_releases_that_cannot_name_columns(x: Matrix) -> None:
@@ -378,6 +381,32 @@ def test_the_variance_of_the_noise_in_units(name: str, rng: np.random.Generator)
     low, high = stats.chi2.ppf([2.5e-8, 1 - 2.5e-8], n_draws - 1)
     assert ((squares > low) & (squares < high)).all()
     assert not ((4 * squares > low) & (4 * squares < high)).any()  # half of the deviation is seen
+
+
+@pytest.mark.parametrize("unit", [2.0**400, 2.0**-400])
+@pytest.mark.parametrize("budget", [{"mu": 1.0}, {"epsilon": math.inf}], ids=["private", "exact"])
+def test_units_may_be_extreme(unit: float, budget: dict[str, float], rng: np.random.Generator) -> None:
+    """Answers in units that are powers of two times as large have the same bits but for these, errors too."""
+    rows, scale = rng.standard_normal((2000, 3)) @ (np.eye(3) + 1), np.array([1.0, 3.0, 5.0])
+    one, other = (
+        released(dpgep.table(rows * size, bound=dpgep.Preparation(9.0, scale=size)), **budget)
+        for size in (scale, scale * unit)
+    )
+    for ask in (
+        lambda r: r.pca(n_components=2),
+        lambda r: r.pca(n_components=1, sparsity=2),
+        lambda r: r.pca(n_components=1, sparsity="auto"),
+        lambda r: r.pls([0], [1, 2]),
+    ):
+        ours, theirs = ask(one), ask(other)
+        np.testing.assert_array_equal(theirs.components, ours.components)
+        np.testing.assert_array_equal(theirs.eigenvalues, ours.eigenvalues * unit**2)
+        np.testing.assert_array_equal(theirs.mean, ours.mean * unit)
+        found, expected = theirs.diagnostics, ours.diagnostics
+        np.testing.assert_array_equal(found.expected_error, expected.expected_error)
+        for size in ("noise_level", "spectrum", "eigengaps"):
+            np.testing.assert_array_equal(getattr(found, size), getattr(expected, size) * unit**2)
+    np.testing.assert_array_equal(other.covariance().low, one.covariance().low * unit**2)
 
 
 def test_the_noise_level_in_units(rng: np.random.Generator) -> None:

@@ -37,7 +37,6 @@ from dpgep.problems.problem import Problem
 from dpgep.solution import PrivacyReport, Solution
 
 C = TypeVar("C", bound=Curator)
-Kind = TypeVar("Kind")
 
 # Stack levels from a warning here to the caller of the public function.
 _CALLER = 4
@@ -158,7 +157,7 @@ def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     return method, checked_options(f"method {name!r}", method.options, options)
 
 
-def checked_options(what: str, kind: type[Kind], options: dict[str, Any]) -> Kind:
+def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
     """The options that ``what`` takes. Raises TypeError for others."""
     known = [field.name for field in dataclasses.fields(kind)]
     for option in options:

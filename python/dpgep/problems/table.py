@@ -35,6 +35,8 @@ class TableModel(RowModel):
         super().__post_init__()
         if self.classes is not None and self.interior_edges is not None:
             raise ValueError("the groups of a table are classes or slices of a response, not both")
+        if self.grouping is not None and self.grouping.n_groups < 2:
+            raise ValueError(f"a table with groups needs at least 2, got {self.grouping.n_groups}")
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]

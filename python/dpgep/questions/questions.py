@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_flag, require_one_of, require_share
 from dpgep.methods.options import require_separate_columns
-from dpgep.methods.release import PairOptions, solve_released
+from dpgep.methods.release import PairOptions, ReleaseDiagnostics, solve_released
+from dpgep.methods.result import MethodResult
 from dpgep.models.in_units import InUnits
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import MomentModel, ReleasedMoments, in_one_group, total_mean
@@ -172,6 +174,9 @@ def answer(
     require_separate_columns(settings, mixed=preparation is not None and preparation.mixes_columns)
     asked, mapped = _in_units(model, preparation)
     result = solve_released(asked, noisy, k, settings)
+    if asked is not model:
+        assert mapped is not None
+        result = _diagnosed_in_units(result, mapped)
     solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
     solution = replace(solution, preparation=preparation)
     warn_of_accuracy(result, solution, stacklevel)
@@ -179,7 +184,22 @@ def answer(
 
 
 def _in_units(model: MomentModel, preparation: Preparation | None) -> tuple[Model, Preparation | None]:
-    """A model that depends on the scales of columns, where these differ, in their units; a preparation without them."""
+    """A model that depends on the scales of columns, where these differ, in their units; a preparation of one scale.
+
+    That is the power of two near the largest: no square of a variance overflows.
+    """
     if model.scale_free or preparation is None or preparation.scale is None or np.ptp(preparation.scale) == 0:
         return model, preparation
-    return InUnits(model, preparation.scale), replace(preparation, scale=None)
+    scale = preparation.scale
+    unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
+    return InUnits(model, scale / unit), replace(preparation, scale=np.full(len(scale), unit))
+
+
+def _diagnosed_in_units(result: MethodResult, preparation: Preparation) -> MethodResult:
+    """What was found for `InUnits`, its sizes in the units of the columns too."""
+    assert preparation.scale is not None
+    found, unit = result.diagnostics, float(preparation.scale[0]) ** 2
+    assert isinstance(found, ReleaseDiagnostics)
+    assert found.eigengaps is not None
+    sizes = {"noise_level": found.noise_level * unit, "spectrum": found.spectrum * unit}
+    return replace(result, diagnostics=replace(found, **sizes, eigengaps=found.eigengaps * unit))
