@@ -330,6 +330,13 @@ def test_the_noise_of_all_groups_together(share: float, n_is_public: bool, rng: 
     assert ((squares > low) & (squares < high)).all()
 
 
+def test_columns_that_drown_are_named(x: Matrix) -> None:
+    frame = pd.DataFrame(x, columns=NAMES).assign(dose=1.0)
+    release = released(dpgep.table(frame, bound=PREPARATION))
+    with pytest.warns(dpgep.AccuracyWarning, match="columns 'dose' are constant and have no weight"):
+        release.pca(["dose", "age", "height"], standardize=True, n_components=1)
+
+
 def test_warnings_of_answers_point_at_the_line_that_asked(rng: np.random.Generator) -> None:
     release = released(dpgep.table(rng.standard_normal((50, 3)), bound=1.0), mu=0.1)
     for ask in (lambda: release.pca(n_components=1), lambda: release.cca([0], [1])):
@@ -440,6 +447,16 @@ def test_components_far_below_the_largest_noise_are_found(rng: np.random.Generat
         assert two.pca(n_components=2).eigenvalues[1] < two.pca().diagnostics.noise_level
         passed += not one.pca(n_components=2).diagnostics.lost[1]
     assert passed <= 5
+
+
+def test_intervals_for_any_rows_within_the_bound_hold_far_from_zero() -> None:
+    """The variance of a variance of two values, which n people estimate: of a few in 1000 at the other end, the most."""
+    n, few = 1000, 5
+    rows = np.where(np.arange(n) < few, -1.0, 1.0)[:, None]
+    estimate = released(dpgep.table(rows, bound=1.0)).covariance(tails="bounded")
+    deviation = np.std((rows - rows.mean()) ** 2) / math.sqrt(n)
+    assert (estimate.high - estimate.low)[0, 0] / 2 >= stats.norm.ppf(0.95) * deviation
+    assert (estimate.high - estimate.low)[0, 0] / 2 <= 1.1 * stats.norm.ppf(0.95) * deviation
 
 
 @pytest.mark.statistical

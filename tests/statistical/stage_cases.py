@@ -185,7 +185,7 @@ RUNS = {
     "cca": _cca,
     "table": replace(_cca, build=dpgep.table),
     "table of groups": replace(
-        _cca, build=lambda x, **rest: dpgep.table(x, x[:, 0], edges=[-np.inf, 0, np.inf], **rest), least=0.3
+        _cca, build=lambda x, **rest: dpgep.table(x, x[:, 0], edges=[-np.inf, 0, np.inf], **rest)
     ),
     "cca, full preconditioning": replace(_cca, bound=dpgep.Auto(precondition="full")),
 }

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
+from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance, total_mean
 from dpgep.models.preparation import Preparation
 from dpgep.models.standardized import correlations, standardization_of
 from dpgep.solution import PrivacyReport
@@ -84,7 +84,8 @@ def covariance_estimate(
     """The covariance in the units of the columns, and ends of intervals, to first order.
 
     The variance of an entry is that of the noise and that of people: for Gaussian rows (C_ii C_jj + C_ij^2)/n; for any
-    rows within the bound b, as E x_i^2 x_j^2 <= b^2 sqrt(C_ii C_jj) (1 + [i = j])/2, at most that over n.
+    rows within the bound, at most b^2 sqrt(C_ii C_jj) (1 + [i = j])/(2n), as 2 |x_i x_j| <= |x|^2 <= b^2 for rows x
+    less their mean, b the bound plus its norm.
     """
     mapped = covariance_of(released, None)
     d, variances = len(mapped), np.maximum(np.diagonal(mapped), 0.0)
@@ -93,7 +94,8 @@ def covariance_estimate(
     if tails == "gaussian":
         people = (products + mapped**2) / released.n
     else:
-        people = bound**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
+        longest = bound + float(np.linalg.norm(total_mean(released)))
+        people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
     values, units = covariance_of(released, preparation), np.ones(d)
     if preparation is not None:
         units = (units if preparation.scale is None else preparation.scale) / math.sqrt(preparation.kept)
