@@ -450,7 +450,7 @@ def test_components_far_below_the_largest_noise_are_found(rng: np.random.Generat
 
 
 def test_intervals_for_any_rows_within_the_bound_hold_far_from_zero() -> None:
-    """The variance of a variance of two values, which n people estimate: of a few in 1000 at the other end, the most."""
+    """The variance of a variance of two values is the largest where a few people are at the other end."""
     n, few = 1000, 5
     rows = np.where(np.arange(n) < few, -1.0, 1.0)[:, None]
     estimate = released(dpgep.table(rows, bound=1.0)).covariance(tails="bounded")

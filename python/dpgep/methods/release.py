@@ -288,8 +288,8 @@ def _constant_warning(standard: Standardization, asked: int, names: tuple[str, .
     drowned = np.flatnonzero(standard.drowned & (standard.scale > 0))
     if len(drowned):
         yield (
-            f"columns {_listed(drowned, names)} are constant, or vary less than the noise in their variances: their weights "
-            "are too small, and the expected errors do not cover that"
+            f"columns {_listed(drowned, names)} are constant, or vary less than the noise in their variances: their "
+            "weights are too small, and the expected errors do not cover that"
         )
 
 

@@ -201,5 +201,5 @@ def _diagnosed_in_units(result: MethodResult, preparation: Preparation) -> Metho
     found, unit = result.diagnostics, float(preparation.scale[0]) ** 2
     assert isinstance(found, ReleaseDiagnostics)
     assert found.eigengaps is not None
-    sizes = {"noise_level": found.noise_level * unit, "spectrum": found.spectrum * unit}
-    return replace(result, diagnostics=replace(found, **sizes, eigengaps=found.eigengaps * unit))
+    level, spectrum, gaps = found.noise_level * unit, found.spectrum * unit, found.eigengaps * unit
+    return replace(result, diagnostics=replace(found, noise_level=level, spectrum=spectrum, eigengaps=gaps))
