@@ -20,6 +20,7 @@ from dpgep.methods.eigen import Eigensystem
 from dpgep.models.in_units import InUnits
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
 from dpgep.problems.pls import PlsModel
+from dpgep.questions.unclipped import unclipped
 
 D, N = 6, 3000
 SCALE = np.geomspace(1.0, 300.0, D)
@@ -190,8 +191,52 @@ def test_columns_have_names(x: Matrix) -> None:
     assert release.pca(["weight", "age"]).feature_names == ("weight", "age")
     frame = release.covariance(["weight", "age"]).to_frame()
     np.testing.assert_allclose(frame.loc["age", "weight"], np.cov(x[:, 0], x[:, 2], bias=True)[0, 1])
+    correlation = release.correlation(["weight", "age"])
+    np.testing.assert_allclose(correlation.to_frame().loc["age", "weight"], np.corrcoef(x[:, 0], x[:, 2])[0, 1])
+    assert (correlation.low <= correlation.values).all()
+    np.testing.assert_array_equal(np.diagonal(correlation.values), 1.0)
     np.testing.assert_allclose(release.mean(["age"]), x[:, :1].mean(axis=0))
     np.testing.assert_allclose(named.transform(pd.DataFrame(x, columns=NAMES)[["dose", "age"]]).mean(), 0, atol=1e-6)
+
+
+def test_a_constant_column_has_no_correlations(x: Matrix) -> None:
+    constant = x.copy()
+    constant[:, 2] = 7.0
+    found = released(dpgep.table(constant, bound=PREPARATION)).correlation()
+    assert not found.values[2].any()
+    assert (found.low[2, 3], found.high[2, 3]) == (-1, 1)
+    others = np.delete(np.arange(D), 2)
+    np.testing.assert_allclose(found.values[np.ix_(others, others)], np.corrcoef(x[:, others].T), rtol=1e-8)
+
+
+def test_a_regression_by_name(x: Matrix) -> None:
+    frame = pd.DataFrame(x, columns=NAMES)
+    release = released(dpgep.table(frame, bound=PREPARATION))
+    found = release.regression("dose", on=["weight", "age"])
+    design = np.column_stack([np.ones(N), x[:, [2, 0]]])
+    expected = np.linalg.lstsq(design, x[:, 5], rcond=None)[0]
+    np.testing.assert_allclose([found.intercept, *found.coefficients], expected, rtol=1e-8)
+    assert (found.names, found.target) == (("weight", "age"), "dose")
+    assert found.privacy.release == release.fingerprint
+    np.testing.assert_allclose(found.predict(frame[["weight", "age"]]), design @ expected, rtol=1e-8)
+    assert release.regression("dose").names == NAMES[:5]
+    with pytest.raises(ValueError, match="cannot be regressed on itself"):
+        release.regression("dose", on=["age", "dose"])
+
+
+def test_a_classifier_and_people_by_name(x: Matrix, y: Matrix) -> None:
+    frame, labels = pd.DataFrame(x, columns=NAMES), labels_of(y)
+    release = released(dpgep.table(frame, labels, classes=["low", "high"], bound=PREPARATION))
+    rule = release.classifier(["weight", "age"])
+    assert rule.feature_names == ("weight", "age")
+    assert np.mean(rule.predict(frame[["weight", "age"]]) == labels) > 0.8
+    rows, drawn = release.sample(20_000, seed=1, columns=["weight", "age"])
+    assert list(rows.columns) == ["weight", "age"]
+    assert abs(np.mean(drawn == "low") - np.mean(labels == "low")) < 0.03
+    means = frame[["weight", "age"]].groupby(labels).mean()
+    np.testing.assert_allclose(rows.groupby(drawn).mean(), means, atol=0.1 * x[:, 2].std())
+    alone = released(dpgep.table(frame, bound=PREPARATION)).sample(20_000, seed=1)
+    np.testing.assert_allclose(np.corrcoef(alone.T), np.corrcoef(x.T), atol=0.05)
 
 
 def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
@@ -222,6 +267,9 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.cca(["age"], ["age", "dose"]), "in both views"),
         (lambda r: r.fda(), "no classes: release dpgep.table"),
         (lambda r: r.sir(), "no slices of a response"),
+        (lambda r: r.classifier(), "no classes"),
+        (lambda r: r.regression("shoe size"), "no column 'shoe size'"),
+        (lambda r: r.sample(0), "n must be"),
         (lambda r: r.solve(), "a table asks no question by itself"),
         (lambda r: r.pca(n_components=7), "n_components = 7 is too many"),
         (lambda r: r.pca(sparsity=0), "sparsity"),
@@ -231,7 +279,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.pca(np.array(0)), "a list of names"),
         (lambda r: r.pca({"age", "dose"}), "a list of names"),
         (lambda r: r.covariance(level=1.0), "level"),
-        (lambda r: r.covariance(tails="heavy"), "tails"),
+        (lambda r: r.covariance(rows="heavy"), "rows"),
     ],
 )
 def test_a_question_that_cannot_be_answered(ask: Any, message: str, x: Matrix) -> None:
@@ -297,9 +345,12 @@ def test_people_without_a_group_count_in_no_answer(bound: float | dpgep.Preparat
     release = released(dpgep.table(x, labels, classes=["low", "high"], bound=bound))
     for ask, theirs in (*ANSWERS.values(), OF_CLASSES):
         assert_same(ask(release), theirs(x[500:], y[500:]))
-    estimate, others = release.covariance(), released(dpgep.table(x[500:], bound=bound)).covariance()
-    for ours, expected in ((estimate.values, others.values), (estimate.low, others.low)):
-        np.testing.assert_allclose(ours, expected, rtol=1e-6)
+    others = released(dpgep.table(x[500:], bound=bound))
+    for answer in ("covariance", "correlation"):
+        ours, expected = getattr(release, answer)(), getattr(others, answer)()
+        np.testing.assert_allclose(ours.values, expected.values, rtol=1e-6)
+        np.testing.assert_allclose(ours.low, expected.low, rtol=1e-6)
+    np.testing.assert_allclose(release.regression(0).coefficients, others.regression(0).coefficients, rtol=1e-6)
     np.testing.assert_allclose(release.mean(), x[500:].mean(axis=0), rtol=1e-9)
 
 
@@ -343,6 +394,43 @@ def test_warnings_of_answers_point_at_the_line_that_asked(rng: np.random.Generat
         with pytest.warns(dpgep.AccuracyWarning, match="lost") as caught:
             ask()
         assert {each.filename for each in caught} == {__file__}
+
+
+# Before the bound clipped rows.
+
+
+@pytest.mark.parametrize("d", [2, 8])
+def test_covariances_of_clipped_gaussian_rows_are_made_whole(d: int, rng: np.random.Generator) -> None:
+    """Against rows that were not clipped: exact moments of many, so that only the clipping differs."""
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    rows = rng.standard_normal((400_000, d)) * np.geomspace(3.0, 0.5, d) @ rotation
+    norms = np.linalg.norm(rows, axis=1)
+    bound = float(np.quantile(norms, 0.7))
+    clipped = rows * np.minimum(bound / norms, 1)[:, None]
+    kept = float((clipped**2).sum() / (rows**2).sum())
+    moments = ReleasedMoments(
+        clipped.mean(axis=0)[:, None],
+        np.ones(1),
+        float(len(rows)),
+        MomentNoise(0.0, 0.0, 0.0),
+        clipped.T @ clipped / len(rows),
+    )
+    found, preparation = unclipped(moments, dpgep.Preparation(bound, kept=kept))
+    assert preparation is not None
+    assert preparation.kept == 1
+    covariance = rows.T @ rows / len(rows)
+    error = np.linalg.norm(found.second - covariance) / np.linalg.norm(covariance)
+    evenly = np.linalg.norm(moments.second / kept - covariance) / np.linalg.norm(covariance)
+    assert error < 0.01
+    assert evenly > 2 * error
+
+
+def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
+    for given in (dpgep.table(x, bound=PREPARATION), dpgep.table(x, bound=BOUND)):
+        release = released(given, mu=1.0)
+        noisy, preparation = unclipped(release._noisy, release.preparation)
+        assert noisy is release._noisy
+        assert preparation is release.preparation
 
 
 # In the units of the columns.
@@ -390,32 +478,6 @@ def test_the_variance_of_the_noise_in_units(name: str, rng: np.random.Generator)
     assert not ((4 * squares > low) & (4 * squares < high)).any()  # half of the deviation is seen
 
 
-@pytest.mark.parametrize("unit", [2.0**400, 2.0**-400])
-@pytest.mark.parametrize("budget", [{"mu": 1.0}, {"epsilon": math.inf}], ids=["private", "exact"])
-def test_units_may_be_extreme(unit: float, budget: dict[str, float], rng: np.random.Generator) -> None:
-    """Answers in units that are powers of two times as large have the same bits but for these, errors too."""
-    rows, scale = rng.standard_normal((2000, 3)) @ (np.eye(3) + 1), np.array([1.0, 3.0, 5.0])
-    one, other = (
-        released(dpgep.table(rows * size, bound=dpgep.Preparation(9.0, scale=size)), **budget)
-        for size in (scale, scale * unit)
-    )
-    for ask in (
-        lambda r: r.pca(n_components=2),
-        lambda r: r.pca(n_components=1, sparsity=2),
-        lambda r: r.pca(n_components=1, sparsity="auto"),
-        lambda r: r.pls([0], [1, 2]),
-    ):
-        ours, theirs = ask(one), ask(other)
-        np.testing.assert_array_equal(theirs.components, ours.components)
-        np.testing.assert_array_equal(theirs.eigenvalues, ours.eigenvalues * unit**2)
-        np.testing.assert_array_equal(theirs.mean, ours.mean * unit)
-        found, expected = theirs.diagnostics, ours.diagnostics
-        np.testing.assert_array_equal(found.expected_error, expected.expected_error)
-        for size in ("noise_level", "spectrum", "eigengaps"):
-            np.testing.assert_array_equal(getattr(found, size), getattr(expected, size) * unit**2)
-    np.testing.assert_array_equal(other.covariance().low, one.covariance().low * unit**2)
-
-
 def test_the_noise_level_in_units(rng: np.random.Generator) -> None:
     """The mean norm of the noise is at most the level that is reported, and not much less where scales are equal."""
     d = 30
@@ -453,16 +515,16 @@ def test_intervals_for_any_rows_within_the_bound_hold_far_from_zero() -> None:
     """The variance of a variance of two values is the largest where a few people are at the other end."""
     n, few = 1000, 5
     rows = np.where(np.arange(n) < few, -1.0, 1.0)[:, None]
-    estimate = released(dpgep.table(rows, bound=1.0)).covariance(tails="bounded")
+    estimate = released(dpgep.table(rows, bound=1.0)).covariance(rows="bounded")
     deviation = np.std((rows - rows.mean()) ** 2) / math.sqrt(n)
     assert (estimate.high - estimate.low)[0, 0] / 2 >= stats.norm.ppf(0.95) * deviation
     assert (estimate.high - estimate.low)[0, 0] / 2 <= 1.1 * stats.norm.ppf(0.95) * deviation
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("tails", ["gaussian", "bounded"])
+@pytest.mark.parametrize("law", ["gaussian", "bounded"])
 @pytest.mark.parametrize("budget", [{"mu": 0.3}, {"epsilon": math.inf}], ids=["private", "exact"])
-def test_intervals_of_covariances_cover(tails: Any, budget: dict[str, float], rng: np.random.Generator) -> None:
+def test_intervals_of_covariances_cover(law: Any, budget: dict[str, float], rng: np.random.Generator) -> None:
     """Of 400 tables, one entry each, at 90 %: outside of 82 to 97 % with a probability below 1e-6 each.
 
     The negative control: intervals of half the width cover 59 %.
@@ -475,12 +537,12 @@ def test_intervals_of_covariances_cover(tails: Any, budget: dict[str, float], rn
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dpgep.PrivacyWarning)
             release = dpgep.release(dpgep.table(rows, bound=preparation), seed=draw, **budget)
-        estimate = release.covariance(tails=tails)
+        estimate = release.covariance(rows=law)
         i, j = divmod(draw % 9, 3)
         low, high, value = estimate.low[i, j], estimate.high[i, j], estimate.values[i, j]
         covered += low <= truth[i, j] <= high
         halves += abs(truth[i, j] - value) <= (high - low) / 4
     assert covered >= 328
-    if tails == "gaussian":
+    if law == "gaussian":
         assert covered <= 388
         assert halves < 328

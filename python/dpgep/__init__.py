@@ -6,8 +6,11 @@ import scipy.linalg  # noqa: F401
 from dpgep import local
 from dpgep._dispatch import build_info, core
 from dpgep.audit import AuditResult, audit
+from dpgep.comparison import Comparison, compare
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
+from dpgep.methods.intervals import Intervals
 from dpgep.models.preparation import Auto, Preparation
+from dpgep.planning import Plan, plan
 from dpgep.privacy.budget import Budget
 from dpgep.private_moments import PrivateMoments, release
 from dpgep.private_operator import PrivateOperator, private_operator
@@ -31,10 +34,13 @@ __all__ = [
     "Auto",
     "Budget",
     "CcaModel",
+    "Comparison",
     "DataChangedError",
     "FdaModel",
+    "Intervals",
     "Moments",
     "PcaModel",
+    "Plan",
     "PlsModel",
     "Preparation",
     "PrivacyBudgetError",
@@ -51,10 +57,12 @@ __all__ = [
     "audit",
     "build_info",
     "cca",
+    "compare",
     "fda",
     "gep",
     "local",
     "pca",
+    "plan",
     "pls",
     "private_operator",
     "release",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,9 +13,20 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep.data.dask_frames import is_dask_frame
 from dpgep.data.views import column_names
+from dpgep.methods.accuracy import lost_components
+from dpgep.methods.intervals import (
+    MOST_FEATURES,
+    Intervals,
+    RowLaw,
+    bootstrap_intervals,
+    require_law,
+    solved,
+)
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import Diagnostics
+from dpgep.models.in_units import in_units
 from dpgep.models.model import Adjacency, Model
+from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import LedgerEntry
@@ -157,6 +168,7 @@ class Solution:
     method: str
     passes: int = 0
     preparation: Preparation | None = None
+    _moments: ReleasedMoments | None = None
 
     @property
     def n_components(self) -> int:
@@ -193,6 +205,71 @@ class Solution:
         used = np.flatnonzero(self.components.any(axis=0)).tolist()
         return tuple(used if self.feature_names is None else (self.feature_names[j] for j in used))
 
+    def intervals(self, level: float = 0.9, rows: RowLaw = "gaussian") -> Intervals:
+        """Intervals of eigenvalues, and angles of components, against those of the population: at no cost.
+
+        They cover the noise and the sampling of people, by repeating the release in a simulation (docs/uncertainty.md):
+        0.1 s for 20 features, a few seconds for 200. The simulation is the same in every call.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+            Probability with which each interval holds; not that all do.
+        rows : {"gaussian", "bounded"}
+            What is assumed of the people: fourth moments as of Gaussian rows, or as large as the bound on rows allows,
+            along the principal axes: conservative.
+
+        Raises
+        ------
+        ValueError
+            For a solution that does not come from one released matrix of at most 200 features, of standardized columns
+            or of sparse components.
+        """
+        require_law(level, rows)
+        moments, model = self._small_moments("intervals")
+        lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
+        assert bound is not None
+        model, preparation = in_units(model, self.preparation)
+        cut = 1 - preparation.kept if preparation is not None and not model.scale_free else 0.0
+        found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut)
+        if preparation is None or model.scale_free:
+            return found
+        of_rows = preparation.eigenvalues
+        return replace(found, estimates=of_rows(found.estimates), eigenvalues=of_rows(found.eigenvalues))
+
+    def recommended_components(self) -> int:
+        """How many leading components noise alone could hardly show, of all that there are: at no cost.
+
+        Each of the others is `lost` with those before it. The spectrum of the noise is known; sampling of people does
+        not count. However many components were asked for, all are judged.
+
+        Raises
+        ------
+        ValueError
+            Where all components that were asked for stand out, and the released moments were not kept (`intervals`).
+        """
+        lost = self.diagnostics.lost
+        if any(lost):
+            return lost.index(True)
+        if self.n_components == self.model.max_components:
+            return self.n_components
+        moments, model = self._small_moments("more than the components asked for, all of which stand out,")
+        model, _ = in_units(model, self.preparation)
+        pair = model.pair(replace(moments, second=moments.second.copy()))
+        system = solved(pair, self.diagnostics.regularization)
+        return lost_components(model, moments, system, model.max_components).count(False)
+
+    def _small_moments(self, what: str) -> tuple[ReleasedMoments, MomentModel]:
+        if isinstance(self.diagnostics, ReleaseDiagnostics) and self.diagnostics.support is not None:
+            raise ValueError(f"{what} of sparse components are not known: solve without sparsity")
+        if self._moments is None:
+            raise ValueError(
+                f'{what} need the released moments, which a solution keeps with method="release" of rows, up to '
+                f"{MOST_FEATURES} features, without screen and standardize"
+            )
+        assert isinstance(self.model, MomentModel)
+        return self._moments, self.model
+
     def transform(self, X: Any, Y: Any = None) -> Any:
         """Coordinates (X - mean) V^T of new rows, shape (n, K); with Y (CCA, PLS) the pair of both views' coordinates.
 
@@ -208,9 +285,9 @@ class Solution:
         if len(parts) == 1:
             if Y is not None:
                 raise TypeError(f"{self.model.name} has one view: transform takes only X")
-            return _project(X, parts[0], means[0], self._absent(0), names[0], "X")
-        x = _project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
-        return x if Y is None else (x, _project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
+            return project(X, parts[0], means[0], self._absent(0), names[0], "X")
+        x = project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
+        return x if Y is None else (x, project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
 
     def components_frame(self) -> Any:
         """The components as a pandas DataFrame: a row for each feature, a column for each component, from 1.
@@ -269,7 +346,7 @@ class Solution:
         return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
 
 
-def _project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
+def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
     check_same(column_names(values), names, name)
     array = values.compute() if is_dask_frame(values) else values
     array = table_matrix(array) if is_table(array) else array

@@ -218,19 +218,7 @@ class Run:
         """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first: `prepare`."""
         problem = self._problem
         if isinstance(problem, TableProblem):
-            if problem.read_once:
-                raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
-            missing = problem.auto.missing == "center"
-            table = (problem.dataset, problem.facts, problem.model.n_features)
-            stages = Stages(*table, self._ledger, self._stream, missing=missing)
-            preparation = prepare(
-                stages,
-                problem.auto,
-                problem.model,
-                shifted=problem.can_shift,
-                mixed=mixed and not problem.is_sparse,
-                grouped=problem.model.layout(problem.facts).n_groups > 1,
-            )
+            preparation = prepare_table(problem, self._ledger, self._stream, mixed=mixed)
             problem = problem.prepared(preparation)
             self._ledger.begin()
         if isinstance(problem, (MomentProblem, Moments)):
@@ -242,6 +230,22 @@ class Run:
         """Warn of a large delta if the number of people became public only by reading."""
         if self._known_n is None:
             _warn_large_delta(self._account, self._problem.n_counted, result)
+
+
+def prepare_table(problem: TableProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool) -> Preparation:
+    """The preparation of a table, bought from ``ledger``; its columns may be ``mixed``."""
+    if problem.read_once:
+        raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
+    missing = problem.auto.missing == "center"
+    table = (problem.dataset, problem.facts, problem.model.n_features)
+    return prepare(
+        Stages(*table, ledger, stream, missing=missing),
+        problem.auto,
+        problem.model,
+        shifted=problem.can_shift,
+        mixed=mixed and not problem.is_sparse,
+        grouped=problem.model.layout(problem.facts).n_groups > 1,
+    )
 
 
 def solution_of(
@@ -273,6 +277,7 @@ def solution_of(
         model=model,
         method=method,
         passes=passes,
+        _moments=result.moments,
     )
 
 

@@ -32,11 +32,13 @@ class Dataset(ABC):
     bound : enforced bound on row norms.
     passes : number of passes over the rows begun so far.
     read_once : whether there can be only one.
+    at_hand : whether products take rows from memory as they are: many passes cost little.
     """
 
     bound: float
     passes: int = 0
     read_once: bool = False
+    at_hand: bool = False
 
     @cached_property
     def population_id(self) -> str:
@@ -71,6 +73,8 @@ class Dataset(ABC):
 
 class InMemoryDataset(Dataset):
     """All rows in one batch."""
+
+    at_hand = True
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch

@@ -29,6 +29,7 @@ class PreparedDataset(Dataset):
         self._grouped = grouped
         self.bound = preparation.bound
         self.read_once = dataset.read_once
+        self.at_hand = preparation.is_identity and isinstance(dataset, InMemoryDataset)
 
     @property
     def n(self) -> int | None:
@@ -52,7 +53,7 @@ class PreparedDataset(Dataset):
         return PreparedDataset(dataset, preparation, len(features), grouped=self._grouped)
 
     def row_products(self) -> RowProducts | StreamedProducts:
-        if self._preparation.is_identity and isinstance(self._dataset, InMemoryDataset):
+        if self.at_hand:
             self._dataset.passes += 1
             return RowProducts(self.in_memory("products").rows)
         if self.read_once:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import scipy  # its special functions are loaded when they are used
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
 
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.model import Matrix, Model, Released
@@ -179,7 +180,9 @@ def _edge(model: Model, released: Released, system: Eigensystem, log_searched: f
     r = len(system.values)
     n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
     noises = model.noise_alone(released, system.values, generator, n_draws)
-    rooted = np.maximum(_leading_values(noises, system.vectors, model), 0.0) ** (1 / model.noise_order)
+    # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
+    basis = system.vectors if system.vectors.shape[1] == r else None
+    rooted = np.maximum(_leading_values(noises, basis, model), 0.0) ** (1 / model.noise_order)
     # prediction of one more draw from few: Student's law in place of the normal one
     rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
     if log_searched == 0.0:
@@ -188,20 +191,31 @@ def _edge(model: Model, released: Released, system: Eigensystem, log_searched: f
     return float(rooted.mean()), _TAIL * rank * spread
 
 
-def _leading_values(noises: Iterator[Matrix], vectors: Matrix, model: Model) -> Matrix:
-    """Largest eigenvalue of V^T N V for each N, counted from its centre."""
+def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:
+    """Largest eigenvalue of V^T N V for each N, counted from its centre; of N itself where V is None."""
+    if vectors is None:
+        return np.array(list(map(partial(_leading_of, model), noises)))  # no draw is kept while the next is made
     if vectors.shape[1] > _DENSE:
         return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
     spectra = np.linalg.eigvalsh(np.stack([vectors.T @ noise @ vectors for noise in noises]))
     return np.array([values[-1] - model.centre(values) for values in spectra])
 
 
+def _leading_of(model: Model, noise: Matrix) -> float:
+    return _largest(aslinearoperator(noise)) - model.centre(np.diagonal(noise))
+
+
 def _leading_by_products(noise: Matrix, vectors: Matrix, model: Model) -> float:
     r = vectors.shape[1]
     operator = LinearOperator((r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64)
+    trace = np.einsum("ij,ij->j", vectors, noise @ vectors)
+    return _largest(operator) - model.centre(trace)
+
+
+def _largest(operator: LinearOperator) -> float:
+    """The largest eigenvalue, up to a thousandth, or as near as iterations came."""
     try:
-        top = eigsh(operator, k=1, which="LA", tol=1e-3, v0=np.ones(r), return_eigenvectors=False)[0]
+        top = eigsh(operator, k=1, which="LA", tol=1e-3, v0=np.ones(operator.shape[0]), return_eigenvectors=False)[0]
     except ArpackNoConvergence as stopped:
         top = max(stopped.eigenvalues, default=0.0)
-    trace = np.einsum("ij,ij->j", vectors, noise @ vectors)
-    return float(top - model.centre(trace))
+    return float(top)

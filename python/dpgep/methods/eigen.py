@@ -1,4 +1,7 @@
-"""Solve A v = lambda B v for a noisy symmetric pair, all eigenvalues, in memory for three d x d matrices."""
+"""Solve A v = lambda B v for a noisy symmetric pair, all eigenvalues, in memory for three d x d matrices.
+
+For B = I in many dimensions, all eigenvalues but only the leading vectors: of a tridiagonal matrix, in memory for two.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import lapack
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep.models.model import Matrix
 
 # Up to this size the checks of SciPy take longer than LAPACK, and a copy costs nothing.
 _SMALL = 48
+# From here on most vectors are left out, where only the leading are asked for: all of them take most of the time.
+_MANY = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Eigensystem:
-    """values (r,), descending; vectors (d, r) with V^T (B_+ + xi I) V = I; r = rank of B_+ + xi I; xi as used."""
+    """values (r,), descending; vectors (d, r) with V^T (B_+ + xi I) V = I; r = rank of B_+ + xi I; xi as used.
+
+    For B = I there may be fewer vectors than values: those of the leading.
+    """
 
     values: Matrix
     vectors: Matrix
@@ -24,14 +33,23 @@ class Eigensystem:
 
 
 def solve_pair(
-    a: Matrix, b: Matrix | None, *, regularization: float, rounding: float, fallback: float = 0.0
+    a: Matrix,
+    b: Matrix | None,
+    *,
+    regularization: float,
+    rounding: float,
+    fallback: float = 0.0,
+    n_vectors: int | None = None,
 ) -> Eigensystem:
     """Eigensystem of A v = lambda (B_+ + xi I) v, with B_+ the projection of B on the positive semidefinite cone.
 
     Directions in which B_+ + xi I is at most ``rounding`` are left out: B says nothing about them. Where that is all of
-    them, xi = ``fallback`` is used instead. Overwrites a and b.
+    them, xi = ``fallback`` is used instead. For B = I and a large A, only ``n_vectors`` leading vectors, if that is not
+    None. Overwrites a and b.
     """
     if b is None:
+        if n_vectors is not None and len(a) >= max(_MANY, 4 * n_vectors):
+            return Eigensystem(*_leading(a, n_vectors), 0.0)
         return Eigensystem(*_descending(*_eigh(a, "evd")), 0.0)
     values, vectors = _eigh(b)
     values = np.maximum(values, 0.0)
@@ -79,6 +97,21 @@ def positive_part(matrix: Matrix) -> Matrix:
     values, vectors = _eigh(matrix)
     vectors *= np.sqrt(np.maximum(values, 0.0))
     return np.asarray(vectors @ vectors.T)
+
+
+def _leading(matrix: Matrix, k: int) -> tuple[Matrix, Matrix]:
+    """All eigenvalues, descending, and k leading vectors, of the tridiagonal matrix T = Q^T A Q. Overwrites A."""
+    d = len(matrix)
+    work, _ = lapack.dsytrd_lwork(d, lower=1)
+    reflectors, diagonal, beside, factors, _ = lapack.dsytrd(matrix.T, lower=1, lwork=int(work), overwrite_a=1)
+    values = scipy.linalg.eigvalsh_tridiagonal(diagonal, beside, check_finite=False)
+    leading = scipy.linalg.eigh_tridiagonal(
+        diagonal, beside, select="i", select_range=(d - k, d - 1), check_finite=False
+    )[1]
+    # Q leaves the first coordinate as it is; on the others its reflectors lie as those of a QR decomposition do
+    rest = np.asfortranarray(leading[1:])
+    leading[1:] = lapack.dormqr("L", "N", reflectors[1:, :-1], factors, rest, lwork=64 * d, overwrite_c=1)[0]
+    return _descending(values, leading)
 
 
 def _descending(values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:

@@ -14,7 +14,7 @@ from dpgep.methods.papers.rayleigh_flow import STEP, FlowDiagnostics, TruncatedF
 from dpgep.methods.quotient_accuracy import products_accuracy
 from dpgep.methods.result import Diagnostics, MethodResult, method_result
 from dpgep.methods.ridge import products_ridge
-from dpgep.methods.search_space import Leading, leading_solutions
+from dpgep.methods.search_space import FEW_ROWS, Leading, leading_solutions
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentModel
 from dpgep.privacy.curator import Curator
@@ -37,8 +37,10 @@ class OperatorDiagnostics(Diagnostics):
     Attributes
     ----------
     n_directions : directions that the noisy matrix was asked for.
-    movement : sine of the largest angle by which the last step turned the span of the dense components.
-    converged : whether the components came to rest; sparse ones: the flow, wherever it began.
+    movement : sine of the largest angle by which the last step turned the span of the dense components; where B is the
+        identity and there is noise, any of those that are not lost.
+    converged : whether the components came to rest: lost ones, where B is the identity, never do, and need not. Their
+        eigenvalues are lower bounds. Sparse components: whether the flow did, wherever it began.
     flow : of sparse components, which come from a truncated flow that begins at the dense ones.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     storage : "operator".
@@ -92,8 +94,7 @@ def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int) 
             eigenvalues,
             1 / np.linalg.norm(leading.vectors, axis=1) ** 2,  # solutions have norm 1 in B + xi I
             ridge=ridge,
-            # Ritz values of noise lie evenly around its centre
-            centre=model.centre(leading.system.values[len(eigenvalues) :]) if products.identity_b else 0.0,
+            centre=leading.centre,
         ),
         n_directions=leading.n_directions,
         movement=leading.movement,
@@ -139,7 +140,8 @@ def _sparse(
 
 def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
     """Where to begin: the range of A where released vectors span it (class and slice means), else at random."""
-    random = curator.public_generator().standard_normal((k, curator.model.n_features))
+    n_rows = min(FEW_ROWS, curator.model.n_features) if products.identity_b and products.noise_level > 0 else k
+    random = curator.public_generator().standard_normal((n_rows, curator.model.n_features))
     if products.groups is None:
         return random
     assert isinstance(curator.model, MomentModel)  # of rows, as there are groups

@@ -33,6 +33,7 @@ from dpgep.methods.accuracy import (
     rows_needed,
 )
 from dpgep.methods.eigen import Eigensystem, matrix_bytes, solve_pair
+from dpgep.methods.intervals import MOST_FEATURES
 from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity
 from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
@@ -40,7 +41,7 @@ from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, embedded, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
-from dpgep.models.moments import ReleasedMoments
+from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.privacy.curator import Curator, PublicSide
 
 # Share of mu^2 for the scores of a screen: a public constant.
@@ -49,6 +50,9 @@ SCREEN_SHARE = 0.3
 _MOST_LISTED = 10
 # Without noise, a larger share of clipped rows is warned of.
 _CLIPPED_UNSAID = 1 / 3
+# From so many features on, and so many for each component, products with rows in memory find the leading components
+# sooner than the matrix is made. What rounding of products may add to the noise, 0.2 % here, grows with the rows.
+WIDE, WIDE_FOR_EACH, MOST_ROWS = 2000, 100, 10**6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,12 +109,15 @@ class ReleaseOptions(PairOptions):
     screen_share : float in (0, 1), optional
         Share of mu^2 that the scores cost; default 0.3.
     storage : {"auto", "matrix", "operator"}
-        "matrix": the released d x d matrix is held in memory, about 32 d^2 bytes. "operator": it is known by its
-        products, whose noise is drawn as they are asked for; the same law, on a public grid, in O(d) memory for each
-        direction asked. "auto": the matrix where it fits into memory_limit. With a screen: of the block, a matrix.
+        "matrix": the released d x d matrix is held in memory, 32 d^2 bytes or less where B is the identity, up to 70
+        d^2 elsewhere. "operator": it is known by its products, whose noise is drawn as they are asked for; the same
+        law, on a public grid, in O(d) memory for each direction asked. "auto": the matrix where it fits into
+        memory_limit, unless products are faster: `pca` of 2000 features or more, for few components (1 % of the
+        features at most), of up to a million rows in memory under replace-one adjacency; but not of standardized
+        columns, for sparse components, or without noise. With a screen: of the block, a matrix.
     memory_limit : int
-        Bytes that a release may take beside the data, for "auto" and "operator". Default 4 GiB, a public constant:
-        the storage must not depend on data, and does not on the machine.
+        Bytes that a release may take beside the data, for "operator", and for "auto", which counts 32 d^2 for a
+        matrix. Default 4 GiB, a public constant: the storage must not depend on data, and does not on the machine.
     """
 
     screen: int | None = None
@@ -154,7 +161,7 @@ class ReleaseOptions(PairOptions):
         return self.screen is None and self.storage_for(n_features) == "matrix"
 
     def storage_for(self, d: int) -> str:
-        """Where a release of d features is kept: a function of public numbers."""
+        """Where memory lets a release of d features be kept: a function of public numbers."""
         if self.storage != "auto":
             return self.storage
         return "matrix" if matrix_bytes(d) <= self.memory_limit else "operator"
@@ -216,9 +223,28 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse."""
     if options.screen is not None:
         return _screened_release(curator, n_components, options, options.screen)
-    if options.storage_for(curator.model.n_features) == "operator":
+    by_products = options.storage_for(curator.model.n_features) == "operator"
+    if by_products or (options.storage == "auto" and _faster_by_products(curator, n_components, options)):
         return operator_release(curator, n_components, options)
     return solve_released(curator.model, curator.release(), n_components, options)
+
+
+def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:
+    """Whether products serve as well as the matrix, and sooner: by public numbers, and what kind of data there are."""
+    model, facts = curator.model, curator.facts
+    return (
+        curator.public.at_hand
+        and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
+        and facts.n is not None
+        and facts.n <= MOST_ROWS
+        and not curator.noiseless
+        and options.sparsity is None
+        and isinstance(model, MomentModel)
+        and model.identity_b
+        and not model.standardized
+        and len(model.views) == 1
+        and model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
+    )
 
 
 def _screened_release(curator: Curator, n_components: int, options: ReleaseOptions, n_features: int) -> MethodResult:
@@ -250,9 +276,17 @@ def solve_released(model: Model, released: Released, n_components: int, options:
     """All that follows from the one answer: post-processing."""
     standard = model.standardization(released)
     if standard is None:
-        return _solved(model, released, n_components, options)
+        moments = _small_copy(released)
+        return replace(_solved(model, released, n_components, options), moments=moments)
     assert isinstance(released, ReleasedMoments)
     return _standardized(model, released, standard, n_components, options)
+
+
+def _small_copy(released: Released) -> ReleasedMoments | None:
+    """Released moments for later questions about them: solving overwrites them."""
+    if not isinstance(released, ReleasedMoments) or len(released.second) > MOST_FEATURES:
+        return None
+    return replace(released, second=released.second.copy())
 
 
 def _standardized(
@@ -309,7 +343,14 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
     pair = model.pair(released)
     if options.sparsity is None:
         fit = None
-        system = solve_pair(pair.a, pair.b, regularization=xi, rounding=pair.rounding, fallback=fallback)
+        system = solve_pair(
+            pair.a,
+            pair.b,
+            regularization=xi,
+            rounding=pair.rounding,
+            fallback=fallback,
+            n_vectors=rows_needed(n_components, len(pair.a)) if model.isotropic_noise else None,
+        )
         k = min(n_components, len(system.values))
         if k == 0:
             raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
@@ -411,8 +452,16 @@ def _perturbed(
     dimensions: int,
 ) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
-    p = rows_needed(len(lost), len(system.values))
-    variances = model.error_variances(released, system.vectors, system.vectors[:, :p], system.values[:p])
+    p, r = rows_needed(len(lost), len(system.values)), len(system.values)
+    leading, values = system.vectors[:, :p], system.values[:p]
+    if system.vectors.shape[1] == r:
+        variances = model.error_variances(released, system.vectors, leading, values)
+    else:
+        # of unknown vectors of an orthonormal basis: what coordinates have in all, and known ones have not, in the mean
+        variances = model.error_variances(released, leading, leading, values)
+        in_all = model.error_variances(released, eye_array(len(leading), format="csr"), leading, values).sum(axis=1)
+        rest = (in_all - variances.sum(axis=1)) / (r - p)
+        variances = np.hstack([variances, np.tile(rest[:, None], r - p)])
     return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost, dimensions)
 
 

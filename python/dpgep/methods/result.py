@@ -9,7 +9,7 @@ import numpy as np
 
 from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, Released
-from dpgep.models.moments import ReleasedGroups
+from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,7 +69,8 @@ class Diagnostics:
 class MethodResult:
     """Components (K, d), eigenvalues (K,), the mean; ``accuracy_warnings`` become warnings once the solution exists.
 
-    They are not raised here: an error filter must not lose an answer that is paid for.
+    They are not raised here: an error filter must not lose an answer that is paid for. ``moments``: what was released,
+    where it is small enough to be kept.
     """
 
     components: Matrix
@@ -77,6 +78,7 @@ class MethodResult:
     mean: Matrix | None
     diagnostics: Diagnostics
     accuracy_warnings: tuple[str, ...]
+    moments: ReleasedMoments | None = None
 
 
 def method_result(

@@ -36,6 +36,7 @@ WHOLE = 1.0
 _SEED = 0
 # A unit column adds nothing to a span that it leaves by less than this; errors below it are rounding.
 _DEPENDENT = 1e-12
+_TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +118,7 @@ def estimated_errors(
     draws = min(max(_DRAWN_FEATURES // len(pair.a), FEWEST_DRAWS), MOST_DRAWS)
     errors = np.zeros((len(xis), 1 + k))
     for _ in range(draws):
-        errors += _squared_sines(right, _solutions(truth.noisy_pair(generator), k, xis, root)) / draws
+        errors += squared_sines(right, _solutions(truth.noisy_pair(generator), k, xis, root)) / draws
     return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, errors, strict=True)]
 
 
@@ -153,7 +154,15 @@ def _leading(pair: MatrixPencil, basis: Matrix, scales: Matrix, k: int) -> Matri
     return np.asarray(q @ np.linalg.eigh(small)[1][:, :, : -k - 1 : -1])
 
 
-def _squared_sines(right: Matrix, found: Matrix) -> Matrix:
+def norm_root(b: Matrix | None, d: int) -> Matrix:
+    """R with R^T R = B also of a singular B, whose eigenvalues count as at least 1e-12 of the largest."""
+    if b is None:
+        return np.eye(d)
+    values, vectors = np.linalg.eigh(b)
+    return np.asarray(np.sqrt(np.maximum(values, max(_DEPENDENT * values[-1], _TINY)))[:, None] * vectors.T)
+
+
+def squared_sines(right: Matrix, found: Matrix) -> Matrix:
     """(m, 1 + K): for the spans, summed, then for each column; a zero column is at a right angle to everything."""
     q, triangle = np.linalg.qr(found)
     q *= np.abs(np.diagonal(triangle, axis1=1, axis2=2))[:, None, :] > _DEPENDENT

@@ -4,17 +4,24 @@ With the orthonormal directions V asked so far (rows), the pair is compressed to
 whole pair would be; the residuals of the K leading solutions are asked next, and, while the subspace grows by less than
 an eighth, what the pencil makes of the last directions. For B = I this is the block Lanczos method without restarts. As
 lazy noise remembers its answers anyway, nothing is gained by forgetting any.
+
+For B = I and noise of known law, a component is settled when the last step turned it by far less than noise has: its
+residual is not asked for again. One that does not stand out of the noise has nothing to settle to. The search is over
+when all others are settled and, for some passes, no more of them came to stand out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dpgep.methods.eigen import Eigensystem, bordered, solve_pair
+from dpgep.methods.quotient_accuracy import products_accuracy
 from dpgep.models.model import Matrix, Model
 from dpgep.privacy.products import NoisyProducts
 
@@ -22,12 +29,21 @@ from dpgep.privacy.products import NoisyProducts
 # noisy B is cut at zero: a function with a kink, which subspaces approach slowly.
 TOLERANCE = 1e-6
 _TOLERANCE_CUT = 3e-3
-# The compressed pair is solved again when the subspace has grown by one part in so many.
-_GROWTH = 8
 # A unit row has nothing new to ask where less than this is left of it beyond the directions asked.
 _LEAST_REMAINDER = 1e-8
 # Rows to an array, of the directions kept: products with many rows at a time are faster.
 _CHUNK = 16
+# B = I, in noise. Rows that the search begins with, and residuals in which one more component is searched for. A pass
+# for a few rows takes little longer than for one; as noise tells eigenvalues apart, they find any number of components.
+FEW_ROWS = 4
+# A component is settled when the last step turned it by at most this share of the sine expected of noise: what is left
+# adds about a hundredth to the expected squared sine.
+_SHARE_OF_NOISE = 0.1
+# A component so many times as high as the edge of the noise is waited for: what random directions have of it,
+# 1/sqrt(d), grows as a Chebyshev polynomial does there.
+_WAITED_FOR = 1.05
+# Normal deviations by which the centre of the noise is set above its estimate, against false components.
+_RANK = 2.58
 # Most directions asked, whatever the memory: the small eigenproblems grow with their cube.
 _MOST_DIRECTIONS = 500
 
@@ -40,14 +56,17 @@ class Leading:
     ----------
     vectors : (K, d) rows; fewer than K where B has no more directions.
     system : all solutions in the subspace; coordinates in the directions asked.
+    centre : where the noise lies for B = I: an upper limit for the mean of all eigenvalues but the leading.
     largest_b : largest eigenvalue of the compressed B (1 for the identity), without regularization.
     n_directions : number of directions asked.
-    movement : sine of the largest angle by which the last step turned the span.
-    converged : whether that is at most TOLERANCE, or there was nothing left to ask.
+    movement : sine of the largest angle by which the last step turned the span; for B = I in noise, one of the
+        components that stand out.
+    converged : whether that is little enough, or there was nothing left to ask.
     """
 
     vectors: Matrix
     system: Eigensystem
+    centre: float
     largest_b: float
     n_directions: int
     movement: float
@@ -77,7 +96,7 @@ class SearchSpace:
     """Directions asked and the pair compressed to them.
 
     Each lies in one of the ``views`` of the model, exactly: what rounding left in another would be a new direction to
-    the noise, which is drawn for each view.
+    the noise, which is drawn for each view. ``n_passes`` counts the blocks asked.
     """
 
     def __init__(self, products: NoisyProducts, views: list[slice]) -> None:
@@ -86,6 +105,7 @@ class SearchSpace:
         self._directions = _GrowingRows()
         self.a = np.empty((0, 0))
         self.b = np.empty((0, 0))
+        self.n_passes = 0
 
     def __len__(self) -> int:
         return len(self.a)
@@ -102,6 +122,7 @@ class SearchSpace:
             of_a, of_b = self._products.times(new)
         except MemoryError:
             return new[:0], new[:0], new[:0]
+        self.n_passes += 1
         self._directions.append(new)
         self.a, self.b = bordered(self.a, self._inner(of_a)), bordered(self.b, self._inner(of_b))
         return new, of_a, of_b
@@ -145,36 +166,114 @@ def leading_solutions(
 ) -> Leading:
     """The K leading solutions of A v = lambda (B_+ + xi I) v, A and B compressed to what is asked from ``start`` on.
 
-    ``most_directions`` bounds how many are asked. Raises MemoryError where there is no room for any.
+    ``most_directions`` bounds how many are asked. For B = I in noise, ``start`` must be random. Raises MemoryError
+    where there is no room for any.
     """
     subspace = SearchSpace(products, model.views)
     most = int(min(most_directions, _MOST_DIRECTIONS))
-    tolerance = TOLERANCE if products.identity_b or products.noise_level == 0 else _TOLERANCE_CUT
-    wanted, coordinates = start, np.empty((0, 0))
+    in_noise = products.identity_b and products.noise_level > 0
+    progress = (_InNoise if in_noise else _Progress)(products, model, n_components)
+    wanted = start
     while True:
-        exhausted = not _grow(subspace, model, wanted, most)
+        exhausted = not _grow(subspace, model, wanted, most, progress.part)
         if not len(subspace):
             raise MemoryError("no memory left for new directions: create the operator with a larger memory_limit")
         system = _solve(subspace, products, regularization, fallback)
         k = min(n_components, len(system.values))
-        movement = _movement(coordinates, system.vectors[:, :k].T)
-        coordinates = system.vectors[:, :k].T
-        vectors = subspace.combine(coordinates)
-        converged = exhausted or movement <= tolerance
+        unsettled = progress.unsettled(subspace, system, k)
+        vectors = subspace.combine(system.vectors[:, :k].T)
+        converged = exhausted or not len(unsettled)
         if converged or len(subspace) >= most:
             break
-        wanted = _residuals(products, vectors, system, k)
+        wanted = _residuals(products, vectors[unsettled], system, unsettled)
     largest_b = 1.0 if products.identity_b else float(np.linalg.eigvalsh(subspace.b)[-1])
-    return Leading(vectors, system, largest_b, len(subspace), movement, bool(converged))
+    return Leading(vectors, system, progress.centre, largest_b, len(subspace), progress.movement, bool(converged))
 
 
-def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int) -> bool:
-    """Ask for the wanted rows, and on from there until the subspace has grown; whether there was anything new."""
+class _Progress:
+    """How far the leading solutions have come to rest: together, up to a tolerance.
+
+    Attributes
+    ----------
+    centre, movement : as in `Leading`.
+    part : the compressed pair is solved again when the subspace has grown by one part in so many.
+    """
+
+    part = 8
+
+    def __init__(self, products: NoisyProducts, model: Model, n_components: int) -> None:
+        self._products, self._model = products, model
+        self._n_wanted = min(n_components, model.n_features)
+        self._coordinates = np.empty((0, 0))
+        self.centre, self.movement = 0.0, 1.0
+
+    def unsettled(self, subspace: SearchSpace, system: Eigensystem, k: int) -> NDArray[np.intp]:
+        """Which of the K leading solutions to go on with: none where the search is over."""
+        turned = self._turned(system, k)
+        self.movement = 1.0 if turned is None else min(float(np.linalg.norm(turned, 2)), 1.0)
+        tolerance = TOLERANCE if self._products.identity_b or self._products.noise_level == 0 else _TOLERANCE_CUT
+        return np.arange(0 if self.movement <= tolerance else k)
+
+    def _turned(self, system: Eigensystem, k: int) -> Matrix | None:
+        """(j, K), orthonormal directions of the leading solutions, without their parts in the last span of as many."""
+        before, self._coordinates = self._coordinates, system.vectors[:, :k]
+        if before.shape[1] != k:
+            return None
+        old, new = np.linalg.qr(before)[0], np.linalg.qr(self._coordinates)[0]
+        new[: len(old)] -= old @ (old.T @ new[: len(old)])
+        return np.asarray(new)
+
+
+class _InNoise(_Progress):
+    """The same for B = I: each by itself, compared with what noise turned it by; those that noise hides, never."""
+
+    part = 24  # soon: a settled component asks for no more passes
+
+    def __init__(self, products: NoisyProducts, model: Model, n_components: int) -> None:
+        super().__init__(products, model, n_components)
+        self._n_started = self._most_found = self._since = 0
+        # passes without one more component
+        self._patience = math.acosh(math.sqrt(model.n_features)) / math.acosh(_WAITED_FOR)
+
+    def unsettled(self, subspace: SearchSpace, system: Eigensystem, k: int) -> NDArray[np.intp]:
+        self._n_started = self._n_started or len(subspace)
+        turned, values = self._turned(system, k), system.values[:k]
+        self.centre = self._centre_of(subspace, system)
+        accuracy = products_accuracy(self._model, self._products, values, np.ones(k), ridge=0.0, centre=self.centre)
+        found = accuracy.lost.index(True) if True in accuracy.lost else k
+        if found > self._most_found:
+            self._most_found, self._since = found, subspace.n_passes
+        movements = np.ones(k) if turned is None else np.linalg.norm(turned, axis=0)
+        self.movement = min(float(movements[:found].max(initial=0.0)), 1.0)
+        open_ = movements > _SHARE_OF_NOISE * np.sqrt(accuracy.errors)
+        open_[found:] = False
+        if subspace.n_passes - self._since < self._patience or k < self._n_wanted:
+            open_[found : found + FEW_ROWS] = True
+        return np.flatnonzero(open_)
+
+    def _centre_of(self, subspace: SearchSpace, system: Eigensystem) -> float:
+        """From the quotients of random directions, those it began with, without what found components add to them.
+
+        Eigenvalues in the subspace do not serve: all but the leading of them lie too low.
+        """
+        m, found = self._n_started, self._most_found
+        squares = system.vectors[:m, :found] ** 2
+        rest = float(np.trace(subspace.a[:m, :m]) - squares.sum(axis=0) @ system.values[:found])
+        mean = rest / max(m - float(squares.sum()), 1e-3 * m)
+        deviation = self._products.noise_level / math.sqrt(2 * self._products.oracle.n_features * m)
+        return self._model.centre(np.array([mean + _RANK * deviation]))
+
+
+def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int, part: int) -> bool:
+    """Ask for the wanted rows, and on from there until the subspace has grown by one part in so many.
+
+    Returns whether there was anything new.
+    """
     before = len(subspace)
     while True:
         new, of_a, of_b = subspace.expand(wanted, most - len(subspace))
         grown = len(subspace) - before
-        if not len(new) or len(subspace) >= most or _GROWTH * (grown + len(new)) > before:
+        if not len(new) or len(subspace) >= most or part * (grown + len(new)) > before:
             return grown > 0
         # the pencil at the mean of its diagonal quotients: no division, as noise may make that of B zero or negative
         of_pencil = np.einsum("ij,ij->", new, of_b) * of_a - np.einsum("ij,ij->", new, of_a) * of_b
@@ -198,19 +297,10 @@ def _solve(subspace: SearchSpace, products: NoisyProducts, regularization: float
     return solve_pair(subspace.a.copy(), b, regularization=regularization, rounding=rounding, fallback=fallback)
 
 
-def _residuals(products: NoisyProducts, vectors: Matrix, system: Eigensystem, k: int) -> Matrix:
-    """A v - lambda (B + xi I) v for the K leading solutions: their products are combinations of answers."""
+def _residuals(products: NoisyProducts, vectors: Matrix, system: Eigensystem, which: NDArray[np.intp]) -> Matrix:
+    """A v - lambda (B + xi I) v for these solutions: their products are combinations of answers."""
     of_a, of_b = products.times(vectors)
-    return np.asarray(of_a - system.values[:k, None] * (of_b + system.regularization * vectors))
-
-
-def _movement(before: Matrix, after: Matrix) -> float:
-    """Sine of the largest angle from the span of ``after`` to that of ``before``, coordinates in nested subspaces."""
-    if len(before) != len(after) or not len(after):
-        return 1.0
-    old, new = np.linalg.qr(before.T)[0], np.linalg.qr(after.T)[0]
-    new[: len(old)] -= old @ (old.T @ new[: len(old)])
-    return min(float(np.linalg.norm(new, 2)), 1.0)
+    return np.asarray(of_a - system.values[which, None] * (of_b + system.regularization * vectors))
 
 
 def _only(rows: Matrix, view: slice, d: int) -> Matrix:

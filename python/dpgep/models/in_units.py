@@ -8,25 +8,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import diags_array
 
-from dpgep.models.model import Matrix, MatrixPencil, Model
-from dpgep.models.moments import MomentModel, ReleasedMoments
+from dpgep.models.denoise import low_rank_before_noise, spectrum_before_noise
+from dpgep.models.model import Matrix, MatrixPencil, PublicFacts
+from dpgep.models.moments import (
+    NO_NOISE,
+    MomentLayout,
+    MomentModel,
+    Pencil,
+    PlausibleMoments,
+    ReleasedGroups,
+    ReleasedMoments,
+    mean_factor,
+)
+from dpgep.models.preparation import Preparation
+
+
+def in_units(model: MomentModel, preparation: Preparation | None) -> tuple[MomentModel, Preparation | None]:
+    """A model that depends on the scales of columns, where these differ, in their units; a preparation without them."""
+    if model.scale_free or preparation is None or preparation.scale is None or np.ptp(preparation.scale) == 0:
+        return model, preparation
+    return InUnits(model, preparation.scale), replace(preparation, scale=None)
 
 
 @dataclass(frozen=True, eq=False)
-class InUnits(Model):
+class InUnits(MomentModel):
     """``inner``, of rows divided by ``scale`` (d,), as if they had not been."""
 
     inner: MomentModel
     scale: Matrix
     scale_free = False
     isotropic_noise = False
+    identity_b = True
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -37,12 +56,44 @@ class InUnits(Model):
         return self.inner.n_features
 
     @property
+    def first_view_size(self) -> int:
+        return self.inner.first_view_size
+
+    @property
     def max_components(self) -> int:
         return self.inner.max_components
 
     @property
     def max_components_reason(self) -> str:
         return self.inner.max_components_reason
+
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        return self.inner.layout(facts)
+
+    def pencil(self, released: ReleasedGroups) -> Pencil:
+        """A' and B: those of the divided rows."""
+        return self.inner.pencil(released)
+
+    def duals(self, pencil: Pencil, second: Matrix, vectors: Matrix) -> Matrix:
+        return np.asarray(vectors / self.scale[:, None])
+
+    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+        """What is A' without noise, which is isotropic there; nothing is thinned out."""
+        mean, deviation = mean_factor(released), released.noise.second
+        covariance = released.second - mean.T @ mean
+        if self.first_view_size:
+            x, y = slice(0, self.first_view_size), slice(self.first_view_size, None)
+            signal = low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
+            covariance[x, y] = (signal.left * signal.sizes) @ signal.right
+            covariance[y, x] = covariance[x, y].T
+        values, vectors = np.linalg.eigh(covariance)
+        if self.first_view_size:
+            values = np.maximum(values, 0.0)
+        else:
+            values = spectrum_before_noise(values[::-1], deviation)[::-1]
+        second = (vectors * values) @ vectors.T + mean.T @ mean
+        moments = replace(released, second=second, noise=NO_NOISE)
+        return PlausibleMoments(self, moments, released.noise, np.ones(len(values)))
 
     def pair(self, released: ReleasedMoments) -> MatrixPencil:
         inner, largest = self.inner.pair(released), float(self.scale.max()) ** 2

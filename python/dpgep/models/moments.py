@@ -269,21 +269,34 @@ class MomentModel(Model):
     def noise_alone(
         self, released: ReleasedGroups, values: Matrix, generator: np.random.Generator, n_draws: int
     ) -> Iterator[Matrix]:
-        d, noise, mean = self.n_features, released.noise, mean_factor(released)
-        sums, second_of_mean = mean.T * _shares(released), mean.T @ mean
+        sums = mean_factor(released).T * _shares(released)
         for _ in range(n_draws):
-            groups = ReleasedGroups(
-                sums=sums + noise.sums * generator.standard_normal(released.sums.shape),
-                counts=released.counts + noise.counts * generator.standard_normal(released.counts.shape),
-                n=released.n,
-                noise=noise,
-            )
-            pencil = self.pencil(groups)
-            second = np.zeros((d, d))
-            if pencil.a.moment:
-                second += goe(d, noise.second, generator)
-                second += second_of_mean
-            yield pencil.matrices(second)[0]
+            yield self._one_noise_alone(released, sums, generator)
+
+    def _one_noise_alone(self, released: ReleasedGroups, sums: Matrix, generator: np.random.Generator) -> Matrix:
+        noise, mean = released.noise, mean_factor(released)
+        groups = ReleasedGroups(
+            sums=sums + noise.sums * generator.standard_normal(released.sums.shape),
+            counts=released.counts + noise.counts * generator.standard_normal(released.counts.shape),
+            n=released.n,
+            noise=noise,
+        )
+        pencil = self.pencil(groups)
+        if pencil.a.moment:
+            second = goe(self.n_features, noise.second, generator)
+            second += mean.T @ mean
+        else:
+            second = np.zeros((self.n_features, self.n_features))
+        return pencil.matrices(second)[0]
+
+    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+        """`plausible_truth`, of models whose B carries no noise as well."""
+        return self.plausible_truth(released, most_features)  # type: ignore[return-value]
+
+    def duals(self, pencil: Pencil, second: Matrix, vectors: Matrix) -> Matrix:
+        """The w of solutions v for which A + sum_i c_i w_i w_i^T has eigenvalues that are larger by c_i: B v."""
+        _, b = pencil.matrices(second.copy())
+        return vectors if b is None else np.asarray(b @ vectors)
 
     def noise_of_b(self, released: ReleasedMoments) -> float | None:
         return None if self.identity_b else released.second_noise_level
@@ -295,10 +308,39 @@ class MomentModel(Model):
         return MatrixPencil(*pencil.matrices(released.second), level, rounding, low_rank)
 
 
+def with_eigenvalues(
+    model: MomentModel, moments: ReleasedMoments, vectors: Matrix, old: Matrix, new: Matrix
+) -> ReleasedMoments:
+    """Moments without noise whose pair has ``new`` eigenvalues in place of ``old`` ones, B and ``vectors`` (d, K) kept.
+
+    A changes by sum_i (new_i - old_i) (B v_i)(B v_i)^T; between two views, where -lambda comes with lambda, by twice
+    that. A scatter of group means changes with them: along B v_i they are multiplied by the root of new_i/old_i.
+    """
+    pencil = model.pencil(moments)
+    duals = model.duals(pencil, moments.second, vectors)
+    if pencil.a.moment:
+        change = (duals * (new - old)) @ duals.T
+        if pencil.a.blocks == "between":
+            x, y = slice(0, model.first_view_size), slice(model.first_view_size, None)
+            change *= 2
+            change[x, x] = change[y, y] = 0.0
+        return replace(moments, second=moments.second + change)
+    factors = np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0)) - 1
+    shares = moments.counts / moments.counts.sum()
+    contrasts = moments.sums - np.outer(moments.sums.sum(axis=1), shares)
+    sums = moments.sums + (duals * factors) @ (vectors.T @ contrasts)
+    second = moments.second
+    if pencil.b is not None and pencil.b.weights[:-1].any():  # B is the scatter within groups
+        second = second + (sums / moments.counts) @ sums.T - (moments.sums / moments.counts) @ moments.sums.T
+    return replace(moments, sums=sums, second=second)
+
+
 def goe(d: int, deviation: float, generator: np.random.Generator) -> Matrix:
     """A GOE matrix for a simulation; nothing is protected by it."""
-    half = generator.standard_normal((d, d))
-    return np.asarray((half + half.T) * (deviation / 2))
+    matrix = generator.standard_normal((d, d))
+    matrix += matrix.T
+    matrix *= deviation / 2
+    return matrix
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:

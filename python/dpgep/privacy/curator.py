@@ -41,15 +41,17 @@ class PublicSide:
     ----------
     model, facts : what is to be computed, from how many people and within which bound.
     largest_b : an upper bound on the largest eigenvalue of B; None where no public one exists.
+    at_hand : whether there are rows in memory, so that many passes over them cost little.
     """
 
     model: Model
     facts: PublicFacts
     largest_b: float | None
+    at_hand: bool
 
     @classmethod
     def of(cls, problem: Problem) -> PublicSide:
-        return cls(problem.model, problem.facts, problem.largest_b)
+        return cls(problem.model, problem.facts, problem.largest_b, problem.at_hand)
 
 
 class Mechanism(ABC):
@@ -187,6 +189,11 @@ class Curator:
     @property
     def facts(self) -> PublicFacts:
         return self.public.facts
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether epsilon is infinite."""
+        return math.isinf(self._ledger.remaining)
 
     def public_generator(self) -> np.random.Generator:
         """Randomness that need not stay secret, for starting points; reproducible where the noise is seeded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from dpgep._checks import require_flag
 from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import as_view, opened, width
+from dpgep.models.denoise import merged_directions, spectrum_before_noise
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, PublicFacts, Standardization
 from dpgep.models.moments import (
+    NO_NOISE,
     MomentLayout,
     Pencil,
     PencilPart,
+    PlausibleMoments,
     ReleasedGroups,
     ReleasedMoments,
     mean_factor,
@@ -77,6 +80,20 @@ class PcaModel(RowModel):
 
     def centre(self, values: Matrix) -> float:
         return float(values.mean())
+
+    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+        mean = mean_factor(released)
+        values, vectors = np.linalg.eigh(released.second - mean.T @ mean)
+        values, rows = spectrum_before_noise(values[::-1], released.noise.second), (mean @ vectors[:, ::-1]).T
+        if len(values) > most_features:  # half of them as they are
+            half = most_features // 2
+            rest = merged_directions(values[half:], rows[half:], most_features - half)
+            parts = (values[:half], rows[:half], np.ones(half)), rest
+            values, rows, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+        else:
+            numbers = np.ones(len(values))
+        moments = replace(released, sums=rows, noise=NO_NOISE, second=np.diag(values) + rows @ rows.T)
+        return PlausibleMoments(self.restricted(np.arange(len(values))), moments, released.noise, numbers)
 
     def restricted(self, features: NDArray[np.intp]) -> PcaModel:
         return type(self)(len(features), self.center)

@@ -15,6 +15,7 @@ class Problem(ABC):
     model, facts : what is asked, and of how many people within which bound.
     passes : number of passes over rows so far.
     read_once : whether there can be only one.
+    at_hand : whether there are rows, in memory as products take them.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
     """
 
@@ -22,6 +23,7 @@ class Problem(ABC):
     facts: PublicFacts
     passes: int = 0
     read_once: bool = False
+    at_hand: bool = False
     mixes_columns: bool = False
 
     @property

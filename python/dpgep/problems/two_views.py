@@ -77,6 +77,9 @@ class TwoViewModel(RowModel):
         d_x = int((features < self.d_x).sum())
         return replace(self, d_x=d_x, d_y=len(features) - d_x, feature_names=None)
 
+    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+        return two_view_truth(self, released, most_features)
+
     def mean(self, released: ReleasedGroups) -> Matrix | None:
         return total_mean(released) if self.center else None
 

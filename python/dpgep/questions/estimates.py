@@ -11,7 +11,7 @@ import numpy as np
 
 from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance, total_mean
+from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
 from dpgep.models.preparation import Preparation
 from dpgep.models.standardized import correlations, standardization_of
 from dpgep.solution import PrivacyReport
@@ -68,33 +68,30 @@ def covariance_of(released: ReleasedMoments, preparation: Preparation | None) ->
 
 def correlation_of(released: ReleasedMoments) -> Matrix:
     """The correlation matrix: scales of mapped rows cancel. A column that is constant has none: its entries are 0."""
-    standard = standardization_of(released)
-    mean, served = mean_factor(released), standard.scale > 0
-    covariance = released.second - mean.T @ mean
-    covariance[~served], covariance[:, ~served] = 0.0, 0.0
-    standard.scale[~served] = 1.0
-    values = correlations(covariance, standard)
+    served = np.flatnonzero(standardization_of(released).scale)
+    part, values = released.restricted(served), np.zeros_like(released.second)
+    mean = mean_factor(part)
+    values[np.ix_(served, served)] = correlations(part.second - mean.T @ mean, standardization_of(part))
     values[served, served] = 1.0
     return values
 
 
 def covariance_estimate(
-    released: ReleasedMoments, preparation: Preparation | None, bound: float, level: float, tails: str
+    released: ReleasedMoments, preparation: Preparation | None, bound: float, level: float, rows: str
 ) -> tuple[Matrix, Matrix, Matrix]:
     """The covariance in the units of the columns, and ends of intervals, to first order.
 
     The variance of an entry is that of the noise and that of people: for Gaussian rows (C_ii C_jj + C_ij^2)/n; for any
-    rows within the bound, at most b^2 sqrt(C_ii C_jj) (1 + [i = j])/(2n), as 2 |x_i x_j| <= |x|^2 <= b^2 for rows x
-    less their mean, b the bound plus its norm.
+    rows within the bound b, centred no longer than r = b + |m|, at most r^2 sqrt(C_ii C_jj) (1 + [i = j])/(2 n).
     """
     mapped = covariance_of(released, None)
     d, variances = len(mapped), np.maximum(np.diagonal(mapped), 0.0)
     noise = schur_form_variance(released, np.eye(d), np.eye(d), total=1.0, within=0.0)
     products = np.outer(variances, variances)
-    if tails == "gaussian":
+    if rows == "gaussian":
         people = (products + mapped**2) / released.n
     else:
-        longest = bound + float(np.linalg.norm(total_mean(released)))
+        longest = bound + float(np.linalg.norm(mean_factor(released)))
         people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
     values, units = covariance_of(released, preparation), np.ones(d)
     if preparation is not None:

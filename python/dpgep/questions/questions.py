@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import require_flag, require_one_of, require_share
+from dpgep._checks import require_flag
+from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.methods.options import require_separate_columns
-from dpgep.methods.release import PairOptions, ReleaseDiagnostics, solve_released
-from dpgep.methods.result import MethodResult
-from dpgep.models.in_units import InUnits
-from dpgep.models.model import Matrix, Model
-from dpgep.models.moments import MomentModel, ReleasedMoments, in_one_group, total_mean
+from dpgep.methods.release import PairOptions, solve_released
+from dpgep.models.in_units import in_units
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, in_one_group, total_mean
 from dpgep.models.preparation import Preparation
 from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
@@ -25,12 +26,14 @@ from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel
 from dpgep.problems.pls import PlsModel
 from dpgep.problems.sir import SirModel
-from dpgep.questions.columns import Columns, names_of, numbers_of
-from dpgep.questions.estimates import MatrixEstimate, covariance_estimate
+from dpgep.questions.classifier import LinearClassifier, classifier
+from dpgep.questions.columns import Columns, names_of, number_of, numbers_of
+from dpgep.questions.estimates import MatrixEstimate, correlation_of, covariance_estimate
+from dpgep.questions.regression import Regression, regression
+from dpgep.questions.synthetic import sample
+from dpgep.questions.unclipped import unclipped
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import checked_options, component_count, solution_of, warn_of_accuracy
-
-Tails = Literal["gaussian", "bounded"]
 
 
 class Questions:
@@ -97,14 +100,88 @@ class Questions:
         mean = total_mean(noisy)
         return mean if preparation is None else preparation.mean(mean)
 
-    def covariance(self, columns: Columns = None, *, level: float = 0.9, tails: Tails = "gaussian") -> MatrixEstimate:
+    def covariance(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
         """Covariances of columns, in their units, each with an interval; divided by n."""
-        require_share("level", level)
-        require_one_of("tails", tails, ("gaussian", "bounded"))
+        require_law(level, rows)
         features = self._numbers(columns)
         noisy, preparation = self._moments_of(features)
-        values, low, high = covariance_estimate(noisy, preparation, self._row_bound, level, tails)
+        values, low, high = covariance_estimate(noisy, preparation, self._row_bound, level, rows)
         return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
+
+    def correlation(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
+        """Correlations of columns, each with an interval (`dpgep.methods.intervals.correlation_intervals`).
+
+        Entries of a column that is constant are 0, and nothing is known of them.
+        """
+        features = self._numbers(columns)
+        noisy, _ = self._moments_of(features)
+        low, high = correlation_intervals(noisy, level, rows, self._row_bound)
+        values = correlation_of(noisy)
+        return MatrixEstimate("correlation", values, low, high, level, self._names_of(features), self.report)
+
+    def regression(
+        self,
+        y: str | int,
+        on: Columns = None,
+        *,
+        ridge: float | None = None,
+        level: float = 0.9,
+        rows: RowLaw = "gaussian",
+    ) -> Regression:
+        """Least squares of the column ``y`` on others (default: all others), with an intercept, in their units.
+
+        With errors that cover the noise and which people were sampled; see `dpgep.questions.regression.regression`.
+        """
+        target = number_of(y, self.model.feature_names, self.model.n_features)
+        numbers = self._numbers(on, "on")
+        columns = [j for j in numbers.tolist() if on is not None or j != target]
+        noisy, preparation = self._unclipped
+        return regression(
+            in_one_group(noisy),
+            preparation,
+            target,
+            columns,
+            privacy=self.report,
+            names=self.model.feature_names,
+            ridge=ridge,
+            rows=rows,
+            level=level,
+        )
+
+    def classifier(
+        self,
+        columns: Columns = None,
+        *,
+        ridge: float | None = None,
+        priors: Literal["released"] | Sequence[float] = "released",
+    ) -> LinearClassifier:
+        """The linear rule of the released class means and scatter of columns: private as a whole.
+
+        See `dpgep.questions.classifier.classifier`.
+        """
+        classes, features = self._classes(), self._numbers(columns)
+        noisy, preparation = self._moments_of(features, grouped=True)
+        names = self._names_of(features)
+        return classifier(noisy, preparation, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
+
+    def sample(
+        self,
+        n: int,
+        seed: int | np.random.Generator | None = None,
+        *,
+        columns: Columns = None,
+        ranges: Mapping[str | int, tuple[float, float]] | None = None,
+    ) -> Any:
+        """Synthetic people: n Gaussian rows with the released moments; of classes, rows and labels.
+
+        They hold no more than second moments and the noise: for trying pipelines without data, not for inference. See
+        `dpgep.questions.synthetic.sample`.
+        """
+        features = self._numbers(columns)
+        classes = getattr(self.model, "classes", None)
+        noisy, preparation = self._moments_of(features, grouped=classes is not None)
+        names = self._names_of(features)
+        return sample(noisy, preparation, n, seed, classes=classes, ranges=ranges, feature_names=names)
 
     def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
         if not self._noisy.sums.size:
@@ -136,9 +213,14 @@ class Questions:
         self, features: NDArray[np.intp], *, grouped: bool = False
     ) -> tuple[ReleasedMoments, Preparation | None]:
         """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
-        preparation = None if self.preparation is None else self.preparation.restricted(features)
-        noisy = self._noisy.restricted(features)
-        return noisy if grouped else in_one_group(noisy), preparation
+        noisy, preparation = self._unclipped
+        noisy = noisy.restricted(features)
+        mapped = None if preparation is None else preparation.restricted(features)
+        return noisy if grouped else in_one_group(noisy), mapped
+
+    @cached_property
+    def _unclipped(self) -> tuple[ReleasedMoments, Preparation | None]:
+        return unclipped(self._noisy, self.preparation)
 
     def _two_views(
         self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns
@@ -172,34 +254,9 @@ def answer(
     settings = checked_options("an answer from a release", PairOptions, options)
     settings.check_model(model, k)
     require_separate_columns(settings, mixed=preparation is not None and preparation.mixes_columns)
-    asked, mapped = _in_units(model, preparation)
+    asked, mapped = in_units(model, preparation)
     result = solve_released(asked, noisy, k, settings)
-    if asked is not model:
-        assert mapped is not None
-        result = _diagnosed_in_units(result, mapped)
     solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
     solution = replace(solution, preparation=preparation)
     warn_of_accuracy(result, solution, stacklevel)
     return solution
-
-
-def _in_units(model: MomentModel, preparation: Preparation | None) -> tuple[Model, Preparation | None]:
-    """A model that depends on the scales of columns, where these differ, in their units; a preparation of one scale.
-
-    That is the power of two near the largest: no square of a variance overflows.
-    """
-    if model.scale_free or preparation is None or preparation.scale is None or np.ptp(preparation.scale) == 0:
-        return model, preparation
-    scale = preparation.scale
-    unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
-    return InUnits(model, scale / unit), replace(preparation, scale=np.full(len(scale), unit))
-
-
-def _diagnosed_in_units(result: MethodResult, preparation: Preparation) -> MethodResult:
-    """What was found for `InUnits`, its sizes in the units of the columns too."""
-    assert preparation.scale is not None
-    found, unit = result.diagnostics, float(preparation.scale[0]) ** 2
-    assert isinstance(found, ReleaseDiagnostics)
-    assert found.eigengaps is not None
-    level, spectrum, gaps = found.noise_level * unit, found.spectrum * unit, found.eigengaps * unit
-    return replace(result, diagnostics=replace(found, noise_level=level, spectrum=spectrum, eigengaps=gaps))

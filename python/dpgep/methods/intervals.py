@@ -1,0 +1,428 @@
+"""Intervals that cover both the noise of a release and the chance that made n people the people of the data.
+
+A parametric bootstrap of moments. The truth is taken to be what the released moments may have been before the noise
+(`plausible_truth`), its leading eigenvalues those released, with their repulsion undone (`before_noise`). The release
+is then repeated from its beginning: people are drawn from the truth, noise of the known law is added, the pair is
+solved with the same ridge, and the same estimator is applied. An interval is the estimate less quantiles of its error.
+
+Eigenvalues of the truth are shaken by their own uncertainty in each draw. Otherwise the gaps between them would pass
+for known: angles would be too small, and of two that are close by chance the larger would seem too sure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import scipy  # its special functions are loaded when they are used
+
+from dpgep._checks import require_one_of, require_share
+from dpgep.methods.accuracy import before_noise
+from dpgep.methods.eigen import Eigensystem, solve_pair
+from dpgep.models.model import Matrix, MatrixPencil
+from dpgep.models.moments import (
+    MomentModel,
+    PlausibleMoments,
+    ReleasedMoments,
+    goe,
+    mean_factor,
+    with_eigenvalues,
+)
+from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
+
+RowLaw = Literal["gaussian", "bounded"]
+
+# Released moments of at most so many features are kept with a solution.
+MOST_FEATURES = 200
+# Features of the simulated problem: more of a kind are thinned out to about so many.
+_WHOLE = 64
+# Rounds, and draws in each, by which eigenvalues of a truth are found.
+_ROUNDS, _ROUND_DRAWS = 3, 12
+# Draws that show how the noise mixes solutions, and those of the bootstrap itself: fewer of large matrices.
+_MIXING_DRAWS = 40
+_FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
+# A correction within so many deviations of an eigenvalue that was found is left out.
+_SURE = 2.0
+# Entries of the Gaussian rows that show what a bound cuts off.
+_ENTRIES = 1 << 20
+# Halvings of [-1, 1] by which the end of an interval of correlations is found.
+_HALVINGS = 40
+# Public, and the same in every run: nothing about the data depends on it.
+_SEED = 0x70656F706C65
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Intervals:
+    """Of the eigenvalues and components of a solution, against those of the population that the people come from.
+
+    Attributes
+    ----------
+    level : probability with which each interval, and each angle, holds.
+    row_law : "gaussian" or "bounded": what was assumed of the people.
+    estimates : (K,), eigenvalues with the bias taken back that noise and the sampling of people give them.
+    eigenvalues : (K, 2), low and high ends; in the units of ``solution.eigenvalues``.
+    angles : (K,), degrees. The angle between the released component and that of the population, in the norm of B (of
+        scores), is at most this; 90: it may be any.
+    lost : (K,), whether noise alone could show the component. Of its eigenvalue the interval then says little more than
+        how large it may be.
+    """
+
+    level: float
+    row_law: RowLaw
+    estimates: Matrix
+    eigenvalues: Matrix
+    angles: Matrix
+    lost: tuple[bool, ...]
+
+    def __repr__(self) -> str:
+        lines = [
+            f"Intervals at level {self.level:g}, rows {self.row_law}: noise and sampling of people",
+            "    k    estimate         low        high  angle (degrees) at most",
+        ]
+        for row, (estimate, (low, high), angle, lost) in enumerate(
+            zip(self.estimates, self.eigenvalues, self.angles, self.lost, strict=True)
+        ):
+            why = " (lost: noise alone could produce it)" if lost else ""
+            lines.append(f"  {row + 1:3d}  {estimate:10.4g}  {low:10.4g}  {high:10.4g}  {angle:.3g}{why}")
+        return "\n".join(lines)
+
+
+def require_law(level: float, rows: str) -> None:
+    """Raise ValueError unless the level lies between 0 and 1 and the law of the rows is known."""
+    require_share("level", level)
+    require_one_of("rows", rows, ("gaussian", "bounded"))
+
+
+def bootstrap_intervals(
+    model: MomentModel,
+    released: ReleasedMoments,
+    regularization: float,
+    lost: tuple[bool, ...],
+    bound: float,
+    level: float,
+    rows: RowLaw,
+    cut: float = 0.0,
+) -> Intervals:
+    """Intervals of the leading solutions of a released pair, solved with this ridge; ``bound`` is that of the rows.
+
+    ``cut``: share of the sum of squares of a covariance's rows that the bound takes away, on the average over all
+    directions; it is made up for by whoever asks, for each direction alike. The intervals hold for what it takes from
+    each.
+
+    Everything is in the coordinates of the release. Leaves ``released`` as it is.
+    """
+    k, found = len(lost), lost.index(True) if True in lost else len(lost)
+    values = solved(model.pair(_copy(released)), regularization).values
+    truth = model.plausible_population(released, max(_WHOLE, k + _WHOLE // 2))
+    people = _People(truth.moments, truth.numbers, bound if rows == "bounded" else None)
+    world = _World.of(truth, people, regularization)
+    # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were
+    whole = model.identity_b and not model.first_view_size
+    kept = min(len(truth.numbers) if whole else max(found, 1), len(world.right.values))
+    merged = _merged(values, truth.numbers) if whole else values[: len(world.right.values)]
+    mixing = world.mixing()
+    pivot = _Repelled(mixing) if whole else _Scaled()
+    estimates = pivot.estimates(merged, world, kept)
+    deviations = np.sqrt(np.diagonal(mixing))[:kept]
+    shaken = np.where(np.arange(kept) < found, deviations, 0.0)
+    n_draws = int(np.clip(_DRAWS_TIMES_SQUARE / len(truth.numbers) ** 2, _FEWEST_DRAWS, _MOST_DRAWS))
+    generator = np.random.default_rng(_SEED)
+    errors, angles = np.zeros((n_draws, k)), np.full((n_draws, k), 90.0)
+    m = min(k, kept)
+    for draw in range(n_draws):
+        wanted = world.possible(np.sort(estimates + shaken * generator.standard_normal(kept))[::-1])
+        system = world.drawn(wanted, generator)
+        errors[draw, :m] = pivot.errors(_padded(system.values, len(merged)), wanted)[:m]
+        angles[draw, :m] = world.angles(system, m)
+    low, estimate, high = np.zeros(k), np.zeros(k), np.zeros(k)
+    ordered, tail = np.sort(errors, axis=0)[:, :m], max(int((n_draws + 1) * (1 - level) / 2), 1)
+    centred = pivot.undone(estimates, merged, ordered.mean(axis=0))
+    reach = deviations[:m] * float(scipy.special.ndtri((1 + level) / 2))
+    low[:m] = np.minimum(pivot.undone(estimates, merged, ordered[n_draws - tail]), centred - reach)
+    high[:m] = np.maximum(pivot.undone(estimates, merged, ordered[tail - 1]), centred + reach)
+    # of a component that is found, a correction within its error would add more than it takes away
+    correction = merged[:m] - centred
+    unsure = np.where(np.arange(m) < found, _SURE * deviations[:m], 0.0)
+    weight = np.maximum(1 - (unsure / np.maximum(np.abs(correction), 1e-300)) ** 2, 0.0)
+    estimate[:m] = merged[:m] - weight * correction
+    high[m:] = high[m - 1]
+    if found < k:
+        rest = values[found:]
+        least = model.centre(rest) - (high[found:] - low[found:]) / 2 / math.sqrt(len(rest))
+        low[found:] = np.minimum(low[found:], least)
+    if cut > 0 and whole:
+        spectrum = np.maximum(estimates, 0.0) / (1 - cut)
+        if rows == "gaussian":
+            uneven = _uneven_cut(spectrum, world, bound)[:k]
+            low, estimate, high = low * uneven, estimate * uneven, high * uneven
+        else:  # none of it along a component, or all
+            square = float((spectrum * truth.numbers) @ np.square(world.duals).sum(axis=0))
+            along = np.square(np.linalg.inv(world.duals)).sum(axis=1)[:k]
+            low, high = low * (1 - cut), high + cut * square * along
+    turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
+    turned[found:] = 90.0
+    estimate = np.clip(estimate, low, high)
+    limits = 0.0, model.largest_eigenvalue
+    ends = np.clip(np.column_stack([low, high]), *limits)
+    return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost)
+
+
+def correlation_intervals(
+    released: ReleasedMoments, level: float = 0.9, rows: RowLaw = "gaussian", bound: float | None = None
+) -> tuple[Matrix, Matrix]:
+    """Low and high ends (d, d) for each entry of the correlation matrix of released columns.
+
+    The correlations rho that the released one, r, does not reject: |r - rho| <= z sqrt(p + v(rho)/n), p the variance of
+    the noise in r to first order, v(rho) = (1 - rho^2)^2 for Gaussian rows. For any rows within ``bound``, with
+    a = x_i/s_i and b = x_j/s_j for centred rows, r strays by the mean of q = a b - rho (a^2 + b^2)/2, and
+    v(rho) = max |q| E|q|, with E|q| <= 1 - rho^2 and |q| <= |x|^2 (1/s_i^2 + 1/s_j^2)(1 + |rho|)/4.
+
+    A column that is constant, or varies less than the noise in its variance, may have any correlation: -1 to 1.
+    """
+    require_law(level, rows)
+    if rows == "bounded" and bound is None:
+        raise ValueError('rows="bounded" needs the bound on row norms')
+    standard, d = standardization_of(released), len(released.second)
+    known = ~standard.drowned & (standard.scale > 0)
+    low, high = -np.ones((d, d)), np.ones((d, d))
+    served = np.flatnonzero(known)
+    np.fill_diagonal(low, np.where(known, 1.0, -1.0))
+    if not len(served):
+        return low, high
+    part = released.restricted(served)
+    mean = mean_factor(part)
+    matrix = correlations(part.second - mean.T @ mean, standardization_of(part))
+    of_noise = correlation_form_variance(part, np.eye(len(served)), np.eye(len(served)))
+    spread = None
+    if bound is not None and rows == "bounded":
+        inverse = 1 / standard.scale[served] ** 2
+        longest = bound + float(np.linalg.norm(mean_factor(released)))
+        spread = longest**2 * np.add.outer(inverse, inverse) / 4
+    reach = float(scipy.special.ndtri((1 + level) / 2))
+
+    def accepted(sign: float) -> Matrix:
+        """The largest rho that is not rejected of sign times the correlations."""
+        lower, upper = np.full(matrix.shape, -1.0), np.ones(matrix.shape)
+        for _ in range(_HALVINGS):
+            rho = (lower + upper) / 2
+            of_people = (1 - rho**2) ** 2 if spread is None else (1 - rho**2) * (1 + np.abs(rho)) * spread
+            within = rho - sign * matrix <= reach * np.sqrt(of_noise + of_people / released.n)
+            lower, upper = np.where(within, rho, lower), np.where(within, upper, rho)
+        return upper
+
+    block = np.ix_(served, served)
+    low[block], high[block] = -accepted(-1.0), accepted(1.0)
+    low[served, served] = high[served, served] = 1.0
+    return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """A truth, how people are drawn from it, the solutions of its pair, and B of it (None: the identity)."""
+
+    truth: PlausibleMoments
+    people: _People
+    regularization: float
+    right: Eigensystem
+    b: Matrix | None
+
+    @classmethod
+    def of(cls, truth: PlausibleMoments, people: _People, regularization: float) -> _World:
+        right, b = solved(truth.pair(), 0.0), truth.pair().b
+        return cls(truth, people, regularization, right, b)
+
+    @property
+    def duals(self) -> Matrix:
+        moments, model = self.truth.moments, self.truth.model
+        return model.duals(model.pencil(moments), moments.second, self.right.vectors)
+
+    def possible(self, eigenvalues: Matrix) -> Matrix:
+        """The nearest eigenvalues that a truth can have."""
+        limit = self.truth.model.largest_eigenvalue
+        return np.clip(eigenvalues, 0.0, limit if math.isinf(limit) else limit * (1 - 1e-9))
+
+    def drawn(self, eigenvalues: Matrix, generator: np.random.Generator) -> Eigensystem:
+        """Solutions of one more release of people from the truth with these leading eigenvalues."""
+        m = len(eigenvalues)
+        model, right = self.truth.model, self.right
+        moments = with_eigenvalues(model, self.truth.moments, right.vectors[:, :m], right.values[:m], eigenvalues)
+        people = replace(self.people, moments=moments).drawn(generator)
+        return solved(replace(self.truth, moments=people).noisy_pair(generator), self.regularization)
+
+    def mixing(self) -> Matrix:
+        """(r, r), variances of v_j^T (dA - lambda_i dB) v_i over repeated releases; both orders of i and j averaged."""
+        exact, generator = self.truth.pair(), np.random.default_rng(_SEED)
+        system = solved(self.truth.pair(), self.regularization)
+        v, values = system.vectors, system.values
+        total, squares = np.zeros((len(values), len(values))), np.zeros((len(values), len(values)))
+        for _ in range(_MIXING_DRAWS):
+            pair = replace(self.truth, moments=self.people.drawn(generator)).noisy_pair(generator)
+            strayed = v.T @ (pair.a - exact.a) @ v
+            if pair.b is not None and exact.b is not None:
+                strayed = strayed - values[:, None] * (v.T @ (pair.b - exact.b) @ v)
+            total += strayed
+            squares += strayed**2
+        variances = np.maximum(squares - total**2 / _MIXING_DRAWS, 0.0) / (_MIXING_DRAWS - 1)
+        return np.asarray(np.sqrt(variances * variances.T))
+
+    def angles(self, system: Eigensystem, m: int) -> Matrix:
+        """(m,) degrees between leading solutions and the right ones, in the norm of B of the truth."""
+        angles = np.full(m, 90.0)
+        m = min(m, len(system.values))
+        u, v = system.vectors[:, :m], self.right.vectors[:, :m]
+        bu, bv = (u, v) if self.b is None else (self.b @ u, self.b @ v)
+        inner = np.abs(np.einsum("ij,ij->j", u, bv))
+        norms = np.sqrt(np.einsum("ij,ij->j", u, bu) * np.einsum("ij,ij->j", v, bv))
+        angles[:m] = np.degrees(np.arccos(np.minimum(inner / norms, 1.0)))
+        return angles
+
+
+@dataclass(frozen=True, eq=False)
+class _Repelled:
+    """Eigenvalues of a covariance: their repulsion is undone, and what is left over is an error to be subtracted."""
+
+    mixing: Matrix
+
+    def estimates(self, values: Matrix, world: _World, kept: int) -> Matrix:
+        return before_noise(values, self.mixing)
+
+    def errors(self, drawn: Matrix, wanted: Matrix) -> Matrix:
+        return before_noise(drawn, self.mixing) - wanted
+
+    def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
+        return estimates[: len(errors)] - errors
+
+
+@dataclass(frozen=True, eq=False)
+class _Scaled:
+    """Eigenvalues of a pair that a ridge and the noise of B scale: errors are ratios."""
+
+    def estimates(self, values: Matrix, world: _World, kept: int) -> Matrix:
+        """Eigenvalues of a truth of which releases have the mean that was released."""
+        wanted = world.possible(values[:kept])
+        for _ in range(_ROUNDS):
+            generator = np.random.default_rng(_SEED)
+            systems = [world.drawn(wanted, generator) for _ in range(_ROUND_DRAWS)]
+            mean = np.mean([_padded(system.values, kept) for system in systems], axis=0)
+            wanted = np.sort(world.possible(wanted * np.clip(values[:kept] / np.maximum(mean, 1e-300), 0.1, 10)))[::-1]
+        return wanted
+
+    def errors(self, drawn: Matrix, wanted: Matrix) -> Matrix:
+        return np.asarray(drawn[: len(wanted)] / np.maximum(wanted, 1e-3 * max(float(drawn[0]), 1e-300)))
+
+    def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
+        return np.asarray(values[: len(errors)] / np.maximum(errors, 1e-300))
+
+
+def _uneven_cut(spectrum: Matrix, world: _World, bound: float) -> Matrix:
+    """By what eigenvalues are still to be multiplied, if all were divided by the mean share that a bound keeps.
+
+    Long Gaussian rows lie along the leading directions, which the bound takes more from. Rows are sums of duals w_i,
+    with variances the eigenvalues.
+    """
+    generator, numbers = np.random.default_rng(_SEED), world.truth.numbers.astype(int)
+    directions, first = np.repeat(spectrum, numbers), np.append(0, np.cumsum(numbers)[:-1])
+    draws = generator.standard_normal((max(_ENTRIES // len(directions), 1), len(directions)))
+    rows = np.sqrt(directions) * draws
+    if (numbers == 1).all():
+        rows = rows @ world.duals.T
+    squares = np.square(rows).sum(axis=1)
+    cut = 1 - np.minimum(bound**2 / np.maximum(squares, 1e-300), 1.0)
+    # 1 less what is cut: of that alone the draws need to be an average
+    mean = 1 - float(cut @ squares) / max(float(squares.sum()), 1e-300)
+    return np.asarray(mean / (1 - cut @ draws**2 / len(draws))[first])
+
+
+def _merged(values: Matrix, numbers: Matrix) -> Matrix:
+    """Eigenvalues, descending, of as many merged directions: their means."""
+    first = np.append(0, np.cumsum(numbers)[:-1]).astype(int)
+    return np.asarray(np.add.reduceat(values, first) / numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class _People:
+    """A population with these moments: Gaussian rows, or (``bound`` given) any rows within it.
+
+    The scatter within groups strays as that of Gaussian rows, by T - I with T of Wishart's law between roots of the
+    covariance; or, along its principal axes u and v, by as much as the bound on rows allows at most: with
+    |u.x||v.x| <= b^2 (|u||v| + |u.v|)/2, Var(u.x v.x) <= b^2 (|u||v| + |u.v|)/2 sqrt(u^T C u v^T C v).
+    """
+
+    moments: ReleasedMoments
+    numbers: Matrix
+    bound: float | None
+
+    def drawn(self, generator: np.random.Generator) -> ReleasedMoments:
+        """Moments of as many people as there were."""
+        m = self.moments
+        shares, people = m.counts if m.sums.size else np.ones(1), max(round(m.n), 2)
+        if len(shares) > 1:
+            left = max(1 - float(shares.sum()), 0.0)
+            numbers = generator.multinomial(people, np.append(shares, left) / (shares.sum() + left))[:-1]
+        else:
+            numbers = np.full(1, people)
+        means = m.sums / shares if m.sums.size else np.zeros((len(m.second), 1))
+        within = m.second - (means * shares) @ means.T
+        root = _root(within)
+        if m.sums.size:
+            strays = np.sqrt(self.numbers)[:, None] * (root @ generator.standard_normal(m.sums.shape))
+            means = means + strays / np.sqrt(np.maximum(numbers, 1))
+        drawn_shares = numbers / people
+        scatter = self._scatter(within, root, int(numbers.sum()), len(shares) * bool(m.sums.size), generator)
+        total = float(numbers.sum()) / people
+        return replace(
+            m,
+            second=scatter * total + (means * drawn_shares) @ means.T,
+            sums=means * drawn_shares if m.sums.size else m.sums,
+            counts=drawn_shares if len(shares) > 1 else m.counts,
+        )
+
+    def _scatter(
+        self, within: Matrix, root: Matrix, people: int, lost_freedom: int, generator: np.random.Generator
+    ) -> Matrix:
+        """Scatter of people around the means of their groups, divided by their number."""
+        d, freedom = len(within), max(people - lost_freedom, 1)
+        if self.bound is None:
+            factor = root @ _bartlett(d, freedom, generator)
+            strayed = factor @ factor.T / max(people, 1) - within
+        else:
+            values, vectors = np.linalg.eigh(within)
+            quarter = (vectors * np.maximum(values, 0.0) ** 0.25) @ vectors.T
+            reach = self.bound + float(np.linalg.norm(mean_factor(self.moments)))
+            strayed = reach / math.sqrt(2) * (quarter @ goe(d, math.sqrt(2 / freedom), generator) @ quarter)
+        roots = np.sqrt(self.numbers)
+        return np.asarray(within + strayed * np.maximum.outer(roots, roots))
+
+
+def _bartlett(d: int, freedom: int, generator: np.random.Generator) -> Matrix:
+    """T with T T^T of Wishart's law with the identity; the factors of ``freedom`` rows where those are fewer."""
+    if freedom <= d:
+        return generator.standard_normal((d, freedom))
+    factor = np.tril(generator.standard_normal((d, d)), -1)
+    factor[np.diag_indices(d)] = np.sqrt(generator.chisquare(freedom - np.arange(d)))
+    return factor
+
+
+def _root(covariance: Matrix) -> Matrix:
+    """R with R R^T = the positive part of a covariance."""
+    try:
+        return np.asarray(np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:  # singular
+        values, vectors = np.linalg.eigh(covariance)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def solved(pair: MatrixPencil, regularization: float) -> Eigensystem:
+    """All solutions of a pair."""
+    return solve_pair(pair.a, pair.b, regularization=regularization, rounding=pair.rounding)
+
+
+def _padded(values: Matrix, count: int) -> Matrix:
+    """As many values, with zeros where B left fewer directions."""
+    return np.append(values[:count], np.zeros(max(count - len(values), 0)))
+
+
+def _copy(released: ReleasedMoments) -> ReleasedMoments:
+    return replace(released, second=released.second.copy())

@@ -1,0 +1,728 @@
+"""`dpgep.plan`: what a release will show, before there are data.
+
+Synthetic people are drawn whose spectrum is the one that is public or hoped for: Gaussian rows about zero, groups that
+differ in their means. They are summed, released and solved as `dpgep.solve` does it with ``method="release"``, many
+times, from seeds that are the same in every run. No data are involved, and nothing is protected or paid.
+
+Draws have a public number of people at most, m. For n > m their moments S are replaced by E + sqrt(m/n) (S - E), E
+their mean over draws: fluctuations fall with the root of n. The stages of ``bound="auto"`` depend on n mu alone, so
+they are bought from fewer people with more mu. Without noise that finds a bound which clips nobody: by how much clipped
+moments of m people turn the components is added, less m/n, to what noise does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgep._checks import require_count, require_one_of, require_people, require_positive
+from dpgep._dispatch import core
+from dpgep.data.views import bound_of
+from dpgep.methods.eigen import solve_pair
+from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
+from dpgep.models.preparation import Auto, Preparation
+from dpgep.privacy.accounting import Accounting
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.calibration import integer_noise
+from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import release_moments, released_people, released_shares
+from dpgep.problems.cca import CcaModel
+from dpgep.problems.fda import FdaModel
+from dpgep.problems.group_model import GroupModel
+from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem, moment_problem
+from dpgep.problems.pca import PcaModel, StandardizedPcaModel
+from dpgep.problems.pls import PlsModel
+from dpgep.problems.sir import SirModel
+from dpgep.problems.two_views import TwoViewModel
+from dpgep.solve import component_count, prepare_table
+
+Against = Literal["sample", "population"]
+
+_PLANNED = (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel)
+
+# People of a draw, more of many features. Public constants, as all that follow.
+_PEOPLE, _PEOPLE_PER_FEATURE = 2048, 16
+# Draws; so many find a bound together, and of so many one chooses a ridge, for itself and the others.
+_MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 36, 6, 1800
+_DRAWS_PER_BOUND, _DRAWS_PER_RIDGE = 6, 3
+# Of the intervals over draws.
+_LOW, _HIGH = 0.05, 0.95
+# How far `Plan.people_for` and its like search, and how exactly.
+_MOST_PEOPLE, _MOST_EPSILON, _LEAST_EPSILON = 10**12, 1e6, 1e-6
+_STEP, _EXACTNESS = 4.0, 1.03
+# A component with this squared sine is as much noise as signal.
+_SEEN = 0.5
+# Room for rounding where a bound is to clip nobody.
+_ROOM = 1 + 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedErrors:
+    """Squared sines of the angles to the right components, in the norm of B, over the draws of a plan.
+
+    Attributes
+    ----------
+    mean, low, high : (K,), of each component: the expected error, and what nine draws in ten lie between.
+    span, span_low, span_high : the same of the span of all K, summed, between 0 and K.
+    """
+
+    mean: Matrix
+    low: Matrix
+    high: Matrix
+    span: float
+    span_low: float
+    span_high: float
+
+    @staticmethod
+    def over(draws: Matrix) -> PlannedErrors:
+        """Of draws (m, 1 + K), that of the span first."""
+        mean, (low, high) = draws.mean(axis=0), np.quantile(draws, (_LOW, _HIGH), axis=0)
+        return PlannedErrors(mean[1:], low[1:], high[1:], float(mean[0]), float(low[0]), float(high[0]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """What `dpgep.solve` is expected to find: returned by `dpgep.plan`, which says under which assumptions.
+
+    Attributes
+    ----------
+    model : what is to be computed.
+    n, mu : number of people, and the Gaussian-DP parameter of the budget.
+    bound : on the norm of rows: as given, or as ``bound="auto"`` would find it, in units of the prepared rows.
+    share : the part of mu^2 that is left for the answer; 1 for a given bound.
+    noise_level : expected operator norm of the noise in B, or in A where B is the identity, in units of such rows.
+    sample : `PlannedErrors` of the noise alone, beside the components of the same people at epsilon = infinity: what
+        ``solution.diagnostics.expected_error`` will estimate. A given bound clips both.
+    population : `PlannedErrors` of noise and sampling, beside the components of the population.
+    """
+
+    model: RowModel
+    n: int
+    mu: float
+    bound: float
+    share: float
+    noise_level: float
+    sample: PlannedErrors
+    population: PlannedErrors
+    _setting: _Setting
+    _budget: Budget
+
+    def people_for(self, error: float, *, against: Against = "sample") -> int:
+        """The least number of people, to 3 %, for an expected error of the span of at most ``error``.
+
+        All else as planned. Raises ValueError where 10^12 people do not suffice.
+        """
+        found = _least(
+            lambda n: self._error(against, n=math.ceil(n)),
+            self._wanted(error),
+            (self.n, 2, _MOST_PEOPLE),
+            f"no number of people up to {_MOST_PEOPLE:.0e}",
+        )
+        return math.ceil(found)
+
+    def epsilon_for(self, error: float, *, against: Against = "sample") -> float:
+        """The least epsilon, to 3 %, for an expected error of the span of at most ``error``, at the plan's delta.
+
+        Raises ValueError where no epsilon up to 10^6 suffices (``against="population"``: sampling may leave more), or
+        for a plan whose budget has no delta.
+        """
+        delta = self._budget.delta
+        if delta is None:
+            raise ValueError("an epsilon needs a delta: plan with epsilon= and delta=, not with rho= or mu=")
+
+        def error_at(epsilon: float) -> float:
+            budget = Budget(epsilon=epsilon, delta=delta, accounting=self._budget.accounting)
+            return self._error(against, mu=budget.mu)
+
+        start = self._budget.epsilon or 1.0
+        start = min(max(start, _LEAST_EPSILON), _MOST_EPSILON)
+        limits = (start, _LEAST_EPSILON, _MOST_EPSILON)
+        return _least(error_at, self._wanted(error), limits, f"no epsilon up to {_MOST_EPSILON:.0e}")
+
+    def smallest_eigengap(self, error: float = _SEEN) -> float:
+        """The least distance of the leading eigenvalue from the next, to 3 %, at which its component can be seen.
+
+        That is: has an expected error of at most ``error`` beside that of the population. Eigenvalues from that of
+        number K + 1 on are as planned; one leading eigenvalue is above them.
+        """
+        require_positive("error", error)
+        setting, k = self._setting, self._setting.n_components
+        rest, largest = setting.spectrum[k:], setting.spectrum[0]
+        if not len(rest) and isinstance(self.model, PcaModel):
+            raise ValueError(f"all {k} eigenvalues were planned to lead: plan fewer components")
+        next_one = float(rest[0]) if len(rest) else 0.0
+        most = _most_eigenvalue(self.model, setting.deviation) - next_one
+
+        def spectrum(gap: float) -> Matrix:
+            values = np.concatenate([[next_one + gap], np.full(k - 1, next_one), rest])
+            return _summing_to(len(values), values) if self.model.standardized else values
+
+        def error_at(gap: float) -> float:
+            return replace(setting, spectrum=spectrum(gap), n_components=1).outcome(self.n, self.mu).population.span
+
+        unit = max(largest - next_one, 1e-3 * largest)
+        limits = (min(unit, most / 2), 1e-9 * unit, min(most * (1 - 1e-6), 1e9 * unit))
+        gap = _least(error_at, error, limits, "no eigengap that the model allows")
+        return float(spectrum(gap)[0] - next_one * spectrum(gap)[0] / (next_one + gap))
+
+    def _error(self, against: Against, *, n: int | None = None, mu: float | None = None) -> float:
+        require_one_of("against", against, ("sample", "population"))
+        outcome = self._setting.outcome(self.n if n is None else n, self.mu if mu is None else mu)
+        return (outcome.sample if against == "sample" else outcome.population).span
+
+    def _wanted(self, error: float) -> float:
+        require_positive("error", error)
+        if error >= self._setting.n_components:
+            raise ValueError(
+                f"error must be below K = {self._setting.n_components}, that of any {self._setting.n_components} "
+                f"directions, got {error!r}"
+            )
+        return error
+
+    def __repr__(self) -> str:
+        setting, k = self._setting, self._setting.n_components
+        budget = f"mu = {self.mu:.4g}"
+        if self._budget.epsilon is not None and self._budget.delta is not None:
+            budget = f"epsilon = {self._budget.epsilon:g}, delta = {self._budget.delta:.3g} ({budget})"
+        bound = f"{self.bound:.3g}"
+        if isinstance(setting.bound, Auto):
+            bound += f" expected to be found, for {1 - self.share:.0%} of mu^2"
+        rows = [(f"{row + 1:5d}", row) for row in range(k)]
+        lines = [
+            f"Plan of {self.model.name}: {k} components in {self.model.n_features} features of {self.n} people",
+            f"  privacy      {budget}, {setting.adjacency}",
+            f"  bound        {bound}",
+            f"  noise level  {self.noise_level:.3g}",
+            "    k  expected error (5 to 95 %)         with sampling of the people",
+            *(f"{name}  {_shown(self.sample, row):33}  {_shown(self.population, row)}" for name, row in rows),
+        ]
+        if k > 1:
+            lines.append(f" span  {_shown(self.sample):33}  {_shown(self.population)}")
+        return "\n".join(lines)
+
+
+def plan(
+    model: RowModel | str,
+    *,
+    n: int,
+    d: int | tuple[int, int] | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    accounting: Accounting = "gdp",
+    bound: float | Literal["auto"] | Auto = "auto",
+    spectrum: ArrayLike | None = None,
+    eigengap: float | None = None,
+    deviation: float = 1.0,
+    shares: Sequence[float] | None = None,
+    n_components: int = 1,
+    adjacency: Adjacency = "replace-one",
+) -> Plan:
+    """The error to expect of `dpgep.solve`, without data: from public numbers and a spectrum that is hoped for.
+
+    Synthetic rows are Gaussian about zero, with this spectrum, in columns that are mixed at random (within each view);
+    groups differ in their means alone. They are released and solved as ``method="release"`` does it, dense, with the
+    ridge that it chooses. Rows with heavier tails lose more to the bound, and rows far from zero more to the noise of
+    their mean: subtract public locations first. The same arguments give the same plan.
+
+    Parameters
+    ----------
+    model : RowModel or str
+        `dpgep.PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`; or "pca",
+        "standardized-pca", "cca", "pls", "fda" or "sir", centred, with ``d``.
+    n : int
+        Number of people.
+    d : int, or (d_x, d_y)
+        Of a model given by name: number of features. "fda" and "sir" have a group for each of ``shares``; default, as
+        many classes as the spectrum distinguishes and ten slices.
+    epsilon, delta, rho, mu, accounting
+        The budget, as in `dpgep.solve`.
+    bound : float, "auto" or `Auto`
+        As in the problem. A number is in the units of ``deviation`` and, for PCA and PLS, of the root of ``spectrum``.
+        "auto": the share of its stages and the bound that it finds are found on synthetic rows, too; an `Auto` without
+        ``ranges``.
+    spectrum : array_like
+        The eigenvalues that are public or hoped for, at most as many as the model has; the others are given by rows
+        without signal. PCA: of the covariance, others ``deviation``^2. Standardized PCA: of the correlation matrix,
+        scaled so that all add up to d, others alike. CCA: canonical correlations below 1, of views whose covariance is
+        ``deviation``^2 I. PLS: singular values of the cross-covariance of such views, below ``deviation``^2. FDA:
+        variances of class means over those within classes. SIR: parts of variances, below 1. Others 0.
+    eigengap : float
+        Alternatively, a spectrum with one eigenvalue that is larger than all others by this much.
+    deviation : float
+        Standard deviation of the rows in any direction without signal (FDA: within classes).
+    shares : sequence of float
+        Shares of people per class or slice, which add up to 1. Default: all alike.
+    n_components : int
+        K, 1 by default. Of components with equal eigenvalues only the span means something.
+    adjacency : {"replace-one", "add-remove"}
+        As in the problem; under "add-remove" the number of people is protected.
+
+    Returns
+    -------
+    Plan
+        Expected errors, of the noise alone and with sampling of the people, and what would be needed for others:
+        `Plan.people_for`, `Plan.epsilon_for`, `Plan.smallest_eigengap`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of range, or the budget is too small for any release.
+
+    Notes
+    -----
+    About a second for up to 100 features. Methods other than "release", sparse components and screens are
+    not planned: try them on public or synthetic rows with `dpgep.compare`.
+
+    Examples
+    --------
+    >>> import dpgep
+    >>> plan = dpgep.plan("pca", n=20000, d=20, epsilon=1.0, delta=1e-6, spectrum=[4.0])
+    >>> bool(plan.sample.span < plan.population.span < 0.01)
+    True
+    """
+    people, budget = require_people("n", n), Budget(epsilon=epsilon, delta=delta, rho=rho, mu=mu, accounting=accounting)
+    if people < 2:
+        raise ValueError(f"a plan is for two people or more, got n = {n!r}")
+    require_positive("deviation", deviation)
+    if (spectrum is None) == (eigengap is None):
+        raise ValueError("give either a spectrum or an eigengap")
+    if isinstance(model, str):
+        model = _named_model(model, d, spectrum, shares)
+    elif d is not None:
+        raise ValueError("d belongs to a model that is given by name")
+    if not isinstance(model, _PLANNED):
+        raise TypeError(f"model must be a model of rows, such as dpgep.PcaModel(20, True), got {type(model).__name__}")
+    setting = _Setting(
+        model=_by_number(model),
+        spectrum=_spectrum(model, spectrum, eigengap, float(deviation)),
+        deviation=float(deviation),
+        shares=_shares(model, shares),
+        bound=_bound(bound),
+        adjacency=adjacency,
+        n_components=component_count(model, n_components),
+    )
+    setting.require_signal()
+    outcome = setting.outcome(people, budget.mu)
+    return Plan(model, people, budget.mu, *outcome, setting, budget)
+
+
+def _by_number(model: RowModel) -> RowModel:
+    """The model of groups 0, 1, ...: names of classes and edges of slices change nothing."""
+    if isinstance(model, FdaModel):
+        return replace(model, classes=tuple(range(model.n_groups)))
+    if isinstance(model, SirModel):
+        return replace(model, interior_edges=tuple(i + 0.5 for i in range(model.n_groups - 1)))
+    return model
+
+
+def _named_model(
+    name: str, d: int | tuple[int, int] | None, spectrum: ArrayLike | None, shares: Sequence[float] | None
+) -> RowModel:
+    kinds: dict[str, type[RowModel]] = {kind.name: kind for kind in _PLANNED}
+    require_one_of("model", name, sorted(kinds))
+    kind = kinds[name]
+    if issubclass(kind, TwoViewModel):
+        if not (isinstance(d, Sequence) and len(d) == 2):
+            raise ValueError(f"the two views of {name!r} need d=(d_x, d_y), got {d!r}")
+        return kind(require_count("d_x", d[0]), require_count("d_y", d[1]), center=True)
+    features = require_count("d", d)
+    if issubclass(kind, PcaModel):
+        return kind(features, center=True)
+    if issubclass(kind, FdaModel):
+        n_classes = (1 if spectrum is None else np.size(spectrum)) + 1 if shares is None else len(shares)
+        return kind(features, classes=tuple(range(n_classes)))
+    n_slices = 10 if shares is None else len(shares)
+    return SirModel(features, interior_edges=tuple(float(edge) for edge in range(1, n_slices)))
+
+
+def _bound(bound: Any) -> float | Auto:
+    found = bound_of(bound)
+    if isinstance(found, Preparation):
+        raise TypeError("a preparation is of rows in their own units: give its bound, and a spectrum of prepared rows")
+    if isinstance(found, Auto) and found.ranges:
+        raise ValueError("ranges are in units of columns, which a plan does not know: plan without them")
+    return found
+
+
+def _shares(model: RowModel, shares: Sequence[float] | None) -> Matrix:
+    """Shares of the groups; of everybody, where there are none."""
+    n_groups = model.n_groups if isinstance(model, GroupModel) else 1
+    if shares is None:
+        return np.full(n_groups, 1 / n_groups)
+    array = np.asarray(shares, dtype=float)
+    if not isinstance(model, GroupModel):
+        raise ValueError(f"shares are of classes or slices, which {model.name} has none of")
+    if array.shape != (n_groups,) or not (array > 0).all() or abs(array.sum() - 1) > 1e-6:
+        raise ValueError(f"shares must be {n_groups} positive numbers that add up to 1, got {shares!r}")
+    return np.asarray(array / array.sum())
+
+
+def _most_eigenvalue(model: RowModel, deviation: float) -> float:
+    """What no eigenvalue of the population may reach."""
+    if isinstance(model, PlsModel):
+        return deviation**2
+    return float(model.n_features) if model.standardized else model.largest_eigenvalue
+
+
+def _spectrum(model: RowModel, spectrum: ArrayLike | None, eigengap: float | None, deviation: float) -> Matrix:
+    """All eigenvalues of the population that a component may have, descending."""
+    size = model.max_components
+    if eigengap is not None:
+        require_positive("eigengap", eigengap)
+        rest = 0.0
+        if isinstance(model, PcaModel):
+            rest = 1 - eigengap / size if model.standardized else deviation**2
+        given = np.array([rest + eigengap])
+    else:
+        given = np.atleast_1d(np.asarray(spectrum, dtype=float))
+    most = _most_eigenvalue(model, deviation)
+    if given.ndim != 1 or not 1 <= len(given) <= size or not ((given >= 0) & (given < math.inf)).all():
+        raise ValueError(f"spectrum must be 1 to {size} finite numbers, none negative, got {spectrum!r}")
+    if not (given < most).all():
+        raise ValueError(f"the eigenvalues of this population must be below {most:g}, got {given.max():g}")
+    rest = 0.0
+    if model.standardized:
+        rest = max(size - float(given.sum()), 0.0) / max(size - len(given), 1)
+    elif isinstance(model, PcaModel):
+        rest = deviation**2
+    values = np.sort(np.append(given, np.full(size - len(given), rest)))[::-1]
+    return _summing_to(size, values) if model.standardized else np.asarray(values)
+
+
+def _summing_to(size: int, values: Matrix) -> Matrix:
+    return np.asarray(values * (size / values.sum()))
+
+
+class _Outcome(NamedTuple):
+    """What a simulation shows; the order is that of `Plan`."""
+
+    bound: float
+    share: float
+    noise_level: float
+    sample: PlannedErrors
+    population: PlannedErrors
+
+
+class _Draw(NamedTuple):
+    """Moments of clipped rows of people, without noise, and (1 + K,) the errors that clipping them has made."""
+
+    moments: ReleasedMoments
+    beside: Matrix
+
+
+class _Release(NamedTuple):
+    """A bound, the mu left for the answer, draws of people whose rows it clips, and the mean of draws of m people."""
+
+    bound: float
+    mu: float
+    draws: list[_Draw]
+    mean: ReleasedMoments
+
+    def facts(self, adjacency: Adjacency, n: int) -> PublicFacts:
+        return PublicFacts(adjacency, self.bound, n if adjacency == "replace-one" else None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """A population and a release of it, but for the number of people and the budget."""
+
+    model: RowModel
+    spectrum: Matrix
+    deviation: float
+    shares: Matrix
+    bound: float | Auto
+    adjacency: Adjacency
+    n_components: int
+
+    def require_signal(self) -> None:
+        """Raise ValueError unless there are K directions to find."""
+        signal = int((self.spectrum > 0).sum())
+        if self.n_components > signal:
+            raise ValueError(f"n_components = {self.n_components}, but {signal} eigenvalues are positive")
+
+    def outcome(self, n: int, mu: float) -> _Outcome:
+        """Errors of n people with this budget."""
+        releases = self._releases(n, mu)
+        parts = [self._part(release, n, first) for first, release in enumerate(releases)]
+        levels, of_sample, of_population = (np.concatenate(each) for each in zip(*parts, strict=True))
+        share = 1.0 if math.isinf(mu) else min(float(np.mean([each.mu for each in releases])) ** 2 / mu**2, 1.0)
+        bound = float(np.median([each.bound for each in releases]))
+        errors = PlannedErrors.over(of_sample), PlannedErrors.over(of_population)
+        return _Outcome(bound, share, float(levels.mean()), *errors)
+
+    def _part(self, release: _Release, n: int, number: int) -> tuple[Matrix, Matrix, Matrix]:
+        """Of each draw, the noise level, and errors beside the sample and the population."""
+        k, noise, facts = self.n_components, NO_NOISE, release.facts(self.adjacency, n)
+        if math.isfinite(release.mu):
+            _, deviations = integer_noise(release.mu, self.model.layout(facts), self.adjacency, None)
+            noise = deviations.scaled(release.bound**2 / n, release.bound / n, 1 / n)
+        population = _Target.of(self.model, release.mean, k)
+        shown, multiple = [], 0.0
+        for index, draw in enumerate(release.draws):
+            sums = _of_people(draw.moments, release.mean, n, len(release.draws), self._n_drawn)
+            noisy = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
+            level = self.model.noise_of_b(noisy) or 0.0
+            if index % _DRAWS_PER_RIDGE == 0:
+                multiple = self._ridge_multiple(noisy, level)
+            found, noise_level = _directions(self.model, noisy, k, multiple * level)
+            sample = _Target.of(self.model, sums, k).errors(found) + draw.beside * min(self._n_drawn / n, 1.0)
+            shown.append((np.array([noise_level]), sample, population.errors(found)))
+        levels, of_sample, of_population = (np.array(each) for each in zip(*shown, strict=True))
+        return levels, np.minimum(of_sample, self._most_errors), of_population
+
+    @property
+    def _most_errors(self) -> Matrix:
+        """(1 + K,), what errors cannot exceed."""
+        return np.append(float(self.n_components), np.ones(self.n_components))
+
+    @property
+    def _n_drawn(self) -> int:
+        return max(_PEOPLE, _PEOPLE_PER_FEATURE * self.model.n_features)
+
+    @property
+    def _n_draws(self) -> int:
+        wanted = np.clip(_DRAWN_FEATURES // self.model.n_features, _FEWEST_DRAWS, _MOST_DRAWS)
+        return int(wanted) // _DRAWS_PER_BOUND * _DRAWS_PER_BOUND  # whole parts: each has a mean of its own
+
+    def _releases(self, n: int, mu: float) -> list[_Release]:
+        """Draws of min(n, m) people, each time that a bound is found for them; of a given bound, once."""
+        m, bound = min(n, self._n_drawn), self.bound
+        if not isinstance(bound, Auto):
+            draws = self._large_draws if m == self._n_drawn else self._draws(m, bound)
+            return [_Release(bound, mu, draws, _mean([draw.moments for draw in self._large_draws]))]
+        found = []
+        for first in range(0, self._n_draws, _DRAWS_PER_BOUND):
+            indices = range(first, first + _DRAWS_PER_BOUND)
+            people = [self._people(index, m) for index in indices]
+            more = n / (m * len(people))  # than are there
+            ledger = Ledger(mu * more)
+            table = self._problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
+            assert isinstance(table, TableProblem)
+            preparation = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
+            left = mu if math.isinf(mu) else ledger.remaining / more
+            draws = [self._draw(each, preparation) for each in people]
+            large = [draw.moments for draw in draws]
+            if m < self._n_drawn:
+                large = [_moments(self._problem(self._people(index, self._n_drawn), preparation)) for index in indices]
+            found.append(_Release(preparation.bound, left, draws, _mean(large)))
+        return found
+
+    @cached_property
+    def _large_draws(self) -> list[_Draw]:
+        """Draws of m people, which serve any larger number where the bound is given."""
+        assert not isinstance(self.bound, Auto)
+        return self._draws(self._n_drawn, self.bound)
+
+    def _draws(self, m: int, bound: float) -> list[_Draw]:
+        return [self._draw(self._people(index, m), bound) for index in range(self._n_draws)]
+
+    def _draw(self, data: tuple[Any, ...], bound: float | Preparation) -> _Draw:
+        moments, k = _moments(self._problem(data, bound)), self.n_components
+        if not isinstance(bound, Preparation):  # it also holds without noise
+            return _Draw(moments, np.zeros(1 + k))
+        longest = bound.largest * math.sqrt(self.model.n_features) * _ROOM
+        if bound.linear is not None:
+            longest *= float(np.linalg.norm(bound.linear, 2))
+        unclipped = _moments(self._problem(data, replace(bound, bound=longest)))
+        found, _ = _directions(self.model, moments, k, 0.0)
+        return _Draw(moments, _Target.of(self.model, unclipped, k).errors(found))
+
+    def _people(self, index: int, m: int) -> tuple[Any, ...]:
+        """A draw of m people, by its number."""
+        return self._population.people(self.model, np.random.default_rng([1, index]), m)
+
+    def _problem(self, data: tuple[Any, ...], bound: float | Auto | Preparation) -> Any:
+        return moment_problem(self.model, data, bound=bound, adjacency=self.adjacency, public_n=None)
+
+    @cached_property
+    def _population(self) -> _Population:
+        return _population(self.model, self.spectrum, self.deviation, self.shares)
+
+    def _noisy(
+        self, exact: ReleasedMoments, noise: MomentNoise, facts: PublicFacts, generator: np.random.Generator
+    ) -> ReleasedMoments:
+        """Moments with noise, divided by the number of people, or by the one released."""
+        n, layout = exact.n, self.model.layout(facts)
+        second = exact.second + goe(len(exact.second), noise.second, generator)
+        sums = exact.sums + noise.sums * generator.standard_normal(exact.sums.shape)
+        counts = exact.counts + layout.counts * noise.counts * generator.standard_normal(exact.counts.shape)
+        people = released_people(facts, int(n), counts * n)
+        more = n / people
+        return ReleasedMoments(
+            sums=sums * more,
+            counts=released_shares(layout, counts * n, people),
+            n=people,
+            noise=noise.scaled(more, more, more),
+            second=second * more,
+        )
+
+    def _ridge_multiple(self, noisy: ReleasedMoments, level: float) -> float:
+        """The ridge that the method chooses, in units of the noise level of B."""
+        if level == 0:
+            return 0.0
+        return released_ridge(self.model, noisy, self.n_components, level, None, sparse=False)[0] / level
+
+
+@dataclass(frozen=True, eq=False)
+class _Population:
+    """Gaussian rows ``means[group] + normal @ root``, with groups of these shares."""
+
+    means: Matrix
+    shares: Matrix
+    root: Matrix
+
+    def people(self, model: RowModel, generator: np.random.Generator, m: int) -> tuple[Any, ...]:
+        """A draw of m people, as `RowModel.batch` takes them."""
+        groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
+        rows = self.means[groups]
+        rows += generator.standard_normal((m, len(self.root))) @ self.root
+        if isinstance(model, GroupModel):
+            return rows, groups
+        return tuple(rows[:, view] for view in model.views)
+
+
+def _population(model: RowModel, spectrum: Matrix, deviation: float, shares: Matrix) -> _Population:
+    d, generator = model.n_features, np.random.default_rng(0)
+    means = np.zeros((len(shares), d))
+    if model.standardized:
+        from scipy.stats import random_correlation  # slow to import
+
+        correlations = random_correlation.rvs(spectrum, random_state=generator, tol=1e-8)
+        values, vectors = np.linalg.eigh(correlations)
+        root = deviation * np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        return _Population(means, shares, root)
+    variances = np.full(d, deviation**2)
+    covariance = np.diag(variances)
+    if isinstance(model, TwoViewModel):
+        pairs = np.arange(len(spectrum))
+        cross = spectrum * (deviation**2 if isinstance(model, CcaModel) else 1.0)
+        covariance[pairs, model.d_x + pairs] = covariance[model.d_x + pairs, pairs] = cross
+    elif isinstance(model, GroupModel):
+        size = len(spectrum)
+        contrasts = _contrasts(shares)[:size]
+        means[:, :size] = deviation * (np.sqrt(spectrum)[:, None] * contrasts).T / np.sqrt(shares)[:, None]
+        if isinstance(model, SirModel):  # its eigenvalues are parts of the whole variance
+            covariance[np.arange(size), np.arange(size)] -= deviation**2 * spectrum
+    else:
+        covariance = np.diag(spectrum)
+    values, vectors = np.linalg.eigh(covariance)
+    rotation = np.zeros((d, d))
+    for view in model.views:
+        size = view.stop - view.start
+        rotation[view, view] = np.linalg.qr(generator.standard_normal((size, size)))[0]
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ rotation)
+    return _Population(means @ rotation, shares, root)
+
+
+def _contrasts(shares: Matrix) -> Matrix:
+    """(G - 1, G), orthonormal rows, all orthogonal to the roots of the shares: means that add up to zero."""
+    groups = np.arange(len(shares))
+    waves = np.cos(np.pi * np.outer(groups + 0.5, groups) / len(shares)) * np.sqrt(shares)[:, None]
+    return np.asarray(np.linalg.qr(waves)[0][:, 1:].T)
+
+
+@dataclass(frozen=True, eq=False)
+class _Target:
+    """The right components: ``right`` (1, d, K), orthonormal after ``root``, whose square is B."""
+
+    root: Matrix
+    right: Matrix
+
+    @staticmethod
+    def of(model: RowModel, moments: ReleasedMoments, k: int) -> _Target:
+        pair, standard = model.pair(_copy(moments)), model.standardization(moments)
+        root = norm_root(pair.b, len(pair.a)) if standard is None else np.diag(standard.scale)
+        return _Target(root, _units(root @ _directions(model, moments, k, 0.0)[0])[None])
+
+    def errors(self, found: Matrix) -> Matrix:
+        """(1 + K,), squared sines: of the span, summed, and of each component; of one that few people lack, 1."""
+        errors = squared_sines(self.right, _units(self.root @ found)[None])[0]
+        lacking = ~self.right[0].any(axis=0)
+        return np.asarray(np.maximum(errors, np.append(lacking.sum(), lacking)))
+
+
+def _units(columns: Matrix) -> Matrix:
+    norms = np.linalg.norm(columns, axis=0)
+    return np.asarray(columns / np.where(norms > 0, norms, 1.0))
+
+
+def _directions(model: RowModel, moments: ReleasedMoments, k: int, ridge: float) -> tuple[Matrix, float]:
+    """(d, K), the leading directions of released moments, zero where B has a lower rank; the noise level."""
+    level, standard, pair = model.noise_of_b(moments), model.standardization(moments), model.pair(_copy(moments))
+    noise_level = pair.noise_level
+    fallback = public_ridge(level) if level else 0.0
+    vectors = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding, fallback=fallback).vectors[:, :k]
+    if standard is not None:
+        vectors = vectors / standard.scale[:, None]
+    return np.hstack([vectors, np.zeros((len(vectors), k - vectors.shape[1]))]), noise_level
+
+
+def _moments(problem: MomentProblem) -> ReleasedMoments:
+    """Of synthetic people, without noise."""
+    return release_moments(problem, math.inf, core.NoiseStream(bytes(32)), lambda entry: None)
+
+
+def _copy(moments: ReleasedMoments) -> ReleasedMoments:
+    return replace(moments, second=moments.second.copy())  # pairs overwrite it
+
+
+def _blocks(moments: ReleasedMoments) -> Iterator[tuple[str, Matrix]]:
+    for name in ("second", "sums", "counts"):
+        yield name, getattr(moments, name)
+
+
+def _mean(draws: Sequence[ReleasedMoments]) -> ReleasedMoments:
+    blocks = {name: np.mean([getattr(draw, name) for draw in draws], axis=0) for name, _ in _blocks(draws[0])}
+    return replace(draws[0], **blocks)
+
+
+def _of_people(draw: ReleasedMoments, mean: ReleasedMoments, n: int, n_draws: int, most: int) -> ReleasedMoments:
+    """Moments of n people from those of a draw of at most ``most``, and their mean over draws."""
+    if n < most:
+        return replace(draw, n=float(n))
+    share = math.sqrt(most / n * n_draws / (n_draws - 1))  # of what varies: the mean of all draws does, too
+    blocks = {name: middle + share * (getattr(draw, name) - middle) for name, middle in _blocks(mean)}
+    return replace(draw, n=float(n), **blocks)
+
+
+def _least(
+    error_at: Callable[[float], float], wanted: float, limits: tuple[float, float, float], nothing: str
+) -> float:
+    """The least argument, to ``_EXACTNESS``, of a falling function whose value is at most ``wanted``.
+
+    ``limits``: where to start, the least, and the largest argument; ValueError, with ``nothing``, if that is too small.
+    """
+    low, lowest, highest = map(float, limits)
+    high, left = low, error_at(low)
+    while left > wanted:
+        if high >= highest:
+            raise ValueError(f"{nothing} leaves an expected error of {wanted:g}: {left:.3g} is left")
+        low, high = high, min(_STEP * high, highest)
+        left = error_at(high)
+    while low == high > lowest:
+        low = max(high / _STEP, lowest)
+        if error_at(low) <= wanted:
+            high = low
+    while high > _EXACTNESS * low:
+        middle = math.sqrt(low * high)
+        if error_at(middle) <= wanted:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _shown(errors: PlannedErrors, row: int | None = None) -> str:
+    if row is None:
+        return f"{errors.span:.2g} ({errors.span_low:.2g} to {errors.span_high:.2g})"
+    return f"{errors.mean[row]:.2g} ({errors.low[row]:.2g} to {errors.high[row]:.2g})"

@@ -1,0 +1,225 @@
+"""The linear rule of released class means and scatter: a classifier that is private as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from dpgep._checks import require_non_negative, require_positive
+from dpgep.methods.ridge import public_ridge
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, effective_counts, group_factors, total_mean, total_share
+from dpgep.models.preparation import Preparation
+from dpgep.solution import PrivacyReport, project
+from dpgep.sources.names import Names, listed
+
+# Deviations by which the length of a class's contrast must exceed what noise alone shows.
+_SHOWN = 4.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearClassifier:
+    """argmax_c weights_c . x + intercept_c: linear discriminant analysis, from released values alone.
+
+    The whole rule is covered by the guarantee, unlike one that was trained on rows after a private projection: it may
+    be published, and rows of anybody may be classified. A prediction is no more private than its row.
+
+    Attributes
+    ----------
+    classes : the C public classes.
+    weights : (C, d), in the units of the columns.
+    intercepts : (C,), log priors included.
+    priors : (C,), shares of the classes: those released, or as given.
+    regularization : what was added to the eigenvalues of the scatter within classes, in the units of mapped rows.
+    shown : (C,), whether the mean of a class stands out of the noise. A class where it does not is taken to lie at the
+        mean of all: it wins only where no other class is likelier than its prior.
+    privacy : PrivacyReport of the release.
+    feature_names : names of the columns; None where the data have none.
+    absent : (d,), what absent values (NaN) count as; None where they are not expected.
+    """
+
+    classes: tuple[Hashable, ...]
+    weights: Matrix
+    intercepts: Matrix
+    priors: Matrix
+    regularization: float
+    shown: NDArray[np.bool_]
+    privacy: PrivacyReport
+    feature_names: Names = None
+    absent: Matrix | None = None
+
+    def decision_function(self, X: Any) -> Matrix:
+        """Scores (n, C) of rows, the log of each class's posterior density up to a term of the row.
+
+        Unlike scikit-learn's, of two classes two columns. Columns of a table must be those of the release, in its
+        order: ValueError names those that are not. An array needs as many columns.
+        """
+        return project(X, self.weights, None, self.absent, self.feature_names, "X") + self.intercepts
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class (n,) of each row with the highest score."""
+        return np.asarray(label_array(self.classes)[self.decision_function(X).argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> Matrix:
+        """Probabilities (n, C) of the classes for rows that are Gaussian with one covariance within classes.
+
+        Noise, the ridge against it, and rows of another distribution all bias them: where noise is large they say
+        which rows are surer than others, not how sure.
+        """
+        scores = self.decision_function(X)
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def __repr__(self) -> str:
+        lines = [
+            f"LinearClassifier of {len(self.classes)} classes in {self.weights.shape[1]} features",
+            f"  privacy      {self.privacy}",
+            f"  ridge        {self.regularization:.3g}",
+            f"  classes      {listed(self.classes)}",
+        ]
+        drowned = [label for label, shown in zip(self.classes, self.shown, strict=True) if not shown]
+        if drowned:
+            lines.append(f"  in the noise {listed(drowned)}")
+        return "\n".join(lines)
+
+
+def classifier(
+    released: ReleasedMoments,
+    preparation: Preparation | None,
+    classes: Sequence[Hashable],
+    privacy: PrivacyReport,
+    *,
+    ridge: float | None = None,
+    priors: Literal["released"] | Sequence[float] = "released",
+    feature_names: Names = None,
+) -> LinearClassifier:
+    """Linear discriminant analysis of a release.
+
+    With released class means m_c, the mean m of all, d_c = m_c - m, and the scatter W within classes,
+
+        score_c(z) = (z - m)^T W_r^-1 d_c - (d_c^T W_r^-1 d_c - bias_c)/2 + log pi_c,    W_r = W_+ + ridge I,
+
+    for mapped rows z, in which the noise is the same in all directions; weights are then brought to the units of the
+    columns. bias_c is the part of the square that the noise in d_c adds. All of it is post-processing.
+
+    Parameters
+    ----------
+    released : ReleasedMoments
+        Of rows in groups; ``second`` is about the people of all groups together.
+    preparation : Preparation or None
+        The public map of rows to z; None where they are as they were given.
+    classes : sequence of C labels
+        That of each group.
+    privacy : PrivacyReport
+        Of the release.
+    ridge : float, optional
+        Added to the eigenvalues of W, in the units of mapped rows. Default: `public_ridge`, a public multiple of the
+        noise level of W; without noise 0, and directions in which W is singular are left out.
+    priors : "released" or sequence of C numbers
+        The released shares of the classes, or positive numbers, divided by their sum.
+    feature_names : tuple of str, optional
+        Names of the columns.
+
+    Raises
+    ------
+    ValueError
+        For a release without sums of at least two groups, as many as ``classes``; for a negative ridge; for priors
+        that are not one positive number for each class.
+    """
+    _require_groups(released, classes)
+    counts, mean = effective_counts(released), total_mean(released)
+    contrasts = released.sums / counts - mean[:, None]
+    noise = _contrast_variances(released, counts)
+    values, vectors = scipy.linalg.eigh(within_covariance(released), check_finite=False)
+    xi = public_ridge(released.second_noise_level) if ridge is None else float(ridge)
+    require_non_negative("ridge", xi)
+    inverse = _inverses(values, xi, released.rounding)
+    rotated = vectors.T @ contrasts
+    squares, by_chance = inverse @ rotated**2, noise * inverse.sum()
+    shown = squares >= by_chance + _SHOWN * noise * math.sqrt(2 * float(np.sum(inverse**2)))
+    mapped = (vectors @ (inverse[:, None] * rotated * shown)).T
+    shares = _priors(priors, counts)
+    weights = mapped if preparation is None else _of_columns(preparation, mapped)
+    centre = mean if preparation is None else preparation.mean(mean)
+    return LinearClassifier(
+        classes=tuple(classes),
+        weights=weights,
+        intercepts=np.log(shares) - (squares - by_chance) * shown / 2 - weights @ centre,
+        priors=shares,
+        regularization=xi,
+        shown=shown,
+        privacy=privacy,
+        feature_names=feature_names,
+        absent=_absent(preparation, len(mean)),
+    )
+
+
+def label_array(classes: Sequence[Hashable]) -> NDArray[Any]:
+    """Labels as an array: of their type where all have one that NumPy knows, else of objects."""
+    types = {type(label) for label in classes}
+    if len(types) == 1 and issubclass(next(iter(types)), (int, float, str, np.generic)):
+        return np.array(list(classes))
+    labels = np.empty(len(classes), dtype=object)
+    for number, label in enumerate(classes):
+        labels[number] = label  # a slice would take labels that are tuples apart
+    return labels
+
+
+def within_covariance(released: ReleasedMoments) -> Matrix:
+    """Covariance W of mapped rows around the means of their groups, noisy: it may have negative eigenvalues."""
+    factors, weights = group_factors(released)
+    return np.asarray((released.second - (factors.T * weights) @ factors) / total_share(released))
+
+
+def _require_groups(released: ReleasedMoments, classes: Sequence[Hashable]) -> None:
+    groups = released.sums.shape[1]
+    if groups < 2 or groups != len(classes):
+        raise ValueError(
+            f"a classifier needs the sums of two classes or more: the release has {groups} groups, and "
+            f"{len(classes)} classes are named"
+        )
+
+
+def _contrast_variances(released: ReleasedMoments, counts: Matrix) -> Matrix:
+    """Variance of the noise in each entry of S_c/n_c - sum_g S_g/share, for each c."""
+    share = total_share(released)
+    own, others = 1 / counts - 1 / share, (len(counts) - 1) / share**2
+    return np.asarray(released.noise.sums**2 * (own**2 + others))
+
+
+def _inverses(values: Matrix, ridge: float, rounding: float) -> Matrix:
+    """1/(values_+ + ridge), 0 where that is no more than rounding."""
+    sizes = np.maximum(values, 0.0) + ridge
+    return np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > rounding)
+
+
+def _priors(priors: Literal["released"] | Sequence[float], counts: Matrix) -> Matrix:
+    if isinstance(priors, str):
+        if priors != "released":
+            raise ValueError(f'priors must be "released" or a positive number for each class, got {priors!r}')
+        return np.asarray(counts / counts.sum())
+    if len(priors) != len(counts):
+        raise ValueError(f"priors must have one number for each of the {len(counts)} classes, got {len(priors)}")
+    for prior in priors:
+        require_positive("each of priors", prior)
+    shares = np.asarray(priors, dtype=np.float64)
+    return np.asarray(shares / shares.sum())
+
+
+def _of_columns(preparation: Preparation, mapped: Matrix) -> Matrix:
+    """Weights of columns from those of mapped rows."""
+    weights = mapped if preparation.linear is None else mapped @ preparation.linear.T
+    return weights if preparation.scale is None else np.asarray(weights / preparation.scale)
+
+
+def _absent(preparation: Preparation | None, d: int) -> Matrix | None:
+    """What absent values count as: the location of their column, where the preparation expects any."""
+    if preparation is None or not preparation.missing:
+        return None
+    return np.zeros(d) if preparation.location is None else preparation.location

@@ -1,0 +1,497 @@
+"""Linear regression from released moments: coefficients, and what the noise and the sample of people leave uncertain.
+
+With the released covariance C + N of the mapped columns [x, y], N the noise of the second moment and of the mean,
+
+    b = G (C_xy + N_xy),   G = (C_xx + N_xx + Xi)^-1,   Xi = E[N_xx G N_xx].
+
+An inverse of a noisy matrix is too large on average: (C + N)^-1 = C^-1 - C^-1 N C^-1 + C^-1 N C^-1 N C^-1 - ..., whose
+even terms do not vanish. Xi is the public correction that makes G right in expectation, to all orders where noise
+directions are many (the deterministic equivalent of a resolvent), and a ridge where noise drowns C. See
+docs/regression.md.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dpgep._checks import require_non_negative, require_share
+from dpgep._optional import import_extra
+from dpgep.errors import AccuracyWarning
+from dpgep.methods.intervals import RowLaw, require_law
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, total_mean, total_share
+from dpgep.models.preparation import Preparation
+from dpgep.solution import PrivacyReport, project
+from dpgep.sources.names import Names
+
+# The part of a matrix that is noise from which on coefficients are visibly shrunk.
+_DROWNED = 0.5
+# Relative change at which the correction for the noise of the mean has converged, and steps towards it.
+_CONVERGED, _MOST_STEPS, _STEP = 1e-6, 100, 0.8
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Regression:
+    """Least squares from released moments: y = intercept + x^T coefficients + error, in the units of the columns.
+
+    Attributes
+    ----------
+    coefficients : (p,), in the order in which the columns were asked for.
+    intercept : float.
+    noise_errors : (p + 1,), standard errors that the noise of the release causes; the intercept's first.
+    people_errors : (p + 1,), those that people being a sample causes, or bounds on them; the intercept's first.
+    residual_variance : variance of the error, in squared units of y, with n - p - 1 in the denominator; 0 where the
+        noise leaves none.
+    r_squared : share of the variance of y that the columns explain.
+    noise_share : rho between 0 and 1, the part of the squares of the coefficients' errors that noise of the covariance
+        of the columns has added to what would be there with that covariance known. Errors are right to leading order;
+        beyond 1/2, coefficients are drawn towards zero.
+    ridge : the penalty asked for.
+    rows : what is assumed of rows, "gaussian" or "bounded" (see `regression`).
+    level : of the intervals that are printed.
+    n_people : number of people, public or released; of groups, those who belong to one.
+    names : of the columns x, and of y in ``target``; numbers as text where they have none.
+    privacy : PrivacyReport of the one release: the question cost nothing.
+    preparation : the public map of the rows, None where there is none.
+    """
+
+    coefficients: Matrix
+    intercept: float
+    noise_errors: Matrix
+    people_errors: Matrix
+    residual_variance: float
+    r_squared: float
+    noise_share: float
+    ridge: float
+    rows: RowLaw
+    level: float
+    n_people: float
+    names: tuple[str, ...]
+    target: str
+    privacy: PrivacyReport
+    preparation: Preparation | None
+    _absent: Matrix | None
+    _named: bool
+
+    @property
+    def standard_errors(self) -> Matrix:
+        """(p,), of the coefficients: noise and people together."""
+        return np.asarray(self._errors[1:])
+
+    @property
+    def intercept_error(self) -> float:
+        """Standard error of the intercept."""
+        return float(self._errors[0])
+
+    def intervals(self, level: float | None = None) -> Matrix:
+        """(p, 2), intervals that each hold the population's coefficient with this probability.
+
+        Student's, of n - p - 1 degrees of freedom: those of classical least squares where there is no noise. They cover
+        the noise and the sample of people, not what the bound cuts off (docs/regression.md).
+        """
+        return np.asarray(self._intervals(level)[1:])
+
+    def intercept_interval(self, level: float | None = None) -> Matrix:
+        """(2,), the same for the intercept."""
+        return np.asarray(self._intervals(level)[0])
+
+    def predict(self, X: Any) -> Matrix:
+        """Predictions, intercept + X coefficients, for rows (n, p) of the columns x, in their order.
+
+        They are no more private than the rows passed. Columns of a table must have the names asked for: ValueError
+        names those that differ. Where absent values of the release counted as the location of their column, those of X
+        do.
+        """
+        names = self.names if self._named else None
+        return project(X, self.coefficients[None, :], None, self._absent, names, "X")[:, 0] + self.intercept
+
+    def to_frame(self, level: float | None = None) -> Any:
+        """A pandas DataFrame, a row for the intercept and each column: coefficient, errors, and interval."""
+        pandas = import_extra("pandas", "pandas")
+        low, high = self._intervals(level).T
+        table = {
+            "coefficient": self._all,
+            "standard error": self._errors,
+            "noise": self.noise_errors,
+            "people": self.people_errors,
+            "low": low,
+            "high": high,
+        }
+        return pandas.DataFrame(table, index=pandas.Index(["intercept", *self.names], name=self.target))
+
+    @property
+    def _all(self) -> Matrix:
+        return np.concatenate([[self.intercept], self.coefficients])
+
+    @property
+    def _errors(self) -> Matrix:
+        return np.asarray(np.hypot(self.noise_errors, self.people_errors))
+
+    def _intervals(self, level: float | None) -> Matrix:
+        from scipy.special import stdtrit
+
+        level = self.level if level is None else level
+        require_share("level", level)
+        half = stdtrit(_freedom(self.n_people, len(self.names)), (1 + level) / 2)
+        return np.column_stack([self._all - half * self._errors, self._all + half * self._errors])
+
+    def __repr__(self) -> str:
+        people = {"gaussian": "errors of one variance", "bounded": "bounded rows, nothing else assumed"}[self.rows]
+        penalty = f", ridge {self.ridge:g}" if self.ridge else ""
+        lines = [
+            f"Regression of {self.target} on {len(self.names)} columns, {self.n_people:.0f} people{penalty}",
+            f"  privacy   {self.privacy}",
+            f"  R squared {self.r_squared:.3f}, residual deviation {math.sqrt(self.residual_variance):.4g}, "
+            f"noise share {self.noise_share:.2g}; {people}",
+        ]
+        if self.preparation is not None and self.preparation.kept < 1:
+            lines.append(f"  bound     keeps {self.preparation.kept:.1%} of the squares of mapped rows")
+        labels = ["intercept", *self.names]
+        width = max(map(len, labels))
+        lines.append(f"  {'':{width}}  coefficient       noise      people      {self.level:.0%} interval")
+        columns = (self._all, self.noise_errors, self.people_errors, self._intervals(None))
+        for label, value, noise, people_error, (low, high) in zip(labels, *columns, strict=True):
+            errors = f"{value:11.4g} {noise:11.3g} {people_error:11.3g}"
+            lines.append(f"  {label:{width}}  {errors}      [{low:.4g}, {high:.4g}]")
+        return "\n".join(lines)
+
+
+def regression(
+    released: ReleasedMoments,
+    preparation: Preparation | None,
+    target: int,
+    on: Sequence[int],
+    *,
+    privacy: PrivacyReport,
+    names: Names = None,
+    ridge: float | None = None,
+    rows: RowLaw = "gaussian",
+    level: float = 0.9,
+) -> Regression:
+    """Least squares of one column on others, with an intercept, from released moments.
+
+    Parameters
+    ----------
+    released : ReleasedMoments
+        Moments of the mapped rows, with their sums.
+    preparation : Preparation or None
+        How rows were mapped; None where they were not.
+    target : int
+        Number of the column y.
+    on : sequence of int
+        Numbers of the p columns x.
+    privacy : PrivacyReport
+        Of the release.
+    names : tuple of str, optional
+        Names of all d columns.
+    ridge : float, optional
+        Penalty xi on squared coefficients, in units of the variance of mapped columns: the answer, and what the
+        intervals hold, is then (C_xx + xi I)^-1 C_xy of the population. None: no penalty. What the known noise asks for
+        is corrected in either case.
+    rows : {"gaussian", "bounded"}
+        What the errors that people being a sample causes rest on. "gaussian": errors of one variance whatever the
+        columns are, as in classical least squares; the columns may have any distribution (with a ridge: Gaussian).
+        "bounded": nothing but the enforced bound, for upper bounds.
+    level : float
+        Of the intervals that are printed.
+
+    Raises
+    ------
+    ValueError
+        For columns that there are not, or twice, moments without sums, mixed columns, or, without noise, columns that
+        are linearly dependent.
+    """
+    columns = _checked(released, preparation, target, on)
+    require_law(level, rows)
+    penalty = 0.0 if ridge is None else ridge
+    require_non_negative("ridge", penalty)
+    fit = _Fit.of(released, target, columns, float(penalty))
+    to_units, offset = _units(preparation, target, columns)
+    theta = to_units @ np.append(fit.alpha, fit.b)
+    people = fit.people_variances(to_units, None if rows == "gaussian" else _bound(privacy))
+    if fit.noise_share > _DROWNED:
+        message = (
+            f"noise drowns the covariance of the columns (noise share {fit.noise_share:.2f}): coefficients are drawn "
+            "towards zero. Regress on fewer columns, or release with more people or a larger epsilon"
+        )
+        warnings.warn(message, AccuracyWarning, stacklevel=2)
+    labels = tuple(map(str, range(len(released.second)))) if names is None else names
+    scale = 1.0 if preparation is None or preparation.scale is None else float(preparation.scale[target])
+    return Regression(
+        coefficients=theta[1:],
+        intercept=float(theta[0] + offset),
+        noise_errors=np.sqrt(np.maximum(_forms(to_units, fit.noise_covariance), 0.0)),
+        people_errors=np.sqrt(np.maximum(people, 0.0)),
+        residual_variance=fit.residual_variance * scale**2,
+        r_squared=fit.r_squared,
+        noise_share=fit.noise_share,
+        ridge=float(penalty),
+        rows=rows,
+        level=level,
+        n_people=fit.released.n,
+        names=tuple(labels[j] for j in columns),
+        target=labels[target],
+        privacy=privacy,
+        preparation=preparation,
+        _absent=_absent(preparation, columns),
+        _named=names is not None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """Coefficients of mapped columns. Covariances are of theta = (alpha, b), alpha the intercept.
+
+    Attributes
+    ----------
+    inverse : (p, p), G.
+    correction : (p, p), Xi.
+    mean_square : of the residuals; ``variance`` of y.
+    variation : Var of the noise of an entry above the diagonal of the second moment; ``mean_variation`` of the mean.
+    """
+
+    released: ReleasedMoments
+    mean: Matrix
+    inverse: Matrix
+    correction: Matrix
+    b: Matrix
+    alpha: float
+    mean_square: float
+    variance: float
+    ridge: float
+    variation: float
+    mean_variation: float
+
+    @classmethod
+    def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float) -> _Fit:
+        released = _of_members(released)
+        mean, noise = total_mean(released), released.noise
+        variation, mean_variation = noise.second**2 / 2, noise.sums**2 * released.sums.shape[1]
+        covariance = released.second - np.outer(mean, mean)
+        # E[e e^T] of the noise e of the mean, which its square subtracts
+        covariance.flat[:: len(covariance) + 1] += mean_variation
+        c_xy, c_yy, m, m_y = covariance[x, y], float(covariance[y, y]), mean[x], float(mean[y])
+        penalized = covariance[np.ix_(x, x)] + ridge * np.eye(len(x))
+        if variation == 0:
+            g, xi = _exact_inverse(penalized), np.zeros_like(penalized)
+        else:
+            g, xi = _corrected_inverse(penalized, variation, m, mean_variation)
+        b = g @ c_xy
+        # c_xy^T G c_xy is too large by E[N_yx G N_xy]
+        own = variation * np.trace(g) + mean_variation * (m @ g @ m + m_y**2 * np.trace(g))
+        mean_square = max(float(c_yy - b @ c_xy + own - ridge * b @ b), 0.0)
+        alpha = float(m_y - m @ b)
+        return cls(released, m, g, xi, b, alpha, mean_square, c_yy, ridge, variation, mean_variation)
+
+    @property
+    def residual_variance(self) -> float:
+        return self.mean_square * self.released.n / _freedom(self.released.n, len(self.b))
+
+    @property
+    def r_squared(self) -> float:
+        return min(max(1 - self.mean_square / self.variance, 0.0), 1.0) if self.variance > 0 else 0.0
+
+    @property
+    def noise_share(self) -> float:
+        """Rho, the part of the squares of b that is noise."""
+        return self._noise[1]
+
+    @property
+    def _people(self) -> Matrix:
+        """G C G for the C that is not released: G - G (Xi + ridge I + N) G, where E[-G N G] = 2 G Xi G."""
+        g = self.inverse
+        return g + g @ (self.correction - self.ridge * np.eye(len(g))) @ g
+
+    @property
+    def noise_covariance(self) -> Matrix:
+        """(p + 1, p + 1), of theta: what the noise of the release causes."""
+        return self._noise[0]
+
+    @cached_property
+    def _noise(self) -> tuple[Matrix, float]:
+        """The covariance that the noise causes, and rho.
+
+        To first order it is Q = G E[N w w^T N] G, w = (-b, 1), and so it is to all orders in expectation: like E G A G,
+        it is the sum of a ladder, V = C^-1 (E[N w w^T N] + E[N V N]) C^-1. But b is noisy: the first rung of the ladder
+        has been counted already in E b b^T = (true b)(true b)^T + V, and that of the people with it. So b b^T is shrunk
+        to 1 - rho of itself, with rho/(1 - rho) = tr(G E[N Q N] G)/tr Q.
+        """
+        of_people = self.residual_variance / self.released.n * float(np.trace(self._people))
+        squared = 1 + float(self.b @ self.b) - of_people
+        inflated = self._covariance_of(squared, 1.0)
+        spread = self.inverse @ self._noise_squared(inflated[1:, 1:]) @ self.inverse
+        total = float(np.trace(inflated[1:, 1:]))
+        kept = total / (total + float(np.trace(spread))) if total > 0 else 1.0
+        return self._covariance_of(max(squared * kept, 1.0), kept), 1 - kept
+
+    def _covariance_of(self, w_squared: float, kept: float) -> Matrix:
+        """Of K^-1 q, K the moments of [1, x] and q = noise of those of [1, x] with y - alpha - x^T b.
+
+        q_0 = e.w and q_x = (Z w)_x - alpha e_x, noise Z of the second moment, e of the mean. |w|^2 is given, other
+        squares of b are ``kept`` in part.
+        """
+        p, counts = len(self.b), self.released.counts.size
+        noise = np.zeros((p + 1, p + 1))
+        noise[0, 0] = self.mean_variation * w_squared
+        noise[0, 0] += kept * counts * (self.alpha * self.released.noise.counts) ** 2
+        noise[0, 1:] = noise[1:, 0] = self.mean_variation * kept * self.alpha * self.b
+        noise[1:, 1:] = self.variation * kept * np.outer(self.b, self.b)
+        noise[1:, 1:] += (self.variation * w_squared + self.mean_variation * kept * self.alpha**2) * np.eye(p)
+        inverse = self._bordered(self.inverse)
+        return np.asarray(inverse @ noise @ inverse)
+
+    def _noise_squared(self, matrix: Matrix) -> Matrix:
+        return _noise_squared(matrix, self.variation, self.mean, self.mean_variation)
+
+    def people_variances(self, contrasts: Matrix, bound: float | None) -> Matrix:
+        """Variances of ``contrasts`` (r, p + 1) of theta that n people leave; upper bounds for a bound on rows.
+
+        An estimate moves by the mean of (u.z)(w.z) over people, u a row of contrasts K^-1, z = [1, x, y] and w.z the
+        residual. Gaussian, or independent: E (u.z)^2 (w.z)^2 = E (u.z)^2 E (w.z)^2 + (E u.z w.z)^2, the last zero but
+        for the ridge. For |z|^2 <= r^2 = 1 + bound^2 the least of three bounds, from |u.z| <= |u| r, |w.z| <= |w| r and
+        |u.z w.z| <= r^2 (|u| |w| + |u.w|)/2.
+        """
+        spread = _forms(contrasts, self._bordered(self._people))  # E (u.z)^2
+        scale = 1 / _freedom(self.released.n, len(self.b))
+        if bound is None:
+            bias = contrasts[:, 1:] @ self.inverse @ (self.ridge * self.b)
+            bias -= contrasts[:, 0] * float(self.mean @ self.inverse @ (self.ridge * self.b))
+            return np.asarray(scale * (self.mean_square * spread + bias**2))
+        u, square = contrasts @ self._bordered(self.inverse), 1 + bound**2
+        w = np.append(-self.alpha, -self.b)
+        u_squared, w_squared = np.einsum("ij,ij->i", u, u), 1 + float(w @ w)
+        product = square / 2 * (np.sqrt(u_squared * w_squared) + np.abs(u @ w)) * np.sqrt(spread * self.mean_square)
+        least = np.minimum(square * u_squared * self.mean_square, square * w_squared * spread)
+        return np.asarray(scale * np.minimum(product, least))
+
+    def _bordered(self, inverse: Matrix) -> Matrix:
+        """The inverse of the moments of [1, x] whose Schur complement has this one."""
+        of_mean = inverse @ self.mean
+        return np.block([[np.full((1, 1), 1 + self.mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
+
+
+def _of_members(released: ReleasedMoments) -> ReleasedMoments:
+    """Moments of those who belong to a group, normalized by their number."""
+    share = total_share(released)
+    if share == 1:
+        return released
+    return ReleasedMoments(
+        second=released.second / share,
+        sums=released.sums / share,
+        counts=released.counts / share,
+        n=released.n * share,
+        noise=released.noise.scaled(1 / share, 1 / share, 1 / share),
+    )
+
+
+def _exact_inverse(covariance: Matrix) -> Matrix:
+    """The inverse, of columns in units of their deviations: they may have any."""
+    scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    if scale.all():
+        correlation = covariance / np.outer(scale, scale)
+        if np.linalg.cond(correlation) * np.finfo(float).eps * len(scale) < 1e-3:
+            return np.asarray(scipy.linalg.inv(correlation, check_finite=False) / np.outer(scale, scale))
+    raise ValueError("the columns in on are linearly dependent, or one is constant: leave some out, or give a ridge")
+
+
+def _corrected_inverse(matrix: Matrix, variation: float, mean: Matrix, mean_variation: float) -> tuple[Matrix, Matrix]:
+    """G = (matrix + Xi)^-1, positive definite, and Xi = E[N G N] for N = Z - m e^T - e m^T.
+
+    The part of Z, v (tr(G) I + G), is solved for exactly (`_resolvent`); that of the mean is found in steps.
+    """
+    g = _resolvent(matrix, variation)
+    for _ in range(_MOST_STEPS):
+        step = _STEP * (_resolvent(matrix + _of_mean(g, mean, mean_variation), variation) - g)
+        g = g + step
+        if np.abs(step).max() <= _CONVERGED * np.abs(g).max():
+            break
+    return g, _noise_squared(g, variation, mean, mean_variation)
+
+
+def _noise_squared(matrix: Matrix, variation: float, mean: Matrix, mean_variation: float) -> Matrix:
+    """E[N A N] for N = Z - m e^T - e m^T and a symmetric A."""
+    of_second = variation * (np.trace(matrix) * np.eye(len(matrix)) + matrix)
+    return np.asarray(of_second + _of_mean(matrix, mean, mean_variation))
+
+
+def _of_mean(matrix: Matrix, mean: Matrix, variation: float) -> Matrix:
+    """E[(m e^T + e m^T) A (m e^T + e m^T)] for e of independent entries."""
+    along = np.outer(mean, matrix @ mean)
+    parts = (mean @ matrix @ mean) * np.eye(len(mean)) + np.trace(matrix) * np.outer(mean, mean) + along + along.T
+    return np.asarray(variation * parts)
+
+
+def _resolvent(matrix: Matrix, variation: float) -> Matrix:
+    """The G > 0 with G^-1 = matrix + v (tr(G) I + G), for any symmetric matrix.
+
+    Its eigenvalues solve v g^2 + (l_i + v t) g = 1 for t = sum g: t - sum g(t) is concave and grows, so Newton's steps
+    from t = 0 rise to its only zero.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    t, g = 0.0, values
+    while True:
+        h = values + variation * t
+        root = np.sqrt(h * h + 4 * variation)
+        g = np.where(h > 0, 2 / (np.abs(h) + root), (root + np.abs(h)) / (2 * variation))
+        step = (g.sum() - t) / (1 + variation * float(np.sum(g / root)))
+        if not step > 1e-12 * t:
+            return np.asarray((vectors * g) @ vectors.T)
+        t += step
+
+
+def _forms(contrasts: Matrix, covariance: Matrix) -> Matrix:
+    return np.asarray(np.einsum("ij,jk,ik->i", contrasts, covariance, contrasts, optimize=True))
+
+
+def _freedom(n: float, p: int) -> float:
+    return max(n - p - 1, 1.0)
+
+
+def _units(preparation: Preparation | None, y: int, x: list[int]) -> tuple[Matrix, float]:
+    """T and an offset of the intercept: T theta are intercept and coefficients in the units of the columns."""
+    p = len(x)
+    location = None if preparation is None else preparation.location
+    scale = None if preparation is None else preparation.scale
+    ratios = np.ones(p) if scale is None else scale[y] / scale[x]
+    to_units = np.diag(np.append(1.0 if scale is None else scale[y], ratios))
+    if location is None:
+        return to_units, 0.0
+    to_units[0, 1:] = -location[x] * ratios
+    return to_units, float(location[y])
+
+
+def _absent(preparation: Preparation | None, x: list[int]) -> Matrix | None:
+    """What absent values count as; None where they are refused."""
+    if preparation is None or not preparation.missing:
+        return None
+    return np.zeros(len(x)) if preparation.location is None else preparation.location[x]
+
+
+def _bound(privacy: PrivacyReport) -> float:
+    if privacy.bound is None:
+        raise ValueError('rows="bounded" needs rows with a bound')
+    return privacy.bound
+
+
+def _checked(released: ReleasedMoments, preparation: Preparation | None, target: int, on: Sequence[int]) -> list[int]:
+    """The columns x as a list."""
+    d, columns = len(released.second), [int(j) for j in on]
+    if not released.sums.size:
+        raise ValueError("a regression needs the mean: these moments were released without sums")
+    if preparation is not None and preparation.mixes_columns:
+        raise ValueError("the columns of this release are mixed: release a table")
+    if not columns or len(set(columns)) < len(columns):
+        raise ValueError(f"on must be columns, each once, got {columns}")
+    if not all(0 <= j < d for j in [target, *columns]):
+        raise ValueError(f"columns are numbers from 0 to {d - 1}, got {target} on {columns}")
+    if target in columns:
+        raise ValueError(f"column {target} cannot be regressed on itself")
+    return columns

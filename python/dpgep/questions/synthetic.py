@@ -1,0 +1,174 @@
+"""Synthetic rows with released moments, for trying a pipeline without data."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dpgep._checks import require_count
+from dpgep._optional import MissingExtraError, import_extra
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, group_factors, total_mean, total_share
+from dpgep.models.preparation import Auto, Preparation
+from dpgep.questions.classifier import label_array, within_covariance
+from dpgep.sources.names import Names
+
+# Diagonal entries of the nearest correlation matrix are 1 to about this, before they are made so.
+_TOLERANCE = 1e-9
+_MOST_ITERATIONS = 2000
+
+
+def sample(
+    released: ReleasedMoments,
+    preparation: Preparation | None,
+    n: int,
+    seed: int | np.random.Generator | None = None,
+    *,
+    classes: Sequence[Hashable] | None = None,
+    ranges: Mapping[str | int, tuple[float, float]] | None = None,
+    feature_names: Names = None,
+) -> Any:
+    """Gaussian rows with the released mean and covariance; of groups, with their released means and shares.
+
+    The covariance keeps the released deviations of the columns; their correlations become the `nearest_correlation`,
+    as noise may have left none that is possible. A column whose released variance is not positive is constant. Where
+    no mean was released it is 0, and the covariance is the second moment.
+
+    No more than second moments is in these rows: no shapes of distributions, no whole numbers or categories, no
+    relations of more than two columns; and the noise of the release is in them as if it were signal. They are for
+    trying pipelines without data. What is estimated from them is worse than the released moments, and no more of them
+    makes it better: they are not for inference. They are post-processing, and cost nothing.
+
+    Parameters
+    ----------
+    released : ReleasedMoments
+        Of rows, with or without groups.
+    preparation : Preparation or None
+        The public map of rows under which they were summed; None where rows are as they were given.
+    n : int
+        Number of rows.
+    seed : int or numpy.random.Generator, optional
+        Of the rows, as for `numpy.random.default_rng`; not of any noise that protects people.
+    classes : sequence of labels, optional
+        Those of the groups. With them, every row belongs to one, drawn with the released shares, and the covariance is
+        that within groups; the mean of a group that noise drowns is shrunk (`group_factors`).
+    ranges : mapping from column to (low, high), optional
+        Public ranges into which values are clipped, of columns by number or name.
+    feature_names : tuple of str, optional
+        Names of the columns.
+
+    Returns
+    -------
+    rows or (rows, labels)
+        (n, d), a pandas DataFrame where the columns have names and pandas is installed, else an array; with
+        ``classes`` also the n labels.
+
+    Raises
+    ------
+    ValueError
+        For n below 1, for ranges that are not (low, high) of known columns, for another number of ``classes`` than
+        groups.
+    """
+    require_count("n", n)
+    d, generator = len(released.second), np.random.default_rng(seed)
+    limits = Auto(ranges=ranges or {}).for_columns(d, feature_names).ranges
+    if classes is None:
+        means, codes = _mean(released)[None, :], np.zeros(n, dtype=np.intp)
+        covariance = released.second / total_share(released) - means.T @ means
+    else:
+        if len(classes) != released.sums.shape[1]:
+            raise ValueError(f"the release has {released.sums.shape[1]} groups, but {len(classes)} classes are named")
+        sums, weights = group_factors(released)
+        means, covariance = sums * weights[:, None], within_covariance(released)
+        codes = generator.choice(len(weights), size=n, p=1 / weights / np.sum(1 / weights))
+    if preparation is not None:
+        means = np.array([preparation.mean(mean) for mean in means])
+        covariance = _of_columns(preparation, covariance)
+    rows = generator.standard_normal((n, d)) @ _root(possible_covariance(covariance)) + means[codes]
+    for column, (low, high) in limits.items():
+        np.clip(rows[:, int(column)], low, high, out=rows[:, int(column)])
+    table = _table(rows, feature_names)
+    return table if classes is None else (table, label_array(classes)[codes])
+
+
+def possible_covariance(matrix: Matrix) -> Matrix:
+    """The covariance with the same diagonal, negative entries of which become 0, and the `nearest_correlation`."""
+    deviations = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
+    varies = np.flatnonzero(deviations)
+    possible = np.zeros_like(matrix)
+    block = np.ix_(varies, varies)
+    scales = np.outer(deviations[varies], deviations[varies])
+    possible[block] = nearest_correlation(matrix[block] / scales) * scales
+    return possible
+
+
+def nearest_correlation(matrix: Matrix) -> Matrix:
+    """The correlation matrix (positive semidefinite, of unit diagonal) nearest to a symmetric one in Frobenius norm.
+
+    It is (C + diag y)_+, C being the matrix with unit diagonal, for the y that minimizes the convex and differentiable
+    |(C + diag y)_+|^2/2 - sum y, whose gradient is the diagonal of (C + diag y)_+ less 1 (Malick 2004; Qi and Sun
+    2006). Higham's alternating projections (2002) reach the same matrix in more steps.
+
+    Raises
+    ------
+    ArithmeticError
+        If the iteration has not converged.
+    """
+    from scipy.optimize import minimize  # heavy, and needed here alone
+
+    start = np.array(matrix, dtype=np.float64)
+    np.fill_diagonal(start, 1.0)
+    if not len(start) or scipy.linalg.eigvalsh(start, subset_by_index=[0, 0])[0] >= 0:
+        return start
+
+    def dual(y: Matrix) -> tuple[float, Matrix]:
+        projected = _positive_part(start + np.diag(y))
+        return float(np.sum(projected**2) / 2 - y.sum()), np.diagonal(projected) - 1.0
+
+    tolerances = {"gtol": _TOLERANCE, "ftol": 0.0, "maxiter": _MOST_ITERATIONS, "maxfun": 2 * _MOST_ITERATIONS}
+    y = minimize(dual, np.zeros(len(start)), jac=True, method="L-BFGS-B", options=tolerances).x
+    nearest = _positive_part(start + np.diag(y))
+    diagonal = np.diagonal(nearest).copy()
+    worst = float(np.abs(diagonal - 1).max())
+    if worst > 1e3 * _TOLERANCE:
+        raise ArithmeticError(f"the nearest correlation matrix was not found: a diagonal entry is off by {worst:.3g}")
+    nearest /= np.sqrt(np.outer(diagonal, diagonal))
+    np.fill_diagonal(nearest, 1.0)
+    return nearest
+
+
+def _positive_part(matrix: Matrix) -> Matrix:
+    values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray(root @ root.T)  # symmetric to the last bit
+
+
+def _root(covariance: Matrix) -> Matrix:
+    """R with R^T R = covariance."""
+    values, vectors = scipy.linalg.eigh(covariance, check_finite=False)
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+
+
+def _mean(released: ReleasedMoments) -> Matrix:
+    return total_mean(released) if released.sums.size else np.zeros(len(released.second))
+
+
+def _of_columns(preparation: Preparation, covariance: Matrix) -> Matrix:
+    """The covariance of rows from that of mapped rows."""
+    if preparation.linear is not None:
+        half = np.linalg.solve(preparation.linear.T, covariance)
+        covariance = np.linalg.solve(preparation.linear.T, half.T)
+    return covariance if preparation.scale is None else covariance * np.outer(preparation.scale, preparation.scale)
+
+
+def _table(rows: Matrix, names: Names) -> Any:
+    if names is None:
+        return rows
+    try:
+        pandas = import_extra("pandas", "pandas")
+    except MissingExtraError:
+        return rows
+    return pandas.DataFrame(rows, columns=list(names))

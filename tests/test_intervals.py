@@ -1,0 +1,220 @@
+"""Intervals that cover noise and people: what they hold for, what widens them, and where there are none."""
+
+import math
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Matrix, solve_seeded
+from scipy import stats
+
+import dpgep
+from dpgep.methods.intervals import bootstrap_intervals, correlation_intervals, solved
+from dpgep.models.moments import NO_NOISE, with_eigenvalues
+
+
+def rows(n: int, rng: np.random.Generator, d: int = 6) -> Matrix:
+    """Two directions that stand out, few rows beyond the unit ball."""
+    return np.asarray(rng.standard_normal((n, d)) * np.sqrt([0.06, 0.03] + [0.006] * (d - 2)))
+
+
+def problems(rng: np.random.Generator) -> dict[str, Any]:
+    x = rows(5000, rng)
+    y = x[:, ::-1] + 0.1 * rng.standard_normal(x.shape)
+    labels = np.digitize(x[:, 0] + 0.3 * rng.standard_normal(len(x)), (-0.2, 0.2))
+    return {
+        "pca": dpgep.pca(x, bound=1.2),
+        "pca uncentred": dpgep.pca(x, center=False, bound=1.2),
+        "cca": dpgep.cca(x, y, bound=1.5),
+        "pls": dpgep.pls(x, y, bound=1.5),
+        "fda": dpgep.fda(x, labels, classes=(0, 1, 2), bound=1.2),
+        "sir": dpgep.sir(x, x[:, 0], slices=4, y_range=(-0.5, 0.5), bound=1.2),
+    }
+
+
+MODELS = ["pca", "pca uncentred", "cca", "pls", "fda", "sir"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("epsilon", [4.0, math.inf])
+def test_intervals_hold_the_estimates_and_grow_with_the_level(
+    name: str, epsilon: float, rng: np.random.Generator
+) -> None:
+    budget = {} if math.isinf(epsilon) else {"delta": 1e-6}
+    solution = solve_seeded(problems(rng)[name], epsilon=epsilon, n_components=2, **budget)
+    found, again, surer = solution.intervals(), solution.intervals(), solution.intervals(0.99)
+    assert isinstance(found, dpgep.Intervals)
+    low, high = found.eigenvalues.T
+    assert ((low <= found.estimates) & (found.estimates <= high)).all()
+    assert ((low < high) & (surer.eigenvalues[:, 0] <= low) & (surer.eigenvalues[:, 1] >= high)).all()
+    assert surer.eigenvalues[0, 0] < low[0]
+    assert (found.angles > 0).all()
+    assert (surer.angles >= found.angles).all()
+    np.testing.assert_array_equal(found.eigenvalues, again.eigenvalues)  # a public seed
+    np.testing.assert_array_equal(found.angles, again.angles)
+    assert found.lost == solution.diagnostics.lost
+    assert f"{found.estimates[0]:.4g}" in repr(found)
+
+
+def test_noise_and_few_people_widen_intervals(rng: np.random.Generator) -> None:
+    x = rows(20_000, rng)
+
+    def width(n: int, epsilon: float) -> tuple[float, float]:
+        found = solve_seeded(dpgep.pca(x[:n], bound=1.2), epsilon=epsilon, delta=1e-6, n_components=1).intervals()
+        return float(np.ptp(found.eigenvalues)), float(found.angles[0])
+
+    for wider, narrower in (((2000, 1e6), (20_000, 1e6)), ((20_000, 0.5), (20_000, 5.0))):
+        assert min(np.divide(width(*wider), width(*narrower))) > 1.5
+
+
+def test_rows_that_are_only_bounded_have_wider_intervals(rng: np.random.Generator) -> None:
+    solution = solve_seeded(dpgep.pca(rows(20_000, rng), bound=1.2), epsilon=4.0, delta=1e-6, n_components=2)
+    gaussian, bounded = solution.intervals(), solution.intervals(rows="bounded")
+    assert (np.ptp(bounded.eigenvalues, axis=1) > 1.5 * np.ptp(gaussian.eigenvalues, axis=1)).all()
+    assert (bounded.angles > gaussian.angles).all()
+
+
+# Of 60 draws an interval that holds with a probability of 0.85 holds at most 35 times with a probability below 1e-6.
+DRAWS, FEWEST = 60, 36
+
+
+@pytest.mark.statistical
+def test_intervals_cover_the_truth_and_need_the_noise_to_do_so() -> None:
+    """Noise dominates. Negative control: the same intervals, told that there is no noise."""
+    assert stats.binom(DRAWS, 0.85).cdf(FEWEST - 1) < 1e-6
+    covered, uncovered, turned = 0, 0, 0
+    for seed in range(DRAWS):
+        x = rows(20_000, np.random.default_rng([seed, 1]))
+        solution = solve_seeded(dpgep.pca(x, bound=1.2), seed, epsilon=0.3, delta=1e-6, n_components=1)
+        found = solution.intervals()
+        assert solution._moments is not None
+        silent = replace(solution._moments, noise=NO_NOISE)
+        without = bootstrap_intervals(solution.model, silent, 0.0, (False,), 1.2, 0.9, "gaussian")  # type: ignore[arg-type]
+        low, high = found.eigenvalues[0]
+        covered += low <= 0.06 <= high
+        low, high = without.eigenvalues[0]
+        uncovered += low <= 0.06 <= high
+        turned += math.degrees(math.acos(min(abs(solution.components[0, 0]), 1.0))) <= found.angles[0]
+    assert covered >= FEWEST
+    assert turned >= FEWEST
+    assert uncovered < FEWEST
+
+
+def test_debiased_eigenvalues_are_nearer_where_noise_made_them(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((20_000, 12)) * math.sqrt(0.02)
+    raw = debiased = 0.0
+    for seed in range(3):
+        solution = solve_seeded(dpgep.pca(x, bound=1.0), seed, epsilon=0.5, delta=1e-6, n_components=3)
+        found = solution.intervals()
+        raw += float(np.square(solution.eigenvalues - 0.02).sum())
+        debiased += float(np.square(found.estimates - 0.02).sum())
+        assert found.lost == (True, True, True)
+        np.testing.assert_array_equal(found.angles, 90.0)
+    assert raw > 2 * debiased
+
+
+def test_intervals_are_in_the_units_of_the_eigenvalues(rng: np.random.Generator) -> None:
+    x = rows(20_000, rng)
+    near, far = (
+        solve_seeded(dpgep.pca(x * unit + 3 * unit), epsilon=4.0, delta=1e-6, n_components=2) for unit in (1.0, 1024.0)
+    )
+    np.testing.assert_allclose(far.intervals().eigenvalues, near.intervals().eigenvalues * 1024.0**2, rtol=5e-3)
+    low, high = near.intervals().eigenvalues.T
+    assert (low > 0.8 * np.array([0.06, 0.03])).all()
+    assert (high < 1.2 * np.array([0.06, 0.03])).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_truth_is_given_other_eigenvalues(name: str, rng: np.random.Generator) -> None:
+    problem = problems(rng)[name]
+    moments = solve_seeded(problem, epsilon=math.inf, n_components=2)._moments
+    assert moments is not None
+    system = solved(problem.model.pair(replace(moments, second=moments.second.copy())), 0.0)
+    old, wanted = system.values[:2], system.values[:2] * np.array([0.95, 0.9])
+    changed = with_eigenvalues(problem.model, moments, system.vectors[:, :2], old, wanted)
+    again = solved(problem.model.pair(changed), 0.0)
+    np.testing.assert_allclose(again.values[:2], wanted, rtol=1e-8)
+    overlaps = np.abs(np.einsum("ij,ij->j", again.vectors[:, :2], system.vectors[:, :2]))
+    lengths = np.linalg.norm(again.vectors[:, :2], axis=0) * np.linalg.norm(system.vectors[:, :2], axis=0)
+    np.testing.assert_allclose(overlaps, lengths, rtol=1e-6)
+
+
+def test_recommended_components_are_those_that_noise_could_not_show(rng: np.random.Generator) -> None:
+    problem = dpgep.pca(rows(20_000, rng, d=12), bound=1.2)
+    for k in (1, 2, 12):
+        assert solve_seeded(problem, epsilon=0.5, delta=1e-6, n_components=k).recommended_components() == 2
+    assert solve_seeded(problem, epsilon=1e4, delta=1e-6, n_components=1).recommended_components() > 2
+
+
+def test_a_pickled_solution_has_the_same_intervals(rng: np.random.Generator) -> None:
+    solution = solve_seeded(dpgep.pca(rows(5000, rng), bound=1.2), epsilon=4.0, delta=1e-6, n_components=1)
+    copy = pickle.loads(pickle.dumps(solution))
+    np.testing.assert_array_equal(copy.intervals().eigenvalues, solution.intervals().eigenvalues)
+
+
+def test_what_has_no_intervals_says_so(rng: np.random.Generator) -> None:
+    x = rows(2000, rng)
+    problem = dpgep.pca(x, bound=1.2)
+    solution = solve_seeded(problem, epsilon=4.0, delta=1e-6, n_components=1)
+    with pytest.raises(ValueError, match=r"level.*1\.5"):
+        solution.intervals(1.5)
+    with pytest.raises(ValueError, match=r"rows.*'uniform'"):
+        solution.intervals(rows="uniform")  # type: ignore[arg-type]
+    sparse = solve_seeded(problem, epsilon=4.0, delta=1e-6, n_components=1, sparsity=2)
+    with pytest.raises(ValueError, match="sparse components"):
+        sparse.intervals()
+    wide = dpgep.pca(rng.standard_normal((50, 201)), bound=1.2)
+    for other in (
+        solve_seeded(problem, epsilon=4.0, delta=1e-6, n_components=1, method="rayleigh-flow"),
+        solve_seeded(dpgep.pca(x, bound=1.2, standardize=True), epsilon=4.0, delta=1e-6, n_components=1),
+        solve_seeded(wide, epsilon=math.inf, n_components=1),
+    ):
+        with pytest.raises(ValueError, match="up to 200 features"):
+            other.intervals()
+
+
+def released(x: Matrix, **budget: float) -> Any:
+    return solve_seeded(dpgep.pca(x, bound=1.5), n_components=1, **budget)._moments
+
+
+def test_correlations_without_noise_have_fisher_s_intervals(rng: np.random.Generator) -> None:
+    n = 4000
+    x = rng.multivariate_normal(np.zeros(3), 0.05 * np.array([[1, 0.8, 0.1], [0.8, 1, 0], [0.1, 0, 1]]), size=n)
+    low, high = correlation_intervals(released(x, epsilon=math.inf))
+    z, reach = np.arctanh(np.corrcoef(x.T) - np.eye(3)), stats.norm.ppf(0.95) / math.sqrt(n)
+    outside = ~np.eye(3, dtype=bool)
+    np.testing.assert_allclose(low[outside], np.tanh(z - reach)[outside], atol=5e-4)
+    np.testing.assert_allclose(high[outside], np.tanh(z + reach)[outside], atol=5e-4)
+    np.testing.assert_array_equal(np.diagonal(low), 1.0)
+    np.testing.assert_array_equal(np.diagonal(high), 1.0)
+
+
+@pytest.mark.statistical
+def test_intervals_of_correlations_cover_and_need_the_noise_to_do_so() -> None:
+    covariance = 0.05 * np.array([[1, 0.7], [0.7, 1]])
+    covered = uncovered = 0
+    for seed in range(DRAWS):
+        x = np.random.default_rng([seed, 2]).multivariate_normal(np.zeros(2), covariance, size=20_000)
+        moments = released(x, epsilon=0.3, delta=1e-6)
+        low, high = correlation_intervals(moments)
+        covered += low[0, 1] <= 0.7 <= high[0, 1]
+        low, high = correlation_intervals(replace(moments, noise=NO_NOISE))
+        uncovered += low[0, 1] <= 0.7 <= high[0, 1]
+    assert covered >= FEWEST
+    assert uncovered < FEWEST
+
+
+def test_correlations_of_bounded_rows_and_of_drowned_columns(rng: np.random.Generator) -> None:
+    x = rows(5000, rng)
+    x[:, 5] *= 1e-3
+    moments = released(x, epsilon=4.0, delta=1e-6)
+    low, high = correlation_intervals(moments)
+    np.testing.assert_array_equal(low[5], -1.0)
+    np.testing.assert_array_equal(high[:, 5], 1.0)
+    wide_low, wide_high = correlation_intervals(moments, rows="bounded", bound=1.5)
+    assert (wide_high - wide_low >= high - low - 1e-9).all()
+    assert wide_high[0, 1] - wide_low[0, 1] > 1.5 * (high[0, 1] - low[0, 1])
+    with pytest.raises(ValueError, match="bound"):
+        correlation_intervals(moments, rows="bounded")

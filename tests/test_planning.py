@@ -1,0 +1,326 @@
+"""`dpgep.plan` and `dpgep.compare`: formulas where there are any, measured errors elsewhere, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import solve_seeded
+
+import dpgep
+from dpgep.models.model import PublicFacts
+from dpgep.planning import _contrasts, _least, _moments, _Setting
+from dpgep.privacy.calibration import integer_noise
+from dpgep.problems.moment_problem import RowModel
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+MODELS: list[tuple[str, Any, list[float]]] = [
+    ("pca", 6, [4.0, 2.0]),
+    ("standardized-pca", 6, [3.0]),
+    ("cca", (4, 3), [0.9, 0.5]),
+    ("pls", (3, 4), [0.9, 0.5]),
+    ("fda", 5, [3.0, 1.0]),
+    ("sir", 5, [0.8]),
+]
+
+
+def squared_sine(v: Any, w: Any) -> float:
+    return float(1 - (v @ w) ** 2 / (v @ v) / (w @ w))
+
+
+@pytest.fixture(scope="module")
+def planned() -> dpgep.Plan:
+    return dpgep.plan("pca", n=20_000, d=20, spectrum=[4.0], bound=6.0, **BUDGET)
+
+
+def test_the_error_of_a_spike_follows_from_its_gap(planned: dpgep.Plan) -> None:
+    """First order: (d - 1) entries of variance s^2/2 over the squared gap, and d - 1 of 4 x 1/n by sampling.
+
+    Means of 36 draws of chi-squares with 19 degrees of freedom: a deviation of 5 % each; asserted at five.
+    """
+    gap, facts = 3.0, PublicFacts("replace-one", 6.0, 20_000)
+    layout = dpgep.PcaModel(20, True).layout(facts)
+    deviation = integer_noise(planned.mu, layout, "replace-one", None)[1].second * 6.0**2 / 20_000
+    noise, sampling = 19 * deviation**2 / 2 / gap**2, 19 * 4.0 / 20_000 / gap**2
+    assert planned.sample.span == pytest.approx(noise, rel=0.25)
+    assert planned.population.span == pytest.approx(noise + sampling, rel=0.25)
+    assert planned.noise_level == pytest.approx(deviation * math.sqrt(40))
+    assert planned.share == 1.0
+
+
+@pytest.mark.parametrize("bound", [3.0, "auto"])
+@pytest.mark.parametrize(("name", "d", "spectrum"), MODELS, ids=lambda value: value if isinstance(value, str) else "")
+def test_every_model_can_be_planned(name: str, d: Any, spectrum: list[float], bound: Any) -> None:
+    """More budget: less error; none left to noise at infinity, where sampling alone remains."""
+    arguments = {"d": d, "spectrum": spectrum, "bound": bound, "n": 5000}
+    plans = [dpgep.plan(name, epsilon=epsilon, delta=1e-6, **arguments) for epsilon in (0.5, 4.0, math.inf)]
+    by_noise, by_all = ([getattr(plan, side).span for plan in plans] for side in ("sample", "population"))
+    assert by_noise[0] > 4 * by_noise[1] > 0
+    assert by_noise[2] == pytest.approx(0.0, abs=1e-9 if bound == 3.0 else by_all[2])
+    assert by_all[0] > by_all[1] > 0
+    assert 0 < by_all[2] < 1.2 * by_all[1]  # without noise there is no ridge, which may help against sampling as well
+    for errors in (plans[0].sample, plans[0].population):
+        assert (errors.low >= 0).all()
+        assert (errors.low <= errors.mean).all()
+        assert (errors.mean <= errors.high).all()
+        assert (errors.high <= 1).all()
+
+
+def test_a_plan_agrees_with_a_measurement() -> None:
+    """CCA with a bought bound, by names and in columns of other units: within a factor of 1.6 (20 runs)."""
+    rng, n = np.random.default_rng(5), 20_000
+    plan = dpgep.plan(dpgep.CcaModel(4, 3, True), n=n, spectrum=[0.9], **BUDGET)
+    units, found = 10.0 ** np.arange(-3, 4), []
+    right = np.eye(7)[0] + np.eye(7)[4]
+    for seed in range(20):
+        z = rng.standard_normal((n, 7))
+        z[:, 4] = 0.9 * z[:, 0] + math.sqrt(0.19) * z[:, 4]
+        rows = z * units
+        solution = solve_seeded(dpgep.cca(rows[:, :4], rows[:, 4:]), seed, n_components=1, **BUDGET)
+        found.append(squared_sine(solution.components[0] * units, right))
+    assert 1 / 1.6 < plan.population.span / np.mean(found) < 1.6
+    assert plan.bound == pytest.approx(solution.privacy.bound, rel=0.3)
+    assert plan.share == pytest.approx((solution.privacy.releases[-1].mu or 0.0) ** 2 / plan.mu**2, rel=1e-6)
+
+
+def test_few_people_are_drawn_as_they_are() -> None:
+    """40 people in 30 dimensions, no noise: the leading eigenvalue 40 of a covariance with others 1 (Paul 2007).
+
+    cos^2 = (1 - c/(l - 1)^2)/(1 + c/(l - 1)) with c = d/n.
+    """
+    plan = dpgep.plan("pca", n=40, d=30, spectrum=[40.0], bound=1e3, epsilon=math.inf)
+    c, spike = 30 / 40, 39.0
+    sine = 1 - (1 - c / spike**2) / (1 + c / spike)
+    assert plan.population.span == pytest.approx(sine, rel=0.25)
+    assert plan.sample.span < 1e-12
+
+
+@pytest.mark.parametrize("bound", [3.0, "auto"])
+@pytest.mark.parametrize(("name", "d", "spectrum"), MODELS, ids=lambda value: value if isinstance(value, str) else "")
+def test_where_there_is_nothing_to_see_all_is_lost(name: str, d: Any, spectrum: list[float], bound: Any) -> None:
+    """Also where the people are fewer than the features, and B is singular."""
+    for n in (2, 3000):
+        errors = dpgep.plan(name, d=d, spectrum=spectrum, bound=bound, n=n, epsilon=0.001, delta=1e-6).population
+        assert 0.3 < errors.span <= 1
+
+
+def test_the_same_arguments_give_the_same_plan(planned: dpgep.Plan) -> None:
+    again = dpgep.plan(dpgep.PcaModel(20, True), n=20_000, eigengap=3.0, bound=6.0, **BUDGET)
+    assert again.sample.span == planned.sample.span
+    assert repr(again) == repr(planned)
+
+
+def test_a_plan_is_printed(planned: dpgep.Plan) -> None:
+    text = str(dpgep.plan("cca", n=20_000, d=(4, 4), spectrum=[0.9, 0.5], n_components=2, **BUDGET))
+    assert "epsilon = 1, delta = 1e-06 (mu = 0.2367), replace-one" in text
+    assert "expected to be found, for 44% of mu^2" in text
+    assert " span " in text
+    assert " span " not in str(planned)
+
+
+def test_what_is_needed_for_an_error(planned: dpgep.Plan) -> None:
+    n, epsilon = planned.people_for(0.003), planned.epsilon_for(0.003, against="population")
+    for side, at, less in (
+        ("sample", {"n": n}, {"n": int(n / 1.05)}),
+        ("population", {"epsilon": epsilon}, {"epsilon": epsilon / 1.05}),
+    ):
+        arguments = {"n": 20_000, "d": 20, "spectrum": [4.0], "bound": 6.0, **BUDGET}
+        errors = [getattr(dpgep.plan("pca", **{**arguments, **each}), side).span for each in (at, less)]
+        assert errors[0] <= 0.003 < errors[1]
+    assert n < 20_000
+    assert epsilon < 1.0
+
+
+def test_the_smallest_eigengap(planned: dpgep.Plan) -> None:
+    gap = planned.smallest_eigengap()
+    errors = [
+        dpgep.plan("pca", n=20_000, d=20, eigengap=each, bound=6.0, **BUDGET).population.span
+        for each in (gap, gap / 1.05)
+    ]
+    assert errors[0] <= 0.5 < errors[1]
+    # where the outlier of noise and sampling has an overlap of one half: edge/sqrt(2), edge^2 = level^2 + 4 d/n
+    assert gap == pytest.approx(math.sqrt(planned.noise_level**2 + 4 * 20 / 20_000) / math.sqrt(2), rel=0.25)
+    correlations = dpgep.plan("standardized-pca", n=2000, d=5, spectrum=[3.0], bound=2.0, **BUDGET)
+    assert 0 < correlations.smallest_eigengap() < 2.5
+
+
+def test_what_cannot_be_reached(planned: dpgep.Plan) -> None:
+    with pytest.raises(ValueError, match=r"no epsilon up to 1e\+06 leaves an expected error of 1e-05: 0\.000"):
+        planned.epsilon_for(1e-5, against="population")
+    with pytest.raises(ValueError, match=r"error must be below K = 1.*got 1\.5"):
+        planned.people_for(1.5)
+    with pytest.raises(ValueError, match=r"against must be one of 'sample', 'population', got 'nobody'"):
+        planned.people_for(0.1, against="nobody")  # type: ignore[arg-type]
+    whole = dpgep.plan("pca", n=500, d=2, spectrum=[3.0, 1.0], n_components=2, bound=3.0, rho=0.1)
+    with pytest.raises(ValueError, match="an epsilon needs a delta"):
+        whole.epsilon_for(0.1)
+    with pytest.raises(ValueError, match="all 2 eigenvalues were planned to lead"):
+        whole.smallest_eigengap()
+
+
+def test_the_search_finds_where_a_function_falls_below() -> None:
+    limits = (7.0, 1e-3, 1e6)
+    for root in (1e-2, 1.0, 7.0, 1e5):
+        found = _least(lambda x, root=root: root / x, 1.0, limits, "nothing")
+        assert root <= found <= 1.03 * root
+    assert _least(lambda x: 0.0, 1.0, limits, "nothing") == 1e-3
+    with pytest.raises(ValueError, match="no number leaves an expected error of 1: 2 is left"):
+        _least(lambda x: 2.0, 1.0, limits, "no number")
+
+
+@pytest.mark.parametrize(
+    ("model", "spectrum", "shares"),
+    [
+        (dpgep.FdaModel(6, (0, 1, 2)), [3.0, 1.0], [0.2, 0.3, 0.5]),
+        (dpgep.SirModel(6, (0.5, 1.5, 2.5)), [0.8, 0.3, 0.1], [0.25] * 4),
+        (dpgep.CcaModel(3, 4, True), [0.9, 0.5, 0.2], None),
+        (dpgep.PlsModel(3, 4, True), [3.0, 2.0, 0.5], None),
+        (dpgep.PcaModel(4, False), [9.0, 5.0, 4.0, 1.0], None),
+        (dpgep.StandardizedPcaModel(4, True), [2.0, 1.0, 0.6, 0.4], None),
+    ],
+    ids=lambda value: value.name if isinstance(value, RowModel) else "",
+)
+def test_the_population_has_the_spectrum(model: RowModel, spectrum: list[float], shares: Any) -> None:
+    """Of 200000 people, within six deviations of their moments."""
+    groups = np.full(1, 1.0) if shares is None else np.array(shares)
+    setting = _Setting(model, np.array(spectrum), 2.0, groups, 1e3, "replace-one", 1)
+    problem = setting._problem(setting._people(0, 200_000), 1e3)
+    released = _moments(problem)
+    k = len(spectrum)
+    values = solve_seeded(problem, epsilon=math.inf, n_components=k).eigenvalues
+    assert values == pytest.approx(spectrum, rel=0.03, abs=0.02)
+    if shares is not None:
+        assert released.counts == pytest.approx(shares, abs=0.01)
+
+
+def test_contrasts_are_orthonormal_and_balanced() -> None:
+    shares = np.array([0.1, 0.2, 0.3, 0.4])
+    contrasts = _contrasts(shares)
+    assert contrasts @ contrasts.T == pytest.approx(np.eye(3), abs=1e-12)
+    assert contrasts @ np.sqrt(shares) == pytest.approx(np.zeros(3), abs=1e-12)
+
+
+def test_the_number_of_people_is_noisy_under_add_remove() -> None:
+    plans = [
+        dpgep.plan("fda", n=2000, d=4, spectrum=[2.0], bound=4.0, adjacency=adjacency, **BUDGET)  # type: ignore[arg-type]
+        for adjacency in ("replace-one", "add-remove")
+    ]
+    assert plans[1].sample.span < plans[0].sample.span  # add-remove needs less noise
+    assert "add-remove" in str(plans[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"spectrum": None}, "give either a spectrum or an eigengap"),
+        ({"eigengap": 1.0}, "give either a spectrum or an eigengap"),
+        ({"spectrum": [1.0] * 21}, "spectrum must be 1 to 20 finite numbers"),
+        ({"spectrum": [-1.0]}, r"none negative, got \[-1\.0\]"),
+        ({"spectrum": [math.nan]}, "finite numbers"),
+        ({"model": "cca"}, r"the two views of 'cca' need d=\(d_x, d_y\), got 20"),
+        ({"model": "cca", "d": (3, 3), "spectrum": [1.0]}, "must be below 1, got 1"),
+        ({"model": "pls", "d": (3, 3), "spectrum": [2.0]}, "must be below 1, got 2"),
+        ({"model": "cca", "d": (3, 3), "spectrum": [0.5], "n_components": 2}, "but 1 eigenvalues are positive"),
+        ({"model": "ica"}, "model must be one of 'cca', 'fda', 'pca'.*got 'ica'"),
+        ({"model": dpgep.PcaModel(3, True)}, "d belongs to a model that is given by name"),
+        ({"n": 0}, "n must be a positive whole number, got 0"),
+        ({"n": 1}, "a plan is for two people or more, got n = 1"),
+        ({"n_components": 21}, "PCA of 20 features has 20 components"),
+        ({"shares": [0.5, 0.5]}, "shares are of classes or slices, which pca has none of"),
+        ({"model": "fda", "shares": [0.5, 0.4]}, "2 positive numbers that add up to 1"),
+        ({"deviation": 0.0}, "deviation must be a positive finite number"),
+        ({"bound": dpgep.Auto(ranges={0: (0.0, 1.0)})}, "ranges are in units of columns"),
+        ({"epsilon": None, "delta": None, "mu": 1e-15}, "larger budget"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(arguments: dict[str, Any], message: str) -> None:
+    known = {"model": "pca", "n": 1000, "d": 20, "spectrum": [4.0], "bound": 6.0, **BUDGET}
+    with pytest.raises(ValueError, match=message):
+        dpgep.plan(**{**known, **arguments})
+
+
+def test_what_is_no_model_and_no_bound() -> None:
+    with pytest.raises(TypeError, match=r"model must be a model of rows.*got int"):
+        dpgep.plan(3, n=10, spectrum=[1.0], **BUDGET)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a preparation is of rows in their own units"):
+        dpgep.plan("pca", n=10, d=2, spectrum=[3.0], bound=dpgep.Preparation(1.0), **BUDGET)  # type: ignore[arg-type]
+
+
+# --- compare ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compared() -> dpgep.Comparison:
+    rows = np.random.default_rng(0).standard_normal((3000, 6)) * np.r_[3, 2, np.ones(4)]
+    methods = {"dense": {}, "three": {"sparsity": 3}, "flow": {"method": "rayleigh-flow"}}
+    return dpgep.compare(dpgep.pca(rows, bound=4.0), methods, [10.0, 1.0], delta=1e-5, repeats=3, seed=4)
+
+
+def test_compared_errors_are_those_of_seeded_runs(compared: dpgep.Comparison) -> None:
+    rows = np.random.default_rng(0).standard_normal((3000, 6)) * np.r_[3, 2, np.ones(4)]
+    problem = dpgep.pca(rows, bound=4.0)
+    exact = solve_seeded(problem, epsilon=math.inf, n_components=1).components[0]
+    found = [
+        squared_sine(solve_seeded(problem, seed, epsilon=1.0, delta=1e-5, n_components=1).components[0], exact)
+        for seed in (4, 5, 6)
+    ]
+    assert compared.errors("dense", 1.0) == pytest.approx(found, rel=1e-6)
+    assert compared.methods == ["dense", "three", "flow"]
+    assert compared.epsilons == [1.0, 10.0]
+    with pytest.raises(KeyError, match="no runs of 'sparse'"):
+        compared.errors("sparse", 1.0)
+
+
+def test_a_comparison_is_a_table_and_a_picture(compared: dpgep.Comparison) -> None:
+    frame = compared.to_frame()
+    assert len(frame) == 18
+    assert list(frame.columns) == ["method", "epsilon", "repeat", "error", "expected_error", "seconds"]
+    assert str(compared).count("\n") == 1 + 6
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    axes = compared.plot(ax=Figure().subplots())
+    assert [line.get_label() for line in axes.lines] == compared.methods
+    assert list(axes.lines[0].get_ydata()) == [np.median(compared.errors("dense", each)) for each in (1.0, 10.0)]
+
+
+@pytest.mark.parametrize("kind", ["cca", "standardized", "fda", "gep", "moments"])
+def test_errors_without_noise_are_none(kind: str) -> None:
+    """Also where a bound is bought, and components are in units of their own."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((500, 5)) * [1.0, 10.0, 100.0, 1.0, 1.0] + 3
+    rows[:, 3] += rows[:, 0]
+    moments = dpgep.Moments(dpgep.PcaModel(5, True), bound=300.0)
+    moments.update(rows)
+    problems = {
+        "cca": lambda: dpgep.cca(rows[:, :3], rows[:, 3:]),
+        "standardized": lambda: dpgep.pca(rows, standardize=True),
+        "fda": lambda: dpgep.fda(rows, rng.integers(0, 3, 500), classes=range(3), bound=300.0),
+        "gep": lambda: dpgep.gep(np.diag([3.0, 1.0]), np.diag([1.0, 2.0]), n=9, sensitivity_a=1.0, sensitivity_b=1.0),
+        "moments": lambda: moments,
+    }
+    found = dpgep.compare(problems[kind](), epsilons=[math.inf, 1.0], delta=1e-5, repeats=2)
+    assert found.errors("release", math.inf) == pytest.approx([0.0, 0.0], abs=1e-9)
+    assert (found.errors("release", 1.0) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"methods": "release"}, "methods must be a sequence of names"),
+        ({"methods": []}, "methods must be a sequence of names"),
+        ({"methods": ["pate"]}, "unknown method 'pate'"),
+        ({"epsilons": []}, "epsilons must hold at least one number"),
+        ({"repeats": 0}, "repeats must be a whole number of at least 1"),
+        ({"n_components": 7}, "PCA of 6 features"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_compared(arguments: dict[str, Any], message: str) -> None:
+    problem = dpgep.pca(np.eye(6), bound=1.0)
+    with pytest.raises(ValueError, match=message):
+        dpgep.compare(problem, **{"delta": 1e-5, **arguments})
