@@ -5,6 +5,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import dask.array as da
 import numpy as np
@@ -14,8 +15,10 @@ from conftest import Matrix, nothing_spent
 from scipy import stats
 
 import dpgep
+from dpgep.methods.accuracy import lost_components
+from dpgep.methods.eigen import Eigensystem
 from dpgep.models.in_units import InUnits
-from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
+from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
 from dpgep.problems.pls import PlsModel
 from dpgep.questions.unclipped import unclipped
 
@@ -182,6 +185,8 @@ def test_columns_have_names(x: Matrix) -> None:
     release = released(dpgep.table(pd.DataFrame(x, columns=NAMES), bound=PREPARATION))
     named, numbered = release.cca(["dose", "age"], ["weight"]), release.cca([5, 0], [2])
     np.testing.assert_array_equal(named.components, numbered.components)
+    several = [("age", "dose"), pd.Index(["age", "dose"]), pd.Series(["age", "dose"]), np.array([0, 5]), range(0, 6, 5)]
+    assert {release.pca(columns).feature_names for columns in several} == {("age", "dose")}
     assert named.feature_names == ("dose", "age", "weight")
     assert release.pca(["weight", "age"]).feature_names == ("weight", "age")
     frame = release.covariance(["weight", "age"]).to_frame()
@@ -268,7 +273,11 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.solve(), "a table asks no question by itself"),
         (lambda r: r.pca(n_components=7), "n_components = 7 is too many"),
         (lambda r: r.pca(sparsity=0), "sparsity"),
-        (lambda r: r.pca(seed=3), "seed"),
+        (lambda r: r.pca(seed=3), "an answer from a release has no option 'seed'; its options: regularization"),
+        (lambda r: r.pca(standardize="yes"), "standardize must be True or False"),
+        (lambda r: r.pca(np.array([True, False])), "no column True"),
+        (lambda r: r.pca(np.array(0)), "a list of names"),
+        (lambda r: r.pca({"age", "dose"}), "a list of names"),
         (lambda r: r.covariance(level=1.0), "level"),
         (lambda r: r.covariance(rows="heavy"), "rows"),
     ],
@@ -287,6 +296,7 @@ def test_a_question_that_cannot_be_answered(ask: Any, message: str, x: Matrix) -
         ({"groups": np.arange(N), "y_range": (0, 1)}, "y_range belongs to slices"),
         ({"groups": np.arange(N), "slices": 3, "classes": [1, 2]}, "give one of them"),
         ({"groups": np.arange(N), "slices": 3}, "slices need a public range"),
+        ({"groups": np.arange(N), "slices": 3, "edges": [0, 1, 2]}, "give either edges"),
         ({"groups": np.arange(N - 1), "classes": [1, 2]}, "labels|groups"),
         ({"bound": dpgep.Auto(precondition="full")}, "would change the answer of table"),
     ],
@@ -303,9 +313,12 @@ def test_a_table_is_no_question(run: Any, x: Matrix) -> None:
         run(dpgep.table(x, bound=PREPARATION), budget=budget)
 
 
-def test_models_of_both_kinds_of_groups_are_refused() -> None:
+def test_models_of_one_group_or_two_kinds_of_groups_are_refused() -> None:
     with pytest.raises(ValueError, match="not both"):
         dpgep.TableModel(3, classes=("a", "b"), interior_edges=(0.0,))
+    for groups in ({"classes": ("a",)}, {"interior_edges": ()}):
+        with pytest.raises(ValueError, match="at least 2, got 1"):
+            dpgep.TableModel(3, **groups)
 
 
 def test_releases_that_cannot_name_columns(x: Matrix) -> None:
@@ -325,11 +338,62 @@ def test_names_in_both_views_are_asked_by_number(x: Matrix) -> None:
         release.pca(["age"])
 
 
-def test_people_without_a_group_count_in_no_answer(x: Matrix, y: Matrix) -> None:
+@pytest.mark.parametrize("bound", [BOUND, PREPARATION], ids=["bound", "scales"])
+def test_people_without_a_group_count_in_no_answer(bound: float | dpgep.Preparation, x: Matrix, y: Matrix) -> None:
     labels = labels_of(y).astype(object)
     labels[:500] = None
-    release = released(dpgep.table(x, labels, classes=["low", "high"], bound=BOUND))
+    release = released(dpgep.table(x, labels, classes=["low", "high"], bound=bound))
+    for ask, theirs in (*ANSWERS.values(), OF_CLASSES):
+        assert_same(ask(release), theirs(x[500:], y[500:]))
+    others = released(dpgep.table(x[500:], bound=bound))
+    for answer in ("covariance", "correlation"):
+        ours, expected = getattr(release, answer)(), getattr(others, answer)()
+        np.testing.assert_allclose(ours.values, expected.values, rtol=1e-6)
+        np.testing.assert_allclose(ours.low, expected.low, rtol=1e-6)
+    np.testing.assert_allclose(release.regression(0).coefficients, others.regression(0).coefficients, rtol=1e-6)
     np.testing.assert_allclose(release.mean(), x[500:].mean(axis=0), rtol=1e-9)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("share", "n_is_public"), [(1.0, True), (0.8, True), (1.0, False)])
+def test_the_noise_of_all_groups_together(share: float, n_is_public: bool, rng: np.random.Generator) -> None:
+    """Between components, which a factor of all entries does not turn: of 4000 draws, each of 3 chi-square tests, both
+    tails, fails with a probability of 5e-8.
+    """
+    groups, n_draws, noise = 8, 4000, MomentNoise(4e-4, 2e-4, 1.2e-3)
+    counts, model = np.full(groups, share / groups), dpgep.PcaModel(3, True)
+    sums = counts * (np.array([[0.7], [0.4], [0.1]]) + rng.standard_normal((3, groups)) / 10)
+    mean, half = sums.sum(axis=1) / share, rng.standard_normal((3, 6))
+    covariance = half @ half.T
+    truth = ReleasedMoments(sums, counts, 1e4, noise, share * (covariance + np.outer(mean, mean)))
+    vectors = np.linalg.eigh(covariance)[1]
+    draws = []
+    for _ in range(n_draws):
+        noisy = counts + noise.counts * rng.standard_normal(groups)
+        people = 1.0 if n_is_public else noisy.sum()
+        second, means = truth.second + goe(3, noise.second, rng), sums + noise.sums * rng.standard_normal(sums.shape)
+        together = in_one_group(ReleasedMoments(means / people, noisy / people, 1e4, noise, second / people))
+        draws.append(vectors.T @ model.pair(together).a @ vectors)
+    above = np.triu_indices(3, 1)
+    variances = model.error_variances(together, vectors, vectors, np.ones(3))
+    squares = (np.array(draws).var(axis=0) * n_draws / variances)[above]
+    low, high = stats.chi2.ppf([2.5e-8, 1 - 2.5e-8], n_draws - 1)
+    assert ((squares > low) & (squares < high)).all()
+
+
+def test_columns_that_drown_are_named(x: Matrix) -> None:
+    frame = pd.DataFrame(x, columns=NAMES).assign(dose=1.0)
+    release = released(dpgep.table(frame, bound=PREPARATION))
+    with pytest.warns(dpgep.AccuracyWarning, match="columns 'dose' are constant and have no weight"):
+        release.pca(["dose", "age", "height"], standardize=True, n_components=1)
+
+
+def test_warnings_of_answers_point_at_the_line_that_asked(rng: np.random.Generator) -> None:
+    release = released(dpgep.table(rng.standard_normal((50, 3)), bound=1.0), mu=0.1)
+    for ask in (lambda: release.pca(n_components=1), lambda: release.cca([0], [1])):
+        with pytest.warns(dpgep.AccuracyWarning, match="lost") as caught:
+            ask()
+        assert {each.filename for each in caught} == {__file__}
 
 
 # Before the bound clipped rows.
@@ -370,6 +434,18 @@ def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
 
 
 # In the units of the columns.
+
+
+def test_many_components_in_units_need_few_draws_of_noise(rng: np.random.Generator) -> None:
+    """A direction that stands out of all noise stands out of the part of it that is left."""
+    d = 40
+    model = InUnits(dpgep.PcaModel(d, True), np.geomspace(1, 3, d))
+    model_of = type(model)
+    with mock.patch.object(model_of, "noise_alone", autospec=True, side_effect=model_of.noise_alone) as drawn:
+        values = np.linspace(2.0, 1.0, d)
+        noisy = ReleasedMoments(np.zeros((d, 1)), np.ones(1), 1e3, MomentNoise(1e-4, 1e-4, 0.0), np.diag(values))
+        assert lost_components(model, noisy, Eigensystem(values, np.eye(d), 0.0), d) == (False,) * d
+    assert drawn.call_count == 1
 
 
 @pytest.mark.statistical
@@ -433,6 +509,16 @@ def test_components_far_below_the_largest_noise_are_found(rng: np.random.Generat
         assert two.pca(n_components=2).eigenvalues[1] < two.pca().diagnostics.noise_level
         passed += not one.pca(n_components=2).diagnostics.lost[1]
     assert passed <= 5
+
+
+def test_intervals_for_any_rows_within_the_bound_hold_far_from_zero() -> None:
+    """The variance of a variance of two values is the largest where a few people are at the other end."""
+    n, few = 1000, 5
+    rows = np.where(np.arange(n) < few, -1.0, 1.0)[:, None]
+    estimate = released(dpgep.table(rows, bound=1.0)).covariance(rows="bounded")
+    deviation = np.std((rows - rows.mean()) ** 2) / math.sqrt(n)
+    assert (estimate.high - estimate.low)[0, 0] / 2 >= stats.norm.ppf(0.95) * deviation
+    assert (estimate.high - estimate.low)[0, 0] / 2 <= 1.1 * stats.norm.ppf(0.95) * deviation
 
 
 @pytest.mark.statistical

@@ -79,7 +79,7 @@ class PrivateMoments(Questions):
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
-        return answer(self.model, noisy, self.preparation, self.report, n_components, options)
+        return answer(self.model, noisy, self.preparation, self.report, n_components, options, stacklevel=4)
 
     def __add__(self, other: PrivateMoments) -> PrivateMoments:
         if not isinstance(other, PrivateMoments):
@@ -166,7 +166,7 @@ def release(
 
     Parameters
     ----------
-    problem : from `dpgep.pca`, `cca`, `pls`, `fda` or `sir`, or `dpgep.Moments`
+    problem : from `dpgep.table`, `pca`, `cca`, `pls`, `fda` or `sir`, or `dpgep.Moments`
         The data and the model.
     epsilon, delta, rho, mu, budget, share, accounting, seed
         As in `dpgep.solve`.
@@ -195,7 +195,8 @@ def release(
     """
     if not isinstance(problem, (MomentProblem, TableProblem, Moments)):
         raise TypeError(
-            f"problem must have moments: dpgep.pca, cca, pls, fda, sir or dpgep.Moments; got {type(problem).__name__}"
+            "problem must have moments: dpgep.table, pca, cca, pls, fda, sir or dpgep.Moments; "
+            f"got {type(problem).__name__}"
         )
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)

@@ -154,11 +154,16 @@ def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     if name not in METHODS:
         raise ValueError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
     method = METHODS[name]
-    known = [field.name for field in dataclasses.fields(method.options)]
+    return method, checked_options(f"method {name!r}", method.options, options)
+
+
+def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
+    """The options that ``what`` takes. Raises TypeError for others."""
+    known = [field.name for field in dataclasses.fields(kind)]
     for option in options:
         if option not in known:
-            raise TypeError(f"method {name!r} has no option {option!r}; its options: {', '.join(known)}")
-    return method, method.options(**options)
+            raise TypeError(f"{what} has no option {option!r}; its options: {', '.join(known)}")
+    return kind(**options)
 
 
 def component_count(model: Model, n_components: Any) -> int:
@@ -276,10 +281,10 @@ def solution_of(
     )
 
 
-def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
+def warn_of_accuracy(result: MethodResult, solution: Solution, stacklevel: int = _CALLER - 1) -> None:
     """The method's warnings, now that there is a solution to attach."""
     for message in result.accuracy_warnings:
-        warnings.warn(AccuracyWarning(message, solution), stacklevel=_CALLER - 1)
+        warnings.warn(AccuracyWarning(message, solution), stacklevel=stacklevel)
 
 
 def _budget_of(

@@ -127,6 +127,14 @@ def _sir(rows: tuple[Matrix, Matrix], slices: tuple[int, int]) -> tuple[Any, Any
     return first, second
 
 
+def _grouped_table(rows: tuple[Matrix, Matrix], groups: tuple[int, int]) -> tuple[Any, Any]:
+    """People of groups 0, 1 and 2;."""
+    first, second = (
+        dpgep.table(people(x), classes(c), classes=[0, 1, 2], bound=1.0) for x, c in zip(rows, groups, strict=True)
+    )
+    return first, second
+
+
 def _gep() -> tuple[Any, Any]:
     n, a, b = 50, np.diag([3.0, 2.0, 1.0]), np.eye(3)
     step_a, step_b = np.zeros((2, 3, 3))
@@ -143,6 +151,13 @@ def _removed_fda(public_n: int | None) -> tuple[Any, Any]:
         return dpgep.fda(x, labels, classes=[0, 1, 2], adjacency="add-remove", public_n=public_n, bound=1.0)
 
     return without_last(build, people(E1), classes(1))
+
+
+def _removed_from_table() -> tuple[Any, Any]:
+    def build(x: Matrix, y: Matrix) -> Any:
+        return dpgep.table(x, y, slices=3, y_range=(0, 3), adjacency="add-remove", bound=1.0)
+
+    return without_last(build, people(E1), classes(1) + 0.5)
 
 
 def _removed_sir() -> tuple[Any, Any]:
@@ -170,6 +185,9 @@ RELEASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "fda, same class": lambda: _fda(obtuse(tight(_fda((E1, E1), (0, 0))[0])), (0, 0)),
     "sir, slice changes": lambda: _sir((E1, E2), (0, 1)),
     "sir, same slice": lambda: _sir(obtuse(tight(_sir((E1, E1), (0, 0))[0])), (0, 0)),
+    "table": lambda: both(partial(dpgep.table, bound=1.0), obtuse(tight(dpgep.table(people(E1), bound=1.0)))),
+    "table, group changes": lambda: _grouped_table((E1, E2), (0, 1)),
+    "table, same group": lambda: _grouped_table(obtuse(tight(_grouped_table((E1, E1), (0, 0))[0])), (0, 0)),
     "gep": _gep,
     "pca, uncentred, one less": lambda: _removed(dpgep.pca, center=False),
     "pca, centred, one less": lambda: _removed(dpgep.pca),
@@ -179,6 +197,8 @@ RELEASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "fda, one less": lambda: _removed_fda(None),
     "fda, one less, public n": lambda: _removed_fda(24),
     "sir, one less": _removed_sir,
+    "table, one less": lambda: _removed(dpgep.table),
+    "table of groups, one less": _removed_from_table,
 }
 
 

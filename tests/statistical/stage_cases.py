@@ -183,6 +183,10 @@ RUNS = {
     "pca, uncentred": Run(lambda x, **rest: dpgep.pca(x, center=False, **rest), 9 * E1, 99 * E2, 0.6),
     "pca": Run(dpgep.pca, 99 * E1, -999 * E1, 0.4),
     "cca": _cca,
+    "table": replace(_cca, build=dpgep.table),
+    "table of groups": replace(
+        _cca, build=lambda x, **rest: dpgep.table(x, x[:, 0], edges=[-np.inf, 0, np.inf], **rest)
+    ),
     "cca, full preconditioning": replace(_cca, bound=dpgep.Auto(precondition="full")),
 }
 

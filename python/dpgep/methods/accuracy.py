@@ -158,17 +158,19 @@ def lost_components(
     if released.noiseless:
         return (False,) * k
     mean, deviation = _edge(model, released, system, log_searched)
-    k, found = min(k, r), 0
+    k, found, drawn = min(k, r), 0, 0
     while found < k:
-        left = (r - found) / r  # fewer dimensions are left to noise by what stands above it
-        if found and not model.isotropic_noise:
-            rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])
-            (mean, deviation), left = _edge(model, released, rest, log_searched), 1.0
+        # fewer dimensions are left to noise by what stands above it
+        left = (r - found) / r if model.isotropic_noise else 1.0
         edge = (mean * math.sqrt(left) + deviation) ** model.noise_order
         one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
-        if not one_left and not values[found] - model.centre(values[found:]) > edge:
+        if one_left or values[found] - model.centre(values[found:]) > edge:
+            found += 1
+        elif model.isotropic_noise or drawn == found:
             break
-        found += 1
+        else:  # the edge in the directions that are left is lower
+            rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])
+            (mean, deviation), drawn = _edge(model, released, rest, log_searched), found
     return (False,) * found + (True,) * (k - found)
 
 

@@ -308,27 +308,27 @@ def _standardized(
         components=solved.components * units,
         mean=model.mean(released),
         diagnostics=replace(diagnostics, scale=standard.scale),
-        accuracy_warnings=(*solved.accuracy_warnings, *_constant_warning(standard, n_components)),
+        accuracy_warnings=(*solved.accuracy_warnings, *_constant_warning(standard, n_components, model.feature_names)),
     )
 
 
-def _constant_warning(standard: Standardization, asked: int) -> Iterator[str]:
+def _constant_warning(standard: Standardization, asked: int, names: tuple[str, ...] | None) -> Iterator[str]:
     """Where columns cannot be standardized: which they are follows from released variances."""
     constant = np.flatnonzero(standard.scale == 0)
     if len(constant):
         left = len(standard.scale) - len(constant)
         fewer = f", which leaves {left} of {asked} components" if left < asked else ""
-        yield f"columns {_listed(constant)} are constant and have no weight{fewer}"
+        yield f"columns {_listed(constant, names)} are constant and have no weight{fewer}"
     drowned = np.flatnonzero(standard.drowned & (standard.scale > 0))
     if len(drowned):
         yield (
-            f"columns {_listed(drowned)} are constant, or vary less than the noise in their variances: their weights "
-            "are too small, and the expected errors do not cover that"
+            f"columns {_listed(drowned, names)} are constant, or vary less than the noise in their variances: their "
+            "weights are too small, and the expected errors do not cover that"
         )
 
 
-def _listed(columns: NDArray[np.intp]) -> str:
-    listed = ", ".join(map(str, columns[:_MOST_LISTED]))
+def _listed(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:
+    listed = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:_MOST_LISTED])
     return listed + (f" and {len(columns) - _MOST_LISTED} more" if len(columns) > _MOST_LISTED else "")
 
 

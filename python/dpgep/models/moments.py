@@ -371,6 +371,27 @@ def total_mean(moments: ReleasedGroups) -> Matrix:
     return np.asarray(moments.sums.sum(axis=1)) / total_share(moments)
 
 
+def in_one_group(moments: ReleasedMoments) -> ReleasedMoments:
+    """Moments of the people of all groups together, as a release of one group has them. Shares what is unchanged.
+
+    Who belongs to no group is left out: the second moment, a sum over the others, is divided by their number as well.
+    """
+    n_groups, share, noise = moments.sums.shape[1], total_share(moments), moments.noise
+    if n_groups < 2:
+        return moments
+    root = math.sqrt(n_groups) / share
+    # n is public where released counts do not add up to it, and then exact where they show nobody without a group
+    exact = share == 1.0 and abs(float(moments.counts.sum()) - 1) > _ROUNDING
+    return replace(
+        moments,
+        second=moments.second / share,
+        sums=total_mean(moments)[:, None],
+        counts=np.ones(1),
+        n=moments.n * share,
+        noise=MomentNoise(noise.second / share, noise.sums * root, 0.0 if exact else noise.counts * root),
+    )
+
+
 def mean_factor(moments: ReleasedGroups) -> Matrix:
     """The mean m as the one factor (1, d) of m m^T; (0, d) where no sums were released."""
     return total_mean(moments)[None, :] if moments.sums.size else np.empty((0, len(moments.sums)))

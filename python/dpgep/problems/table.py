@@ -35,6 +35,8 @@ class TableModel(RowModel):
         super().__post_init__()
         if self.classes is not None and self.interior_edges is not None:
             raise ValueError("the groups of a table are classes or slices of a response, not both")
+        if self.grouping is not None and self.grouping.n_groups < 2:
+            raise ValueError(f"a table with groups needs at least 2, got {self.grouping.n_groups}")
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -156,7 +158,9 @@ def table(
     else:
         if classes is not None:
             raise ValueError("the groups of a table are classes or slices of a response: give one of them")
-        interior = slice_edges(10 if slices is None else slices, y_range, edges)
+        if slices is not None and edges is not None:
+            raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
+        interior = slice_edges(slices, y_range, edges)
         model = TableModel(width(x), interior_edges=tuple(interior.tolist()))
     data = (x,) if groups is None else (x, groups)
     return moment_problem(model.named(names), data, bound=bound, adjacency=adjacency, public_n=public_n)

@@ -19,12 +19,13 @@ def numbers_of(columns: Columns, names: Names, n_columns: int, what: str = "colu
     """The numbers of columns, in their order. Raises ValueError or TypeError for unknown ones, none, or one twice."""
     if columns is None:
         return np.arange(n_columns)
-    if isinstance(columns, (str, bytes)) or not isinstance(columns, (Sequence, np.ndarray)):
+    given = columns.tolist() if hasattr(columns, "tolist") else columns  # an array, an index or a series of pandas
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise TypeError(f"{what} must be a list of names or numbers of columns, got {columns!r}")
-    numbers = [number_of(column, names, n_columns) for column in columns]
+    numbers = [number_of(column, names, n_columns) for column in given]
     if not numbers:
         raise ValueError(f"{what} must have at least one column")
-    twice = next((column for column, number in zip(columns, numbers, strict=True) if numbers.count(number) > 1), None)
+    twice = next((column for column, number in zip(given, numbers, strict=True) if numbers.count(number) > 1), None)
     if twice is not None:
         raise ValueError(f"{what} have {twice!r} twice")
     return np.array(numbers, dtype=np.intp)

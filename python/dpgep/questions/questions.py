@@ -11,15 +11,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import require_flag
 from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.methods.options import require_separate_columns
 from dpgep.methods.release import PairOptions, solve_released
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, total_mean
+from dpgep.models.moments import ReleasedMoments, in_one_group, total_mean
 from dpgep.models.preparation import Preparation
 from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
+from dpgep.problems.group_model import GroupModel
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel
 from dpgep.problems.pls import PlsModel
@@ -31,7 +33,7 @@ from dpgep.questions.regression import Regression, regression
 from dpgep.questions.synthetic import sample
 from dpgep.questions.unclipped import unclipped
 from dpgep.solution import PrivacyReport, Solution
-from dpgep.solve import component_count, solution_of, warn_of_accuracy
+from dpgep.solve import checked_options, component_count, solution_of, warn_of_accuracy
 
 
 class Questions:
@@ -64,17 +66,18 @@ class Questions:
         self, columns: Columns = None, *, n_components: int | None = None, standardize: bool = False, **options: Any
     ) -> Solution:
         """Principal components of columns, in their units or standardized, as of `dpgep.pca`."""
+        require_flag("standardize", standardize)
         features = self._numbers(columns)
         model = StandardizedPcaModel if standardize else PcaModel
         return self._solved(model(len(features), True), features, n_components, options)
 
     def cca(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
         """Canonical correlations of the columns ``x`` with the columns ``y``, as of `dpgep.cca`."""
-        return self._of_two_views(CcaModel, x, y, n_components, options)
+        return self._solved(*self._two_views(CcaModel, x, y), n_components, options)
 
     def pls(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
         """Directions of the columns ``x`` and ``y`` whose scores covary most, in their units, as of `dpgep.pls`."""
-        return self._of_two_views(PlsModel, x, y, n_components, options)
+        return self._solved(*self._two_views(PlsModel, x, y), n_components, options)
 
     def fda(self, columns: Columns = None, *, n_components: int | None = None, **options: Any) -> Solution:
         """Directions of columns that separate the released classes, as of `dpgep.fda`."""
@@ -134,7 +137,7 @@ class Questions:
         columns = [j for j in numbers.tolist() if on is not None or j != target]
         noisy, preparation = self._unclipped
         return regression(
-            noisy,
+            in_one_group(noisy),
             preparation,
             target,
             columns,
@@ -157,7 +160,7 @@ class Questions:
         See `dpgep.questions.classifier.classifier`.
         """
         classes, features = self._classes(), self._numbers(columns)
-        noisy, preparation = self._moments_of(features)
+        noisy, preparation = self._moments_of(features, grouped=True)
         names = self._names_of(features)
         return classifier(noisy, preparation, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
 
@@ -175,8 +178,8 @@ class Questions:
         `dpgep.questions.synthetic.sample`.
         """
         features = self._numbers(columns)
-        noisy, preparation = self._moments_of(features)
         classes = getattr(self.model, "classes", None)
+        noisy, preparation = self._moments_of(features, grouped=classes is not None)
         names = self._names_of(features)
         return sample(noisy, preparation, n, seed, classes=classes, ranges=ranges, feature_names=names)
 
@@ -206,31 +209,34 @@ class Questions:
             raise ValueError("this release has no classes: release dpgep.table(X, labels, classes=[...]), or dpgep.fda")
         return classes
 
-    def _moments_of(self, features: NDArray[np.intp]) -> tuple[ReleasedMoments, Preparation | None]:
-        """Moments of some columns, to be overwritten, and how they were mapped."""
+    def _moments_of(
+        self, features: NDArray[np.intp], *, grouped: bool = False
+    ) -> tuple[ReleasedMoments, Preparation | None]:
+        """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
         noisy, preparation = self._unclipped
-        return noisy.restricted(features), None if preparation is None else preparation.restricted(features)
+        noisy = noisy.restricted(features)
+        mapped = None if preparation is None else preparation.restricted(features)
+        return noisy if grouped else in_one_group(noisy), mapped
 
     @cached_property
     def _unclipped(self) -> tuple[ReleasedMoments, Preparation | None]:
         return unclipped(self._noisy, self.preparation)
 
-    def _of_two_views(
-        self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns, n_components: int | None, options: Any
-    ) -> Solution:
+    def _two_views(
+        self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns
+    ) -> tuple[RowModel, NDArray[np.intp]]:
         first, second = self._numbers(x, "x"), self._numbers(y, "y")
         both = sorted({*first.tolist()} & {*second.tolist()})
         if both:
             raise ValueError(f"columns {both} are in both views")
-        given = model(len(first), len(second), True)
-        return self._solved(given, np.concatenate([first, second]), n_components, options)
+        return model(len(first), len(second), True), np.concatenate([first, second])
 
     def _solved(
         self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
     ) -> Solution:
         model = replace(model, feature_names=self._names_of(features))
-        noisy, preparation = self._moments_of(features)
-        return answer(model, noisy, preparation, self.report, n_components, options)
+        noisy, preparation = self._moments_of(features, grouped=isinstance(model, GroupModel))
+        return answer(model, noisy, preparation, self.report, n_components, options, stacklevel=5)
 
 
 def answer(
@@ -240,14 +246,17 @@ def answer(
     report: PrivacyReport,
     n_components: int | None,
     options: dict[str, Any],
+    *,
+    stacklevel: int,
 ) -> Solution:
     """The solution of ``model`` for released moments of mapped rows, which are overwritten."""
-    k, settings = component_count(model, n_components), PairOptions(**options)
+    k = component_count(model, n_components)
+    settings = checked_options("an answer from a release", PairOptions, options)
     settings.check_model(model, k)
     require_separate_columns(settings, mixed=preparation is not None and preparation.mixes_columns)
     asked, mapped = in_units(model, preparation)
     result = solve_released(asked, noisy, k, settings)
     solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
     solution = replace(solution, preparation=preparation)
-    warn_of_accuracy(result, solution)
+    warn_of_accuracy(result, solution, stacklevel)
     return solution
