@@ -478,6 +478,32 @@ def test_the_variance_of_the_noise_in_units(name: str, rng: np.random.Generator)
     assert not ((4 * squares > low) & (4 * squares < high)).any()  # half of the deviation is seen
 
 
+@pytest.mark.parametrize("unit", [2.0**400, 2.0**-400])
+@pytest.mark.parametrize("budget", [{"mu": 1.0}, {"epsilon": math.inf}], ids=["private", "exact"])
+def test_units_may_be_extreme(unit: float, budget: dict[str, float], rng: np.random.Generator) -> None:
+    """Answers in units that are powers of two times as large have the same bits but for these, errors too."""
+    rows, scale = rng.standard_normal((2000, 3)) @ (np.eye(3) + 1), np.array([1.0, 3.0, 5.0])
+    one, other = (
+        released(dpgep.table(rows * size, bound=dpgep.Preparation(9.0, scale=size)), **budget)
+        for size in (scale, scale * unit)
+    )
+    for ask in (
+        lambda r: r.pca(n_components=2),
+        lambda r: r.pca(n_components=1, sparsity=2),
+        lambda r: r.pca(n_components=1, sparsity="auto"),
+        lambda r: r.pls([0], [1, 2]),
+    ):
+        ours, theirs = ask(one), ask(other)
+        np.testing.assert_array_equal(theirs.components, ours.components)
+        np.testing.assert_array_equal(theirs.eigenvalues, ours.eigenvalues * unit**2)
+        np.testing.assert_array_equal(theirs.mean, ours.mean * unit)
+        found, expected = theirs.diagnostics, ours.diagnostics
+        np.testing.assert_array_equal(found.expected_error, expected.expected_error)
+        for size in ("noise_level", "spectrum", "eigengaps"):
+            np.testing.assert_array_equal(getattr(found, size), getattr(expected, size) * unit**2)
+    np.testing.assert_array_equal(other.covariance().low, one.covariance().low * unit**2)
+
+
 def test_the_noise_level_in_units(rng: np.random.Generator) -> None:
     """The mean norm of the noise is at most the level that is reported, and not much less where scales are equal."""
     d = 30

@@ -31,10 +31,15 @@ from dpgep.models.preparation import Preparation
 
 
 def in_units(model: MomentModel, preparation: Preparation | None) -> tuple[MomentModel, Preparation | None]:
-    """A model that depends on the scales of columns, where these differ, in their units; a preparation without them."""
+    """A model that depends on the scales of columns, where these differ, in their units; a preparation of one scale.
+
+    That is the power of two near the largest: no square of a variance overflows.
+    """
     if model.scale_free or preparation is None or preparation.scale is None or np.ptp(preparation.scale) == 0:
         return model, preparation
-    return InUnits(model, preparation.scale), replace(preparation, scale=None)
+    scale = preparation.scale
+    unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
+    return InUnits(model, scale / unit), replace(preparation, scale=np.full(len(scale), unit))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from dpgep._checks import require_flag
 from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.methods.options import require_separate_columns
-from dpgep.methods.release import PairOptions, solve_released
+from dpgep.methods.release import PairOptions, ReleaseDiagnostics, solve_released
+from dpgep.methods.result import MethodResult
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, total_mean
@@ -135,9 +136,9 @@ class Questions:
         target = number_of(y, self.model.feature_names, self.model.n_features)
         numbers = self._numbers(on, "on")
         columns = [j for j in numbers.tolist() if on is not None or j != target]
-        noisy, preparation = self._unclipped
+        noisy, preparation = self._of_everybody
         return regression(
-            in_one_group(noisy),
+            noisy,
             preparation,
             target,
             columns,
@@ -213,14 +214,12 @@ class Questions:
         self, features: NDArray[np.intp], *, grouped: bool = False
     ) -> tuple[ReleasedMoments, Preparation | None]:
         """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
-        noisy, preparation = self._unclipped
-        noisy = noisy.restricted(features)
-        mapped = None if preparation is None else preparation.restricted(features)
-        return noisy if grouped else in_one_group(noisy), mapped
+        noisy, preparation = (self._noisy, self.preparation) if grouped else self._of_everybody
+        return noisy.restricted(features), None if preparation is None else preparation.restricted(features)
 
     @cached_property
-    def _unclipped(self) -> tuple[ReleasedMoments, Preparation | None]:
-        return unclipped(self._noisy, self.preparation)
+    def _of_everybody(self) -> tuple[ReleasedMoments, Preparation | None]:
+        return unclipped(in_one_group(self._noisy), self.preparation)
 
     def _two_views(
         self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns
@@ -256,7 +255,20 @@ def answer(
     require_separate_columns(settings, mixed=preparation is not None and preparation.mixes_columns)
     asked, mapped = in_units(model, preparation)
     result = solve_released(asked, noisy, k, settings)
+    if asked is not model:
+        assert mapped is not None
+        result = _diagnosed_in_units(result, mapped)
     solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
     solution = replace(solution, preparation=preparation)
     warn_of_accuracy(result, solution, stacklevel)
     return solution
+
+
+def _diagnosed_in_units(result: MethodResult, preparation: Preparation) -> MethodResult:
+    """What was found for `InUnits`, its sizes in the units of the columns too."""
+    assert preparation.scale is not None
+    found, unit = result.diagnostics, float(preparation.scale[0]) ** 2
+    assert isinstance(found, ReleaseDiagnostics)
+    assert found.eigengaps is not None
+    level, spectrum, gaps = found.noise_level * unit, found.spectrum * unit, found.eigengaps * unit
+    return replace(result, diagnostics=replace(found, noise_level=level, spectrum=spectrum, eigengaps=gaps))
