@@ -36,8 +36,8 @@ _MOST_PREPARING = 0.9
 # Of the share of the columns: for octaves, and of the rest for each closer look.
 _OCTAVES_SHARE, _LOOK_SHARE = 0.4, 0.25
 _MOST_LOOKS, _PARTS = 6, 32
-# Deviations at which entries are cut off, for few columns.
-_LEAST_CUT = 6.0
+# Deviations at which entries are cut off, for few columns: later where sizes are asked for, which that changes most.
+_LEAST_CUT, _LEAST_CUT_OF_SIZES = 6.0, 12.0
 # Least deviation of a column, relative to half of its interval, and at all; least eigenvalue of scaled columns.
 _LEAST_SPREAD, _LEAST_SCALE, _LEAST_EIGENVALUE = 2.0**-10, 2.0**-500, 2.0**-30
 # Deviations from which on a noisy count shows that it is not that of all people.
@@ -77,19 +77,21 @@ def prepare(
     Rows may be ``shifted``; where ``auto`` leaves that open, their columns may be ``mixed``. Where people are
     ``grouped``, those without a group have no row.
     """
-    return _Buyer(stages, auto, grouped=grouped).preparation(model, shifted=shifted, mixed=mixed)
+    least_cut = _LEAST_CUT_OF_SIZES if model.asks_sizes else _LEAST_CUT
+    return _Buyer(stages, auto, grouped=grouped, least_cut=least_cut).preparation(model, shifted=shifted, mixed=mixed)
 
 
 class _Buyer:
     """Buys the stages of one preparation."""
 
-    def __init__(self, stages: Stages, auto: Auto, *, grouped: bool) -> None:
+    def __init__(self, stages: Stages, auto: Auto, *, grouped: bool, least_cut: float) -> None:
         self._stages = stages
         self._auto = auto
         self._d = stages.n_columns
         self._missing = auto.missing == "center"
         self._as_is = Preparation(1.0, missing=self._missing)
         self._grouped = grouped
+        self._least_cut = least_cut
         self._shares = _shares(stages.n, self._d, stages.mu, auto)
         if (
             auto.share is not None
@@ -157,7 +159,7 @@ class _Buyer:
             mean = np.zeros(self._d)
         spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
-        scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(_LEAST_CUT, math.sqrt(self._d))
+        scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(self._least_cut, math.sqrt(self._d))
         return Preparation(1.0, location, scale, largest=largest, missing=self._missing)
 
     @property

@@ -83,6 +83,8 @@ class Model(ABC):
     linear_free: bool = True
     # whether the noise is the same in all directions
     isotropic_noise: bool = True
+    # whether it is about sizes, variances and coefficients, as much as about directions
+    asks_sizes: bool = False
     # what no eigenvalue exceeds without noise
     largest_eigenvalue: float = math.inf
     # whether columns are divided by deviations, which only a released matrix shows

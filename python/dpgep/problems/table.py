@@ -30,6 +30,7 @@ class TableModel(RowModel):
     interior_edges: tuple[float, ...] | None = None
     name = "table"
     linear_free = False  # questions are about columns
+    asks_sizes = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
