@@ -2,7 +2,7 @@
 
 y = x^T beta + error, the columns x with correlations 0.5^|i - j|, normal or (made of) Student's t with 5 degrees of
 freedom, as the errors are; x^T beta has the variance of the error. Rows have a public bound that next to nobody
-exceeds, or units of their own and a bound that is bought, one that 95 % of the rows do not exceed. Every interval shall
+exceeds, or units of their own and a bound that is bought. Every interval shall
 hold the coefficient of the population with a probability of 90 %; so shall they on average, over coefficients and
 draws, within 87 to 95 %. Without the part of the noise they do not.
 """
@@ -26,8 +26,6 @@ DRAWS = 20 if support.QUICK else 500
 LEVEL, LOW, HIGH = 0.9, 0.87, 0.95
 # A public bound on rows of unit variances, in units of sqrt(d): fewer than one normal row in 10^4 is longer.
 PUBLIC = 2.5
-# The default of "auto" weighs the noise against the bias of directions: too tight a bound for intervals of 2000 people.
-QUANTILE = 0.95
 # Where the columns lie that have units of their own, and the largest of their scales; the least is 1.
 CENTRE, LARGEST_SCALE = 50.0, 7.0
 
@@ -80,7 +78,7 @@ def units(setting: Setting) -> tuple[Matrix, float]:
 def fitted(setting: Setting, draw: int) -> Regression:
     scale, centre = units(setting)
     rows = people(setting, np.random.default_rng([draw, setting.n, setting.d])) * scale + centre
-    bound: Any = PUBLIC * math.sqrt(setting.d) if setting.bound == "public" else dpgep.Auto(quantile=QUANTILE)
+    bound: Any = PUBLIC * math.sqrt(setting.d) if setting.bound == "public" else "auto"
     released = dpgep.release(dpgep.table(rows, bound=bound), epsilon=setting.epsilon, delta=1e-6, seed=draw)
     return released.regression(setting.d - 1)
 
