@@ -203,6 +203,9 @@ def test_columns_have_names(x: Matrix) -> None:
     np.testing.assert_allclose(correlation.to_frame().loc["age", "weight"], np.corrcoef(x[:, 0], x[:, 2])[0, 1])
     assert (correlation.low <= correlation.values).all()
     np.testing.assert_array_equal(np.diagonal(correlation.values), 1.0)
+    shown = repr(correlation).splitlines()
+    assert shown[-3].split() == ["weight", "age"]
+    assert shown[-1].split() == ["age", f"{correlation.values[0, 1]:.3g}", "1"]
     np.testing.assert_allclose(release.mean(["age"]), x[:, :1].mean(axis=0))
     np.testing.assert_allclose(named.transform(pd.DataFrame(x, columns=NAMES)[["dose", "age"]]).mean(), 0, atol=1e-6)
 

@@ -17,6 +17,9 @@ from dpgep.models.standardized import correlations, standardization_of
 from dpgep.solution import PrivacyReport
 from dpgep.sources.names import Names
 
+# Values of so many columns are printed.
+_SHOWN = 10
+
 
 @dataclass(frozen=True, eq=False)
 class MatrixEstimate:
@@ -49,7 +52,14 @@ class MatrixEstimate:
 
     def __repr__(self) -> str:
         d = len(self.values)
-        return f"{self.name} of {d} columns, with intervals at {self.level:.0%}\n  privacy      {self.privacy}"
+        lines = [f"{self.name} of {d} columns, with intervals at {self.level:.0%}", f"  privacy      {self.privacy}"]
+        labels = list(map(str, range(d))) if self.names is None else list(self.names)
+        if d <= _SHOWN:
+            width = max(9, *map(len, labels))
+            lines.append(" ".join(["", " " * width, *(f"{label:>{width}}" for label in labels)]))
+            for label, row in zip(labels, self.values, strict=True):
+                lines.append(" ".join(["", f"{label:>{width}}", *(f"{value:{width}.3g}" for value in row)]))
+        return "\n".join(lines)
 
 
 def covariance_of(released: ReleasedMoments, preparation: Preparation | None) -> Matrix:
