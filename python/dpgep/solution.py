@@ -28,6 +28,7 @@ from dpgep.models.in_units import in_units
 from dpgep.models.model import Adjacency, Model
 from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preparation import Preparation
+from dpgep.models.unclipped import unclipped
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
@@ -222,14 +223,15 @@ class Solution:
         Raises
         ------
         ValueError
-            For a solution that does not come from one released matrix of at most 200 features, of standardized columns
-            or of sparse components.
+            For a solution that does not come from one released matrix of at most 200 features, or of sparse components.
         """
         require_law(level, rows)
         moments, model = self._small_moments("intervals")
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
         model, preparation = in_units(model, self.preparation)
+        if model.standardized:
+            moments, _ = unclipped(moments, preparation)
         cut = 1 - preparation.kept if preparation is not None and not model.scale_free else 0.0
         found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut)
         if preparation is None or model.scale_free:
@@ -265,7 +267,7 @@ class Solution:
         if self._moments is None:
             raise ValueError(
                 f'{what} need the released moments, which a solution keeps with method="release" of rows, up to '
-                f"{MOST_FEATURES} features, without screen and standardize"
+                f"{MOST_FEATURES} features, none of them constant, without screen"
             )
         assert isinstance(self.model, MomentModel)
         return self._moments, self.model

@@ -127,12 +127,15 @@ def bootstrap_intervals(
     estimates = pivot.estimates(merged, world, kept)
     deviations = np.sqrt(np.diagonal(mixing))[:kept]
     shaken = np.where(np.arange(kept) < found, deviations, 0.0)
+    centre = estimates
+    if truth.model.standardized:  # eigenvalues cannot be chosen: they belong to a diagonal of 1
+        centre, shaken = world.right.values[:kept], np.zeros(kept)
     n_draws = int(np.clip(_DRAWS_TIMES_SQUARE / len(truth.numbers) ** 2, _FEWEST_DRAWS, _MOST_DRAWS))
     generator = np.random.default_rng(_SEED)
     errors, angles = np.zeros((n_draws, k)), np.full((n_draws, k), 90.0)
     m = min(k, kept)
     for draw in range(n_draws):
-        wanted = world.possible(np.sort(estimates + shaken * generator.standard_normal(kept))[::-1])
+        wanted = world.possible(np.sort(centre + shaken * generator.standard_normal(kept))[::-1])
         system = world.drawn(wanted, generator)
         errors[draw, :m] = pivot.errors(_padded(system.values, len(merged)), wanted)[:m]
         angles[draw, :m] = world.angles(system, m)

@@ -274,12 +274,12 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
 
 def solve_released(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
     """All that follows from the one answer: post-processing."""
-    standard = model.standardization(released)
+    standard, moments = model.standardization(released), _small_copy(released)
     if standard is None:
-        moments = _small_copy(released)
         return replace(_solved(model, released, n_components, options), moments=moments)
     assert isinstance(released, ReleasedMoments)
-    return _standardized(model, released, standard, n_components, options)
+    solved = _standardized(model, released, standard, n_components, options)
+    return replace(solved, moments=moments if standard.scale.all() else None)
 
 
 def _small_copy(released: Released) -> ReleasedMoments | None:

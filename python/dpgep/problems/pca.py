@@ -127,6 +127,14 @@ class StandardizedPcaModel(PcaModel):
             correlations(covariance, standard), None, correlation_noise(released, standard), released.rounding
         )
 
+    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+        """In the coordinates of the columns, which their deviations belong to; nothing is thinned out."""
+        mean, deviation = mean_factor(released), released.noise.second
+        values, vectors = np.linalg.eigh(released.second - mean.T @ mean)
+        covariance = (vectors * spectrum_before_noise(values[::-1], deviation)[::-1]) @ vectors.T
+        moments = replace(released, second=covariance + mean.T @ mean, noise=NO_NOISE)
+        return PlausibleMoments(self, moments, released.noise, np.ones(len(values)))
+
     def error_variances(self, released: Any, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return correlation_form_variance(released, left, right)
 

@@ -20,6 +20,7 @@ from dpgep.models.in_units import in_units
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, total_mean
 from dpgep.models.preparation import Preparation
+from dpgep.models.unclipped import unclipped
 from dpgep.problems.cca import CcaModel
 from dpgep.problems.fda import FdaModel
 from dpgep.problems.group_model import GroupModel
@@ -32,7 +33,6 @@ from dpgep.questions.columns import Columns, names_of, number_of, numbers_of
 from dpgep.questions.estimates import MatrixEstimate, correlation_of, covariance_estimate
 from dpgep.questions.regression import Regression, regression
 from dpgep.questions.synthetic import sample
-from dpgep.questions.unclipped import unclipped
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import checked_options, component_count, solution_of, warn_of_accuracy
 
