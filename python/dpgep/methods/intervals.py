@@ -43,8 +43,10 @@ _ROUNDS, _ROUND_DRAWS = 3, 12
 # Draws that show how the noise mixes solutions, and those of the bootstrap itself: fewer of large matrices.
 _MIXING_DRAWS = 40
 _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
-# A correction within so many deviations of an eigenvalue that was found is left out.
+# Of a pair, a correction within so many deviations of an eigenvalue that was found is left out.
 _SURE = 2.0
+# Of a covariance, so many times what the bootstrap would leave out of the corrections is left out.
+_CAUTION = 2.0
 # Entries of the Gaussian rows that show what a bound cuts off.
 _ENTRIES = 1 << 20
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
@@ -132,12 +134,14 @@ def bootstrap_intervals(
         centre, shaken = world.right.values[:kept], np.zeros(kept)
     n_draws = int(np.clip(_DRAWS_TIMES_SQUARE / len(truth.numbers) ** 2, _FEWEST_DRAWS, _MOST_DRAWS))
     generator = np.random.default_rng(_SEED)
-    errors, angles = np.zeros((n_draws, k)), np.full((n_draws, k), 90.0)
+    errors, angles = np.zeros((n_draws, kept)), np.full((n_draws, k), 90.0)
+    strays = np.zeros((n_draws, kept))
     m = min(k, kept)
     for draw in range(n_draws):
         wanted = world.possible(np.sort(centre + shaken * generator.standard_normal(kept))[::-1])
         system = world.drawn(wanted, generator)
-        errors[draw, :m] = pivot.errors(_padded(system.values, len(merged)), wanted)[:m]
+        drawn = _padded(system.values, len(merged))
+        errors[draw], strays[draw] = pivot.errors(drawn, wanted), drawn[:kept] - wanted
         angles[draw, :m] = world.angles(system, m)
     low, estimate, high = np.zeros(k), np.zeros(k), np.zeros(k)
     ordered, tail = np.sort(errors, axis=0)[:, :m], max(int((n_draws + 1) * (1 - level) / 2), 1)
@@ -145,11 +149,13 @@ def bootstrap_intervals(
     reach = deviations[:m] * float(scipy.special.ndtri((1 + level) / 2))
     low[:m] = np.minimum(pivot.undone(estimates, merged, ordered[n_draws - tail]), centred - reach)
     high[:m] = np.maximum(pivot.undone(estimates, merged, ordered[tail - 1]), centred + reach)
-    # of a component that is found, a correction within its error would add more than it takes away
-    correction = merged[:m] - centred
-    unsure = np.where(np.arange(m) < found, _SURE * deviations[:m], 0.0)
-    weight = np.maximum(1 - (unsure / np.maximum(np.abs(correction), 1e-300)) ** 2, 0.0)
-    estimate[:m] = merged[:m] - weight * correction
+    if whole:
+        estimate[:m] = merged[:m] - _share_taken_back(strays, errors) * (merged - estimates)[:m]
+    else:  # of a component that is found, a correction within its error would add more than it takes away
+        correction = merged[:m] - centred
+        unsure = np.where(np.arange(m) < found, _SURE * deviations[:m], 0.0)
+        weight = np.maximum(1 - (unsure / np.maximum(np.abs(correction), 1e-300)) ** 2, 0.0)
+        estimate[:m] = merged[:m] - weight * correction
     high[m:] = high[m - 1]
     if found < k:
         rest = values[found:]
@@ -317,6 +323,18 @@ class _Scaled:
 
     def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
         return np.asarray(values[: len(errors)] / np.maximum(errors, 1e-300))
+
+
+def _share_taken_back(strays: Matrix, errors: Matrix) -> float:
+    """The share of its correction that is taken from each eigenvalue of a covariance, found or not.
+
+    ``strays``, ``errors``: (draws, eigenvalues) of the bootstrap, before and after the whole correction c. The least
+    mean squared error has the share w = <strays, c>/<c, c>; one for all eigenvalues, as only together do they show how
+    sure it is. Eigenvalues that were merged make corrections seem surer than they are: 1 - 2(1 - w), if positive.
+    """
+    corrections = strays - errors
+    best = float(np.vdot(strays, corrections)) / max(float(np.vdot(corrections, corrections)), 1e-300)
+    return max(1 - _CAUTION * max(1 - best, 0.0), 0.0)
 
 
 def _uneven_cut(spectrum: Matrix, world: _World, bound: float) -> Matrix:
