@@ -140,6 +140,15 @@ def test_debiased_eigenvalues_are_nearer_where_noise_made_them(rng: np.random.Ge
     assert raw > 2 * debiased
 
 
+def test_corrections_that_would_add_error_are_left_out(rng: np.random.Generator) -> None:
+    """Evenly spaced eigenvalues push each other from both sides: of what a correction says, most is noise."""
+    x = rng.standard_normal((5000, 12)) * np.sqrt(np.linspace(0.03, 0.005, 12))
+    solution = solve_seeded(dpgep.pca(x, bound=1.0), epsilon=4.0, delta=1e-6, n_components=6)
+    found = solution.intervals()
+    assert not any(found.lost)
+    np.testing.assert_allclose(found.estimates, solution.eigenvalues)
+
+
 def test_intervals_are_in_the_units_of_the_eigenvalues(rng: np.random.Generator) -> None:
     x = rows(20_000, rng)
     near, far = (
