@@ -80,6 +80,7 @@ def test_rows_that_are_only_bounded_have_wider_intervals(rng: np.random.Generato
 DRAWS, FEWEST = 60, 36
 
 
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_intervals_cover_the_truth_and_need_the_noise_to_do_so() -> None:
     """Noise dominates. Negative control: the same intervals, told that there is no noise."""
@@ -102,6 +103,7 @@ def test_intervals_cover_the_truth_and_need_the_noise_to_do_so() -> None:
     assert uncovered < FEWEST
 
 
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_intervals_of_correlation_matrices_cover() -> None:
     """60 tables in units of their own: fewer than 40 intervals of 0.9 cover with a probability of 2e-8.
