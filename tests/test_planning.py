@@ -11,7 +11,7 @@ from conftest import solve_seeded
 
 import dpgep
 from dpgep.models.model import PublicFacts
-from dpgep.planning import _contrasts, _least, _moments, _Setting
+from dpgep.planning import _contrasts, _least, _moments, _Setting, _Target
 from dpgep.privacy.calibration import integer_noise
 from dpgep.problems.moment_problem import RowModel
 
@@ -48,6 +48,17 @@ def test_the_error_of_a_spike_follows_from_its_gap(planned: dpgep.Plan) -> None:
     assert planned.population.span == pytest.approx(noise + sampling, rel=0.25)
     assert planned.noise_level == pytest.approx(deviation * math.sqrt(40))
     assert planned.share == 1.0
+
+
+def test_a_column_that_few_people_agree_about() -> None:
+    """Its standard deviation is 0 up to rounding; a plan for few people must not divide by it."""
+    model = dpgep.StandardizedPcaModel(3, center=True)
+    x = np.array([[1.0, 0.5, -0.3], [-1.0, 0.5, 0.4]])
+    moments = _moments(dpgep.pca(x, standardize=True, bound=3.0))
+    scale = model.standardization(moments).scale
+    assert scale[1] > 0
+    np.testing.assert_allclose(scale[[0, 2]], x.std(axis=0)[[0, 2]])
+    assert np.isfinite(_Target.of(model, moments, 2).right).all()
 
 
 @pytest.mark.parametrize("bound", [3.0, "auto"])

@@ -60,6 +60,8 @@ _MOST_PEOPLE, _MOST_EPSILON, _LEAST_EPSILON = 10**12, 1e6, 1e-6
 _STEP, _EXACTNESS = 4.0, 1.03
 # A component with this squared sine is as much noise as signal.
 _SEEN = 0.5
+# The variance of a column that few people agree about, of the largest mean square.
+_AGREED = 1e-6
 # Room for rounding where a bound is to clip nobody.
 _ROOM = 1 + 1e-9
 
@@ -669,7 +671,19 @@ def _directions(model: RowModel, moments: ReleasedMoments, k: int, ridge: float)
 
 def _moments(problem: MomentProblem) -> ReleasedMoments:
     """Of synthetic people, without noise."""
-    return release_moments(problem, math.inf, core.NoiseStream(bytes(32)), lambda entry: None)
+    moments = release_moments(problem, math.inf, core.NoiseStream(bytes(32)), lambda entry: None)
+    return _varying(problem.model, moments)
+
+
+def _varying(model: RowModel, moments: ReleasedMoments) -> ReleasedMoments:
+    """Moments in which every column varies by more than rounding, if it is to be standardized: few people may agree."""
+    standard = model.standardization(moments)
+    if standard is None or standard.scale.all():
+        return moments
+    constant, squares = np.flatnonzero(standard.scale == 0), np.diagonal(moments.second)
+    second = moments.second.copy()
+    second[constant, constant] += _AGREED * float(squares.max())
+    return replace(moments, second=second)
 
 
 def _copy(moments: ReleasedMoments) -> ReleasedMoments:
