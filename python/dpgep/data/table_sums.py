@@ -6,6 +6,8 @@ own counts.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +27,7 @@ _SQUARE_BITS = 36
 _STEPS = 2.0 ** (np.arange(1, NORM_STEPS) / NORM_STEPS - 1)
 
 
-class _TableSums:
+class _TableSums(ABC):
     """A sum over people of integers, all of the same shape. With ``missing``, NaN adds nothing; else it is refused."""
 
     def __init__(self, shape: tuple[int, ...], *, missing: bool = False) -> None:
@@ -49,8 +51,8 @@ class _TableSums:
     def _block(self, rows: Rows) -> Matrix:
         return checked_block(rows, missing=self._missing)
 
-    def _add_rows(self, rows: Rows) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _add_rows(self, rows: Rows) -> None: ...
 
 
 class MagnitudeCounts(_TableSums):
