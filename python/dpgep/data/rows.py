@@ -26,8 +26,8 @@ class NotFiniteError(ValueError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the data contain NaN or infinite values: impute or drop them first, or let NaN count as the location of its "
-            'column, bound=dpgep.Auto(missing="center"); nothing was released and no budget was spent'
+            "the data contain NaN or infinite values: impute or drop them first, or let NaN count as the location of "
+            'its column, bound=dpgep.Auto(missing="center"); nothing was released and no budget was spent'
         )
 
     def __reduce__(self) -> tuple[type[NotFiniteError], tuple[()]]:
