@@ -1,4 +1,4 @@
-"""The command ``dpgep``: a demonstration on real data, and version information for bug reports."""
+"""``dpgep demo``: what privacy costs, on real data: a table and a picture."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dpgep
-from dpgep._optional import MissingExtraError, import_extra
+from dpgep._optional import import_extra
+from dpgep.cli.command import Commands, positive
 
 if TYPE_CHECKING:
     from dpgep.demo import Report, Spread
@@ -19,31 +19,7 @@ if TYPE_CHECKING:
 _PICTURES = (".pdf", ".png", ".svg")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.command is None:
-        parser.print_help()
-        return 0
-    try:
-        if options.command == "info":
-            return _info()
-        return _demo(options)
-    except MissingExtraError as error:
-        print(f"dpgep {options.command}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="dpgep", description="PCA, CCA, PLS, FDA and SIR under differential privacy. Start with: dpgep demo"
-    )
-    parser.add_argument("--version", action="version", version=f"dpgep {dpgep.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="command")
+def add(commands: Commands) -> None:
     demo = commands.add_parser(
         "demo",
         help="private FDA and PCA of handwritten digits: a table and a picture",
@@ -56,31 +32,13 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     demo.add_argument("--no-plot", action="store_true", help="print only the table")
     demo.add_argument(
-        "--repetitions", type=_positive, default=None, metavar="N", help="draws of noise per epsilon (default: 7)"
+        "--repetitions", type=positive, default=None, metavar="N", help="draws of noise per epsilon (default: 7)"
     )
     demo.add_argument("--quick", action="store_true", help="fewer levels of privacy, and 2 draws of noise each")
-    commands.add_parser(
-        "info", help="versions and build", description="Prints version and build information for bug reports."
-    )
-    return parser
+    demo.set_defaults(run=_run)
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return value
-
-
-def _info() -> int:
-    info = dpgep.build_info()
-    width = max(map(len, info))
-    for key, value in info.items():
-        print(f"{key:<{width}}  {value}")
-    return 0
-
-
-def _demo(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     from dpgep import demo
 
     if not options.no_plot:
