@@ -119,8 +119,8 @@ def solve(
     Notes
     -----
     Under replace-one adjacency with public n, a delta of 1/n or more permits publishing whole records: it is accepted
-    with a `PrivacyWarning`, as is an epsilon above 20. Failed validation of NaN is visible to the caller and not covered
-    by the budget: which columns are finite is considered public.
+    with a `PrivacyWarning`, as is an epsilon above 20. Failed validation of NaN is visible to the caller and not
+    covered by the budget: which columns are finite is considered public.
 
     Examples
     --------
