@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from dpgep.reports.document import ReportDocument
-from dpgep.reports.tables import Row, curve_rows, key_rows, ledger_rows
+from dpgep.reports.tables import LEDGER, Row, curve_rows, key_rows, ledger_rows
 from dpgep.reports.words import risk_sentences
 
 _STYLE = """
@@ -22,11 +23,10 @@ main { max-width: 54rem; margin: 0 auto; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.2; margin: 0 0 .25rem; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; padding-bottom: .25rem; border-bottom: 1px solid var(--line); }
 p, ul { margin: .5rem 0; } ul { padding-left: 1.25rem; } li { margin: .25rem 0; }
-.soft { color: var(--soft); } .warn { color: var(--warn); font-weight: 600; }
+.whole { white-space: nowrap; } .soft { color: var(--soft); } .warn { color: var(--warn); font-weight: 600; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem; }
-.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; overflow-wrap: normal; }
-th, td { text-align: left; vertical-align: top; padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--line); }
+th, td { text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--line); }
 thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tbody th { font-weight: 600; width: 11rem; }
@@ -36,7 +36,11 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 .sign { display: grid; grid-template-columns: repeat(3, 1fr); gap: 1.5rem; margin-top: 3rem; }
 .sign div { border-top: 1px solid var(--ink); padding-top: .25rem; color: var(--soft); font-size: .85rem; }
 @media (max-width: 40rem) { .curve, .sign { grid-template-columns: minmax(0, 1fr); } .sign { gap: 3rem; }
-  tbody th { width: 7.5rem; } }
+  tbody th { width: 7.5rem; } .ledger thead { display: none; } .ledger tr { display: block; padding: .4rem 0; }
+  .ledger tr { border-bottom: 1px solid var(--line); }
+  .ledger td { display: block; padding: 0; border: 0; text-align: left; white-space: normal; }
+  .ledger td:first-child { font-weight: 600; }
+  .ledger td:not(:first-child)::before { content: attr(data-name) ": "; color: var(--soft); } }
 @media print { body { padding: 0; font-size: 10pt; } h2 { break-after: avoid; }
   .card, svg, tr, .sign { break-inside: avoid; } }
 """
@@ -61,7 +65,7 @@ def page(document: ReportDocument) -> str:
 <h1>Privacy report</h1>
 {pairs_table(rows)}
 <h2>Guarantee</h2>
-<div class="card"><p{' class="warn"' if _is_weak(document) else ""}>{escape(document.statement)}</p></div>
+<div class="card"><p{' class="warn"' if _is_weak(document) else ""}>{_text(document.statement)}</p></div>
 {pairs_table(key_rows(report))}
 <h2>Risk of an attack</h2>
 {_items(risk_sentences(report, risk.advantage, risk.false_positive_rate, risk.true_positive_rate))}
@@ -69,14 +73,13 @@ def page(document: ReportDocument) -> str:
 {_items(document.assumptions)}
 <h2>Ledger</h2>
 <p class="soft">Everything that was released, in order, and what it cost, as a share of mu&sup2; and as mu.</p>
-{table(["Release", "Share", "mu", "Deviation of the noise", "Rounding"], ledger_rows(report), numbers=(1, 2))}
+<div class="ledger">{table(LEDGER, ledger_rows(report), numbers=(1, 2))}</div>
 <h2>Signature</h2>
-<p>SHA-256 of the report: <code>{document.sha256}</code></p>
+<p>SHA-256 of the report, written by dpgep {escape(document.dpgep)}: <code>{document.sha256}</code></p>
 <p class="soft">The hash names the report's JSON form. <code>dpgep report verify FILE</code> recomputes it, and every
 number above from the ledger. It shows that nothing was changed since; not who wrote the report, nor that the releases
 took place as listed: that is what a signature is for.</p>
 <div class="sign"><div>Name</div><div>Place and date</div><div>Signature</div></div>
-<p class="soft">Written by dpgep {escape(document.dpgep)}.</p>
 </main>
 </body>
 </html>
@@ -84,14 +87,17 @@ took place as listed: that is what a signature is for.</p>
 
 
 def table(heading: Sequence[str], rows: Iterable[Row], numbers: Sequence[int] = ()) -> str:
-    """A table of escaped texts; columns of ``numbers`` are aligned to the right."""
-    kinds = [' class="number"' if i in numbers else "" for i in range(len(heading))]
-    head = "".join(f"<th{kind}>{escape(text)}</th>" for text, kind in zip(heading, kinds, strict=True))
+    """A table of escaped texts; columns of ``numbers`` are aligned to the right. Cells know their heading."""
+    kinds = ['class="number"' if i in numbers else "" for i in range(len(heading))]
+    names = [f'data-name="{escape(text)}"' for text in heading]
+    head = "".join(f"<th {kind}>{escape(text)}</th>" for text, kind in zip(heading, kinds, strict=True))
     body = "\n".join(
-        "<tr>" + "".join(f"<td{kind}>{escape(text)}</td>" for text, kind in zip(row, kinds, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td {kind} {of}>{_text(text)}</td>" for text, kind, of in zip(row, kinds, names, strict=True))
+        + "</tr>"
         for row in rows
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
 
 
 def pairs_table(rows: Iterable[tuple[str, str]]) -> str:
@@ -100,8 +106,13 @@ def pairs_table(rows: Iterable[tuple[str, str]]) -> str:
     return f"<table><tbody>\n{body}\n</tbody></table>"
 
 
+def _text(text: str) -> str:
+    """A sentence, escaped, in which no number is broken across lines."""
+    return re.sub(r"[\d.]+e-\d+", r'<span class="whole">\g<0></span>', escape(text)).replace(" %", "&nbsp;%")
+
+
 def _items(texts: Iterable[str]) -> str:
-    return "<ul>\n" + "\n".join(f"<li>{escape(text)}</li>" for text in texts) + "\n</ul>"
+    return "<ul>\n" + "\n".join(f"<li>{_text(text)}</li>" for text in texts) + "\n</ul>"
 
 
 def _is_weak(document: ReportDocument) -> bool:
@@ -117,7 +128,7 @@ def _curve(document: ReportDocument) -> str:
 
 
 # the picture: a frame within a box, delta from 1 down to where it hardly matters
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 260, 52, 12, 14, 40
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 260, 52, 12, 26, 40
 _LEAST = 1e-16
 
 
@@ -143,7 +154,7 @@ def _picture(document: ReportDocument) -> str:
     for quarter in range(5):
         epsilon = most * quarter / 4
         lines.append(f'<text x="{x(epsilon):.1f}" y="{_HEIGHT - 22}" text-anchor="middle">{epsilon:.3g}</text>')
-    points = " ".join(f"{x(epsilon):.1f},{y(delta):.1f}" for epsilon, delta in document.curve)
+    points = " ".join(f"{x(epsilon):.1f},{y(delta):.1f}" for epsilon, delta in document.curve if delta >= _LEAST)
     report, mark = document.privacy, ""
     if report.epsilon is not None and report.delta is not None:
         mark = f'<circle cx="{x(report.epsilon):.1f}" cy="{y(report.delta):.1f}" r="4" fill="var(--mark)"/>'
@@ -151,5 +162,5 @@ def _picture(document: ReportDocument) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="delta against epsilon">{"".join(lines)}'
         f'<polyline points="{points}" fill="none" stroke="var(--mark)" stroke-width="2"/>{mark}'
         f'<text x="{(_WIDTH + _LEFT) / 2:.0f}" y="{_HEIGHT - 4}" text-anchor="middle">epsilon</text>'
-        f'<text x="4" y="{_HEIGHT / 2 - 10:.0f}">delta</text></svg>'
+        f'<text x="{_LEFT - 6}" y="12" text-anchor="end">delta</text></svg>'
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from dpgep.reports.document import ReportDocument
-from dpgep.reports.tables import Row, curve_rows, key_rows, ledger_rows
+from dpgep.reports.tables import LEDGER, Row, curve_rows, key_rows, ledger_rows
 from dpgep.reports.words import risk_sentences
 
 
@@ -26,8 +26,7 @@ def text(document: ReportDocument) -> str:
     if document.curve:
         parts += ["## Epsilon and delta", _table(["epsilon", "delta, at most"], curve_rows(document.curve))]
     parts += ["## What is taken for granted", _items(document.assumptions)]
-    heading = ["Release", "Share", "mu", "Deviation of the noise", "Rounding"]
-    parts += ["## Ledger", _table(heading, ledger_rows(report))]
+    parts += ["## Ledger", _table(LEDGER, ledger_rows(report))]
     parts += [
         "## Signature",
         f"SHA-256 of the report's JSON form: `{document.sha256}` (`dpgep report verify FILE`). It shows that nothing "

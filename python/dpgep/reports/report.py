@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpgep.models.model import Adjacency
@@ -220,7 +221,8 @@ class PrivacyReport:
             deltas = deltas_of_event(self.to_dp_event(), epsilons, stated, self._central_adjacency())
         else:
             deltas = [delta_of(epsilon, self.mu) for epsilon in epsilons]
-        return list(zip(epsilons, deltas, strict=True))
+        # what holds at an epsilon holds at a larger one, whatever an accountant resolves there
+        return list(zip(epsilons, accumulate(deltas, min), strict=True))
 
     def __repr__(self) -> str:
         return f"PrivacyReport({self})"

@@ -14,6 +14,8 @@ from dpgep.reports.words import percent, up
 
 Row: TypeAlias = tuple[str, ...]
 
+LEDGER = ("Release", "Share", "mu", "Deviation of the noise", "Rounding")
+
 _ADJACENCIES = {
     "replace-one": "replace-one: data sets that differ in one person's row",
     "add-remove": "add-remove: data sets with and without one person's row",

@@ -40,13 +40,12 @@ def statement(report: PrivacyReport) -> str:
     """The guarantee, as a sentence or two."""
     if report.mu is not None and math.isinf(report.mu):
         return "There is no guarantee: the releases carry no noise (epsilon = inf)."
-    compared = _COMPARED[report.adjacency]
     if report.epsilon is None or report.delta is None:
         assert report.mu is not None
         text = (
             f"Everything released is {up(report.mu)}-Gaussian differentially private: whatever is computed from it "
-            f"distinguishes no better between two worlds than one draw of a normal distribution between means "
-            f"{up(report.mu)} deviations apart, {compared}."
+            f"tells {_WORLDS[report.adjacency]} apart no better than one draw from a normal distribution of deviation "
+            f"1 tells whether its mean is 0 or {up(report.mu)}."
         )
     else:
         by = "" if report.mu is None else f" (mu = {up(report.mu)})"
@@ -54,7 +53,8 @@ def statement(report: PrivacyReport) -> str:
         text = (
             f"Everything released is differentially private with epsilon = {up(report.epsilon)} and delta = "
             f"{up(report.delta)}{by}: the probability of any outcome that is computed from it, whatever else is known, "
-            f"grows by a factor of at most {factor}, plus at most {up(report.delta)}, {compared}."
+            f"grows by a factor of at most {factor}, plus at most {up(report.delta)}, "
+            f"{_COMPARED[report.adjacency]}."
         )
     if report.seeded:
         text += " But the noise came from a seed: against anyone who knows it, there is no protection at all."
@@ -65,9 +65,9 @@ def risk_sentences(report: PrivacyReport, advantage: float, false_positives: flo
     """What the guarantee leaves to an attacker."""
     worlds = _WORLDS[report.adjacency]
     return [
-        f"An attacker who knows everything but one row, and has to tell {worlds} apart, each as probable, is right in at "
-        f"most {percent((1 + advantage) / 2)} of the cases; guessing is right in 50 %. The advantage, true less false "
-        f"positives, is at most {up(advantage)}.",
+        f"An attacker who knows everything but one row, and has to tell {worlds} apart, each as probable, is right in "
+        f"at most {percent((1 + advantage) / 2)} of the cases; guessing is right in 50 %. The advantage, true less "
+        f"false positives, is at most {up(advantage)}.",
         f"With {percent(false_positives)} of false alarms, at most {percent(true_positives)} of the people are found; "
         f"guessing finds {percent(false_positives)}.",
     ]
