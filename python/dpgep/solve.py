@@ -298,6 +298,8 @@ def solution_of(
             components = preparation.components(components)
         else:
             eigenvalues = preparation.eigenvalues(eigenvalues)
+            if diagnostics.noise_edge is not None:
+                diagnostics = replace(diagnostics, noise_edge=preparation.eigenvalues(diagnostics.noise_edge))
         mean = None if mean is None else preparation.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
             diagnostics = replace(diagnostics, scale=preparation.spread(diagnostics.scale))
