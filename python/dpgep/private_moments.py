@@ -26,7 +26,7 @@ from dpgep.problems.moment_bytes import (
     packed_triangle,
     unpacked_triangle,
 )
-from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem
+from dpgep.problems.moment_problem import MomentProblem, RowModel, RowProblem, TableProblem
 from dpgep.questions.questions import Questions, answer
 from dpgep.solution import PrivacyReport, Solution
 from dpgep.solve import Run
@@ -148,7 +148,7 @@ class PrivateMoments(Questions):
 
 
 def release(
-    problem: MomentProblem | Moments,
+    problem: RowProblem | Moments,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
