@@ -18,7 +18,7 @@ from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.preparation import Auto, Bound
 from dpgep.privacy.budget import Budget
 from dpgep.solution import Solution
-from dpgep.sources.tables import is_table, table_names
+from dpgep.sources.tables import is_table, table_width
 
 
 class _LeftBehind:
@@ -77,18 +77,22 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """X for a fit: checked, and noted what its columns are called. A table is left one, for its names."""
         if y is None:  # refused, in scikit-learn's words
             validate_data(self, X, y)
-        if is_table(X) and len(table_names(X) or ()) != X.shape[1]:
+        if is_table(X) and table_width(X) != X.shape[1]:
             raise TypeError(
                 "X has categorical columns, which this estimator takes as numbers alone: encode them first, with a "
                 "public list of categories, as OneHotEncoder(categories=[...]) does"
             )
-        array = validate_data(self, X, ensure_min_samples=fewest_rows(self.adjacency), **self._format())
+        array = validate_data(self, X, **self._people(), **self._format())
         return X if is_table(X) else array
 
     def _new_rows(self, X: Any) -> Any:
         """X for anything but a fit."""
         check_is_fitted(self)
         return validate_data(self, X, reset=False, **self._format())
+
+    def _people(self) -> dict[str, Any]:
+        """Under add-remove any number of rows passes, even none, as in `dpgep.pca`."""
+        return {"ensure_min_samples": fewest_rows(self.adjacency)}
 
     def _format(self) -> dict[str, Any]:
         tags = self.__sklearn_tags__().input_tags

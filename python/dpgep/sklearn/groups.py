@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
 from dpgep._checks import require_non_negative
 from dpgep.data.groups import public_classes
@@ -125,7 +125,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
     def _labels(self, y: Any) -> tuple[Any, tuple[Hashable, ...]]:
         """Labels, and the classes in scikit-learn's order. Values are looked at only where they become public."""
         if (self.classes is None or isinstance(self.classes, str)) and declared_values(y) is None:
-            y = column_or_1d(y, warn=True)
+            y = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y", **self._people())
             check_classification_targets(y)
         return y, tuple(sorted(public_classes(y, len(y), self.classes, stacklevel=4)))  # type: ignore[type-var]
 

@@ -52,7 +52,7 @@ class TwoViews(Projection):
         return self.solution_.transform(rows, None if y is None else self._second(y))
 
     def _second(self, y: Any) -> Any:
-        array = check_array(y, input_name="y", ensure_2d=False, ensure_min_samples=0, **self._format())
+        array = check_array(y, input_name="y", ensure_2d=False, **self._people(), **self._format())
         return array.reshape(-1, 1) if array.ndim == 1 else array
 
     def _keep(self, solution: Solution) -> None:
