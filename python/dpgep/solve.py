@@ -15,8 +15,11 @@ from typing import Any, TypeVar
 
 from dpgep._checks import require_count
 from dpgep._dispatch import core
+from dpgep._suggestions import suggesting, suggestion
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import ANOTHER_PASS
+from dpgep.data.not_finite import named
+from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import options_on_columns, require_separate_columns
@@ -24,7 +27,7 @@ from dpgep.methods.preparing import prepare
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
-from dpgep.models.preparation import Preparation
+from dpgep.models.preparation import Preparation, takes_missing
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, PublicSide
@@ -39,9 +42,13 @@ from dpgep.solution import PrivacyReport, Solution
 C = TypeVar("C", bound=Curator)
 
 # Stack levels from a warning here to the caller of the public function.
-_CALLER = 4
+_CALLER = 5
+
+# A larger one has a warning: odds of e^20 are half a billion to one.
+_LARGE_EPSILON = 20.0
 
 
+@suggesting
 def solve(
     problem: Problem,
     *,
@@ -152,7 +159,8 @@ def require_problem(problem: Any) -> None:
 def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     """The method and its checked options."""
     if name not in METHODS:
-        raise ValueError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
+        hint = suggestion(name, METHODS) or f"; known: {', '.join(sorted(METHODS))}"
+        raise ValueError(f"unknown method {name!r}{hint}")
     method = METHODS[name]
     return method, checked_options(f"method {name!r}", method.options, options)
 
@@ -162,7 +170,8 @@ def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
     known = [field.name for field in dataclasses.fields(kind)]
     for option in options:
         if option not in known:
-            raise TypeError(f"{what} has no option {option!r}; its options: {', '.join(known)}")
+            hint = suggestion(option, known) or f"; its options: {', '.join(known)}"
+            raise TypeError(f"{what} has no option {option!r}{hint}")
     return kind(**options)
 
 
@@ -204,15 +213,19 @@ class Run:
         self._account = _budget_of(problem, budget, share, accounting, forms)
         self._is_seeded = seed is not None
         self._known_n = problem.facts.n
+        _warn_large_epsilon(self._account)
         _warn_large_delta(self._account, self._known_n, None)
         self._stream = noise_stream(seed, stacklevel=_CALLER - 1)
 
     @contextmanager
     def reserved(self) -> Iterator[None]:
         """While the budget's reservation lasts."""
-        with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as self._ledger:
-            yield
-            self.report = _report(self._facts, self._account, self._ledger, seeded=self._is_seeded)
+        try:
+            with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as self._ledger:
+                yield
+                self.report = _report(self._facts, self._account, self._ledger, seeded=self._is_seeded)
+        except NotFiniteError as error:
+            raise self._naming_columns(error) from None
 
     def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C], *, mixed: bool = False) -> C:
         """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first: `prepare`."""
@@ -225,6 +238,15 @@ class Run:
             self.preparation = problem.preparation
         self._facts = problem.facts
         return make(problem, self._ledger, self._stream)
+
+    def _naming_columns(self, error: NotFiniteError) -> NotFiniteError:
+        """What refuses the rows, with the names of the columns."""
+        problem = self._problem
+        if isinstance(problem, TableProblem):
+            return named(problem.model, problem.dataset, missing=problem.auto.missing == "center")
+        if isinstance(problem, MomentProblem):
+            return named(problem.model, problem.dataset, missing=takes_missing(problem.preparation))
+        return error
 
     def warn_of_counted(self, result: object) -> None:
         """Warn of a large delta if the number of people became public only by reading."""
@@ -303,6 +325,16 @@ def _budget_of(
         raise ValueError("accounting belongs to the budget: dpgep.Budget(..., accounting=...)")
     budget.require(problem.facts.adjacency)  # before a warning tells the number of people
     return budget
+
+
+def _warn_large_epsilon(account: Budget) -> None:
+    """Warn of an epsilon under which odds may change by a factor that protects nobody."""
+    if account.epsilon is not None and _LARGE_EPSILON < account.epsilon < math.inf:
+        message = (
+            f"epsilon = {account.epsilon:g} promises little: what an observer holds likely about a person may change "
+            f"by a factor of e^{account.epsilon:g} in its odds; values up to about 10 are usual"
+        )
+        warnings.warn(PrivacyWarning(message), stacklevel=_CALLER)
 
 
 def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:

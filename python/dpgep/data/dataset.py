@@ -50,6 +50,11 @@ class Dataset(ABC):
     def n(self) -> int | None:
         """Number of people; None while nobody has counted."""
 
+    @property
+    def unprepared(self) -> Dataset:
+        """The same people, their rows as they were given."""
+        return self
+
     @abstractmethod
     def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
         """One pass: the sums over all people, begun by ``make()``.

@@ -40,6 +40,10 @@ class PreparedDataset(Dataset):
         return self._dataset.passes
 
     @property
+    def unprepared(self) -> Dataset:
+        return self._dataset
+
+    @property
     def population_id(self) -> str:
         return self._dataset.population_id
 

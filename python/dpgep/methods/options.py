@@ -24,6 +24,13 @@ def require_sparsity(sparsity: Any, model: Model, n_components: int, *, separate
         raise ValueError(f"{what} need{'s' * (k == 1)} a sparsity of at least {k * n_views}, got {sparsity}")
 
 
+def require_given_sparsity(sparsity: Any) -> None:
+    """Raise ValueError for what is no sparsity, and where it is 0, the default of methods that need one."""
+    if sparsity == 0 and not isinstance(sparsity, bool):
+        raise ValueError("this method needs sparsity: pass sparsity=s, the number of features that components may use")
+    require_count("sparsity", sparsity)
+
+
 def options_on_columns(settings: Any) -> list[str]:
     """The options that choose among the columns of a table."""
     chosen = [name for name in ("sparsity", "screen") if getattr(settings, name, None)]

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import (
@@ -286,7 +288,7 @@ def _unit_interval(name: str, value: object) -> float:
 
 def _number(name: str, value: object) -> float:
     try:
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (str, bytes, bool, np.bool_)):
             raise TypeError
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -188,7 +188,9 @@ class _Parser:
             return "text"
         if is_date_type(kind):
             return "dates"
-        raise ValueError(f"column {name!r} ({kind}) cannot be in a filter: it holds no numbers, text, dates or booleans")
+        raise ValueError(
+            f"column {name!r} ({kind}) cannot be in a filter: it holds no numbers, text, dates or booleans"
+        )
 
     def _column(self, name: str) -> Any:
         self._kind(name)  # refuses what cannot be compared

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
+from dpgep._suggestions import suggesting
 from dpgep.sources.categories import Encoding, check_categories, check_dates
 from dpgep.sources.filters import Condition, check_condition
 from dpgep.sources.kinds import Declared
@@ -20,6 +21,7 @@ from dpgep.sources.parts import Assembler, Part, Pieces, rebatch
 from dpgep.sources.source import Key, packages_messages_withheld
 
 
+@suggesting
 def scan(
     source: Any,
     *,
@@ -111,7 +113,9 @@ def scan(
     if filter is not None and n_rows is not None:
         raise ValueError("how many rows pass a filter is not known beforehand: give n_rows or filter")
     condition = None if filter is None else check_condition(filter)
-    return Scan(source, n_rows, batch_rows, progress, Encoding(check_categories(categories), check_dates(dates)), condition)
+    return Scan(
+        source, n_rows, batch_rows, progress, Encoding(check_categories(categories), check_dates(dates)), condition
+    )
 
 
 def is_source(value: Any) -> bool:
