@@ -29,7 +29,7 @@ class CsvFiles(Dataset):
     value, or a value of another type than its column, is an error.
     """
 
-    n_rows = None  # type: ignore[assignment]
+    n_rows = None
 
     def __init__(self, files: Sequence[str], text: Sequence[object] = ()) -> None:
         self._files = list(files)

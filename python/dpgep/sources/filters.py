@@ -204,7 +204,8 @@ class _Parser:
         sign, inner = 1, node
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
             sign, inner = (-1 if isinstance(node.op, ast.USub) else 1), node.operand
-        kind, value = self._kind(name), inner.value if isinstance(inner, ast.Constant) else None
+        kind = self._kind(name)
+        value: Any = inner.value if isinstance(inner, ast.Constant) else None
         if value is None or (inner is not node and not _is_number(value)):
             raise _not_allowed(node)
         if kind == "numbers" and _is_number(value) and abs(value) < 1 << 63:

@@ -33,7 +33,7 @@ def first_of(texts: Sequence[str]) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """ ", did you mean 'age'?" where a known name is close to this one; nothing where none is."""
+    """The end of a message that refuses a name: the known one that is close to it, nothing where none is."""
     near = get_close_matches(str(name), [each for each in known if isinstance(each, str)], n=1)
     return f", did you mean {near[0]!r}?" if near else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,8 @@ from dpgep.sources.source import Key, Source
 
 SUPPORTED = (
     "files of Parquet, CSV, Arrow, NPY or NPZ (a path, folder or pattern, or a list), a pyarrow Dataset, Table or "
-    "RecordBatchReader, a pandas or polars DataFrame, an array of shape (n, d) from NumPy, SciPy, h5py or Zarr, a tuple or mapping of such arrays, an "
-    "iterable of batches, or a function without arguments that returns one"
+    "RecordBatchReader, a pandas or polars DataFrame, an array of shape (n, d) from NumPy, SciPy, h5py or Zarr, a "
+    "tuple or mapping of such arrays, an iterable of batches, or a function without arguments that returns one"
 )
 
 
@@ -120,6 +120,10 @@ class Batches(Source):
 
     def width(self, key: Key) -> int | None:
         return self._first().width(key)
+
+    @property
+    def columns(self) -> Sequence[Hashable] | None:
+        return self._first().columns
 
     def names(self, key: Key) -> Names:
         return self._first().names(key)
