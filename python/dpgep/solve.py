@@ -6,7 +6,9 @@ A budget is reserved, a curator answers a method, and a report states what was p
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +42,8 @@ from dpgep.problems.problem import Problem
 from dpgep.solution import PrivacyReport, Solution
 
 C = TypeVar("C", bound=Curator)
+
+_log = logging.getLogger(__name__)
 
 # Stack levels from a warning here to the caller of the public function.
 _CALLER = 5
@@ -115,8 +119,8 @@ def solve(
     Notes
     -----
     Under replace-one adjacency with public n, a delta of 1/n or more permits publishing whole records: it is accepted
-    with a `PrivacyWarning`. Failed validation of NaN is visible to the caller and not covered by the budget:
-    whether the data are finite is considered public.
+    with a `PrivacyWarning`, as is an epsilon above 20. Failed validation of NaN is visible to the caller and not
+    covered by the budget: which columns are finite is considered public.
 
     Examples
     --------
@@ -220,10 +224,13 @@ class Run:
     @contextmanager
     def reserved(self) -> Iterator[None]:
         """While the budget's reservation lasts."""
+        start = time.perf_counter()
         try:
             with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as self._ledger:
                 yield
                 self.report = _report(self._facts, self._account, self._ledger, seeded=self._is_seeded)
+            model, seconds = self._problem.model, time.perf_counter() - start
+            _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
         except NotFiniteError as error:
             raise self._naming_columns(error) from None
 
