@@ -78,9 +78,11 @@ def solve(
     epsilon, delta, rho, mu : float
         The budget of this run, in exactly one form (see `dpgep.Budget`). ``epsilon=math.inf`` runs without noise.
     budget : Budget
-        Alternatively, a budget that several runs share.
+        Alternatively, a budget that several runs share. ``epsilon`` alone is then what this run may add to its total
+        epsilon, at the budget's delta.
     share : float in (0, 1]
-        With ``budget``: the fraction of its total mu^2 that this run may spend. Default: all that is left.
+        With ``budget``, instead of ``epsilon``: the fraction of its total mu^2 that this run may spend. Default: all
+        that is left.
     accounting : {"gdp", "zcdp"}
         Conversion of (epsilon, delta): exact, or the papers' looser one.
     n_components : int, optional
@@ -214,6 +216,7 @@ class Run:
     ) -> None:
         self._problem = problem
         self._share = share
+        self._amount = forms["epsilon"] if budget is not None else None
         self._account = _budget_of(problem, budget, share, accounting, forms)
         self._is_seeded = seed is not None
         self._known_n = problem.facts.n
@@ -224,9 +227,10 @@ class Run:
     @contextmanager
     def reserved(self) -> Iterator[None]:
         """While the budget's reservation lasts."""
+        adjacency = self._problem.facts.adjacency
         start = time.perf_counter()
         try:
-            with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as self._ledger:
+            with self._account.reserve(self._share, epsilon=self._amount, adjacency=adjacency) as self._ledger:
                 yield
                 self.report = _report(self._facts, self._account, self._ledger, seeded=self._is_seeded)
             model, seconds = self._problem.model, time.perf_counter() - start
@@ -326,8 +330,11 @@ def _budget_of(
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a dpgep.Budget, got {type(budget).__name__}")
     given = [name for name, value in forms.items() if value is not None]
-    if given:
-        raise ValueError(f"two budgets given: budget and {', '.join(given)}; give only one")
+    if given not in ([], ["epsilon"]):
+        raise ValueError(
+            f"two budgets given: budget and {', '.join(given)}; give only one, or of a budget a share, or an amount in "
+            "epsilon alone"
+        )
     if accounting != "gdp":
         raise ValueError("accounting belongs to the budget: dpgep.Budget(..., accounting=...)")
     budget.require(problem.facts.adjacency)  # before a warning tells the number of people
