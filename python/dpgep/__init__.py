@@ -22,7 +22,8 @@ from dpgep.problems.pca import PcaModel, StandardizedPcaModel, pca
 from dpgep.problems.pls import PlsModel, pls
 from dpgep.problems.sir import SirModel, sir
 from dpgep.problems.table import TableModel, table
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 from dpgep.solve import solve
 from dpgep.sources import Scan, Selection, scan
 

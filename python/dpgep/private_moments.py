@@ -29,7 +29,8 @@ from dpgep.problems.moment_bytes import (
 )
 from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem
 from dpgep.questions.questions import Questions, answer
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 from dpgep.solve import Run
 
 _KIND, _VERSION = "private moments", 2

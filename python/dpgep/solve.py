@@ -39,7 +39,8 @@ from dpgep.privacy.stages import Stages
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem, TableProblem
 from dpgep.problems.problem import Problem
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 
 C = TypeVar("C", bound=Curator)
 

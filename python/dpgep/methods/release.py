@@ -270,7 +270,10 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
 
 
 def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> MethodResult:
-    """The result for some of d features as one for all: components and mean have zeros elsewhere."""
+    """The result for some of d features as one for all: components and mean have zeros elsewhere.
+
+    Without the moments: they are of the block alone, and questions about a solution are of all features.
+    """
     diagnostics = result.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     support = None if diagnostics.support is None else tuple(features[list(diagnostics.support)].tolist())
@@ -279,6 +282,7 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
         components=embedded(result.components, features, d),
         mean=None if result.mean is None else embedded(result.mean[None, :], features, d)[0],
         diagnostics=replace(diagnostics, support=support),
+        moments=None,
     )
 
 
