@@ -7,7 +7,7 @@ import base64
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import dpgep
 from dpgep.cli.command import Commands, UsageError, interval, numbers, positive, usage, words
@@ -16,7 +16,6 @@ from dpgep.cli.dry_run import show_dry_run
 from dpgep.cli.output import Output
 from dpgep.cli.paying import Paying, add_budget
 from dpgep.data.rows import NotFiniteError
-from dpgep.problems.moment_problem import RowProblem
 from dpgep.problems.problem import Problem
 
 
@@ -103,12 +102,12 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
         return _MODELS[options.model].problem(data, options, common)
 
 
-def _answer(problem: Problem, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.PrivateMoments:
+def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.PrivateMoments:
     common = {"budget": paying.budget, "seed": options.seed, **paying.part}
     sparse = {} if options.model == "table" or options.sparsity is None else {"sparsity": options.sparsity}
     try:
         if options.model == "table":
-            return dpgep.release(cast(RowProblem, problem), **common)
+            return dpgep.release(problem, **common)
         return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
     except NotFiniteError as error:
         raise ValueError(f"{error} (here: --missing center)") from None
