@@ -12,6 +12,7 @@ import dpgep
 from dpgep._optional import MissingExtraError
 from dpgep.cli import audit, demo, fit, info, plan, transform
 from dpgep.cli.command import EXIT_CODES, Parser, UsageError
+from dpgep.data.rows import NotFiniteError
 
 _COMMANDS = (fit, plan, transform, audit, demo, info)
 
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough; nothing more is flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except NotFiniteError as error:
+        return _failed(options.command, ValueError(f"{error}; here: --missing center"), 1)
     except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError) as error:
         return _failed(options.command, error, 1)
     except KeyboardInterrupt:

@@ -15,7 +15,6 @@ from dpgep.cli.data import Data, add_columns, add_data, open_data, ranges_of, ty
 from dpgep.cli.dry_run import show_dry_run
 from dpgep.cli.output import Output
 from dpgep.cli.paying import Paying, add_budget
-from dpgep.data.rows import NotFiniteError
 from dpgep.problems.problem import Problem
 
 
@@ -105,12 +104,9 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
 def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.PrivateMoments:
     common = {"budget": paying.budget, "seed": options.seed, **paying.part}
     sparse = {} if options.model == "table" or options.sparsity is None else {"sparsity": options.sparsity}
-    try:
-        if options.model == "table":
-            return dpgep.release(problem, **common)
-        return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
-    except NotFiniteError as error:
-        raise ValueError(f"{error} (here: --missing center)") from None
+    if options.model == "table":
+        return dpgep.release(problem, **common)
+    return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
 
 
 def _bound(text: str) -> float | str:

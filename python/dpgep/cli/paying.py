@@ -11,6 +11,7 @@ from typing import Any
 
 import dpgep
 from dpgep.cli.command import UsageError, usage
+from dpgep.data.rows import NotFiniteError
 from dpgep.privacy.accounting import epsilon_of
 
 _REST = "rest"
@@ -67,11 +68,12 @@ class Paying:
 
     @contextmanager
     def said_on_failure(self) -> Iterator[None]:
-        """Whatever goes wrong inside, a line on stderr says what was spent."""
+        """Whatever goes wrong inside, a line on stderr says what was spent, unless the error does."""
         try:
             yield
-        except BaseException:
-            print(self._spent_so_far(), file=sys.stderr)
+        except BaseException as error:
+            if not isinstance(error, (dpgep.PrivacyBudgetError, NotFiniteError)):
+                print(self._spent_so_far(), file=sys.stderr)
             raise
 
     def price(self) -> tuple[float, str]:
