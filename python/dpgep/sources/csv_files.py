@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from dpgep.sources.arrow import Dataset, pyarrow
-from dpgep.sources.names import listed
+from dpgep.sources.names import as_text, listed
 from dpgep.sources.source import UnreadableError
 
 # pyarrow looks at the first block to find types.
@@ -39,11 +39,13 @@ class CsvFiles(Dataset):
             others = [each for each in _SEPARATORS if each in schema.names[0]]
             separator = others[0] if others else separator
             schema = self._inspected(separator) if others else schema
-        self._check_names(schema.names, separator)
+        self._check_names(schema.names)
         pa = pyarrow()
         fields = [pa.field(each.name, pa.string() if each.name in text else _type(each.type)) for each in schema]
         # an empty line is a missing value where there is one column, and no row where there are more
-        file_format = _format(separator, ignore_empty_lines=len(fields) > 1)
+        file_format = pyarrow(".dataset").CsvFileFormat(
+            _parsing(separator, ignore_empty_lines=len(fields) > 1), read_options=_reading()
+        )
         super().__init__(pyarrow(".dataset").dataset(self._files, format=file_format, schema=pa.schema(fields)))
 
     def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
@@ -54,10 +56,11 @@ class CsvFiles(Dataset):
 
     def _inspected(self, separator: str) -> Any:
         """The schema of the first file; all must have its names."""
-        file_format, schemas = _format(separator), []
+        csv, schemas = pyarrow(".csv"), []
         for file in self._files:
             try:
-                schemas.append(pyarrow(".dataset").dataset(file, format=file_format).schema)
+                with csv.open_csv(file, _reading(), _parsing(separator)) as reader:
+                    schemas.append(reader.schema)
             except pyarrow().ArrowInvalid as error:
                 raise self._without_values(error, file) from None
         for file, schema in zip(self._files, schemas, strict=True):
@@ -65,7 +68,8 @@ class CsvFiles(Dataset):
                 raise ValueError(f"{file} has other columns than {self._files[0]}, or in another order")
         return schemas[0]
 
-    def _check_names(self, names: list[str], separator: str) -> None:
+    def _check_names(self, names: list[str]) -> None:
+        as_text(names)  # refuses two of one name
         if any(map(_is_number, names)):
             raise ValueError(
                 f"the first line of {self._files[0]} must name the columns, but a number stands in it: it may be a row "
@@ -74,7 +78,7 @@ class CsvFiles(Dataset):
 
     def _without_values(self, error: Exception, file: str | None = None) -> UnreadableError:
         """What pyarrow found, without the value or row that it quotes."""
-        where, message = file or listed(self._files), str(error)
+        where, message = listed([file] if file else self._files), str(error)
         column = re.search(r"In CSV column #(\d+)", message)
         if column and "conversion error" in message and file is None:
             field = self.schema.field(int(column[1]))
@@ -93,13 +97,13 @@ class CsvFiles(Dataset):
         )
 
 
-def _format(separator: str, *, ignore_empty_lines: bool = True) -> Any:
-    csv = pyarrow(".csv")
-    return pyarrow(".dataset").CsvFileFormat(
-        parse_options=csv.ParseOptions(
-            delimiter=separator, newlines_in_values=True, ignore_empty_lines=ignore_empty_lines
-        ),
-        read_options=csv.ReadOptions(block_size=_BLOCK),
+def _reading() -> Any:
+    return pyarrow(".csv").ReadOptions(block_size=_BLOCK)
+
+
+def _parsing(separator: str, *, ignore_empty_lines: bool = True) -> Any:
+    return pyarrow(".csv").ParseOptions(
+        delimiter=separator, newlines_in_values=True, ignore_empty_lines=ignore_empty_lines
     )
 
 
