@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import import_extra
-from dpgep.cli.command import Commands, UsageError, usage, words
+from dpgep.cli.command import Commands, UsageError, words
 from dpgep.cli.data import Data
 from dpgep.cli.output import Output
 from dpgep.sources import Selection
@@ -44,8 +44,10 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o must end in one of {', '.join(_SUFFIXES)}, got {options.output}")
     if options.keep and suffix == ".npy":
         raise UsageError("--keep needs a table: -o OUT.csv or OUT.parquet")
-    with usage():
+    try:
         solution = dpgep.Solution.load(options.solution)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{options.solution} holds no solution: {error}") from None
     data, views = _views(solution, options)
     kept = [data.vector(name) for name in options.keep]
     with Output(options.output, force=options.force) as output:
