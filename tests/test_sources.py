@@ -764,9 +764,9 @@ def test_paths_without_parquet_files_are_refused(tmp_path: Path) -> None:
         dpgep.scan(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"nothing\.parquet"):
         dpgep.scan(tmp_path / "nothing.parquet")
-    (tmp_path / "x.csv").write_text("a\n1\n")
-    with pytest.raises(pa.ArrowInvalid, match=r"x\.csv'. Is this a 'parquet' file"):
-        dpgep.scan(tmp_path / "x.csv")
+    (tmp_path / "x.parquet").write_text("a\n1\n")
+    with pytest.raises(pa.ArrowInvalid, match=r"x\.parquet'. Is this a 'parquet' file"):
+        dpgep.scan(tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize(
