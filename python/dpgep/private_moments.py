@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpgep import _container
+from dpgep._suggestions import suggesting
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preparation import Preparation
@@ -147,6 +148,7 @@ class PrivateMoments(Questions):
         return f"PrivateMoments({self.model.name}, d={self.model.n_features}{sites}; {self.privacy})"
 
 
+@suggesting
 def release(
     problem: MomentProblem | Moments,
     *,

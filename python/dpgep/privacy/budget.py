@@ -12,6 +12,8 @@ from fractions import Fraction
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import (
@@ -442,7 +444,7 @@ def _unit_interval(name: str, value: object) -> float:
 
 def _number(name: str, value: object) -> float:
     try:
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (str, bytes, bool, np.bool_)):
             raise TypeError
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
