@@ -1,4 +1,4 @@
-"""``dpgep report``: the privacy report of a solution, to read, publish or sign; and whether one that was signed holds."""
+"""``dpgep report``: the privacy report of a solution, to read, publish or sign; and whether a report holds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dpgep.cli.command import Commands
 from dpgep.formats.codec import parsed
 from dpgep.reports import document, html, markdown
 from dpgep.reports.document import ReportDocument
+from dpgep.reports.words import statement
 
 
 def add(commands: Commands) -> None:
@@ -54,13 +55,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def _verify(path: Path) -> int:
     found = document.verify(path.read_bytes())
-    entries = len(found.privacy.releases)
-    print(
-        f"{path}: the hash and all numbers agree with the ledger of {entries} {'entry' if entries == 1 else 'entries'}"
-    )
+    print(f"{path}: the hash agrees with the report, and all numbers with its ledger")
     if found.dpgep != dpgep.__version__:
         print(f"its words are those of dpgep {found.dpgep}, which this version ({dpgep.__version__}) did not compare")
-    print(f"sha256 {found.sha256}\n{found.statement}")
+    print(f"sha256 {found.sha256}\n{statement(found.privacy)}")
     return 0
 
 
@@ -77,7 +75,9 @@ def _write(path: Path, options: argparse.Namespace) -> int:
 def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDocument:
     """The document in a file, or that of the solution in it."""
     if parsed(text).get("format") != document.FORMAT:
-        return document.document_of(dpgep.Solution.from_json(text).privacy, dataset, purpose)
+        privacy = dpgep.Solution.from_json(text).privacy
+        privacy.require_sampled()
+        return document.document_of(privacy, dataset, purpose)
     if dataset is not None or purpose is not None:
         raise ValueError("this report is written: --dataset and --purpose are for one that is made from a solution")
     return document.verify(text)
