@@ -96,6 +96,23 @@ def fda_setting(name: str, d: int, n: int, **budget: float) -> Setting:
     return pencil_setting(name, problem, between, within, 2, **budget)
 
 
+def sir_setting(name: str, d: int, n: int, **budget: float) -> Setting:
+    """Gaussian rows and a response linear in them, in four slices, whose means are those of truncated normals."""
+    covariance, along = turned(0.03 * np.linspace(1, 0.4, d), 4), np.eye(d)[0]
+    edges, noise = np.array([-0.15, 0.0, 0.15]), 0.1
+    variance = along @ covariance @ along + noise**2
+    cuts = np.r_[-np.inf, edges / math.sqrt(variance), np.inf]
+    shares, drops = np.diff(stats.norm.cdf(cuts)), -np.diff(stats.norm.pdf(cuts))
+    shift = covariance @ along / math.sqrt(variance)  # a slice's mean: this times E[z | slice], z standard normal
+    between = np.outer(shift, shift) * np.sum(drops**2 / shares)
+
+    def problem(rng: np.random.Generator) -> Any:
+        rows = gaussian(n, covariance, rng)
+        return dpgep.sir(rows, rows @ along + noise * rng.standard_normal(n), edges=[-1.0, *edges, 1.0], bound=1.2)
+
+    return pencil_setting(name, problem, between, covariance, 1, **budget)
+
+
 def pls_setting(name: str, d: int, n: int, **budget: float) -> Setting:
     """Two views of d features that share two factors."""
     cross = np.zeros((d, d))
@@ -120,6 +137,7 @@ def settings() -> Iterator[Setting]:
     yield pca_setting('pca bound="auto"', powers, 2, 20_000, bound="auto", epsilon=4.0, delta=1e-6)
     yield cca_setting("cca", 5, (0.8, 0.5), 40_000, epsilon=4.0, delta=1e-6)
     yield fda_setting("fda", 8, 20_000, epsilon=4.0, delta=1e-6)
+    yield sir_setting("sir", 6, 20_000, epsilon=4.0, delta=1e-6)
     yield pls_setting("pls", 6, 20_000, epsilon=4.0, delta=1e-6)
 
 

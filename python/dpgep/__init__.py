@@ -32,7 +32,8 @@ from dpgep.problems.table import TableModel, table
 from dpgep.questions.classifier import LinearClassifier
 from dpgep.questions.estimates import MatrixEstimate
 from dpgep.questions.regression import Regression
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 from dpgep.solve import solve
 from dpgep.sources import Scan, Selection, scan
 

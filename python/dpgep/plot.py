@@ -20,7 +20,8 @@ from dpgep._optional import import_extra
 from dpgep.methods.intervals import Intervals
 from dpgep.models.model import Matrix
 from dpgep.privacy.budget import Budget
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpgep import _container
+from dpgep._suggestions import suggesting
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preparation import Preparation
@@ -28,7 +29,8 @@ from dpgep.problems.moment_bytes import (
 )
 from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem
 from dpgep.questions.questions import Questions, answer
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 from dpgep.solve import Run
 
 _KIND, _VERSION = "private moments", 2
@@ -147,8 +149,9 @@ class PrivateMoments(Questions):
         return f"PrivateMoments({self.model.name}, d={self.model.n_features}{sites}; {self.privacy})"
 
 
+@suggesting
 def release(
-    problem: MomentProblem | Moments,
+    problem: MomentProblem | TableProblem | Moments,
     *,
     epsilon: float | None = None,
     delta: float | None = None,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.cli import demo, info
+from dpgep.cli import budget, demo, info
 
-_COMMANDS = (demo, info)
+_COMMANDS = (budget, demo, info)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

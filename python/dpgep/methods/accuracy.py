@@ -51,7 +51,7 @@ class Accuracy:
 
     def worsened(self, by: Matrix) -> Accuracy:
         """With independent errors, squared sines (K,), besides."""
-        return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), len(by)), self.lost)
+        return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), float(len(by))), self.lost)
 
     def after_screen(self, missed: float) -> Accuracy:
         """Of components of which this share is expected outside of the features that a screen kept."""

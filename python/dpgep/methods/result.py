@@ -11,6 +11,9 @@ from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, Released
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 
+# Fewer are said to be few.
+_PEOPLE_PER_FEATURE = 10
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Diagnostics:
@@ -109,7 +112,7 @@ def method_result(
         diagnostics=diagnostics,
         accuracy_warnings=(
             *accuracy_warnings,
-            *_lost_warning(diagnostics.lost, searched),
+            *_lost_warning(diagnostics.lost, searched, released.n if isinstance(released, ReleasedGroups) else None),
             *_beyond_warning(model, eigenvalues),
         ),
     )
@@ -137,13 +140,15 @@ def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:
         )
 
 
-def _lost_warning(lost: tuple[bool, ...], n_searched: int) -> Iterator[str]:
+def _lost_warning(lost: tuple[bool, ...], n_searched: int, n: float | None) -> Iterator[str]:
     """Where components are lost: not of the last ones, where all that there are were asked for."""
     if any(lost) and (lost[0] or len(lost) < n_searched):
         which = [row + 1 for row, gone in enumerate(lost) if gone]
+        is_few = n is not None and n < _PEOPLE_PER_FEATURE * n_searched
+        few = f", and {n:.0f} people are few for {n_searched} features" if is_few else ""
         yield (
-            f"components {which} are lost: noise alone could produce them; use more rows, fewer features, or a larger "
-            "budget"
+            f"components {which} are lost: noise alone could produce them{few}; use more rows, fewer features, or a "
+            "larger budget"
         )
 
 

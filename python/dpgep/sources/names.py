@@ -21,9 +21,14 @@ def as_text(columns: Iterable[Hashable]) -> tuple[str, ...]:
 
 
 def listed(names: Sequence[object]) -> str:
-    """The names, of many the first."""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(map(repr, names[:_LISTED])) + more
+    """The names in quotes, of many the first."""
+    return first_of([repr(name) for name in names])
+
+
+def first_of(texts: Sequence[str]) -> str:
+    """All texts, or the first of many."""
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return ", ".join(texts[:_LISTED]) + more
 
 
 def check_same(found: Names, expected: Names, what: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
+from dpgep._suggestions import suggesting
 from dpgep.sources.categories import Categories, check_categories
 from dpgep.sources.kinds import Declared
 from dpgep.sources.names import Names
@@ -19,6 +20,7 @@ from dpgep.sources.parts import Assembler, Part, Pieces, rebatch
 from dpgep.sources.source import Key, packages_messages_withheld
 
 
+@suggesting
 def scan(
     source: Any,
     *,
