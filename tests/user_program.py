@@ -153,8 +153,8 @@ def classified(people: Patients, others: Patients) -> float:
     rule: dpgep.LinearClassifier = dpgep.release(problem, epsilon=2.0, delta=DELTA).classifier()
     chances: Matrix = rule.predict_proba(others.measured)
     assert chances.shape == (len(others), len(WARDS))
-    found: NDArray[np.str_] = rule.predict(others.measured)
-    return float(np.mean(found == np.array(others.wards)))
+    found: list[str] = rule.predict(others.measured).tolist()
+    return sum(guess == ward for guess, ward in zip(found, others.wards, strict=True)) / len(found)
 
 
 def by_the_day(days: list[Matrix]) -> dpgep.Solution:

@@ -1,11 +1,11 @@
 """Private spectral analysis: A v = lambda B v under differential privacy, from one exact release."""
 
-import importlib
-import sys
+import importlib as _importlib
+import sys as _sys
 from typing import TYPE_CHECKING
 
 # First, for speed: after our own modules the same import takes half as long again (measured; the cause is not known).
-import scipy.linalg  # noqa: F401
+import scipy.linalg as _scipy_linalg  # noqa: F401
 
 from dpgep import local, plot
 from dpgep._dispatch import build_info, core
@@ -100,8 +100,8 @@ else:
 
     def __getattr__(name):
         if name in _LAZY:
-            return importlib.import_module(f"dpgep.{name}")
-        raise AttributeError(f"module 'dpgep' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+            return _importlib.import_module(f"dpgep.{name}")
+        raise AttributeError(f"module 'dpgep' has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
 
 
 def __dir__() -> list[str]:
