@@ -414,6 +414,10 @@ class Budget:
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a Budget cannot be copied or pickled: two copies could each spend it")
 
+    def __sklearn_clone__(self) -> Budget:
+        """The same: clones of a scikit-learn estimator spend one budget together."""
+        return self
+
     def __repr__(self) -> str:
         if self.epsilon is None:
             target = f"mu={self.mu:.4g}, rho={self.rho:.4g}"
