@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
+from dpgep._suggestions import suggesting
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_separate_columns
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.preparation import Preparation
@@ -21,7 +22,8 @@ from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.problems.problem import Problem
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 from dpgep.solve import Run, component_count, method_of, require_problem, solution_of, warn_of_accuracy
 
 Matrix = NDArray[np.float64]
@@ -203,6 +205,7 @@ class AnsweringCurator(Curator):
         raise ValueError(f"a private operator provides only products of one noisy pencil, not {what}: use dpgep.solve")
 
 
+@suggesting
 def private_operator(
     problem: Problem,
     *,

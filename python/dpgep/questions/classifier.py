@@ -16,7 +16,8 @@ from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, group_factors, total_mean, total_share
 from dpgep.models.preparation import Preparation
-from dpgep.solution import PrivacyReport, new_rows
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import new_rows
 from dpgep.sources.names import Names, listed
 
 # Deviations by which the square of a contrast must exceed what noise alone shows. More would silence weak classes,

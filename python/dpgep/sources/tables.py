@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpgep.sources import kinds
 from dpgep.sources.arrow import Stream
-from dpgep.sources.categories import encoded
+from dpgep.sources.categories import Encoding, encoded
 from dpgep.sources.frames import Frame
 from dpgep.sources.names import Names, as_text
 from dpgep.sources.parts import Assembler
@@ -49,7 +49,7 @@ def whole(source: Source) -> NDArray[Any]:
 
 
 def _source(table: Any) -> Source:
-    return encoded(Frame(table) if kinds.is_frame(table) else Stream(table), {})
+    return encoded(Frame(table) if kinds.is_frame(table) else Stream(table), Encoding())
 
 
 def _lies_in_one_piece(table: Any) -> bool:
