@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -393,6 +394,29 @@ class TestBudgets:
         scores = np.ravel([search.cv_results_[f"split{k}_test_score"] for k in range(3)])
         assert np.isnan(scores).sum() == 2
         assert budget.remaining_mu < 1e-6 * budget.mu
+
+    @pytest.mark.deep
+    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    def test_a_budget_in_a_file_serves_several_processes(self, labelled: tuple[Matrix, Any], tmp_path: Path) -> None:
+        x, y = (part[:500] for part in labelled)
+        path = tmp_path / "budget"
+        with pytest.raises(FileNotFoundError):
+            PrivatePCA(budget=path).fit(x)
+        terms = {"adjacency": "replace-one", "dataset": "somebody's", "epsilon": 8.0, "delta": 1e-6}
+        budget = dpgep.Budget.open(path, **terms)
+        rule = PrivateFDA(budget=str(path), share=1 / 7, classes=[0, 1, 2])
+        search = GridSearchCV(rule, {"ridge": [None, 0.1]}, cv=3, error_score="raise", n_jobs=2).fit(x, y)
+        assert [entry.query for entry in budget.releases].count("moment matrix") == 7
+        assert budget.remaining_mu < 1e-6 * budget.mu
+        stored = pickle.loads(pickle.dumps(search))  # with the path, where the budget still is
+        with pytest.raises(dpgep.PrivacyBudgetError):
+            stored.best_estimator_.fit(x, y)
+
+    def test_a_fit_may_take_an_amount_of_epsilon(self, rows: Matrix) -> None:
+        budget = dpgep.Budget(**PRIVATE)
+        for spent in (0.25, 0.5):
+            PrivateScaler(budget=budget, epsilon=0.25).fit(rows)
+            assert budget.epsilon_at(budget.spent_mu) == pytest.approx(spent, rel=1e-9)
 
     def test_other_processes_are_refused(self, rows: Matrix, labelled: tuple[Matrix, Any]) -> None:
         x, y = labelled
