@@ -228,8 +228,7 @@ class Run:
     @contextmanager
     def reserved(self) -> Iterator[None]:
         """While the budget's reservation lasts."""
-        adjacency = self._problem.facts.adjacency
-        start = time.perf_counter()
+        start, adjacency = time.perf_counter(), self._problem.facts.adjacency
         try:
             with self._account.reserve(self._share, epsilon=self._amount, adjacency=adjacency) as self._ledger:
                 yield

@@ -272,7 +272,7 @@ class Budget:
             raise ValueError("what must say, in words, what is released")
         mu = mu_rounded_up(gaussian_cost(event))
         with self._reserve(None, None, mu, adjacency) as ledger:
-            entry = LedgerEntry(what, mu, ())
+            entry = LedgerEntry(str(what), mu, ())
             ledger.record(entry)
         return entry
 

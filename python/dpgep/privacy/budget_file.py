@@ -138,7 +138,7 @@ class BudgetFile:
         record = self._record(line)
         assert record is not None
         _force(self._descriptor)
-        self._acknowledge(_head(self._count + 1, start + len(line), _hash_of(line)))
+        self._acknowledge(_head(start + len(line), _hash_of(line)))
         if is_first:
             _sync_folder(self.path.parent)
         self._advance(line)  # not before: a line of which the caller is not told is read again
@@ -176,7 +176,7 @@ class BudgetFile:
         try:
             fields = json.loads(head)
             length, last = fields["bytes"], fields["hash"]
-            if head != _head(fields["lines"], length, last) or not length > 0:
+            if head != _head(length, last) or not length > 0:
                 raise ValueError
             return length, last
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -224,8 +224,8 @@ def _hash_of(line: bytes) -> str:
     return line[-_HASH_BYTES - 3 : -3].decode()
 
 
-def _head(lines: int, length: int, last: str) -> bytes:
-    fields = json.dumps({"lines": lines, "bytes": length, "hash": last})
+def _head(length: int, last: str) -> bytes:
+    fields = json.dumps({"bytes": length, "hash": last})
     return fields.ljust(_HEAD_BYTES - 1).encode() + b"\n"
 
 
