@@ -39,7 +39,7 @@ from dpgep.privacy.stages import Stages
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem, TableProblem
 from dpgep.problems.problem import Problem
-from dpgep.reports.report import PrivacyReport
+from dpgep.reports.report import PrivacyReport, PublicInputs
 from dpgep.solution import Solution
 
 C = TypeVar("C", bound=Curator)
@@ -232,7 +232,8 @@ class Run:
         try:
             with self._account.reserve(self._share, epsilon=self._amount, adjacency=adjacency) as self._ledger:
                 yield
-                self.report = _report(self._facts, self._account, self._ledger, seeded=self._is_seeded)
+                public = _public_inputs(self._problem)
+                self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
             model, seconds = self._problem.model, time.perf_counter() - start
             _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
         except NotFiniteError as error:
@@ -361,7 +362,25 @@ def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:
         warnings.warn(PrivacyWarning(message, result), stacklevel=_CALLER)
 
 
-def _report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+def _public_inputs(problem: Problem) -> PublicInputs:
+    """What is public about a problem: the model, what was declared, and the number of people where it is."""
+    model, names = problem.model, problem.model.feature_names
+    classes = getattr(model, "classes", None)
+    ranges = problem.auto.ranges if isinstance(problem, TableProblem) else {}
+    return PublicInputs(
+        problem=model.name,
+        n_features=model.n_features,
+        n_people=problem.n_counted if problem.facts.n_is_public else None,
+        feature_names=names,
+        classes=None if classes is None else tuple(map(str, classes)),
+        edges=getattr(model, "interior_edges", None),
+        ranges=tuple((names[j] if names and isinstance(j, int) else j, *ends) for j, ends in ranges.items()),
+    )
+
+
+def _report(
+    facts: PublicFacts, account: Budget, ledger: Ledger, public: PublicInputs, *, seeded: bool
+) -> PrivacyReport:
     """The guarantee for everything in the ledger."""
     entries, spent = ledger.releases, mu_rounded_up(ledger.spent)
     return PrivacyReport(
@@ -373,4 +392,5 @@ def _report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool
         releases=entries,
         exact=all(entry.rounding != "none" for entry in entries),
         seeded=seeded,
+        public=public,
     )

@@ -12,11 +12,11 @@ from numpy.linalg import LinAlgError
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.cli import audit, budget, demo, fit, info, plan, transform
+from dpgep.cli import audit, budget, demo, fit, info, plan, report, transform
 from dpgep.cli.command import EXIT_CODES, Parser, UsageError
 from dpgep.data.rows import NotFiniteError
 
-_COMMANDS = (fit, plan, transform, budget, audit, demo, info)
+_COMMANDS = (fit, plan, transform, report, budget, audit, demo, info)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

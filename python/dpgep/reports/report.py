@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import LedgerEntry, mu_rounded_up, total_cost
-from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
+from dpgep.privacy.sampled import delta_of_event, deltas_of_event, epsilon_of_event
+
+if TYPE_CHECKING:
+    from dpgep.reports.document import ReportDocument
+
+# the delta at which a budget in mu or rho is shown as an epsilon
+_DELTA = 1e-6
+# points of the curve up to the stated epsilon, and as many beyond
+_STEPS = 8
+# by how much a delta may differ that another version of SciPy or dp_accounting has computed
+_VERSIONS = 1e-9
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,7 +34,7 @@ class PublicInputs:
     n_features : d.
     n_people : number of people; None where it is protected.
     feature_names : names of the features; None where they have none.
-    classes : public classes; None where there are none.
+    classes : public classes, as text; None where there are none.
     edges : interior edges of slices of a response; None where there are none.
     ranges : (column, low, high) of each column whose range the caller gave.
     """
@@ -32,7 +43,7 @@ class PublicInputs:
     n_features: int
     n_people: int | None = None
     feature_names: tuple[str, ...] | None = None
-    classes: tuple[Hashable, ...] | None = None
+    classes: tuple[str, ...] | None = None
     edges: tuple[float, ...] | None = None
     ranges: tuple[tuple[str | int, float, float], ...] = ()
 
@@ -127,7 +138,7 @@ class PrivacyReport:
     def require_consistent(self) -> None:
         """Raise ValueError unless what the report states follows from its ledger: mu exactly, epsilon at delta.
 
-        Of answers about samples, which have no mu, this takes seconds: `require_sampled` is the check of epsilon.
+        Of answers about samples, which have no mu, epsilon takes seconds to check: `require_sampled`.
         """
         if (self.epsilon is None) != (self.delta is None) and self.epsilon != math.inf:
             raise ValueError("a report states epsilon and delta, or neither")
@@ -147,13 +158,70 @@ class PrivacyReport:
         spent = mu_rounded_up(total_cost(self.releases, math.inf))
         if self.mu != spent:
             raise ValueError(f"the entries of the ledger add up to mu = {spent!r}, not to the stated {self.mu!r}")
-        if self.epsilon is not None and self.delta is not None and delta_of(self.epsilon, spent) > self.delta:
-            raise ValueError(
-                f"mu = {spent:.6g} has delta = {delta_of(self.epsilon, spent):.6g} at epsilon = {self.epsilon:g}, "
-                f"more than the stated {self.delta:g}"
-            )
+        if self.epsilon is not None and self.delta is not None:
+            _require_at_most(delta_of(self.epsilon, spent), self.epsilon, self.delta)
         if math.isinf(spent) and self.epsilon not in (None, math.inf):
             raise ValueError("a release without noise has no finite epsilon")
+
+    def require_sampled(self) -> None:
+        """Raise ValueError unless answers about samples, where there are any, have the stated epsilon and delta."""
+        if self.mu is None:
+            if self.epsilon is None or self.delta is None:
+                raise ValueError("answers about samples have an epsilon and a delta")
+            _require_at_most(self.delta_at(self.epsilon), self.epsilon, self.delta)
+
+    def to_json(
+        self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
+    ) -> str:
+        """The report as a document to sign, in JSON, with a hash over all of it (docs/reports.md).
+
+        ``dpgep report verify`` recomputes the hash, and the guarantee from the ledger.
+
+        Parameters
+        ----------
+        dataset, purpose : str, optional
+            What the report is about, and what for.
+        date : datetime.date, optional
+            Default: today, UTC. The forms of one day, in JSON, HTML and Markdown, state the same hash.
+        """
+        return self._document(dataset, purpose, date).to_json()
+
+    def to_html(
+        self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
+    ) -> str:
+        """The same as a page that stands alone: no script, light and dark, for any width, and for paper."""
+        from dpgep.reports.html import page
+
+        return page(self._document(dataset, purpose, date))
+
+    def to_markdown(
+        self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
+    ) -> str:
+        """The same in Markdown."""
+        from dpgep.reports.markdown import text
+
+        return text(self._document(dataset, purpose, date))
+
+    def _document(self, *about: Any) -> ReportDocument:
+        from dpgep.reports.document import document_of  # needs this module
+
+        return document_of(self, *about)
+
+    def curve(self) -> list[tuple[float, float]]:
+        """(epsilon, delta) of all releases together, delta rounded up, from 0 to twice the stated epsilon.
+
+        Of a budget in mu or rho: to twice the epsilon at delta = 1e-6. Nothing, where there is no noise.
+        """
+        if self.mu is not None and math.isinf(self.mu):
+            return []
+        stated = self.epsilon_at(_DELTA) if self.epsilon is None else self.epsilon
+        epsilons = [stated * step / _STEPS for step in range(2 * _STEPS + 1)]
+        if self.mu is None:
+            deltas = deltas_of_event(self.to_dp_event(), epsilons, stated, self._central_adjacency())
+        else:
+            deltas = [delta_of(epsilon, self.mu) for epsilon in epsilons]
+        # what holds at an epsilon holds at a larger one, whatever an accountant resolves there
+        return list(zip(epsilons, accumulate(deltas, min), strict=True))
 
     def __repr__(self) -> str:
         return f"PrivacyReport({self})"
@@ -172,3 +240,11 @@ class PrivacyReport:
         seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
         once = "" if self.release is None else f"; paid once, for all answers from release {self.release}"
         return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
+
+
+def _require_at_most(delta: float, epsilon: float, stated: float) -> None:
+    if delta > stated * (1 + _VERSIONS):
+        raise ValueError(
+            f"the entries of the ledger have delta = {delta:.6g} at epsilon = {epsilon:g}, more than the stated "
+            f"{stated:.6g}"
+        )
