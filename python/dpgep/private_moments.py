@@ -28,7 +28,7 @@ from dpgep.problems.moment_bytes import (
     packed_triangle,
     unpacked_triangle,
 )
-from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem
+from dpgep.problems.moment_problem import MomentProblem, RowModel, RowProblem, TableProblem
 from dpgep.questions.questions import Questions, answer
 from dpgep.reports.report import PrivacyReport, PublicInputs
 from dpgep.solution import Solution
@@ -154,7 +154,7 @@ class PrivateMoments(Questions):
 
 @suggesting
 def release(
-    problem: MomentProblem | Moments,
+    problem: RowProblem | Moments,
     *,
     epsilon: float | None = None,
     delta: float | None = None,

@@ -25,7 +25,7 @@ from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import options_on_columns, require_separate_columns
-from dpgep.methods.preparing import prepare
+from dpgep.methods.preparing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
@@ -251,6 +251,13 @@ class Run:
         self._facts = problem.facts
         return make(problem, self._ledger, self._stream)
 
+    def location_and_scale(self) -> Preparation:
+        """Those of a table's columns alone, for all that is reserved."""
+        problem = self._problem
+        assert isinstance(problem, TableProblem)
+        self._facts = problem.facts
+        return location_and_scale(_stages(problem, self._ledger, self._stream), problem.auto)
+
     def _naming_columns(self, error: NotFiniteError) -> NotFiniteError:
         """What refuses the rows, with the names of the columns."""
         problem = self._problem
@@ -270,16 +277,19 @@ def prepare_table(problem: TableProblem, ledger: Ledger, stream: core.NoiseStrea
     """The preparation of a table, bought from ``ledger``; its columns may be ``mixed``."""
     if problem.read_once:
         raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
-    missing = problem.auto.missing == "center"
-    table = (problem.dataset, problem.facts, problem.model.n_features)
     return prepare(
-        Stages(*table, ledger, stream, missing=missing),
+        _stages(problem, ledger, stream),
         problem.auto,
         problem.model,
         shifted=problem.can_shift,
         mixed=mixed and not problem.is_sparse,
         grouped=problem.model.layout(problem.facts).n_groups > 1,
     )
+
+
+def _stages(problem: TableProblem, ledger: Ledger, stream: core.NoiseStream) -> Stages:
+    table = (problem.dataset, problem.facts, problem.model.n_features)
+    return Stages(*table, ledger, stream, missing=problem.auto.missing == "center")
 
 
 def solution_of(
@@ -298,6 +308,8 @@ def solution_of(
             components = preparation.components(components)
         else:
             eigenvalues = preparation.eigenvalues(eigenvalues)
+            if diagnostics.noise_edge is not None:
+                diagnostics = replace(diagnostics, noise_edge=preparation.eigenvalues(diagnostics.noise_edge))
         mean = None if mean is None else preparation.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
             diagnostics = replace(diagnostics, scale=preparation.spread(diagnostics.scale))

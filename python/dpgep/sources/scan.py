@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from dpgep._checks import require_count
-from dpgep._optional import MissingExtraError, import_extra
+from dpgep._progress import progress_bar
 from dpgep._suggestions import suggesting
 from dpgep.sources.categories import Encoding, check_categories, check_dates
 from dpgep.sources.filters import Condition, check_condition
@@ -245,7 +243,7 @@ class Scan:
     def _batches(self, selections: list[Selection], apart: bool) -> Iterator[tuple[Any, ...]]:
         pieces = self._checked(self.source.pieces([each.key for each in selections], self._batch_rows), selections)
         assemblers = [Assembler(apart) for _ in selections]
-        bar_of_pass = progress_bar(self._progress, self.n_rows, self._passes)
+        bar_of_pass = progress_bar(self._progress, f"pass {self._passes}", self.n_rows, "rows")
         with packages_messages_withheld("the source"), bar_of_pass as bar:
             for batch in rebatch(pieces, self._batch_rows):
                 arrays = tuple(assemble([piece[i] for piece in batch]) for i, assemble in enumerate(assemblers))
@@ -284,51 +282,3 @@ class Scan:
 
 def _width(part: Part) -> int | None:
     return None if len(part.shape) == 1 else int(part.shape[1])
-
-
-_DELAY = 1.0  # seconds; a pass that is over by then shows no bar unless one is asked for
-
-
-class Bar(Protocol):
-    """What a pass needs of a bar."""
-
-    def update(self, n: int) -> object:
-        """Count n more rows."""
-
-
-class _Silent:
-    def update(self, n: int) -> None:
-        """Count nothing."""
-
-
-@contextmanager
-def progress_bar(wanted: bool | None, total: int | None, number: int) -> Iterator[Bar]:
-    """A bar on stderr for pass ``number`` over ``total`` rows.
-
-    ``wanted``: True for always, False for never, None for a pass of more than a second in a terminal where tqdm is
-    installed.
-    """
-    tqdm = _tqdm(wanted)
-    if tqdm is None:
-        yield _Silent()
-        return
-    with tqdm(
-        desc=f"pass {number}",
-        total=total,
-        unit=" rows",
-        unit_scale=True,
-        delay=0.0 if wanted else _DELAY,
-        file=sys.stderr,
-    ) as bar:
-        yield bar
-
-
-def _tqdm(wanted: bool | None) -> Any:
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
-        return None
-    try:
-        return import_extra("tqdm", "progress").tqdm
-    except MissingExtraError:
-        if wanted:
-            raise
-        return None
