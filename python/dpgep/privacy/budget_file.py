@@ -84,9 +84,14 @@ class BudgetFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(path))
         self._head_path = self.path.with_name(self.path.name + ".head")
+        self._known = b""
+        self._descriptor = -1
+        self.rewind()
+
+    def rewind(self) -> None:
+        """From here on all records are read once more; still, none of those known may have changed."""
         self._seen = b""
         self._count, self._last = 0, _NOTHING
-        self._descriptor = -1
 
     @contextmanager
     def locked(self, *, write: bool, create: bool = False) -> Iterator[None]:
@@ -110,7 +115,7 @@ class BudgetFile:
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
             text = file.read()
-        if not text.startswith(self._seen):
+        if not text.startswith(self._known):
             raise self._refusal("lines that this process has read before were changed, or are gone")
         acknowledged = self._acknowledged(text)
         records = []
@@ -203,6 +208,7 @@ class BudgetFile:
 
     def _advance(self, line: bytes) -> None:
         self._seen += line
+        self._known = max(self._known, self._seen, key=len)
         self._count += 1
         self._last = _hash_of(line)
 
