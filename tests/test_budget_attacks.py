@@ -211,5 +211,5 @@ def test_lines_that_lost_their_ends_are_no_beginning_of_a_file(path: Path) -> No
     spend(create(path))
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
     Path(f"{path}.head").unlink()
-    with pytest.raises(PrivacyBudgetError, match="its head, .* is missing"):
+    with pytest.raises(PrivacyBudgetError, match=r"its head, .* is missing"):
         create(path)
