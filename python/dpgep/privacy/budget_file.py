@@ -85,6 +85,7 @@ class BudgetFile:
         self.path = Path(os.path.realpath(path))
         self._head_path = self.path.with_name(self.path.name + ".head")
         self._known = b""
+        self._acknowledged = 0
         self._descriptor = -1
         self.rewind()
 
@@ -117,7 +118,7 @@ class BudgetFile:
             text = file.read()
         if not text.startswith(self._known):
             raise self._refusal("lines that this process has read before were changed, or are gone")
-        acknowledged = self._acknowledged(text)
+        self._acknowledged = self._acknowledged_bytes(text)
         records = []
         while (end := text.find(b"\n", len(self._seen)) + 1) > 0:
             line = text[len(self._seen) : end]
@@ -126,7 +127,7 @@ class BudgetFile:
                 break
             records.append(record)
             self._advance(line)
-        if len(self._seen) < acknowledged:
+        if len(self._seen) < self._acknowledged:
             raise self._refusal(f"line {self._count + 1} was changed or is damaged")
         if not self._seen and not (text.startswith(_FIRST) or _FIRST.startswith(text)):
             raise PrivacyBudgetError(f"{self.path} is not the file of a budget; it was left as it is")
@@ -136,14 +137,15 @@ class BudgetFile:
         """Append a record to those read. When this returns, it is on the disk. Raises OSError."""
         line = _line(self._last, {"n": self._count + 1, **fields})
         start, is_first = len(self._seen), not self._seen
+        if start > self._acknowledged:  # a line of a process that was killed: never may two be beyond the head
+            self._acknowledge(start, self._last)
         if os.fstat(self._descriptor).st_size > start:
             os.ftruncate(self._descriptor, start)  # a torn line: see above
         os.lseek(self._descriptor, start, os.SEEK_SET)
         _write(self._descriptor, line)
         record = self._record(line)
         assert record is not None
-        _force(self._descriptor)
-        self._acknowledge(_head(start + len(line), _hash_of(line)))
+        self._acknowledge(start + len(line), _hash_of(line))
         if is_first:
             _sync_folder(self.path.parent)
         self._advance(line)  # not before: a line of which the caller is not told is read again
@@ -157,7 +159,7 @@ class BudgetFile:
         if not stat.S_ISREG(mode):
             raise PrivacyBudgetError(f"{self.path} is not a regular file and cannot hold a budget")
 
-    def _acknowledged(self, text: bytes) -> int:
+    def _acknowledged_bytes(self, text: bytes) -> int:
         """How many bytes of the file are acknowledged, which must be there."""
         length, last = self._head()
         if not length and text.count(b"\n") > 1:
@@ -187,15 +189,17 @@ class BudgetFile:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise self._refusal(f"its head, {self._head_path.name}, is damaged") from None
 
-    def _acknowledge(self, head: bytes) -> None:
-        """Force the head to the disk, after the file."""
+    def _acknowledge(self, length: int, last: str) -> None:
+        """Force the file to the disk, then a head that says so."""
+        _force(self._descriptor)
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
         descriptor = os.open(self._head_path, flags, 0o600)
         try:
-            _write(descriptor, head)
+            _write(descriptor, _head(length, last))
             _force(descriptor)
         finally:
             os.close(descriptor)
+        self._acknowledged = length
 
     def _record(self, line: bytes) -> Record | None:
         """The fields of a line; None unless its hash is that of it and all lines before."""

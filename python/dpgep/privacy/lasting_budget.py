@@ -175,7 +175,7 @@ def open_budget(path: str | os.PathLike[str], given: dict[str, Any], purpose: st
     file = BudgetFile(path)
     records = _existing(file) or _created(file, given)
     header = records[0]
-    if header["kind"] != "budget" or header["format"] != FORMAT:
+    if header.get("kind") != "budget" or header.get("format") != FORMAT:
         raise PrivacyBudgetError(f"the budget in {file.path} was written by a later version of dpgep")
     for name, value in given.items():
         stored = header.get(name)
