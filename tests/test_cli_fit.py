@@ -277,6 +277,23 @@ def test_an_interruption_exits_with_130_and_says_what_was_spent(run: Run, monkey
     assert os.listdir() == ["people.csv"]
 
 
+def test_what_was_spent_before_a_failure_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _budget()
+    real = dpgep.solve
+
+    def fail_late(*arguments: Any, **options: Any) -> None:
+        real(*arguments, **options)
+        raise dpgep.DataChangedError("changed")
+
+    monkeypatch.setattr(dpgep, "solve", fail_late)
+    words = ["--columns", "age", "--bound", "99", "--budget", "budget", "--share", "0.25", "-o", "o.json"]
+    status, out, err = run("pca", "people.csv", *words)
+    assert (status, out) == (1, "")
+    mu = dpgep.Budget.open("budget").spent_mu
+    assert f"spent before it failed: mu = {mu:.4g}\ndpgep pca: changed\n" in err
+    assert mu == pytest.approx(dpgep.Budget.open("budget").mu / 2)
+
+
 def test_a_result_that_cannot_be_written_is_not_lost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
