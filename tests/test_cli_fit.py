@@ -100,6 +100,7 @@ def test_the_answer_is_that_of_the_library(run: Run) -> None:
         (["fda", "--columns", "age,height", "--labels", "smoker"], "fda", ("age", "height")),
         (["sir", "--columns", "age,height", "--response", "weight", "--y-range", "40:120"], "sir", ("age", "height")),
         (["sir", "--columns", "age", "--response", "weight", "--edges", "0,60,80,200"], "sir", ("age",)),
+        (["sir", "--columns", "age", "--response", "weight", "--y-range=-5:200"], "sir", ("age",)),
     ],
 )
 def test_every_model(run: Run, arguments: list[str], name: str, features: tuple[str, ...]) -> None:
