@@ -1,8 +1,8 @@
 """Intervals beside the truth: coverage over draws of people and of noise, and what debiased eigenvalues gain.
 
 Each draw samples n people from a known population, releases their moments, and asks `Solution.intervals` for intervals
-at 0.9: of eigenvalues, and of the angles between components and those of the population. Correlations have intervals in
-closed form (`correlation_intervals`).
+at 0.9: of eigenvalues, of loadings of PCA, and of the angles between components and those of the population.
+Correlations have intervals in closed form (`correlation_intervals`).
 """
 
 from __future__ import annotations
@@ -96,6 +96,23 @@ def fda_setting(name: str, d: int, n: int, **budget: float) -> Setting:
     return pencil_setting(name, problem, between, within, 2, **budget)
 
 
+def sir_setting(name: str, d: int, n: int, **budget: float) -> Setting:
+    """Gaussian rows and a response linear in them, in four slices, whose means are those of truncated normals."""
+    covariance, along = turned(0.03 * np.linspace(1, 0.4, d), 4), np.eye(d)[0]
+    edges, noise = np.array([-0.15, 0.0, 0.15]), 0.1
+    variance = along @ covariance @ along + noise**2
+    cuts = np.r_[-np.inf, edges / math.sqrt(variance), np.inf]
+    shares, drops = np.diff(stats.norm.cdf(cuts)), -np.diff(stats.norm.pdf(cuts))
+    shift = covariance @ along / math.sqrt(variance)  # a slice's mean: this times E[z | slice], z standard normal
+    between = np.outer(shift, shift) * np.sum(drops**2 / shares)
+
+    def problem(rng: np.random.Generator) -> Any:
+        rows = gaussian(n, covariance, rng)
+        return dpgep.sir(rows, rows @ along + noise * rng.standard_normal(n), edges=[-1.0, *edges, 1.0], bound=1.2)
+
+    return pencil_setting(name, problem, between, covariance, 1, **budget)
+
+
 def pls_setting(name: str, d: int, n: int, **budget: float) -> Setting:
     """Two views of d features that share two factors."""
     cross = np.zeros((d, d))
@@ -120,6 +137,7 @@ def settings() -> Iterator[Setting]:
     yield pca_setting('pca bound="auto"', powers, 2, 20_000, bound="auto", epsilon=4.0, delta=1e-6)
     yield cca_setting("cca", 5, (0.8, 0.5), 40_000, epsilon=4.0, delta=1e-6)
     yield fda_setting("fda", 8, 20_000, epsilon=4.0, delta=1e-6)
+    yield sir_setting("sir", 6, 20_000, epsilon=4.0, delta=1e-6)
     yield pls_setting("pls", 6, 20_000, epsilon=4.0, delta=1e-6)
 
 
@@ -133,6 +151,7 @@ def angles(found: Matrix, right: Matrix, norm: Matrix) -> Matrix:
 def test_coverage(setting: Setting) -> None:
     k = len(setting.eigenvalues)
     held, turned_less, raw, debiased = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
+    loadings = np.zeros((k, setting.components.shape[1]))
     n_lost = 0
     for draw in range(DRAWS):
         problem = setting.problem(np.random.default_rng([draw, 1]))
@@ -141,6 +160,10 @@ def test_coverage(setting: Setting) -> None:
         n_lost += sum(found.lost)
         held += (found.eigenvalues[:, 0] <= setting.eigenvalues) & (setting.eigenvalues <= found.eigenvalues[:, 1])
         turned_less += angles(solution.components, setting.components, setting.norm) <= found.angles
+        if found.loadings is not None:
+            signs = np.sign(np.einsum("ij,ij->i", setting.components, solution.components))[:, None]
+            low, high = np.moveaxis(found.loadings, -1, 0)
+            loadings += (low <= setting.components * signs) & (setting.components * signs <= high)
         raw += (solution.eigenvalues - setting.eigenvalues) ** 2
         debiased += (found.estimates - setting.eigenvalues) ** 2
     listed = ", ".join(f"{ratio:.2f}" for ratio in raw / debiased)
@@ -148,6 +171,8 @@ def test_coverage(setting: Setting) -> None:
     for row in range(k):
         judge_coverage(f"{setting.name}: eigenvalue {row + 1}", held[row] / DRAWS)
     judge_coverage(f"{setting.name}: angle of component 1", turned_less[0] / DRAWS)
+    if loadings.any():
+        judge_coverage(f"{setting.name}: loadings, mean", float(loadings.mean()) / DRAWS)
     if k > 1:
         support.say(f"{setting.name}: angles covered {turned_less / DRAWS}")
 

@@ -51,7 +51,7 @@ def test_nan_and_inf_cost_nothing(build: Builder, bad: float, place: tuple[int, 
     budget = dpgep.Budget(mu=1.0)
     with nothing_spent(budget), pytest.raises(ValueError, match=r"NaN or infinite values.*no budget") as caught:
         dpgep.solve(build(x), budget=budget)
-    assert not any(character.isdigit() for character in str(caught.value))  # nothing about which row
+    assert str(caught.value).startswith(f"column {place[1]}")  # and nothing about which row
 
 
 def test_infinity_that_arises_in_conversion_is_found() -> None:
@@ -224,7 +224,7 @@ def test_an_exhausted_budget_raises_before_data_is_touched(
 def test_large_delta_warns(rng: np.random.Generator) -> None:
     problem = dpgep.pca(rows(rng) + 1, center=False, bound=1.0)  # a strong first component: no other warning
     with pytest.warns(dpgep.PrivacyWarning, match=r"delta = 0.02 is not below 1/n = 0.0167"):
-        dpgep.solve(problem, epsilon=300.0, delta=0.02, n_components=1)
+        dpgep.solve(problem, epsilon=20.0, delta=0.02, n_components=1)
 
 
 def test_too_many_components_name_the_reason(rng: np.random.Generator) -> None:

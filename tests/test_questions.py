@@ -284,7 +284,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.solve(), "a table asks no question by itself"),
         (lambda r: r.pca(n_components=7), "n_components = 7 is too many"),
         (lambda r: r.pca(sparsity=0), "sparsity"),
-        (lambda r: r.pca(seed=3), "an answer from a release has no option 'seed'; its options: regularization"),
+        (lambda r: r.pca(seed=3), "an answer from a release has no option 'seed'; seed belongs to the run"),
         (lambda r: r.pca(standardize="yes"), "standardize must be True or False"),
         (lambda r: r.pca(np.array([True, False])), "no column True"),
         (lambda r: r.pca(np.array(0)), "a list of names"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import dpgep
 from dpgep.methods.sparse import ResidualDeviation, SparseFit, sparse_eigenvectors
 
 
@@ -49,9 +51,13 @@ def goe_deviation(deviation_a: float, deviation_b: float = 0.0) -> ResidualDevia
 
 def enumerated(a: Matrix, b: Matrix | None, k: int, n_components: int) -> float:
     """The best sum of the leading eigenvalues over all supports."""
+    return best_of(map(list, itertools.combinations(range(len(a)), k)), a, b, n_components)
+
+
+def best_of(supports: Iterable[list[int]], a: Matrix, b: Matrix | None, n_components: int) -> float:
     return max(
         float(scipy.linalg.eigvalsh(a[np.ix_(s, s)], None if b is None else b[np.ix_(s, s)])[-n_components:].sum())
-        for s in map(list, itertools.combinations(range(len(a)), k))
+        for s in supports
     )
 
 
@@ -84,6 +90,27 @@ def test_the_best_of_all_supports(seed: int, n_components: int, general: bool, m
     fit = sparse_eigenvectors(a, b, 3, n_components)
     assert_is_a_solution(fit, a, b, 3, n_components)
     assert fit.objective == pytest.approx(enumerated(a, b, 3, n_components), rel=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("counts", [(2, 1), (1, 3), (5, 2)])
+@pytest.mark.parametrize("n_components", [1, 2])
+def test_the_best_of_all_supports_with_so_many_of_each_view(seed: int, counts: tuple[int, int], n_components: int):
+    rng = np.random.default_rng(seed)
+    a, b, views = correlations(rng, 12), correlations(rng, 12), (slice(0, 5), slice(5, 12))
+    a[:5, :5], a[5:, 5:] = 0.0, 0.0
+    b[:5, 5:], b[5:, :5] = 0.0, 0.0
+    if n_components > min(counts):
+        with pytest.raises(ValueError, match="sparsity must be 2 or more features of each view"):
+            sparse_eigenvectors(a, b, counts, n_components, views=views)
+        return
+    fit = sparse_eigenvectors(a, b, counts, n_components, views=views)
+    assert_is_a_solution(fit, a, b, sum(counts), n_components)
+    ends = [int(np.searchsorted(fit.supports[0], view.stop)) for view in views]
+    assert np.diff([0, *ends]).tolist() == list(counts)
+    of_views = [list(itertools.combinations(range(v.start, v.stop), n)) for v, n in zip(views, counts, strict=True)]
+    best = best_of((list(one + two) for one, two in itertools.product(*of_views)), a, b, n_components)
+    assert fit.objective == pytest.approx(best, rel=1e-10)
 
 
 def test_all_coordinates_give_the_dense_problem():
@@ -297,3 +324,48 @@ def test_bad_arguments(arguments: dict[str, Any], message: str):
     defaults: dict[str, Any] = {"a": np.eye(3), "b": None, "sparsity": 2}
     with pytest.raises(ValueError, match=message):
         sparse_eigenvectors(**defaults | arguments)
+
+
+def two_views(n: int = 20_000) -> tuple[Matrix, Matrix]:
+    """Five and seven columns; the first three of the second view follow the first ones of the first, less and less."""
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((n, 5)) / 5
+    y = rng.standard_normal((n, 7)) / 5
+    y[:, :3] += x[:, :3] * [1.0, 0.7, 0.4]
+    return x, y
+
+
+@pytest.mark.parametrize("model", [dpgep.cca, dpgep.pls])
+@pytest.mark.parametrize("options", [{}, {"screen": 3}, {"separate_supports": True, "n_components": 2}])
+def test_a_sparsity_of_each_view(model: Any, options: dict[str, Any]) -> None:
+    arguments = {"n_components": 1, "sparsity": (1, 2), **options}
+    solution = dpgep.solve(model(*two_views(), bound=1.5), mu=3.0, **arguments)
+    for x, y in zip(solution.x_weights, solution.y_weights, strict=True):
+        assert (np.count_nonzero(x), np.count_nonzero(y)) == (1, 2)
+
+
+def test_a_release_answers_with_a_sparsity_of_each_view() -> None:
+    release = dpgep.release(dpgep.table(np.hstack(two_views()), bound=1.5), mu=3.0)
+    answer = release.cca(range(5), range(5, 12), n_components=1, sparsity=[1, 2])
+    assert (np.count_nonzero(answer.x_weights), np.count_nonzero(answer.y_weights)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sparsity": (1, 8)}, "sparsity of Y must be between 1 and 7, got 8"),
+        ({"sparsity": (1, 2), "n_components": 2}, "sparsity of X must be between 2 and 5, got 1"),
+        ({"sparsity": (1, 2, 3)}, r"sparsity = \(1, 2, 3\) has 3 numbers, and the problem 2 views"),
+        ({"sparsity": (0, 2)}, "sparsity must be a whole number of at least 1, got 0"),
+        ({"sparsity": (1, 4), "screen": 3}, "sparsity of Y must be between 1 and 3, got 4"),
+        ({"sparsity": (1, 2), "storage": "operator"}, "a sparsity of each view needs the released matrix"),
+        ({"sparsity": (1, 2), "method": "dpsrs"}, "sparsity must be a whole number"),
+    ],
+)
+def test_a_sparsity_of_each_view_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises(ValueError, match=message):
+        dpgep.solve(dpgep.cca(*two_views(100), bound=1.5), budget=budget, **{"n_components": 1, **options})
+    assert budget.spent_mu == 0
+    with pytest.raises(ValueError, match=r"has 2 numbers, and the problem 1 view$"):
+        dpgep.solve(dpgep.pca(two_views(100)[0], bound=1.5), budget=budget, n_components=1, sparsity=(1, 1))

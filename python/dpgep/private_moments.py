@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpgep import _container
+from dpgep._suggestions import suggesting
 from dpgep.formats.codec import Decoder, encoded
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
@@ -27,7 +28,7 @@ from dpgep.problems.moment_bytes import (
     packed_triangle,
     unpacked_triangle,
 )
-from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem
+from dpgep.problems.moment_problem import MomentProblem, RowModel, RowProblem, TableProblem
 from dpgep.questions.questions import Questions, answer
 from dpgep.reports.report import PrivacyReport, PublicInputs
 from dpgep.solution import Solution
@@ -151,8 +152,9 @@ class PrivateMoments(Questions):
         return f"PrivateMoments({self.model.name}, d={self.model.n_features}{sites}; {self.privacy})"
 
 
+@suggesting
 def release(
-    problem: MomentProblem | Moments,
+    problem: RowProblem | Moments,
     *,
     epsilon: float | None = None,
     delta: float | None = None,

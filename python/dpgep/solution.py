@@ -87,6 +87,17 @@ class Solution:
         return self.preparation.scale if self.preparation is not None and self.model.scale_free else None
 
     @property
+    def relative_components(self) -> Matrix:
+        """(K, d), rows of unit norm: ``components * scale`` where there is a ``scale``, and ``components`` elsewhere.
+
+        What features weigh whose columns have different units.
+        """
+        if self.scale is None:
+            return self.components
+        units = self.components * self.scale
+        return np.asarray(units / np.linalg.norm(units, axis=1, keepdims=True))
+
+    @property
     def x_weights(self) -> Matrix:
         """(K, d_x) weights of the first view, rows of unit norm as in ``components`` (CCA and PLS only)."""
         return self._weights(0)
@@ -134,11 +145,17 @@ class Solution:
         if model.standardized:
             moments, _ = unclipped(moments, preparation)
         cut = 1 - preparation.kept if preparation is not None and not model.scale_free else 0.0
-        found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut)
+        components = self.relative_components
+        found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut, components)
         if preparation is None or model.scale_free:
             return found
         of_rows = preparation.eigenvalues
         return replace(found, estimates=of_rows(found.estimates), eigenvalues=of_rows(found.eigenvalues))
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether `intervals` are known: for dense components of released moments that were kept."""
+        return self._moments is not None and getattr(self.diagnostics, "support", None) is None
 
     def recommended_components(self) -> int:
         """How many leading components noise alone could hardly show, of all that there are: at no cost.

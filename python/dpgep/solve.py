@@ -6,7 +6,9 @@ A budget is reserved, a curator answers a method, and a report states what was p
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,16 +17,19 @@ from typing import Any, TypeVar
 
 from dpgep._checks import require_count
 from dpgep._dispatch import core
+from dpgep._suggestions import suggesting, suggestion
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import ANOTHER_PASS
+from dpgep.data.not_finite import named
+from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import options_on_columns, require_separate_columns
-from dpgep.methods.preparing import prepare
+from dpgep.methods.preparing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
-from dpgep.models.preparation import Preparation
+from dpgep.models.preparation import Preparation, takes_missing
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, PublicSide
@@ -39,10 +44,16 @@ from dpgep.solution import Solution
 
 C = TypeVar("C", bound=Curator)
 
+_log = logging.getLogger(__name__)
+
 # Stack levels from a warning here to the caller of the public function.
-_CALLER = 4
+_CALLER = 5
+
+# A larger one has a warning: odds of e^20 are half a billion to one.
+_LARGE_EPSILON = 20.0
 
 
+@suggesting
 def solve(
     problem: Problem,
     *,
@@ -68,9 +79,11 @@ def solve(
     epsilon, delta, rho, mu : float
         The budget of this run, in exactly one form (see `dpgep.Budget`). ``epsilon=math.inf`` runs without noise.
     budget : Budget
-        Alternatively, a budget that several runs share.
+        Alternatively, a budget that several runs share. ``epsilon`` alone is then what this run may add to its total
+        epsilon, at the budget's delta.
     share : float in (0, 1]
-        With ``budget``: the fraction of its total mu^2 that this run may spend. Default: all that is left.
+        With ``budget``, instead of ``epsilon``: the fraction of its total mu^2 that this run may spend. Default: all
+        that is left.
     accounting : {"gdp", "zcdp"}
         Conversion of (epsilon, delta): exact, or the papers' looser one.
     n_components : int, optional
@@ -109,8 +122,8 @@ def solve(
     Notes
     -----
     Under replace-one adjacency with public n, a delta of 1/n or more permits publishing whole records: it is accepted
-    with a `PrivacyWarning`. Failed validation of NaN is visible to the caller and not covered by the budget:
-    whether the data are finite is considered public.
+    with a `PrivacyWarning`, as is an epsilon above 20. Failed validation of NaN is visible to the caller and not
+    covered by the budget: which columns are finite is considered public.
 
     Examples
     --------
@@ -153,7 +166,8 @@ def require_problem(problem: Any) -> None:
 def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
     """The method and its checked options."""
     if name not in METHODS:
-        raise ValueError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
+        hint = suggestion(name, METHODS) or f"; known: {', '.join(sorted(METHODS))}"
+        raise ValueError(f"unknown method {name!r}{hint}")
     method = METHODS[name]
     return method, checked_options(f"method {name!r}", method.options, options)
 
@@ -163,7 +177,8 @@ def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
     known = [field.name for field in dataclasses.fields(kind)]
     for option in options:
         if option not in known:
-            raise TypeError(f"{what} has no option {option!r}; its options: {', '.join(known)}")
+            hint = suggestion(option, known) or f"; its options: {', '.join(known)}"
+            raise TypeError(f"{what} has no option {option!r}{hint}")
     return kind(**options)
 
 
@@ -202,19 +217,27 @@ class Run:
     ) -> None:
         self._problem = problem
         self._share = share
+        self._amount = forms["epsilon"] if budget is not None else None
         self._account = _budget_of(problem, budget, share, accounting, forms)
         self._is_seeded = seed is not None
         self._known_n = problem.facts.n
+        _warn_large_epsilon(self._account)
         _warn_large_delta(self._account, self._known_n, None)
         self._stream = noise_stream(seed, stacklevel=_CALLER - 1)
 
     @contextmanager
     def reserved(self) -> Iterator[None]:
         """While the budget's reservation lasts."""
-        with self._account.reserve(self._share, adjacency=self._problem.facts.adjacency) as self._ledger:
-            yield
-            public = _public_inputs(self._problem)
-            self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
+        start, adjacency = time.perf_counter(), self._problem.facts.adjacency
+        try:
+            with self._account.reserve(self._share, epsilon=self._amount, adjacency=adjacency) as self._ledger:
+                yield
+                public = _public_inputs(self._problem)
+                self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
+            model, seconds = self._problem.model, time.perf_counter() - start
+            _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
+        except NotFiniteError as error:
+            raise self._naming_columns(error) from None
 
     def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C], *, mixed: bool = False) -> C:
         """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first: `prepare`."""
@@ -228,6 +251,22 @@ class Run:
         self._facts = problem.facts
         return make(problem, self._ledger, self._stream)
 
+    def location_and_scale(self) -> Preparation:
+        """Those of a table's columns alone, for all that is reserved."""
+        problem = self._problem
+        assert isinstance(problem, TableProblem)
+        self._facts = problem.facts
+        return location_and_scale(_stages(problem, self._ledger, self._stream), problem.auto)
+
+    def _naming_columns(self, error: NotFiniteError) -> NotFiniteError:
+        """What refuses the rows, with the names of the columns."""
+        problem = self._problem
+        if isinstance(problem, TableProblem):
+            return named(problem.model, problem.dataset, missing=problem.auto.missing == "center")
+        if isinstance(problem, MomentProblem):
+            return named(problem.model, problem.dataset, missing=takes_missing(problem.preparation))
+        return error
+
     def warn_of_counted(self, result: object) -> None:
         """Warn of a large delta if the number of people became public only by reading."""
         if self._known_n is None:
@@ -238,16 +277,19 @@ def prepare_table(problem: TableProblem, ledger: Ledger, stream: core.NoiseStrea
     """The preparation of a table, bought from ``ledger``; its columns may be ``mixed``."""
     if problem.read_once:
         raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
-    missing = problem.auto.missing == "center"
-    table = (problem.dataset, problem.facts, problem.model.n_features)
     return prepare(
-        Stages(*table, ledger, stream, missing=missing),
+        _stages(problem, ledger, stream),
         problem.auto,
         problem.model,
         shifted=problem.can_shift,
         mixed=mixed and not problem.is_sparse,
         grouped=problem.model.layout(problem.facts).n_groups > 1,
     )
+
+
+def _stages(problem: TableProblem, ledger: Ledger, stream: core.NoiseStream) -> Stages:
+    table = (problem.dataset, problem.facts, problem.model.n_features)
+    return Stages(*table, ledger, stream, missing=problem.auto.missing == "center")
 
 
 def solution_of(
@@ -266,6 +308,8 @@ def solution_of(
             components = preparation.components(components)
         else:
             eigenvalues = preparation.eigenvalues(eigenvalues)
+            if diagnostics.noise_edge is not None:
+                diagnostics = replace(diagnostics, noise_edge=preparation.eigenvalues(diagnostics.noise_edge))
         mean = None if mean is None else preparation.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
             diagnostics = replace(diagnostics, scale=preparation.spread(diagnostics.scale))
@@ -299,12 +343,25 @@ def _budget_of(
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a dpgep.Budget, got {type(budget).__name__}")
     given = [name for name, value in forms.items() if value is not None]
-    if given:
-        raise ValueError(f"two budgets given: budget and {', '.join(given)}; give only one")
+    if given not in ([], ["epsilon"]):
+        raise ValueError(
+            f"two budgets given: budget and {', '.join(given)}; give only one, or of a budget a share, or an amount in "
+            "epsilon alone"
+        )
     if accounting != "gdp":
         raise ValueError("accounting belongs to the budget: dpgep.Budget(..., accounting=...)")
     budget.require(problem.facts.adjacency)  # before a warning tells the number of people
     return budget
+
+
+def _warn_large_epsilon(account: Budget) -> None:
+    """Warn of an epsilon under which odds may change by a factor that protects nobody."""
+    if account.epsilon is not None and _LARGE_EPSILON < account.epsilon < math.inf:
+        message = (
+            f"epsilon = {account.epsilon:g} promises little: what an observer holds likely about a person may change "
+            f"by a factor of e^{account.epsilon:g} in its odds; values up to about 10 are usual"
+        )
+        warnings.warn(PrivacyWarning(message), stacklevel=_CALLER)
 
 
 def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:

@@ -69,7 +69,7 @@ class DaskDataset(Dataset):
     def n(self) -> int | None:
         return self._n
 
-    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
         """One pass. The tree depends on the number of parts alone, so that sums in floating point have the same bits
         whichever worker is done first; the sums of a lost worker are computed again.
 

@@ -5,6 +5,8 @@ Whatever the library asks of data is a sum over people. `Dataset.accumulate` mak
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -17,6 +19,8 @@ from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, S
 from dpgep.sources import Selection
+
+_log = logging.getLogger(__name__)
 
 ANOTHER_PASS = (
     "several passes over the rows, and this source can be read only once: scan a list of batches, files, or a function "
@@ -50,13 +54,25 @@ class Dataset(ABC):
     def n(self) -> int | None:
         """Number of people; None while nobody has counted."""
 
-    @abstractmethod
+    @property
+    def unprepared(self) -> Dataset:
+        """The same people, their rows as they were given."""
+        return self
+
     def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
         """One pass: the sums over all people, begun by ``make()``.
 
         ``alone`` says that they are the whole of an answer with noise of its own. Raises DataChangedError if the pass
         read other rows than the first that was not alone.
         """
+        start = time.perf_counter()
+        sums = self._summed(make, alone)
+        _log.debug("pass %d over the rows: %.3f s", self.passes, time.perf_counter() - start)
+        return sums
+
+    @abstractmethod
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
+        """What `accumulate` returns."""
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp], bound: float) -> Dataset:
@@ -84,7 +100,7 @@ class InMemoryDataset(Dataset):
     def n(self) -> int:
         return self._batch.n
 
-    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
         self.passes += 1
         sums = make()
         sums.add(self._batch)
@@ -133,7 +149,7 @@ class StreamedDataset(Dataset):
     def n(self) -> int | None:
         return self._selections[0].scan.n_rows if self._counted is None else self._counted
 
-    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
         sums = make()
         key = None if self.read_once else self._comparison.key(alone=alone)
         checksum = None if key is None else PassChecksum(key)

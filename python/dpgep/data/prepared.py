@@ -40,12 +40,16 @@ class PreparedDataset(Dataset):
         return self._dataset.passes
 
     @property
+    def unprepared(self) -> Dataset:
+        return self._dataset
+
+    @property
     def population_id(self) -> str:
         return self._dataset.population_id
 
-    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
         prepared = partial(PreparedSums, self._preparation, make, grouped=self._grouped)
-        return self._dataset.accumulate(prepared, alone=alone).sums
+        return self._dataset._summed(prepared, alone).sums
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> PreparedDataset:
         preparation = self._preparation.restricted(features, bound)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep.sources.columns import Columns, is_plain, side_by_side
 from dpgep.sources.lookup import NOT_LISTED
+from dpgep.sources.names import first_of
 
 # The code of who is in no group.
 NO_GROUP = NOT_LISTED
@@ -22,17 +23,20 @@ _BLOCK_ENTRIES = 1 << 20
 
 
 class NotFiniteError(ValueError):
-    """Rows hold a NaN or an infinity. The message does not depend on which."""
+    """Rows hold a NaN or an infinity. The message depends on the columns that do, and on nothing else of the rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: tuple[str, ...] = ()) -> None:
+        named = f"column{'s' * (len(columns) > 1)} {first_of(columns)}" if columns else "the data"
         super().__init__(
-            "the data contain NaN or infinite values: impute or drop them first, or let NaN count as the location of "
-            'its column, bound=dpgep.Auto(missing="center"); nothing was released and no budget was spent'
+            f"{named} contain{'s' * (len(columns) == 1)} NaN or infinite values: impute or drop them first, or let NaN "
+            'count as the location of its column, bound=dpgep.Auto(missing="center"); nothing was released and no '
+            "budget was spent"
         )
+        self.columns = columns
 
-    def __reduce__(self) -> tuple[type[NotFiniteError], tuple[()]]:
-        """How to pickle it: made without arguments, unlike what BaseException expects."""
-        return NotFiniteError, ()
+    def __reduce__(self) -> tuple[type[NotFiniteError], tuple[tuple[str, ...]]]:
+        """How to pickle it: BaseException expects the message as its argument."""
+        return NotFiniteError, (self.columns,)
 
 
 @dataclass(frozen=True, eq=False)

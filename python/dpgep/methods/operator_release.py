@@ -78,7 +78,7 @@ def operator_release(curator: Curator, k: int, options: ReleaseOptions) -> Metho
         raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
     if options.sparsity is None:
         return _dense(curator, products, leading, k)
-    assert not isinstance(options.sparsity, str)  # "auto" needs the matrix
+    assert isinstance(options.sparsity, int)  # the others need the matrix
     return _sparse(curator, products, leading, k, options.sparsity, options)
 
 

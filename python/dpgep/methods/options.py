@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dpgep._checks import require_count
@@ -17,11 +18,31 @@ _FEWEST_STEPS = 8
 
 def require_sparsity(sparsity: Any, model: Model, n_components: int, *, separate: bool = False) -> None:
     """Raise ValueError unless ``sparsity`` features hold K components, or each its own: in every view as many."""
-    require_count("sparsity", sparsity, largest=model.n_features)
     n_views, k = len(model.views), 1 if separate else n_components
+    if isinstance(sparsity, tuple):
+        require_in_views(sparsity, [view.stop - view.start for view in model.views], least=k)
+        return
+    require_count("sparsity", sparsity, largest=model.n_features)
     if sparsity < k * n_views:
         what = f"{k} component{'s' * (k > 1)}{' of two views' * (n_views > 1)}"
         raise ValueError(f"{what} need{'s' * (k == 1)} a sparsity of at least {k * n_views}, got {sparsity}")
+
+
+def require_in_views(sparsity: tuple[int, ...], widths: Sequence[int], least: int = 1) -> None:
+    """Raise ValueError unless there is a number for each view, at least so large and at most the view's width."""
+    if len(sparsity) != len(widths):
+        views = f"{len(widths)} view{'s' * (len(widths) > 1)}"
+        raise ValueError(f"sparsity = {sparsity} has {len(sparsity)} numbers, and the problem {views}")
+    for number, width, view in zip(sparsity, widths, "XY", strict=False):
+        if not least <= number <= width:
+            raise ValueError(f"sparsity of {view} must be between {least} and {width}, got {number}")
+
+
+def require_given_sparsity(sparsity: Any) -> None:
+    """Raise ValueError for what is no sparsity, and where it is 0, the default of methods that need one."""
+    if sparsity == 0 and not isinstance(sparsity, bool):
+        raise ValueError("this method needs sparsity: pass sparsity=s, the number of features that components may use")
+    require_count("sparsity", sparsity)
 
 
 def options_on_columns(settings: Any) -> list[str]:

@@ -28,18 +28,18 @@ from dpgep.methods.accuracy import (
     Accuracy,
     accuracy_given,
     expected_accuracy,
+    judged_components,
     log_supports,
-    lost_components,
     rows_needed,
 )
 from dpgep.methods.eigen import Eigensystem, matrix_bytes, solve_pair
 from dpgep.methods.intervals import MOST_FEATURES
 from dpgep.methods.operator_release import operator_release
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_sparsity
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_in_views, require_sparsity
 from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, embedded, keep_features
-from dpgep.methods.sparse import SparseFit, sparse_solution
+from dpgep.methods.sparse import SparseFit, Sparsity, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
 from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.privacy.curator import Curator, PublicSide
@@ -65,15 +65,16 @@ class PairOptions:
         xi >= 0, the multiple of the identity added to B, in the units of B. Must not be chosen by looking at the data.
         Default: chosen from the released values and their known noise, at no cost (docs/mathematics.md, section 4); for
         sparse components 0.3 times the noise level, by products (storage="operator") the noise level.
-    sparsity : int or "auto", optional
-        k: components with at most k nonzero entries, searched for on the released pair, which costs nothing. "auto"
-        keeps the coordinates that stand out of the known noise. Default: dense.
+    sparsity : int, pair of int, or "auto", optional
+        k: components with at most k nonzero entries, searched for on the released pair, which costs nothing. Of two
+        views (k_x, k_y): so many in each. "auto" keeps the coordinates that stand out of the known noise. Default:
+        dense.
     separate_supports : bool
         Several sparse components have k entries each; default, all share one support of k features.
     """
 
     regularization: float | None = None
-    sparsity: int | Literal["auto"] | None = None
+    sparsity: Sparsity | None = None
     separate_supports: bool = False
 
     def __post_init__(self) -> None:
@@ -81,8 +82,10 @@ class PairOptions:
         if isinstance(self.sparsity, str):
             if self.sparsity != "auto":
                 raise ValueError(f'sparsity must be a whole number or "auto", got {self.sparsity!r}')
+        elif isinstance(self.sparsity, (tuple, list)):
+            object.__setattr__(self, "sparsity", tuple(require_count("sparsity", each) for each in self.sparsity))
         elif self.sparsity is not None:
-            require_count("sparsity", self.sparsity)
+            object.__setattr__(self, "sparsity", require_count("sparsity", self.sparsity))
         require_flag("separate_supports", self.separate_supports)
         if self.separate_supports and self.sparsity is None:
             raise ValueError("separate_supports requires sparsity")
@@ -154,6 +157,11 @@ class ReleaseOptions(PairOptions):
                     f'sparsity="auto" needs the released matrix, which is too large for {public.model.n_features} '
                     "features and this memory_limit: give a number, or keep fewer features by screen="
                 )
+            if isinstance(self.sparsity, tuple):
+                raise ValueError(
+                    "a sparsity of each view needs the released matrix: give one number, or keep fewer features by "
+                    "screen="
+                )
             require_capacity(public, k, self.memory_limit, copies=1)
 
     def in_one_pass(self, n_features: int) -> bool:
@@ -174,7 +182,9 @@ class ReleaseOptions(PairOptions):
                 f"screen = {self.screen} keeps fewer features than {k} components need: give n_components (its default "
                 "is all), or a larger screen"
             )
-        if not isinstance(self.sparsity, str) and (self.sparsity or 0) > sum(kept):
+        if isinstance(self.sparsity, tuple):
+            require_in_views(self.sparsity, kept)
+        elif self.sparsity not in (None, "auto") and self.sparsity > sum(kept):
             raise ValueError(f"sparsity = {self.sparsity} is more than the {sum(kept)} features that screen keeps")
         if self.storage_for(sum(kept)) == "operator":
             raise ValueError(
@@ -192,8 +202,6 @@ class ReleaseDiagnostics(Diagnostics):
     Attributes
     ----------
     rank : number of directions in which B + xi I is positive; the others were left out.
-    spectrum : all eigenvalues of the released problem, descending; for a sparse solution, of its restriction to the
-        features in use.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
         else here is about the block alone, but for the expected errors: what the screen is expected to have missed
@@ -203,7 +211,7 @@ class ReleaseDiagnostics(Diagnostics):
     """
 
     rank: int
-    spectrum: Matrix
+    spectrum: Matrix  # always known
     support: tuple[int, ...] | None = None
     screened: Screened | None = None
     scale: Matrix | None = None
@@ -300,7 +308,7 @@ def _standardized(
     served = np.flatnonzero(standard.scale)
     if not len(served):
         raise np.linalg.LinAlgError("every column is constant: there are no correlations")
-    if options.sparsity is not None and not isinstance(options.sparsity, str):
+    if isinstance(options.sparsity, int):
         options = replace(options, sparsity=min(options.sparsity, len(served)))
     k, d = min(n_components, len(served)), model.n_features
     solved = _embedded(_solved(model.restricted(served), released.restricted(served), k, options), served, d)
@@ -368,6 +376,7 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
             ridge=xi,
             separate_supports=options.separate_supports,
             residual_deviation=deviation,
+            views=model.views,
         )
         system = _on_support(pair, support_of(fit.vectors), xi, fallback)
         vectors, eigenvalues = fit.vectors, fit.eigenvalues
@@ -422,12 +431,12 @@ def _diagnose(
     ridge: Ridge | None,
 ) -> ReleaseDiagnostics:
     k, d, rank = len(eigenvalues), len(pair.a), len(system.values)
-    support = None if fit is None else support_of(fit.vectors)
+    support, edges = None if fit is None else support_of(fit.vectors), None
     if fit is not None and fit.significant is not None:
         lost = tuple(not significant for significant in fit.significant)
     else:
         log_searched = 0.0 if support is None else log_supports(d, len(support))
-        lost = lost_components(model, released, system, k, log_searched)
+        lost, edges = judged_components(model, released, system, k, log_searched)
     if ridge is not None:
         accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, rank)
     else:
@@ -441,6 +450,7 @@ def _diagnose(
         regularization=system.regularization,
         accuracy=accuracy,
         eigengaps=gaps.min(axis=1, initial=np.inf),
+        noise_edge=None if released.noiseless or fit is not None else edges,
         rank=rank,
         spectrum=system.values.copy(),
         support=support,

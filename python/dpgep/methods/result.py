@@ -11,6 +11,9 @@ from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, Released
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 
+# Fewer are said to be few.
+_PEOPLE_PER_FEATURE = 10
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Diagnostics:
@@ -24,12 +27,19 @@ class Diagnostics:
     accuracy : the expected errors; the three properties below.
     eigengaps : (K,), distance of each eigenvalue to its nearest neighbour in the spectrum; None where the method does
         not find all of the spectrum.
+    spectrum : all eigenvalues of the released problem, descending, in the units of the rows as they were mapped; for a
+        sparse solution, of its restriction to the features in use. None where the method does not find all of it.
+    noise_edge : (K,), the eigenvalue that noise alone hardly exceeds, in the place of each component, in the units of
+        the solution's eigenvalues: one that does not exceed it is `lost`. None of sparse components, without noise, and
+        where the spectrum is None.
     """
 
     noise_level: float
     regularization: float = 0.0
     accuracy: Accuracy
     eigengaps: Matrix | None = None
+    spectrum: Matrix | None = None
+    noise_edge: Matrix | None = None
 
     @property
     def expected_error(self) -> Matrix:
@@ -102,7 +112,7 @@ def method_result(
         diagnostics=diagnostics,
         accuracy_warnings=(
             *accuracy_warnings,
-            *_lost_warning(diagnostics.lost, searched),
+            *_lost_warning(diagnostics.lost, searched, released.n if isinstance(released, ReleasedGroups) else None),
             *_beyond_warning(model, eigenvalues),
         ),
     )
@@ -130,13 +140,15 @@ def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:
         )
 
 
-def _lost_warning(lost: tuple[bool, ...], n_searched: int) -> Iterator[str]:
+def _lost_warning(lost: tuple[bool, ...], n_searched: int, n: float | None) -> Iterator[str]:
     """Where components are lost: not of the last ones, where all that there are were asked for."""
     if any(lost) and (lost[0] or len(lost) < n_searched):
         which = [row + 1 for row, gone in enumerate(lost) if gone]
+        is_few = n is not None and n < _PEOPLE_PER_FEATURE * n_searched
+        few = f", and {n:.0f} people are few for {n_searched} features" if is_few else ""
         yield (
-            f"components {which} are lost: noise alone could produce them; use more rows, fewer features, or a larger "
-            "budget"
+            f"components {which} are lost: noise alone could produce them{few}; use more rows, fewer features, or a "
+            "larger budget"
         )
 
 

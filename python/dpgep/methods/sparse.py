@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
@@ -26,6 +26,8 @@ from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix, MatrixPencil
 
 Support: TypeAlias = NDArray[np.intp]
+# How many coordinates a support has: so many, so many of each view, or those that stand out of the noise.
+Sparsity: TypeAlias = int | tuple[int, ...] | Literal["auto"]
 # (vectors (m, d), values (m,)) -> (m, d), see sparse_eigenvectors
 ResidualDeviation: TypeAlias = Callable[[Matrix, Matrix], Matrix]
 
@@ -75,13 +77,14 @@ class SparseFit:
 def sparse_eigenvectors(
     a: Matrix,
     b: Matrix | None,
-    sparsity: int | Literal["auto"],
+    sparsity: Sparsity,
     n_components: int = 1,
     *,
     ridge: float = 0.0,
     separate_supports: bool = False,
     residual_deviation: ResidualDeviation | None = None,
     level: float = 0.001,
+    views: Sequence[slice] = (),
 ) -> SparseFit:
     """Maximize the sum of the K leading generalized eigenvalues of (A_SS, B_SS) over supports S of k coordinates.
 
@@ -120,8 +123,8 @@ def sparse_eigenvectors(
         Symmetric (not checked).
     b : (d, d) array or None
         Symmetric (not checked); None for the identity.
-    sparsity : int or "auto"
-        k, between K (1 with separate supports) and d.
+    sparsity : int, tuple of int, or "auto"
+        k, between K (1 with separate supports) and d; or so many of each of the ``views``.
     n_components : int
         K.
     ridge : float
@@ -133,19 +136,22 @@ def sparse_eigenvectors(
         noise in the pair.
     level : float
         False discovery rate aimed at by "auto".
+    views : slices
+        What a tuple counts in: parts of the coordinates, side by side.
 
     Raises
     ------
     ValueError : arguments outside these ranges.
     numpy.linalg.LinAlgError : B + ridge I is not positive definite on some support: pass a larger ridge.
     """
-    _check(a, b, sparsity, n_components, ridge, separate_supports, level)
+    _check(a, b, sparsity, n_components, ridge, separate_supports, level, views)
     if sparsity == "auto" and residual_deviation is None:
         raise ValueError('sparsity="auto" needs residual_deviation: the noise determines which coordinates stand out')
 
     def fit(pair: _Pair, k: int) -> _Found:
-        if residual_deviation is None or sparsity != "auto":
-            return _search(pair, int(sparsity), k), None
+        if sparsity != "auto":
+            return _search(pair, _Size.of(sparsity, views), k), None
+        assert residual_deviation is not None
         return _select(pair, k, residual_deviation, level)
 
     pair = _Pair(a, b, ridge)
@@ -162,12 +168,13 @@ def sparse_eigenvectors(
 
 def sparse_solution(
     pair: MatrixPencil,
-    sparsity: int | Literal["auto"],
+    sparsity: Sparsity,
     n_components: int,
     *,
     ridge: float,
     separate_supports: bool = False,
     residual_deviation: ResidualDeviation | None = None,
+    views: Sequence[slice] = (),
 ) -> SparseFit:
     """Sparse eigenvectors of a released pair, whose noisy B need not be positive definite on every support.
 
@@ -180,6 +187,7 @@ def sparse_solution(
         n_components=n_components,
         separate_supports=separate_supports,
         residual_deviation=residual_deviation,
+        views=views,
     )
     try:
         return solve(pair.b, ridge=ridge)
@@ -190,14 +198,71 @@ def sparse_solution(
         return solve(positive_part(pair.b.copy()), ridge=least)
 
 
-def _check(a: Matrix, b: Matrix | None, sparsity: object, k: int, ridge: float, separate: bool, level: float) -> None:
+def _check(
+    a: Matrix,
+    b: Matrix | None,
+    sparsity: object,
+    k: int,
+    ridge: float,
+    separate: bool,
+    level: float,
+    views: Sequence[slice],
+) -> None:
     check_pair(a, b, k, ridge)
-    least, number = 1 if separate else k, whole_number(sparsity)
-    if sparsity != "auto" and (number is None or not least <= number <= len(a)):
+    least = 1 if separate else k
+    if isinstance(sparsity, tuple):
+        wide = [view.stop - view.start for view in views]
+        if len(sparsity) != len(wide) or not all(least <= n <= d for n, d in zip(sparsity, wide, strict=True)):
+            raise ValueError(f"sparsity must be {least} or more features of each view, at most {wide}, got {sparsity}")
+    elif sparsity != "auto" and not least <= (whole_number(sparsity) or 0) <= len(a):
         raise ValueError(
             f'sparsity must be "auto" or a whole number between {least} and d = {len(a)}, got {sparsity!r}'
         )
     require_share("level", level)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """How large a support is: k coordinates; where ``views`` are told apart, so many of each."""
+
+    k: int
+    views: tuple[slice, ...] = ()
+    counts: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, sparsity: int | tuple[int, ...], views: Sequence[slice]) -> _Size:
+        return cls(sum(sparsity), tuple(views), sparsity) if isinstance(sparsity, tuple) else cls(int(sparsity))
+
+    def largest(self, values: Matrix) -> Support:
+        """The support of the largest values (d,)."""
+        if not self.views:
+            return _largest(values, self.k)
+        parts = zip(self.views, self.counts, strict=True)
+        return np.concatenate([view.start + _largest(values[view], count) for view, count in parts])
+
+    def largest_with(self, values: Matrix, j: np.intp) -> Support:
+        """The same with a coordinate j, whose own value is 0."""
+        if not self.views:
+            return np.append(_largest(values, self.k - 1), j)
+        first = values.copy()
+        first[j] = np.inf
+        return self.largest(first)
+
+    def largest_among(self, coordinates: Support, values: Matrix) -> Support:
+        """The support of the largest values of some coordinates."""
+        if not self.views:
+            return coordinates[_largest(values, self.k)]
+        spread = np.full(self.views[-1].stop, -np.inf)
+        spread[coordinates] = values
+        return self.largest(spread)
+
+    def exchangeable(self, support: Support, j: np.intp) -> NDArray[np.bool_]:
+        """Which coordinates of a support j may take the place of."""
+        inside = (support >= view.start) & (support < view.stop) if (view := self._view_of(j)) else support >= 0
+        return np.asarray(inside)
+
+    def _view_of(self, j: np.intp) -> slice | None:
+        return next((view for view in self.views if view.start <= j < view.stop), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,12 +358,12 @@ class _Pair:
 
 
 def _search(
-    pair: _Pair, k: int, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED
+    pair: _Pair, size: _Size, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED
 ) -> _Candidate:
     """The best support found from all starts."""
-    starts = _distinct_supports([*_starts(pair, k, n_components), *extra])
-    reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), k) for start in starts)
-    improved = _distinct(_improve(pair, candidate) for candidate in reached[:polished])
+    starts = _distinct_supports([*_starts(pair, size, n_components), *extra])
+    reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), size) for start in starts)
+    improved = _distinct(_improve(pair, candidate, size) for candidate in reached[:polished])
     return max([*improved, *reached[polished:]], key=lambda candidate: candidate.objective)
 
 
@@ -312,10 +377,10 @@ def _distinct(candidates: Iterable[_Candidate]) -> list[_Candidate]:
     return sorted(unique.values(), key=lambda candidate: -candidate.objective)
 
 
-def _starts(pair: _Pair, k: int, n_components: int) -> Iterator[Support]:
-    """Supports of k coordinates that look promising."""
-    yield _largest(pair.diagonal_a / pair.diagonal_b, k)
-    if k == len(pair):
+def _starts(pair: _Pair, size: _Size, n_components: int) -> Iterator[Support]:
+    """Supports of this size that look promising."""
+    yield size.largest(pair.diagonal_a / pair.diagonal_b)
+    if size.k == len(pair):
         return
     roots = pair.roots_b
     sizes = np.abs(pair.a)
@@ -323,19 +388,19 @@ def _starts(pair: _Pair, k: int, n_components: int) -> Iterator[Support]:
         sizes /= roots
         sizes /= roots[:, None]
     np.fill_diagonal(sizes, 0.0)
-    others = max(k - 1, 1)
+    others = max(size.k - 1, 1)
     tops = np.partition(sizes, len(pair) - others, axis=1)[:, len(pair) - others :]
     scores = np.einsum("ij,ij->i", tops, tops)
     ranking = np.argsort(-scores, kind="stable")
     for j in ranking[:COLUMN_STARTS]:
-        yield np.append(_largest(sizes[j], k - 1), j)
+        yield size.largest_with(sizes[j], j)
     for i in np.argsort(-tops.max(axis=1), kind="stable")[:PAIR_STARTS]:
         j = int(sizes[i].argmax())
         together = np.abs(pair.a[i] + math.copysign(1.0, pair.a[i, j]) * pair.a[j]) / roots
         together[[i, j]] = np.inf
-        yield _largest(together, k)
-    yield _largest(_row_norms(_leading(pair, n_components, ranking[0])), k)
-    yield from _fantope_start(pair, sizes, np.sort(ranking[: max(SCREENED, 2 * k)]), k, n_components)
+        yield size.largest(together)
+    yield size.largest(_row_norms(_leading(pair, n_components, ranking[0])))
+    yield from _fantope_start(pair, sizes, np.sort(ranking[: max(SCREENED, 2 * size.k)]), size, n_components)
 
 
 def _leading(pair: _Pair, n_components: int, column: np.intp) -> Matrix:
@@ -355,11 +420,11 @@ def _leading(pair: _Pair, n_components: int, column: np.intp) -> Matrix:
         return np.asarray(start[:, None])
 
 
-def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, k: int, n_components: int) -> Iterator[Support]:
+def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, size: _Size, n_components: int) -> Iterator[Support]:
     """The support of the Fantope relaxation on screened coordinates, penalized down to about k^2 entries."""
     block = np.ix_(screened, screened)
     entries = np.sort(sizes[block], axis=None)
-    penalty = float(entries[-min(k * k, len(entries))])
+    penalty = float(entries[-min(size.k**2, len(entries))])
     roots = pair.roots_b[screened]
     fit = fantope_relaxation(
         pair.a[block] / roots / roots[:, None],
@@ -369,23 +434,23 @@ def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, k: int, n_comp
         tolerance=FANTOPE_TOLERANCE,
         max_iterations=FANTOPE_ITERATIONS,
     )
-    yield screened[_largest(_row_norms(leading_vectors(fit.feasible, n_components).T), k)]
+    yield size.largest_among(screened, _row_norms(leading_vectors(fit.feasible, n_components).T))
 
 
-def _flow(pair: _Pair, candidate: _Candidate, k: int) -> _Candidate:
+def _flow(pair: _Pair, candidate: _Candidate, size: _Size) -> _Candidate:
     """The truncated Rayleigh flow until its support stays, then exact eigenvectors on it."""
     support, vectors = candidate.support, candidate.vectors
     for _ in range(FLOW_STEPS):
         previous = support
-        support, vectors = _flow_step(pair, support, vectors, k)
+        support, vectors = _flow_step(pair, support, vectors, size)
         if np.array_equal(support, previous):
             break
     flowed = pair.eigenpairs(support, candidate.vectors.shape[1])
-    return candidate if len(candidate.support) == k and candidate.objective >= flowed.objective else flowed
+    return candidate if len(candidate.support) == size.k and candidate.objective >= flowed.objective else flowed
 
 
-def _flow_step(pair: _Pair, support: Support, vectors: Matrix, k: int) -> tuple[Support, Matrix]:
-    """V + eta (A V / |rho| - sign(rho) B V), truncated to k rows and orthonormalized.
+def _flow_step(pair: _Pair, support: Support, vectors: Matrix, size: _Size) -> tuple[Support, Matrix]:
+    """V + eta (A V / |rho| - sign(rho) B V), truncated to so many rows and orthonormalized.
 
     In coordinates in which B has a unit diagonal, eta = 1/2 over a bound of the norm of B on the support. |rho|, not
     rho: a negative quotient must not turn ascent into descent.
@@ -400,24 +465,24 @@ def _flow_step(pair: _Pair, support: Support, vectors: Matrix, k: int) -> tuple[
         step /= max(1.0, float(correlations.sum(axis=1).max()))
     # a support inside one of two views has rho = 0: then A v leads, not a division by it
     reach = _row_norms(av) / _row_norms(bv)
-    size = np.maximum(np.abs(rho), np.maximum(1e-3 * reach, np.finfo(float).tiny))[:, None]
-    moved = step * (av - rho[:, None] * bv) / size / roots
+    quotient = np.maximum(np.abs(rho), np.maximum(1e-3 * reach, np.finfo(float).tiny))[:, None]
+    moved = step * (av - rho[:, None] * bv) / quotient / roots
     moved[:, support] += vectors.T * roots[support]
-    support = np.sort(_largest(_row_norms(moved.T), k))
+    support = np.sort(size.largest(_row_norms(moved.T)))
     truncated = moved[:, support].T
     if truncated.shape[1] > 1:
         truncated = np.linalg.qr(truncated)[0]
     return support, truncated / np.linalg.norm(truncated, axis=0) / roots[support][:, None]
 
 
-def _improve(pair: _Pair, candidate: _Candidate) -> _Candidate:
+def _improve(pair: _Pair, candidate: _Candidate, size: _Size) -> _Candidate:
     """Exchange coordinates until no exchange tried helps: many at once first, then one at a time."""
     k = len(candidate.support)
     while k < len(pair):
         ranking = _promising(pair, candidate)
-        batches = [ranking[:size] for size in _halvings(min(k, len(ranking)))]
-        exchanges = (_exchange(pair, candidate, batch) for batch in batches)
-        singles = (other for j in ranking[: _tried(k)] for other in _single_exchanges(pair, candidate, j))
+        batches = [ranking[:many] for many in _halvings(min(k, len(ranking)))]
+        exchanges = (_exchange(pair, candidate, batch, size) for batch in batches)
+        singles = (other for j in ranking[: _tried(k)] for other in _single_exchanges(pair, candidate, j, size))
         needed = candidate.objective + 1e-12 * abs(candidate.objective)
         better = next((other for other in itertools.chain(exchanges, singles) if other.objective > needed), None)
         if better is None:
@@ -453,18 +518,19 @@ def _promising(pair: _Pair, candidate: _Candidate) -> Support:
     return best[np.argsort(-gains[best], kind="stable")]
 
 
-def _exchange(pair: _Pair, candidate: _Candidate, added: Support) -> _Candidate:
-    """Add coordinates, solve, keep the k largest rows, solve again."""
-    n_components, k = candidate.vectors.shape[1], len(candidate.support)
+def _exchange(pair: _Pair, candidate: _Candidate, added: Support, size: _Size) -> _Candidate:
+    """Add coordinates, solve, keep the largest rows, solve again."""
+    n_components = candidate.vectors.shape[1]
     union = pair.eigenpairs(np.concatenate([candidate.support, added]), n_components)
     weights = _row_norms(union.vectors * pair.roots_b[union.support][:, None])
-    return pair.eigenpairs(np.sort(union.support[_largest(weights, k)]), n_components)
+    return pair.eigenpairs(np.sort(size.largest_among(union.support, weights)), n_components)
 
 
-def _single_exchanges(pair: _Pair, candidate: _Candidate, added: np.intp) -> Iterator[_Candidate]:
+def _single_exchanges(pair: _Pair, candidate: _Candidate, added: np.intp, size: _Size) -> Iterator[_Candidate]:
     """The coordinate added for each of those with the smallest rows in turn."""
     weights = _row_norms(candidate.vectors * pair.roots_b[candidate.support][:, None])
-    for dropped in np.argsort(weights, kind="stable")[:DROPPED]:
+    order = np.argsort(weights, kind="stable")
+    for dropped in order[size.exchangeable(candidate.support, added)[order]][:DROPPED]:
         support = candidate.support.copy()
         support[dropped] = added
         support.sort()
@@ -488,7 +554,7 @@ def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level:
     found, strength = None, 0.0
     best: tuple[Support, ...] = ()
     for k in _ladder(max(2, n_components), min(d, max(LARGEST_SEARCHED, n_components))):
-        rung = _search(pair, k, n_components, best, POLISHED_GUESSES)
+        rung = _search(pair, _Size(k), n_components, best, POLISHED_GUESSES)
         best = (rung.support,)  # the flow of the next rung lets it grow
         rung_strength = float(_strengths(pair, rung, deviation).max())
         if rung_strength > strength:

@@ -70,6 +70,11 @@ class Auto:
         return replace(self, ranges=ranges)
 
 
+def takes_missing(preparation: Preparation | None) -> bool:
+    """Whether NaN is an absent value, which is mapped to 0."""
+    return preparation is not None and preparation.missing
+
+
 def _column(column: object, n_columns: int, numbers: Mapping[str, int]) -> int:
     number = numbers.get(column) if isinstance(column, str) else whole_number(column)
     if number is None or not 0 <= number < n_columns:

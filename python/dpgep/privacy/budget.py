@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
@@ -20,6 +26,7 @@ from dpgep.privacy.accounting import (
     rho_from_mu,
     rho_of,
 )
+from dpgep.privacy.events import gaussian_cost
 from dpgep.privacy.ledger import (
     Cost,
     Ledger,
@@ -31,8 +38,22 @@ from dpgep.privacy.ledger import (
     total_cost,
 )
 
+if TYPE_CHECKING:
+    from dpgep.privacy.lasting_budget import LastingBudget
+
+_log = logging.getLogger(__name__)
+
 # The fraction of a spent budget that rounding may leave: too little for any run.
 _CRUMB = Fraction(1, 2**40)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A part of a budget that a run may spend: its mu, and (epsilon, delta) if it is the whole of such a budget."""
+
+    name: str
+    mu: float
+    target: tuple[float, float] | None
 
 
 class Budget:
@@ -106,12 +127,57 @@ class Budget:
         self.delta: float | None = delta
         self.accounting: Accounting = accounting
         self.mu = self._to_mu(forms[0], value)
-        self._reserved: Cost = Fraction(0)
+        self._reserved: dict[str, Cost] = {}
         self._releases: list[LedgerEntry] = []
+        self._spent: Cost = Fraction(0)
         self._adjacency, self._is_fixed = adjacency, adjacency is not None
-        self._open_ledgers = 0
         self._lock = threading.Lock()
         self._owner = Owner()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str],
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        mu: float | None = None,
+        accounting: Accounting | None = None,
+        adjacency: Adjacency | None = None,
+        dataset: str | None = None,
+        purpose: str | None = None,
+    ) -> LastingBudget:
+        """The budget in a file, which lasts: all processes that open it spend from it. See docs/budgets.md.
+
+        If there is no file, it is created. What a run may spend is reserved in the file before data are read. A process
+        that is killed before it has said what it released leaves its reservation spent, until someone gives it back
+        (``dpgep budget recover``). Local file systems only.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; a second one, with ".head" added to its name, belongs to it.
+        epsilon, delta, rho, mu, accounting, adjacency, dataset
+            The terms of the budget as in `Budget`, and the name of the data that it protects. A new budget needs a
+            form, an adjacency and a name; of one that exists they may be left out, and what is given must agree.
+        purpose : str, optional
+            What this process spends for; recorded with each of its reservations.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If terms do not agree, or the file is damaged or is not a budget.
+        ValueError, TypeError
+            If terms of a new budget are missing or out of range.
+        OSError
+            If the file cannot be read, or created; FileNotFoundError if there is none and no terms are given.
+        """
+        from dpgep.privacy.lasting_budget import open_budget
+
+        form = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+        terms = {**form, "accounting": accounting, "adjacency": adjacency, "dataset": dataset}
+        return open_budget(path, {name: value for name, value in terms.items() if value is not None}, purpose)
 
     def _to_mu(self, form: str, value: float) -> float:
         if math.isinf(value):
@@ -145,12 +211,12 @@ class Budget:
     @property
     def spent_mu(self) -> float:
         """Gaussian-DP parameter of everything released so far, rounded up; the whole budget for answers on samples."""
-        return mu_rounded_up(self._spent())
+        return mu_rounded_up(self._cost_spent())
 
     @property
     def remaining_mu(self) -> float:
         """Gaussian-DP parameter of what is neither spent nor reserved, rounded down."""
-        return mu_rounded_down(self._free())
+        return mu_rounded_down(self._cost_free())
 
     def epsilon_at(self, mu: float) -> float | None:
         """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly its own for all of it."""
@@ -168,30 +234,87 @@ class Budget:
             self._require(adjacency)
 
     @contextmanager
-    def reserve(self, share: float | None = None, *, adjacency: Adjacency) -> Iterator[Ledger]:
-        """Reserve ``share`` of the total mu^2 (None: all that is left); pay on exit for what the ledger then holds.
+    def reserve(
+        self, share: float | None = None, *, epsilon: float | None = None, adjacency: Adjacency
+    ) -> Iterator[Ledger]:
+        """Reserve a part of the budget; pay on exit for what the ledger then holds.
 
-        Check and reservation are one atomic step, so two threads cannot spend the same budget. An exception
-        before the first release returns everything, including the choice of ``adjacency``.
+        The part is a ``share`` of the total mu^2, or what takes the total, with all that is spent and reserved, from
+        its epsilon at the budget's delta to ``epsilon`` more, or all that is left. Check and reservation are one
+        atomic step, so two threads cannot spend the same budget. An exception before the first release returns
+        everything, including the choice of ``adjacency``.
         """
-        ledger = Ledger(*self._take(share, adjacency))
-        try:
-            yield ledger
-        finally:
-            self._settle(ledger)
-
-    def _take(self, share: float | None, adjacency: Adjacency) -> tuple[float, tuple[float, float] | None]:
-        """The reserved mu, and (epsilon, delta) if it is the whole of a budget in this form."""
         part = None if share is None else _number("share", share)
         if part is not None and not 0 < part <= 1:
             raise ValueError(f"share must lie in (0, 1], got {share!r}")
+        amount = None if epsilon is None else self._amount(epsilon, share)
+        with self._reserve(part, amount, None, adjacency) as ledger:
+            yield ledger
+
+    def charge(self, event: Any, *, what: str, adjacency: Adjacency) -> LedgerEntry:
+        """Pay for a release that another library makes of the same people. Charge before it is made.
+
+        Parameters
+        ----------
+        event : dp_accounting.DpEvent
+            Gaussian mechanisms: a GaussianDpEvent, or events that compose such (ComposedDpEvent, SelfComposedDpEvent).
+            A noise multiplier s, the deviation over the l2 sensitivity, costs mu = 1/s, rounded up.
+        what : str
+            What is released, for the ledger.
+        adjacency : {"replace-one", "add-remove"}
+            The adjacency under which the sensitivity was bounded: that of the budget.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the budget does not suffice, or is spent under the other adjacency. Nothing was charged.
+        ValueError, TypeError
+            For events that are not mu-GDP by themselves: Laplace noise, samples, zCDP, which bounds no mu.
+        """
+        if not what:
+            raise ValueError("what must say, in words, what is released")
+        mu = mu_rounded_up(gaussian_cost(event))
+        with self._reserve(None, None, mu, adjacency) as ledger:
+            entry = LedgerEntry(str(what), mu, ())
+            ledger.record(entry)
+        return entry
+
+    def _amount(self, epsilon: object, share: object) -> float:
+        if share is not None:
+            raise ValueError("two parts of a budget given: share and epsilon; give only one")
+        amount = _positive("epsilon", epsilon)
+        if self.delta is None:
+            raise ValueError(
+                "an amount in epsilon needs a budget in epsilon and delta: give share=, the fraction of its mu^2"
+            )
+        if math.isinf(self.mu) or math.isinf(amount):
+            raise ValueError("without noise there are no amounts of a budget: leave out epsilon")
+        return amount
+
+    @contextmanager
+    def _reserve(
+        self, part: float | None, amount: float | None, mu: float | None, adjacency: Adjacency
+    ) -> Iterator[Ledger]:
+        reservation = self._take(part, amount, mu, adjacency)
+        ledger = Ledger(reservation.mu, reservation.target)
+        try:
+            yield ledger
+        finally:
+            self._settle(reservation.name, ledger)
+
+    def _take(self, part: float | None, amount: float | None, mu: float | None, adjacency: Adjacency) -> Reservation:
+        """At most one of a share, an amount in epsilon, and mu; otherwise what is left."""
         self._owner.require("this budget")
-        with self._lock:
+        with self._transaction():
             self._require(adjacency)
-            reserved = (math.inf, None) if math.isinf(self.mu) else self._part(part)
+            if math.isinf(self.mu):
+                reservation = Reservation(uuid.uuid4().hex, math.inf, None)
+            else:
+                reservation = self._part(part, amount, mu)
             self._adjacency = adjacency
-            self._open_ledgers += 1
-            return reserved
+            self._begin(reservation)
+        _log.info("reserved mu = %.6g of %.6g", reservation.mu, self.mu)
+        return reservation
 
     def _require(self, adjacency: Adjacency) -> None:
         _check_adjacency(adjacency)
@@ -201,55 +324,99 @@ class Budget:
                 "the two do not add up; use a separate budget for each. No data was read and nothing was spent"
             )
 
-    def _part(self, part: float | None) -> tuple[float, tuple[float, float] | None]:
+    def _part(self, part: float | None, amount: float | None, mu: float | None) -> Reservation:
         total = cost_of(self.mu)
-        free = total - self._reserved - self._total(self._releases)
-        wanted = free if part is None else total * Fraction(part)
-        if free < wanted <= free + _CRUMB * total:
+        free = self._free()
+        if mu is not None:
+            wanted, asked = cost_of(mu), f"mu = {mu:.6g}"
+        elif amount is not None:
+            wanted, asked = self._cost_to(amount), f"epsilon = {amount:g} more"
+        elif part is not None:
+            wanted = total * Fraction(part)
+            asked = f"share = {part:g} (mu = {mu_rounded_down(wanted):.6g})"
+        else:
+            wanted, asked = free, "anything"
+        if mu is None and free < wanted <= free + _CRUMB * total:
             wanted = free  # ten shares of 0.1 make a whole budget, although the double 0.1 exceeds a tenth
-        mu = mu_rounded_down(wanted)
-        if wanted > free or free < _CRUMB * total:
-            asked = "anything" if part is None else f"share = {part:g} (mu = {mu:.6g})"
+        if wanted > free or (free < _CRUMB * total and mu is None):
             raise PrivacyBudgetError(
                 f"the budget cannot pay for {asked}: mu = {mu_rounded_down(free):.6g} of {self.mu:.6g} is left; "
                 "no data was read and nothing was spent"
             )
-        self._reserved += cost_of(mu)
+        if wanted <= 0 and mu is None:
+            raise ValueError(f"{asked} is too little for any release; no data was read and nothing was spent")
+        rounded = mu_rounded_down(wanted)
         if self.epsilon is None or self.delta is None or wanted != total:
-            return mu, None
-        return mu, (self.epsilon, self.delta)
+            return Reservation(uuid.uuid4().hex, rounded, None)
+        return Reservation(uuid.uuid4().hex, rounded, (self.epsilon, self.delta))
 
-    def _settle(self, ledger: Ledger) -> None:
+    def _cost_to(self, amount: float) -> Cost:
+        """The mu^2 that takes the total to ``amount`` more epsilon, rounded down; infinite beyond the budget's own.
+
+        An epsilon within a crumb of the budget's own is that: five amounts of 0.2 make an epsilon of 1.
+        """
+        assert self.epsilon is not None
+        used = cost_of(self.mu) - self._free()
+        before = self.epsilon_at(mu_rounded_up(used))
+        assert before is not None
+        after = Fraction(before) + Fraction(amount)
+        whole = Fraction(self.epsilon)
+        if abs(after - whole) <= _CRUMB * whole:
+            return self._free()
+        if after > whole:
+            return math.inf
+        rounded = float(after)
+        return cost_of(self._to_mu("epsilon", rounded if rounded <= after else math.nextafter(rounded, 0.0))) - used
+
+    def _settle(self, name: str, ledger: Ledger) -> None:
         """Pay for what a ledger holds, and return the rest of its reservation."""
         if not self._owner.is_here:
             return  # a forked copy, which cannot be spent from and whose lock may be held forever
-        with self._lock:
-            self._releases.extend(ledger.close())
-            self._open_ledgers -= 1
-            if math.isfinite(self.mu):
-                self._reserved -= cost_of(ledger.mu)
-            if not (self._is_fixed or self._open_ledgers or self._releases):
-                self._adjacency = None
+        entries = ledger.close()
+        with self._transaction():
+            self._finish(name, entries)
+        _log.info("settled %d releases of the run; mu = %.6g of %.6g is left", len(entries), self.remaining_mu, self.mu)
+
+    def _transaction(self) -> AbstractContextManager[Any]:
+        """The lock, to change what is reserved and spent."""
+        return self._lock
+
+    def _begin(self, reservation: Reservation) -> None:
+        """Hold a reservation; called with the lock."""
+        self._reserved[reservation.name] = cost_of(reservation.mu)
+
+    def _finish(self, name: str, entries: Sequence[LedgerEntry]) -> None:
+        """Replace a reservation by what was released; called with the lock."""
+        del self._reserved[name]
+        self._releases.extend(entries)
+        self._spent += total_cost(entries, self.mu)
+        if not (self._is_fixed or self._reserved or self._releases):
+            self._adjacency = None
 
     def _locked(self) -> AbstractContextManager[Any]:
         """The lock, except in a forked copy, which never changes and where the lock may be held forever."""
         return self._lock if self._owner.is_here else nullcontext()
 
-    def _spent(self) -> Cost:
+    def _cost_spent(self) -> Cost:
         with self._locked():
-            return self._total(self._releases)
+            return self._spent
+
+    def _cost_free(self) -> Cost:
+        with self._locked():
+            return self._free()
 
     def _free(self) -> Cost:
+        """What is neither spent nor reserved; called with the lock."""
         if math.isinf(self.mu):
             return math.inf
-        with self._locked():
-            return cost_of(self.mu) - self._reserved - self._total(self._releases)
-
-    def _total(self, releases: list[LedgerEntry]) -> Cost:
-        return total_cost(releases, self.mu)
+        return max(Fraction(0), cost_of(self.mu) - self._spent - sum(self._reserved.values()))
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a Budget cannot be copied or pickled: two copies could each spend it")
+
+    def __sklearn_clone__(self) -> Budget:
+        """The same: clones of a scikit-learn estimator spend one budget together."""
+        return self
 
     def __repr__(self) -> str:
         if self.epsilon is None:
@@ -286,7 +453,7 @@ def _unit_interval(name: str, value: object) -> float:
 
 def _number(name: str, value: object) -> float:
     try:
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (str, bytes, bool, np.bool_)):
             raise TypeError
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -12,6 +13,8 @@ from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 from dpgep.errors import PrivacyBudgetError
+
+_log = logging.getLogger(__name__)
 
 # records releases in a ledger, before their noise is drawn
 Charge = Callable[["LedgerEntry"], None]
@@ -197,6 +200,7 @@ class Ledger:
             self.check(mu)
             self._spent += cost_of(mu)
             self._releases.append(release)
+        _log.info("paid mu = %.6g for %s", mu, release.query)
 
 
 _forks = 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgep._suggestions import suggesting
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
 from dpgep.models.preparation import Bound
@@ -35,6 +36,7 @@ class CcaModel(TwoViewModel):
         return two_view_truth(self, released, most_features)
 
 
+@suggesting
 def cca(
     X: Any,
     Y: Any,

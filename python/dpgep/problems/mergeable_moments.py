@@ -13,12 +13,13 @@ from typing import Any
 from dpgep._threads import checked_threads, use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
+from dpgep.data.not_finite import named, named_in_batch
 from dpgep.data.prepared import PreparedDataset, PreparedSums
-from dpgep.data.rows import Batch
+from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.views import bound_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preparation import Auto, Preparation
+from dpgep.models.preparation import Auto, Preparation, takes_missing
 from dpgep.problems import moment_bytes
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.problem import Problem
@@ -146,7 +147,10 @@ class Moments(Problem):
             names = map(column_names, data[: len(self.model.views)])
             with self._lock:
                 model = self.model.named(*names)
-                self._add(batch)
+                try:
+                    self._add(batch)
+                except NotFiniteError:
+                    raise named_in_batch(model, batch, missing=takes_missing(self.preparation)) from None
                 self.model = model
 
     def update_dataset(self, dataset: Dataset, *names: Names) -> None:
@@ -154,10 +158,13 @@ class Moments(Problem):
 
         Rows are mapped by the preparation, where there is one.
         """
-        self.model.named(*names)  # before a pass
+        model = self.model.named(*names)  # before a pass
         if self.preparation is not None:
             dataset = PreparedDataset(dataset, self.preparation, self.model.n_features)
-        sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
+        try:
+            sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
+        except NotFiniteError:
+            raise named(model, dataset, missing=takes_missing(self.preparation)) from None
         with self._lock:
             model = self.model.named(*names)
             self._sums.merge(sums)

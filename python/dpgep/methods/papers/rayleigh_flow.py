@@ -28,7 +28,13 @@ from dpgep._checks import (
 )
 from dpgep._dispatch import core
 from dpgep.methods.eigen import matrix_bytes
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_products, require_sparsity
+from dpgep.methods.options import (
+    MEMORY_LIMIT,
+    require_capacity,
+    require_given_sparsity,
+    require_products,
+    require_sparsity,
+)
 from dpgep.methods.papers.feature_exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.quotient_accuracy import products_accuracy
@@ -165,7 +171,7 @@ class TruncatedFlowOptions(FlowOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("sparsity", self.sparsity)
+        require_given_sparsity(self.sparsity)
         require_flag("separate_supports", self.separate_supports)
         if self.n_starts is not None:
             require_count("n_starts", self.n_starts, largest=1 if self.noise == "fresh" else None)

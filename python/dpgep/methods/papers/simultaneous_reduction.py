@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_each, require_non_negative, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.methods.options import require_products, require_sparsity
+from dpgep.methods.options import require_given_sparsity, require_products, require_sparsity
 from dpgep.methods.quotient_accuracy import products_accuracy
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
@@ -150,7 +150,7 @@ class DpsrsOptions(DpsrOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("sparsity", self.sparsity)
+        require_given_sparsity(self.sparsity)
 
     def check(self, public: PublicSide, k: int) -> None:
         super().check(public, k)

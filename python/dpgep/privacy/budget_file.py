@@ -1,0 +1,242 @@
+"""The file of a budget that lasts: lines of JSON that are only ever appended, each with the hash of all before it.
+
+A second small file, the head, says how many bytes of the first are acknowledged, so that lost lines are noticed: a line
+is appended and forced to the disk, then the head, and only then does the caller go on. At most one line is therefore
+not acknowledged. Where it is whole, it counts. Where it is torn (the power was cut, or the disk was full), it is
+dropped, which is safe: nobody was told that it was written, so if it was a reservation, no data was read; if it was a
+settlement, its reservation stays spent. Any other damage is refused. docs/budgets.md describes the lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpgep.errors import PrivacyBudgetError
+
+Record = dict[str, Any]
+
+FORMAT = 1
+# The head is one write within a sector: a disk writes it whole or not at all.
+_HEAD_BYTES = 160
+_FIRST = b'{"n":1,'
+_HASH_BYTES = 64
+_NOTHING = "0" * _HASH_BYTES
+_sync = getattr(os, "fdatasync", os.fsync)
+
+# Locks of files are between open files, and on some file systems between processes: threads take turns before. A fork
+# waits for the turn to end, lest a child inherit it, or the locked file.
+_turn = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
+
+if sys.platform == "win32":
+    import msvcrt
+    import time
+
+    _FAR = 1 << 62  # a locked byte cannot be read by others: one beyond all that is written
+
+    def _lock(descriptor: int, exclusive: bool) -> None:
+        while True:
+            os.lseek(descriptor, _FAR, os.SEEK_SET)
+            try:
+                return msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            except PermissionError:
+                time.sleep(0.002)
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, _FAR, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+    def _sync_folder(folder: Path) -> None:
+        """Folders cannot be opened here; the file system's journal keeps names."""
+else:
+    import fcntl
+
+    def _lock(descriptor: int, exclusive: bool) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also where a forked child has inherited the file
+
+    def _sync_folder(folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class BudgetFile:
+    """The records of the file at ``path``, and its lock; what they mean is the caller's affair.
+
+    Every access is within `locked`. Each reads the whole file and compares it with what was read before.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.realpath(path))
+        self._head_path = self.path.with_name(self.path.name + ".head")
+        self._seen = b""
+        self._count, self._last = 0, _NOTHING
+        self._descriptor = -1
+
+    @contextmanager
+    def locked(self, *, write: bool, create: bool = False) -> Iterator[None]:
+        """While no other process writes to the file; and with ``write``, none reads it. Raises OSError."""
+        with _turn:
+            self._require_regular()
+            flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
+            descriptor = os.open(self.path, flags, 0o600)
+            try:
+                _lock(descriptor, write)
+                self._descriptor = descriptor
+                try:
+                    yield
+                finally:
+                    _unlock(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def read(self) -> list[Record]:
+        """The records since those that were read or appended last. Raises PrivacyBudgetError for a damaged file."""
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            text = file.read()
+        if not text.startswith(self._seen):
+            raise self._refusal("lines that this process has read before were changed, or are gone")
+        acknowledged = self._acknowledged(text)
+        records = []
+        while (end := text.find(b"\n", len(self._seen)) + 1) > 0:
+            line = text[len(self._seen) : end]
+            record = self._record(line)
+            if record is None:
+                break
+            records.append(record)
+            self._advance(line)
+        if len(self._seen) < acknowledged:
+            raise self._refusal(f"line {self._count + 1} was changed or is damaged")
+        if not self._seen and not (text.startswith(_FIRST) or _FIRST.startswith(text)):
+            raise PrivacyBudgetError(f"{self.path} is not the file of a budget; it was left as it is")
+        return records
+
+    def append(self, fields: Record) -> Record:
+        """Append a record to those read. When this returns, it is on the disk. Raises OSError."""
+        line = _line(self._last, {"n": self._count + 1, **fields})
+        start, is_first = len(self._seen), not self._seen
+        if os.fstat(self._descriptor).st_size > start:
+            os.ftruncate(self._descriptor, start)  # a torn line: see above
+        os.lseek(self._descriptor, start, os.SEEK_SET)
+        _write(self._descriptor, line)
+        record = self._record(line)
+        assert record is not None
+        _force(self._descriptor)
+        self._acknowledge(_head(self._count + 1, start + len(line), _hash_of(line)))
+        if is_first:
+            _sync_folder(self.path.parent)
+        self._advance(line)  # not before: a line of which the caller is not told is read again
+        return record
+
+    def _require_regular(self) -> None:
+        try:
+            mode = os.stat(self.path).st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISREG(mode):
+            raise PrivacyBudgetError(f"{self.path} is not a regular file and cannot hold a budget")
+
+    def _acknowledged(self, text: bytes) -> int:
+        """How many bytes of the file are acknowledged, which must be there."""
+        length, last = self._head()
+        if not length and text.count(b"\n") > 1:
+            raise self._refusal(f"its head, {self._head_path.name}, is missing: keep the two files together")
+        if len(text) < length:
+            raise self._refusal("lines at its end are missing")
+        if length and not text[:length].endswith(f',"hash":"{last}"}}\n'.encode()):
+            raise self._refusal("its last line was changed, or its head belongs to another file")
+        if text.count(b"\n", length) > 1:
+            raise self._refusal(f"its head, {self._head_path.name}, is older than its lines")
+        return length
+
+    def _head(self) -> tuple[int, str]:
+        """The number of acknowledged bytes and the hash of the last line; (0, "") before anything is acknowledged."""
+        try:
+            head = self._head_path.read_bytes()
+        except FileNotFoundError:
+            head = b""
+        if not head:
+            return 0, ""
+        try:
+            fields = json.loads(head)
+            length, last = fields["bytes"], fields["hash"]
+            if head != _head(fields["lines"], length, last) or not length > 0:
+                raise ValueError
+            return length, last
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise self._refusal(f"its head, {self._head_path.name}, is damaged") from None
+
+    def _acknowledge(self, head: bytes) -> None:
+        """Force the head to the disk, after the file."""
+        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(self._head_path, flags, 0o600)
+        try:
+            _write(descriptor, head)
+            _force(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _record(self, line: bytes) -> Record | None:
+        """The fields of a line; None unless its hash is that of it and all lines before."""
+        try:
+            fields: Record = json.loads(line)
+            fields.pop("hash")
+            return fields if line == _line(self._last, fields) else None
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            return None
+
+    def _advance(self, line: bytes) -> None:
+        self._seen += line
+        self._count += 1
+        self._last = _hash_of(line)
+
+    def _refusal(self, what: str) -> PrivacyBudgetError:
+        return PrivacyBudgetError(
+            f"the budget in {self.path} cannot be used: {what}. Restore both of its files as the last run left them, "
+            "or count the whole budget as spent; no data was read"
+        )
+
+
+def _line(previous: str, fields: Record) -> bytes:
+    """The line of a record: JSON without spaces, its hash last."""
+    body = json.dumps(fields, separators=(",", ":"), allow_nan=False)
+    digest = hashlib.sha256(f"{previous}{body}".encode()).hexdigest()
+    return f'{body[:-1]},"hash":"{digest}"}}\n'.encode()
+
+
+def _hash_of(line: bytes) -> str:
+    return line[-_HASH_BYTES - 3 : -3].decode()
+
+
+def _head(lines: int, length: int, last: str) -> bytes:
+    fields = json.dumps({"lines": lines, "bytes": length, "hash": last})
+    return fields.ljust(_HEAD_BYTES - 1).encode() + b"\n"
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _force(descriptor: int) -> None:
+    """To the disk, and not into its cache only."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        _sync(descriptor)

@@ -1,0 +1,239 @@
+"""A budget that outlives its process: its state is what the records of its file say (`BudgetFile`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import platform
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from dpgep.errors import PrivacyBudgetError
+from dpgep.models.model import Adjacency
+from dpgep.privacy.budget import Budget, Reservation
+from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
+from dpgep.privacy.events import event_from_json, event_to_json
+from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
+
+_FORMS = ("epsilon", "rho", "mu")
+_NUMBERS = (*_FORMS, "delta")
+_TERMS = (*_NUMBERS, "accounting", "adjacency")
+
+
+class LastingBudget(Budget):
+    """A `Budget` in a file, from `Budget.open`: several processes may spend from it, one after another or at once.
+
+    Before a run reads data, its reservation is on the disk; afterwards, what it released. If the file cannot be written
+    then, a RuntimeWarning says so, and the whole reservation counts as spent. Each process opens the file for itself: a
+    forked copy is refused.
+
+    Attributes
+    ----------
+    path : of the file.
+    dataset : name of the data that the budget protects.
+    purpose : what this process spends for, or None.
+    """
+
+    def __init__(self, file: BudgetFile, records: Sequence[Record], purpose: str | None) -> None:
+        header = records[0]
+        super().__init__(**{name: header[name] for name in _TERMS if name in header})
+        self.path: Path = file.path
+        self.dataset: str = header["dataset"]
+        self.purpose = purpose
+        self._file = file
+        self._records: list[Record] = []
+        for record in records:
+            self._apply(record)
+
+    @property
+    def history(self) -> tuple[dict[str, Any], ...]:
+        """The records of the file, in the order in which they were written: docs/budgets.md describes them."""
+        with self._locked():
+            return tuple(map(dict, self._records))
+
+    @property
+    def open_reservations(self) -> tuple[dict[str, Any], ...]:
+        """The records of the reservations that are not settled: of runs that go on, or of processes that died."""
+        with self._locked():
+            return tuple(dict(each) for each in self._records if each.get("reservation") in self._reserved)
+
+    def give_back(self, reservation: str, *, nothing_was_released: bool = False) -> None:
+        """Free an open reservation on your word: the process is dead, and nothing that it computed was seen by anyone.
+
+        If its run still goes on, its result will be withheld.
+
+        Parameters
+        ----------
+        reservation : str
+            The ``reservation`` of a record in `open_reservations`.
+        nothing_was_released : bool
+            Must be True: nobody but you can know.
+        """
+        if nothing_was_released is not True:
+            raise ValueError("an open reservation is free only on your word: pass nothing_was_released=True")
+        self._owner.require("this budget")
+        with self._transaction():
+            if reservation not in self._reserved:
+                raise ValueError(f"the budget in {self.path} has no open reservation {reservation!r}")
+            self._write({"kind": "give back", "reservation": reservation})
+
+    def _take(self, part: float | None, amount: float | None, mu: float | None, adjacency: Adjacency) -> Reservation:
+        try:
+            return super()._take(part, amount, mu, adjacency)
+        except OSError as error:
+            raise PrivacyBudgetError(
+                f"the budget in {self.path} cannot be written ({error.strerror}); no data was read"
+            ) from error
+
+    def _settle(self, name: str, ledger: Ledger) -> None:
+        try:
+            super()._settle(name, ledger)
+        except OSError as error:
+            message = (
+                f"the budget in {self.path} could not be written ({error.strerror}): the run may have spent less, but "
+                f"all of its reservation {name} counts as spent"
+            )
+            warnings.warn(message, RuntimeWarning, stacklevel=5)
+
+    def _begin(self, reservation: Reservation) -> None:
+        try:
+            self._write({"kind": "reserve", "reservation": reservation.name, "mu": reservation.mu})
+        except BaseException:
+            with suppress(Exception):  # it may be on the disk; if it cannot be withdrawn, it counts as spent
+                self._catch_up()
+                if reservation.name in self._reserved:
+                    self._finish(reservation.name, ())
+            raise
+
+    def _finish(self, name: str, entries: Sequence[LedgerEntry]) -> None:
+        if name not in self._reserved:
+            raise PrivacyBudgetError(
+                f"the reservation {name} of this run was given back by hand while the run went on: its result is "
+                "withheld, and nothing was spent"
+            )
+        self._write({"kind": "settle", "reservation": name, "releases": [_entry_to_json(entry) for entry in entries]})
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock, self._file.locked(write=True):
+            self._catch_up()
+            yield
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, self._file.locked(write=False):
+            self._catch_up()
+            yield
+
+    def _locked(self) -> AbstractContextManager[Any]:
+        return self._reading() if self._owner.is_here else nullcontext()
+
+    def _catch_up(self) -> None:
+        """Apply what other processes, and other objects of this one, have written."""
+        for record in self._file.read():
+            self._apply(record)
+
+    def _write(self, fields: Record) -> None:
+        purpose = {} if self.purpose is None or fields["kind"] != "reserve" else {"purpose": self.purpose}
+        self._apply(self._file.append({**_stamp(), **fields, **purpose}))
+
+    def _apply(self, record: Record) -> None:
+        kind, name = record["kind"], record.get("reservation", "")
+        if kind == "reserve":
+            super()._begin(Reservation(name, record["mu"], None))
+        elif kind == "settle":
+            super()._finish(name, [_entry_from_json(each) for each in record["releases"]])
+        elif kind == "give back":
+            super()._finish(name, ())
+        elif kind != "budget":
+            raise PrivacyBudgetError(f"the budget in {self.path} has records of a later version of dpgep: {kind!r}")
+        self._records.append(record)
+
+    def __repr__(self) -> str:
+        try:
+            return f"{super().__repr__()[:-1]}; {self.dataset!r} in {self.path})"
+        except (OSError, PrivacyBudgetError):
+            return f"Budget({self.dataset!r} in {self.path}, which cannot be read)"
+
+
+def open_budget(path: str | os.PathLike[str], given: dict[str, Any], purpose: str | None) -> LastingBudget:
+    """The budget at ``path``, created if there is none: see `Budget.open`."""
+    for name, text in (("dataset", given.get("dataset")), ("purpose", purpose)):
+        if text is not None and (not isinstance(text, str) or not text):
+            raise TypeError(f"{name} must be a name, got {text!r}")
+    file = BudgetFile(path)
+    records = _existing(file) or _created(file, given)
+    header = records[0]
+    if header["kind"] != "budget" or header["format"] != FORMAT:
+        raise PrivacyBudgetError(f"the budget in {file.path} was written by a later version of dpgep")
+    for name, value in given.items():
+        stored = header.get(name)
+        if (float(value) if name in _NUMBERS else value) != stored:
+            has = f"has {name} = {stored!r}, not {value!r}" if name in header else f"is not given in {name}"
+            raise PrivacyBudgetError(f"the budget in {file.path} {has}; no data was read and nothing was spent")
+    return LastingBudget(file, records, purpose)
+
+
+def _existing(file: BudgetFile) -> list[Record]:
+    try:
+        with file.locked(write=False):
+            return file.read()
+    except FileNotFoundError:
+        return []
+
+
+def _created(file: BudgetFile, given: dict[str, Any]) -> list[Record]:
+    missing = [] if any(name in given for name in _FORMS) else ["epsilon and delta (or rho, or mu)"]
+    missing += [name for name in ("adjacency", "dataset") if name not in given]
+    if missing:
+        message = f"there is no budget in {file.path}; a new one needs {', '.join(missing)}"
+        raise ValueError(message) if given else FileNotFoundError(message)
+    budget = Budget(**{name: given[name] for name in _TERMS if name in given})
+    if math.isinf(budget.mu):
+        raise ValueError("a budget without noise never runs out: it needs no file")
+    header = {"kind": "budget", "format": FORMAT, "dataset": given["dataset"], "adjacency": budget.adjacency}
+    header |= {"accounting": budget.accounting} | {name: float(given[name]) for name in _NUMBERS if name in given}
+    with file.locked(write=True, create=True):
+        return file.read() or [file.append({**_stamp(), **header})]
+
+
+def _stamp() -> Record:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {"time": now, "process": f"{os.getpid()}@{platform.node()}"}
+
+
+def _entry_to_json(entry: LedgerEntry) -> Record:
+    """The fields of an entry that are not None; infinite noise as a string."""
+    noise = [_given(dataclasses.asdict(block)) for block in entry.noise]
+    for block in noise:
+        deviation = float(block["deviation"])
+        block["deviation"] = deviation if math.isfinite(deviation) else str(deviation)
+    return _given(
+        {
+            "query": entry.query,
+            "mu": None if entry.mu is None else float(entry.mu),
+            "noise": noise,
+            "grid_bits": entry.grid_bits,
+            "event": None if entry.event is None else event_to_json(entry.event),
+        }
+    )
+
+
+def _given(fields: Record) -> Record:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _entry_from_json(fields: Record) -> LedgerEntry:
+    noise = tuple(
+        NoiseBlock(block["name"], block["shape"], float(block["deviation"]), block.get("scale"))
+        for block in fields["noise"]
+    )
+    event = fields.get("event")
+    return LedgerEntry(
+        fields["query"], fields.get("mu"), noise, fields.get("grid_bits"), event and event_from_json(event)
+    )
