@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -237,7 +238,7 @@ class TestPrivate:
             PrivateScaler(**EXACT).fit(holes)
         filled = PrivateScaler(missing="center", **EXACT).fit(holes)
         assert (filled.transform(holes)[::7, 1] == 0).all()
-        sparse = scipy.sparse.random_array((2000, 4), density=0.3, rng=np.random.default_rng(0), format="csr")
+        sparse = scipy.sparse.csr_array(np.where(rows > 2.0, rows, 0.0))
         with pytest.raises(TypeError, match="Sparse data was passed"):
             PrivateScaler(**EXACT).fit(sparse)
         scaled = PrivateScaler(with_mean=False, **EXACT).fit(sparse)
@@ -369,7 +370,7 @@ class TestBudgets:
         stored.set_params(budget=dpgep.Budget(**PRIVATE)).fit(rows)
 
     def test_a_grid_search_spends_folds_times_candidates_and_the_refit(self, labelled: tuple[Matrix, Any]) -> None:
-        x, y = labelled
+        x, y = (part[:500] for part in labelled)
         budget = dpgep.Budget(epsilon=8.0, delta=1e-6)
         model = Pipeline([("pca", PrivatePCA(budget=budget, share=1 / 14)), ("rule", LogisticRegression())])
         search = GridSearchCV(model, {"pca__n_components": [1, 2]}, cv=3, error_score="raise")
@@ -384,7 +385,7 @@ class TestBudgets:
 
     @pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
     def test_scikit_learn_makes_nan_of_a_refusal_unless_told_not_to(self, labelled: tuple[Matrix, Any]) -> None:
-        x, y = labelled
+        x, y = (part[:500] for part in labelled)
         budget = dpgep.Budget(epsilon=8.0, delta=1e-6)
         model = Pipeline([("pca", PrivatePCA(budget=budget, share=0.25)), ("rule", LogisticRegression())])
         search = GridSearchCV(model, {"pca__n_components": [1, 2]}, cv=3, refit=False)
@@ -393,6 +394,29 @@ class TestBudgets:
         scores = np.ravel([search.cv_results_[f"split{k}_test_score"] for k in range(3)])
         assert np.isnan(scores).sum() == 2
         assert budget.remaining_mu < 1e-6 * budget.mu
+
+    @pytest.mark.deep
+    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    def test_a_budget_in_a_file_serves_several_processes(self, labelled: tuple[Matrix, Any], tmp_path: Path) -> None:
+        x, y = (part[:500] for part in labelled)
+        path = tmp_path / "budget"
+        with pytest.raises(FileNotFoundError):
+            PrivatePCA(budget=path).fit(x)
+        terms = {"adjacency": "replace-one", "dataset": "somebody's", "epsilon": 8.0, "delta": 1e-6}
+        budget = dpgep.Budget.open(path, **terms)
+        rule = PrivateFDA(budget=str(path), share=1 / 7, classes=[0, 1, 2])
+        search = GridSearchCV(rule, {"ridge": [None, 0.1]}, cv=3, error_score="raise", n_jobs=2).fit(x, y)
+        assert [entry.query for entry in budget.releases].count("moment matrix") == 7
+        assert budget.remaining_mu < 1e-6 * budget.mu
+        stored = pickle.loads(pickle.dumps(search))  # with the path, where the budget still is
+        with pytest.raises(dpgep.PrivacyBudgetError):
+            stored.best_estimator_.fit(x, y)
+
+    def test_a_fit_may_take_an_amount_of_epsilon(self, rows: Matrix) -> None:
+        budget = dpgep.Budget(**PRIVATE)
+        for spent in (0.25, 0.5):
+            PrivateScaler(budget=budget, epsilon=0.25).fit(rows)
+            assert budget.epsilon_at(budget.spent_mu) == pytest.approx(spent, rel=1e-9)
 
     def test_other_processes_are_refused(self, rows: Matrix, labelled: tuple[Matrix, Any]) -> None:
         x, y = labelled

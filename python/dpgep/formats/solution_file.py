@@ -111,6 +111,7 @@ def _check_diagnostics(solution: Solution, k: int, d: int) -> None:
     found = solution.diagnostics
     _shaped("diagnostics.accuracy.errors", found.expected_error, (k,))
     _shaped("diagnostics.eigengaps", found.eigengaps, (k,))
+    _shaped("diagnostics.noise_edge", found.noise_edge, (k,))
     if len(found.lost) != k:
         raise ValueError(f"diagnostics.accuracy.lost must have {k} entries, got {len(found.lost)}")
     support = getattr(found, "support", None)

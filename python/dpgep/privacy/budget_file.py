@@ -84,9 +84,14 @@ class BudgetFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(path))
         self._head_path = self.path.with_name(self.path.name + ".head")
+        self._known = b""
+        self._descriptor = -1
+        self.rewind()
+
+    def rewind(self) -> None:
+        """From here on all records are read once more; still, none of those known may have changed."""
         self._seen = b""
         self._count, self._last = 0, _NOTHING
-        self._descriptor = -1
 
     @contextmanager
     def locked(self, *, write: bool, create: bool = False) -> Iterator[None]:
@@ -110,7 +115,7 @@ class BudgetFile:
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
             text = file.read()
-        if not text.startswith(self._seen):
+        if not text.startswith(self._known):
             raise self._refusal("lines that this process has read before were changed, or are gone")
         acknowledged = self._acknowledged(text)
         records = []
@@ -138,7 +143,7 @@ class BudgetFile:
         record = self._record(line)
         assert record is not None
         _force(self._descriptor)
-        self._acknowledge(_head(self._count + 1, start + len(line), _hash_of(line)))
+        self._acknowledge(_head(start + len(line), _hash_of(line)))
         if is_first:
             _sync_folder(self.path.parent)
         self._advance(line)  # not before: a line of which the caller is not told is read again
@@ -176,7 +181,7 @@ class BudgetFile:
         try:
             fields = json.loads(head)
             length, last = fields["bytes"], fields["hash"]
-            if head != _head(fields["lines"], length, last) or not length > 0:
+            if head != _head(length, last) or not length > 0:
                 raise ValueError
             return length, last
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -203,6 +208,7 @@ class BudgetFile:
 
     def _advance(self, line: bytes) -> None:
         self._seen += line
+        self._known = max(self._known, self._seen, key=len)
         self._count += 1
         self._last = _hash_of(line)
 
@@ -224,8 +230,8 @@ def _hash_of(line: bytes) -> str:
     return line[-_HASH_BYTES - 3 : -3].decode()
 
 
-def _head(lines: int, length: int, last: str) -> bytes:
-    fields = json.dumps({"lines": lines, "bytes": length, "hash": last})
+def _head(length: int, last: str) -> bytes:
+    fields = json.dumps({"bytes": length, "hash": last})
     return fields.ljust(_HEAD_BYTES - 1).encode() + b"\n"
 
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,14 @@ class LastingBudget(Budget):
     purpose : what this process spends for, or None.
     """
 
-    def __init__(self, file: BudgetFile, records: Sequence[Record], purpose: str | None) -> None:
-        header = records[0]
+    def __init__(self, file: BudgetFile, header: Record, purpose: str | None) -> None:
         super().__init__(**{name: header[name] for name in _TERMS if name in header})
         self.path: Path = file.path
         self.dataset: str = header["dataset"]
         self.purpose = purpose
         self._file = file
         self._records: list[Record] = []
-        for record in records:
-            self._apply(record)
+        self._is_current = False  # whether all records that were read are applied
 
     @property
     def history(self) -> tuple[dict[str, Any], ...]:
@@ -134,13 +133,20 @@ class LastingBudget(Budget):
         return self._reading() if self._owner.is_here else nullcontext()
 
     def _catch_up(self) -> None:
-        """Apply what other processes, and other objects of this one, have written."""
+        """Apply what other processes, and other objects of this one, have written; all, if that was interrupted."""
+        if not self._is_current:
+            self._file.rewind()
+            self._records, self._reserved, self._releases, self._spent = [], {}, [], Fraction(0)
+        self._is_current = False
         for record in self._file.read():
             self._apply(record)
+        self._is_current = True
 
     def _write(self, fields: Record) -> None:
         purpose = {} if self.purpose is None or fields["kind"] != "reserve" else {"purpose": self.purpose}
+        self._is_current = False
         self._apply(self._file.append({**_stamp(), **fields, **purpose}))
+        self._is_current = True
 
     def _apply(self, record: Record) -> None:
         kind, name = record["kind"], record.get("reservation", "")
@@ -176,7 +182,9 @@ def open_budget(path: str | os.PathLike[str], given: dict[str, Any], purpose: st
         if (float(value) if name in _NUMBERS else value) != stored:
             has = f"has {name} = {stored!r}, not {value!r}" if name in header else f"is not given in {name}"
             raise PrivacyBudgetError(f"the budget in {file.path} {has}; no data was read and nothing was spent")
-    return LastingBudget(file, records, purpose)
+    budget = LastingBudget(file, header, purpose)
+    with budget._locked():  # what cannot be understood is refused at once
+        return budget
 
 
 def _existing(file: BudgetFile) -> list[Record]:

@@ -40,9 +40,11 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         fitted again spend it again. ``epsilon=math.inf`` fits without noise, and needs no delta.
     budget : `dpgep.Budget` or path, optional
         Instead, what several fits may spend together: clones of the estimator share it, so that a grid search draws all
-        of its fits from it. A path is opened in each fit by `dpgep.Budget.open`.
+        of its fits from it. A path is that of a budget in a file (`dpgep.Budget.open`), which each fit opens for
+        itself, also in other processes.
     share : float in (0, 1], optional
-        With ``budget``: the part of its mu^2 that each fit takes. Default: all that is left.
+        With ``budget``: the part of its mu^2 that each fit takes. Or say ``epsilon``: then the amount that each fit
+        adds to what is spent. Default: all that is left.
     adjacency, public_n
         As in `dpgep.pca`.
     random_state : int or RandomState, optional
