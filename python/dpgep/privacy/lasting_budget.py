@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from dpgep.errors import PrivacyBudgetError
-from dpgep.formats import events
 from dpgep.models.model import Adjacency
 from dpgep.privacy.budget import Budget, Reservation
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
+from dpgep.privacy.events import event_from_json, event_to_json
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
 
 _FORMS = ("epsilon", "rho", "mu")
@@ -241,7 +241,7 @@ def _entry_to_json(entry: LedgerEntry) -> Record:
             "mu": None if entry.mu is None else float(entry.mu),
             "noise": noise,
             "grid_bits": entry.grid_bits,
-            "event": None if entry.event is None else events.encoded(entry.event),
+            "event": None if entry.event is None else event_to_json(entry.event),
         }
     )
 
@@ -257,5 +257,5 @@ def _entry_from_json(fields: Record) -> LedgerEntry:
     )
     event = fields.get("event")
     return LedgerEntry(
-        fields["query"], fields.get("mu"), noise, fields.get("grid_bits"), event and events.decoded(event, "event")
+        fields["query"], fields.get("mu"), noise, fields.get("grid_bits"), event and event_from_json(event, "event")
     )

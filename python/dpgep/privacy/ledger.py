@@ -42,7 +42,7 @@ class NoiseBlock:
     scale: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LedgerEntry:
     """One entry of the ledger: an answer that a caller may have seen, and its cost.
 
@@ -75,6 +75,10 @@ class LedgerEntry:
         if not self.noise:
             return "none"
         return "grid" if self.grid_bits is None else "integer"
+
+    def __repr__(self) -> str:
+        price = "of samples" if self.mu is None else f"mu={self.mu:.4g}"
+        return f"LedgerEntry({self.query!r}, {price}, rounding {self.rounding})"
 
 
 def split_budget(mu: float, share: float) -> tuple[float, float]:
