@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather
@@ -66,6 +68,15 @@ def test_a_csv_with_names_categories_holes_and_dates_is_a_matrix() -> None:
     assert scanned.n_rows is None
     assert rows("people.csv", "name") == ["Ann, B.", "Čeněk", "two\nlines"]
     assert scanned["member"].declared == (False, True)
+
+
+def test_dates_of_frames_are_days_too() -> None:
+    moments = [datetime.datetime(1970, 1, 2, 12), None]
+    for frame in (pd.DataFrame({"t": pd.to_datetime(moments), "a": [1, 2]}), pl.DataFrame({"t": moments, "a": [1, 2]})):
+        np.testing.assert_array_equal(rows(frame, ["t", "a"], dates=["t"]), [[1.5, 1], [NAN, 2]])
+    zoned = pd.DataFrame({"t": pd.to_datetime(["2020-01-01"], utc=True)})
+    with pytest.raises(TypeError, match="column 't' holds no dates without a time zone"):
+        rows(zoned, ["t"], dates=["t"])
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def patients(n: int, seed: int) -> Patients:
     rng = np.random.default_rng(seed)
     common = rng.standard_normal((n, 2))
     measured = 0.3 * rng.standard_normal((n, 5))
-    measured[:, :2] += common
+    measured += common[:, [0, 1, 0, 0, 1]]
     followed = 0.4 * rng.standard_normal((n, 3))
     followed[:, 0] += common[:, 0]
     number = rng.integers(0, len(WARDS), n)
@@ -115,8 +115,8 @@ def within_one_budget(people: Patients, epsilon: float) -> dict[str, dpgep.Solut
     problems = analyses(people)
     budget = dpgep.Budget(epsilon=epsilon, delta=DELTA)
     solutions = {
-        name: dpgep.solve(problem, budget=budget, share=1 / len(problems), n_components=2)
-        for name, problem in problems.items()
+        name: dpgep.solve(problem, budget=budget, share=1 / len(problems), n_components=leading)
+        for (name, problem), leading in zip(problems.items(), (2, 1, 1, 1, 1), strict=True)
     }
     assert budget.remaining_mu < 1e-3
     try:
@@ -153,7 +153,8 @@ def classified(people: Patients, others: Patients) -> float:
     rule: dpgep.LinearClassifier = dpgep.release(problem, epsilon=2.0, delta=DELTA).classifier()
     chances: Matrix = rule.predict_proba(others.measured)
     assert chances.shape == (len(others), len(WARDS))
-    return float(np.mean(rule.predict(others.measured) == np.array(others.wards)))
+    found: list[str] = rule.predict(others.measured).tolist()
+    return sum(guess == ward for guess, ward in zip(found, others.wards, strict=True)) / len(found)
 
 
 def by_the_day(days: list[Matrix]) -> dpgep.Solution:
@@ -191,14 +192,14 @@ def pictures(solution: dpgep.Solution, comparison: dpgep.Comparison) -> Figure:
         lambda found: plot.prices(found.privacy, ax=axes[4]),
     ]
     for one in draw:
-        one(solution).set_title(solution.method)
+        assert one(solution) in axes
     comparison.plot(ax=axes[5])
     return figure
 
 
 def audited(rows: Matrix) -> dpgep.AuditResult:
     changed = rows.copy()
-    changed[0] = -rows[0]
+    changed[0] = np.roll(rows[0], 1)
     return dpgep.audit(
         lambda data: dpgep.pca(data, center=False, bound=4.0),
         (rows, changed),

@@ -1,14 +1,15 @@
 """Private spectral analysis: A v = lambda B v under differential privacy, from one exact release."""
 
-import importlib
-import sys
+import importlib as _importlib
+import sys as _sys
 from typing import TYPE_CHECKING
 
 # First, for speed: after our own modules the same import takes half as long again (measured; the cause is not known).
-import scipy.linalg  # noqa: F401
+import scipy.linalg as _scipy_linalg  # noqa: F401
 
 from dpgep import local, plot
 from dpgep._dispatch import build_info, core
+from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep.audit import AuditResult, audit
 from dpgep.comparison import Comparison, compare
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
@@ -91,17 +92,21 @@ __all__ = [
 ]
 
 # Modules that few need, some of them packages of their own: imported when they are first asked for.
-_LAZY = ("demo", "distributed")
+_LAZY = ("demo", "distributed", "sklearn")
 
 if TYPE_CHECKING:  # and without __getattr__, so that checkers know a wrong name
     from dpgep import demo as demo
     from dpgep import distributed as distributed
+    from dpgep import sklearn as sklearn
 else:
 
     def __getattr__(name):
-        if name in _LAZY:
-            return importlib.import_module(f"dpgep.{name}")
-        raise AttributeError(f"module 'dpgep' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        if name not in _LAZY:
+            raise AttributeError(f"module 'dpgep' has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
+        try:
+            return _importlib.import_module(f"dpgep.{name}")
+        except _MissingExtraError as error:  # `help` passes over names that are not there, and over no other error
+            raise AttributeError(f"dpgep.{name}: {error}") from error
 
 
 def __dir__() -> list[str]:

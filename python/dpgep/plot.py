@@ -28,6 +28,18 @@ if TYPE_CHECKING:
 
     from dpgep.planning import Plan
 
+__all__ = [
+    "biplot",
+    "components",
+    "format_epsilon",
+    "loadings",
+    "plan",
+    "prices",
+    "privacy_curve",
+    "projection",
+    "scree",
+]
+
 BLUE = "#0072B2"
 VERMILION = "#D55E00"
 GREY = "#767676"
@@ -327,7 +339,7 @@ def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
     ax.set_yscale("log")
     ax.set_xlabel("component")
     ax.set_ylabel("error: squared sine")
-    ax.legend(frameon=False, loc="upper left")
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return _plain(ax)
 
 

@@ -377,13 +377,14 @@ def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:
 def _public_inputs(problem: Problem) -> PublicInputs:
     """What is public about a problem: the model, what was declared, and the number of people where it is."""
     model, names = problem.model, problem.model.feature_names
+    classes = getattr(model, "classes", None)
     ranges = problem.auto.ranges if isinstance(problem, TableProblem) else {}
     return PublicInputs(
         problem=model.name,
         n_features=model.n_features,
         n_people=problem.n_counted if problem.facts.n_is_public else None,
         feature_names=names,
-        classes=getattr(model, "classes", None),
+        classes=None if classes is None else tuple(map(str, classes)),
         edges=getattr(model, "interior_edges", None),
         ranges=tuple((names[j] if names and isinstance(j, int) else j, *ends) for j, ends in ranges.items()),
     )

@@ -8,13 +8,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from numpy.linalg import LinAlgError
+
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.cli import audit, budget, demo, fit, info, plan, transform
+from dpgep.cli import audit, budget, demo, fit, info, plan, report, transform
 from dpgep.cli.command import EXIT_CODES, Parser, UsageError
 from dpgep.data.rows import NotFiniteError
 
-_COMMANDS = (fit, plan, transform, budget, audit, demo, info)
+_COMMANDS = (fit, plan, transform, report, budget, audit, demo, info)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except NotFiniteError as error:
         return _failed(options.command, ValueError(f"{error}; here: --missing center"), 1)
-    except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError) as error:
+    except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError, LinAlgError) as error:
         return _failed(options.command, error, 1)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
+from dpgep.errors import PrivacyBudgetError
 from dpgep.sources.names import did_you_mean
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -29,6 +30,8 @@ def usage() -> Iterator[None]:
     """What goes wrong inside is the fault of the arguments."""
     try:
         yield
+    except PrivacyBudgetError:
+        raise
     except (ValueError, TypeError, OSError) as error:
         raise UsageError(str(error)) from error
 

@@ -59,7 +59,7 @@ class Data:
     ) -> None:
         declared = categories or {}
         with usage():
-            first = dpgep.scan(list(paths), filter=filter).source
+            first = dpgep.scan(list(paths)).source
             #: names of the columns of a table, in order; None for one array
             self.columns = None if first.columns is None else [str(name) for name in first.columns]
             self.types = {str(name): kind for name, kind in first.types.items()}

@@ -10,18 +10,24 @@ from dpgep.cli.command import UsageError, usage
 from dpgep.cli.paying import Paying
 from dpgep.problems.problem import Problem
 
+_LISTED = 12
 # The signal that expected errors are about: an eigenvalue that is larger than all others by this much.
 _EIGENGAPS = {"pca": 1.0, "standardized-pca": 0.5, "cca": 0.5, "pls": 0.5, "fda": 1.0, "sir": 0.5}
+
+
+def listed_features(model: Any) -> str:
+    """How many features there are, and the first of their names."""
+    names = model.feature_names or ()
+    return f"{model.n_features}{': ' * bool(names)}{', '.join(names[:_LISTED])}{', ...' * (len(names) > _LISTED)}"
 
 
 def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) -> int:
     """Print what is known before there are rows: from names, types, and the number of people where it is public."""
     mu, line = paying.price()
-    print("dry run: no row was read, nothing was spent")
+    print("dry run: nothing was read but names and types, nothing was spent")
     print(f"price     {line}, {paying.adjacency}")
     model: Any = problem.model
-    names = model.feature_names or ()
-    print(f"features  {model.n_features}{': ' + ', '.join(names[:12]) if names else ''}{', ...' * (len(names) > 12)}")
+    print(f"features  {listed_features(model)}")
     if options.model == "table":
         if model.n_groups > 1:
             print("noise     not planned for tables with groups: see dpgep fda or dpgep sir --dry-run")

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dpgep
+from dpgep._threads import checked_threads, use_threads
 from dpgep.cli.command import Commands, UsageError, interval, numbers, positive, usage, words
 from dpgep.cli.data import Data, add_columns, add_data, open_data, ranges_of, typed
-from dpgep.cli.dry_run import show_dry_run
+from dpgep.cli.dry_run import listed_features, show_dry_run
 from dpgep.cli.output import Output
 from dpgep.cli.paying import Paying, add_budget
 from dpgep.problems.problem import Problem
@@ -56,7 +57,7 @@ def _add_running(parser: argparse.ArgumentParser, output: str) -> None:
     group.add_argument("--dry-run", action="store_true", help="say noise and price; read no row, spend nothing")
     group.add_argument("--people", type=positive, metavar="N", help="for --dry-run, where the files do not say it")
     group.add_argument("--threads", type=positive, metavar="N")
-    group.add_argument("--quiet", action="store_true", help="no progress bar")
+    group.add_argument("--quiet", action="store_true", help="no list of features, no progress bar")
     group.add_argument("--seed", type=int, help="for tests: NOT PRIVATE to anyone who knows the seed")
 
 
@@ -68,6 +69,8 @@ def _run(options: argparse.Namespace) -> int:
         return show_dry_run(problem, options, paying)
     if options.output is None:
         raise UsageError("-o OUT is missing: the result must be kept, since another run would be paid for again")
+    if not options.quiet:
+        print(f"features: {listed_features(problem.model)}", file=sys.stderr)
     with Output(options.output, force=options.force) as output:
         with paying.said_on_failure():
             answer = _answer(problem, options, paying)
@@ -105,7 +108,8 @@ def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.
     common = {"budget": paying.budget, "seed": options.seed, **paying.part}
     sparse = {} if options.model == "table" or options.sparsity is None else {"sparsity": options.sparsity}
     if options.model == "table":
-        return dpgep.release(problem, **common)
+        with use_threads(checked_threads(options.threads)):
+            return dpgep.release(problem, **common)
     return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
 
 

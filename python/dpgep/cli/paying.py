@@ -56,7 +56,8 @@ class Paying:
         else:
             self._check_part(options)
             given = {"dataset": options.dataset, "purpose": options.purpose, "adjacency": options.adjacency}
-            self.budget = dpgep.Budget.open(options.budget, **{k: v for k, v in given.items() if v is not None})
+            with usage():
+                self.budget = dpgep.Budget.open(options.budget, **given)
             if options.epsilon is not None:
                 self.part["epsilon"] = options.epsilon
             elif options.share != _REST:

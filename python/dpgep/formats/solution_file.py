@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,10 @@ _KINDS: Kinds = {
 
 def written(solution: Solution) -> str:
     """The JSON text of a solution. Raises TypeError for classes of people that are no text, numbers or booleans."""
+    for label in getattr(solution.model, "classes", ()):
+        plain = label.item() if isinstance(label, np.generic) else label
+        if not isinstance(plain, (str, int, float)) or (isinstance(plain, float) and not math.isfinite(plain)):
+            raise TypeError(f"classes must be text, numbers or booleans to be stored, got {label!r}")
     document = encoded(solution, _KINDS)
     document["moments"] = document.pop("_moments")
     return json.dumps({"format": FORMAT, "version": VERSION, "dpgep": core.__version__, **document}, allow_nan=False)
@@ -106,6 +111,7 @@ def _check_diagnostics(solution: Solution, k: int, d: int) -> None:
     found = solution.diagnostics
     _shaped("diagnostics.accuracy.errors", found.expected_error, (k,))
     _shaped("diagnostics.eigengaps", found.eigengaps, (k,))
+    _shaped("diagnostics.noise_edge", found.noise_edge, (k,))
     if len(found.lost) != k:
         raise ValueError(f"diagnostics.accuracy.lost must have {k} entries, got {len(found.lost)}")
     support = getattr(found, "support", None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,7 +34,7 @@ class PublicInputs:
     n_features : d.
     n_people : number of people; None where it is protected.
     feature_names : names of the features; None where they have none.
-    classes : public classes; None where there are none.
+    classes : public classes, as text; None where there are none.
     edges : interior edges of slices of a response; None where there are none.
     ranges : (column, low, high) of each column whose range the caller gave.
     """
@@ -44,7 +43,7 @@ class PublicInputs:
     n_features: int
     n_people: int | None = None
     feature_names: tuple[str, ...] | None = None
-    classes: tuple[Hashable, ...] | None = None
+    classes: tuple[str, ...] | None = None
     edges: tuple[float, ...] | None = None
     ranges: tuple[tuple[str | int, float, float], ...] = ()
 
