@@ -1,8 +1,8 @@
 """Intervals beside the truth: coverage over draws of people and of noise, and what debiased eigenvalues gain.
 
 Each draw samples n people from a known population, releases their moments, and asks `Solution.intervals` for intervals
-at 0.9: of eigenvalues, and of the angles between components and those of the population. Correlations have intervals in
-closed form (`correlation_intervals`).
+at 0.9: of eigenvalues, of loadings of PCA, and of the angles between components and those of the population.
+Correlations have intervals in closed form (`correlation_intervals`).
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ def angles(found: Matrix, right: Matrix, norm: Matrix) -> Matrix:
 def test_coverage(setting: Setting) -> None:
     k = len(setting.eigenvalues)
     held, turned_less, raw, debiased = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
+    loadings = np.zeros((k, setting.components.shape[1]))
     n_lost = 0
     for draw in range(DRAWS):
         problem = setting.problem(np.random.default_rng([draw, 1]))
@@ -159,6 +160,10 @@ def test_coverage(setting: Setting) -> None:
         n_lost += sum(found.lost)
         held += (found.eigenvalues[:, 0] <= setting.eigenvalues) & (setting.eigenvalues <= found.eigenvalues[:, 1])
         turned_less += angles(solution.components, setting.components, setting.norm) <= found.angles
+        if found.loadings is not None:
+            signs = np.sign(np.einsum("ij,ij->i", setting.components, solution.components))[:, None]
+            low, high = np.moveaxis(found.loadings, -1, 0)
+            loadings += (low <= setting.components * signs) & (setting.components * signs <= high)
         raw += (solution.eigenvalues - setting.eigenvalues) ** 2
         debiased += (found.estimates - setting.eigenvalues) ** 2
     listed = ", ".join(f"{ratio:.2f}" for ratio in raw / debiased)
@@ -166,6 +171,8 @@ def test_coverage(setting: Setting) -> None:
     for row in range(k):
         judge_coverage(f"{setting.name}: eigenvalue {row + 1}", held[row] / DRAWS)
     judge_coverage(f"{setting.name}: angle of component 1", turned_less[0] / DRAWS)
+    if loadings.any():
+        judge_coverage(f"{setting.name}: loadings, mean", float(loadings.mean()) / DRAWS)
     if k > 1:
         support.say(f"{setting.name}: angles covered {turned_less / DRAWS}")
 

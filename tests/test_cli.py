@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dpgep
-from dpgep import cli, demo, plot
+from dpgep import cli, demo
 
 
 @pytest.fixture(scope="module")
@@ -185,30 +185,3 @@ def test_version_info_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert {key: value.strip() for key, value in shown.items()} == dpgep.build_info()
     assert cli.main([]) == 0
     assert "demo" in capsys.readouterr().out
-
-
-def test_privacy_curve_draws_what_it_is_given() -> None:
-    from matplotlib.figure import Figure
-
-    ax = Figure().subplots()
-    assert plot.privacy_curve([0.1, 1], [3, 2], not_private=1.5, baseline=4, ylabel="error", ax=ax) is ax
-    assert ax.lines[0].get_xydata().tolist() == [[0.1, 3], [1, 2]]
-    assert [line.get_ydata()[0] for line in ax.lines[1:]] == [1.5, 4]
-    assert (ax.get_xscale(), ax.get_ylabel()) == ("log", "error")
-    with pytest.raises(ValueError, match="one value per epsilon"):
-        plot.privacy_curve([0.1, 1], [3], ax=ax)
-    with pytest.raises(ValueError, match="positive and finite"):
-        plot.privacy_curve([0.1, math.inf], [3, 2], ax=ax)
-
-
-def test_projection_names_every_group() -> None:
-    from matplotlib.figure import Figure
-
-    ax = Figure().subplots()
-    points = np.array([[0, 0], [0, 2], [5, 5]])
-    plot.projection(points, ["a", "a", "b"], ax=ax)
-    assert [(text.get_text(), *text.xy) for text in ax.texts] == [("a", 0, 1), ("b", 5, 5)]
-    with pytest.raises(ValueError, match="wider"):
-        plot.projection(points[:, :1], ["a", "a", "b"], ax=ax)
-    with pytest.raises(ValueError, match="one label per point"):
-        plot.projection(points, ["a"], ax=ax)

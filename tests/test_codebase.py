@@ -35,6 +35,25 @@ def test_public_names_are_listed_documented_and_sorted() -> None:
         assert inspect.getdoc(getattr(dpgep, name)), f"{name} has no docstring"
 
 
+def test_completion_shows_public_names_alone() -> None:
+    modules = {"demo", "distributed", "sklearn"}  # imported when they are asked for
+    assert set(dir(dpgep)) == {*dpgep.__all__, *modules, "__version__"}
+    code = "import dpgep, sys; print('dpgep.demo' in sys.modules, dpgep.demo is sys.modules['dpgep.demo'])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["False", "True"]
+    with pytest.raises(AttributeError, match="has no attribute 'pcaa'"):
+        dpgep.pcaa  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_help_works_without_the_extras() -> None:
+    code = (
+        "import sys; sys.modules['sklearn'] = None; import dpgep, pydoc; print(pydoc.render_doc(dpgep)); dpgep.sklearn"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "dpgep - Private spectral analysis" in shown.stdout
+    assert "AttributeError: dpgep.sklearn: sklearn is not installed: run pip install 'dpgep[sklearn]'" in shown.stderr
+
+
 def test_one_version() -> None:
     assert dpgep.__version__ == importlib.metadata.version("dpgep") == dpgep.build_info()["version"]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import dpgep
+from dpgep import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
@@ -33,11 +34,26 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_examples_run_without_a_warning(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_run_without_a_warning(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blocks of Python; on the page of the command line those of commands, too, which find the others' files."""
+    monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for line, source in blocks(page, "python"):
+    commands = blocks(page, "bash") if page.name == "command-line.md" else []
+    for line, source in sorted(blocks(page, "python") + commands):
+        if (line, source) in commands:
+            run_commands(source)
+            continue
         # leading newlines make the line numbers of a failure those of the page
         exec(compile("\n" * (line - 1) + source, str(page), "exec"), namespace)
+
+
+def run_commands(source: str) -> None:
+    for command in source.replace("\\\n", "").splitlines():
+        program, *words = shlex.split(command, comments=True)
+        if program == "dpgep":
+            assert cli.main(words) == 0, command
 
 
 def test_there_are_examples() -> None:
@@ -96,7 +112,7 @@ def test_api_page_names_every_public_name() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\[`dpgep\.(\w+)", page))
     assert set(dpgep.__all__) <= named
-    assert {name for name in named if not hasattr(dpgep, name)} <= {"plot", "demo", "cli", "distributed"}
+    assert {name for name in named if not hasattr(dpgep, name)} <= {"plot", "demo", "cli", "distributed", "sklearn"}
 
 
 def test_docstrings_refer_to_pages_that_exist() -> None:

@@ -55,6 +55,7 @@ def test_intervals_hold_the_estimates_and_grow_with_the_level(
     np.testing.assert_array_equal(found.eigenvalues, again.eigenvalues)  # a public seed
     np.testing.assert_array_equal(found.angles, again.angles)
     assert found.lost == solution.diagnostics.lost
+    assert (found.loadings is not None) == name.startswith("pca")
     assert f"{found.estimates[0]:.4g}" in repr(found)
 
 
@@ -86,13 +87,26 @@ def test_intervals_cover_the_truth_and_need_the_noise_to_do_so() -> None:
     """Noise dominates. Negative control: the same intervals, told that there is no noise."""
     assert stats.binom(DRAWS, 0.85).cdf(FEWEST - 1) < 1e-6
     covered, uncovered, turned = 0, 0, 0
+    loadings, without_noise = np.zeros(6), np.zeros(6)
     for seed in range(DRAWS):
         x = rows(20_000, np.random.default_rng([seed, 1]))
         solution = solve_seeded(dpgep.pca(x, bound=1.2), seed, epsilon=0.3, delta=1e-6, n_components=1)
         found = solution.intervals()
         assert solution._moments is not None
         silent = replace(solution._moments, noise=NO_NOISE)
-        without = bootstrap_intervals(solution.model, silent, 0.0, (False,), 1.2, 0.9, "gaussian")  # type: ignore[arg-type]
+        without = bootstrap_intervals(
+            solution.model,  # type: ignore[arg-type]
+            silent,
+            0.0,
+            (False,),
+            1.2,
+            0.9,
+            "gaussian",
+            components=solution.components,
+        )
+        for held, each in ((loadings, found), (without_noise, without)):
+            assert each.loadings is not None
+            held += np.all([each.loadings[0, :, 0] <= np.eye(6)[0], np.eye(6)[0] <= each.loadings[0, :, 1]], axis=0)
         low, high = found.eigenvalues[0]
         covered += low <= 0.06 <= high
         low, high = without.eigenvalues[0]
@@ -101,6 +115,59 @@ def test_intervals_cover_the_truth_and_need_the_noise_to_do_so() -> None:
     assert covered >= FEWEST
     assert turned >= FEWEST
     assert uncovered < FEWEST
+    assert loadings.min() >= FEWEST
+    assert without_noise[1:].max() < FEWEST
+
+
+@pytest.mark.parametrize(("bound", "standardize"), [("auto", False), (1.2, True)])
+def test_loadings_have_intervals(bound: Any, standardize: bool, rng: np.random.Generator) -> None:
+    """Wider at a higher level and with more noise, and about the loadings that were released, with their signs."""
+    x = rows(20_000, rng) @ np.linalg.qr(rng.standard_normal((6, 6)))[0] * np.linspace(0.5, 1, 6)
+    problem = dpgep.pca(x, bound=bound, standardize=standardize)
+    solution = solve_seeded(problem, epsilon=4.0, delta=1e-6, n_components=2)
+    noisy = solve_seeded(problem, epsilon=0.5, delta=1e-6, n_components=2)
+    widths = []
+    for answer, level in ((solution, 0.9), (solution, 0.99), (noisy, 0.9)):
+        found = answer.intervals(level).loadings
+        assert found is not None
+        assert found.shape == (2, 6, 2)
+        low, high = found[0].T
+        assert ((low <= answer.relative_components[0]) & (answer.relative_components[0] <= high)).all()
+        widths.append(float((high - low).mean()))
+    assert widths[0] < widths[1] < 1
+    assert widths[0] < widths[2]
+
+
+@pytest.mark.deep
+def test_loadings_of_many_features_stray_as_if_all_were_simulated(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = rng.standard_normal((20_000, 90)) * np.sqrt(np.r_[0.3, 0.1, np.full(88, 0.001)])
+    solution = solve_seeded(dpgep.pca(x, bound=1.2), epsilon=4.0, delta=1e-6, n_components=2)
+    thinned = solution.intervals().loadings
+    monkeypatch.setattr("dpgep.methods.intervals._WHOLE", 90)
+    whole = solution.intervals().loadings
+    assert thinned is not None
+    assert whole is not None
+    widths = [np.ptp(each[:, 2:], axis=2).mean(axis=1) for each in (thinned, whole)]
+    np.testing.assert_allclose(*widths, rtol=0.15)
+    assert (thinned != whole).any()
+
+
+def test_loadings_of_lost_components_may_be_any(rng: np.random.Generator) -> None:
+    solution = solve_seeded(dpgep.pca(0.1 * rng.standard_normal((100, 4)), bound=1.0), epsilon=0.1, delta=1e-3)
+    found = solution.intervals()
+    assert all(found.lost)
+    np.testing.assert_array_equal(found.loadings, np.tile([-1.0, 1.0], (4, 4, 1)))
+
+
+def test_relative_components_are_in_units_of_the_scale(rng: np.random.Generator) -> None:
+    solution = solve_seeded(dpgep.pca(rows(5000, rng) * [1, 9, 1, 1, 1, 9], bound="auto", standardize=True), mu=9.0)
+    assert solution.scale is not None
+    np.testing.assert_allclose(np.linalg.norm(solution.relative_components, axis=1), 1.0)
+    assert np.ptp(solution.relative_components / (solution.components * solution.scale)) < 1e-12
+    plain = solve_seeded(dpgep.pca(rows(5000, rng), bound=1.2), mu=9.0)
+    assert plain.relative_components is plain.components
 
 
 @pytest.mark.deep

@@ -285,6 +285,13 @@ def test_compared_errors_are_those_of_seeded_runs(compared: dpgep.Comparison) ->
         compared.errors("sparse", 1.0)
 
 
+def test_a_comparison_shows_its_runs_while_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = dpgep.pca(np.random.default_rng(0).standard_normal((200, 3)), bound=3.0)
+    for progress, shown in ((True, True), (None, False), (False, False)):
+        dpgep.compare(problem, epsilons=(1.0, 2.0), delta=1e-6, repeats=3, progress=progress)
+        assert ("compare: 100%" in capsys.readouterr().err) == shown
+
+
 def test_a_comparison_is_a_table_and_a_picture(compared: dpgep.Comparison) -> None:
     frame = compared.to_frame()
     assert len(frame) == 18

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import decimal
 import fcntl
-import importlib
 import itertools
 import os
 import pty
@@ -738,7 +737,7 @@ def test_a_bad_selection_is_refused_at_once(source: Any, key: Any, error: type[E
 @pytest.mark.parametrize(
     ("source", "options", "error", "message"),
     [
-        (3, {}, TypeError, "cannot scan of type builtins.int: pass a Parquet file"),
+        (3, {}, TypeError, "cannot scan of type builtins.int: pass files of Parquet"),
         (None, {}, TypeError, "cannot scan of type builtins.NoneType"),
         (pl.LazyFrame({"a": [1]}), {}, TypeError, "cannot scan of type polars"),
         ([], {}, ValueError, "no batches were yielded"),
@@ -765,9 +764,9 @@ def test_paths_without_parquet_files_are_refused(tmp_path: Path) -> None:
         dpgep.scan(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"nothing\.parquet"):
         dpgep.scan(tmp_path / "nothing.parquet")
-    (tmp_path / "x.csv").write_text("a\n1\n")
-    with pytest.raises(pa.ArrowInvalid, match=r"x\.csv'. Is this a 'parquet' file"):
-        dpgep.scan(tmp_path / "x.csv")
+    (tmp_path / "x.parquet").write_text("a\n1\n")
+    with pytest.raises(pa.ArrowInvalid, match=r"x\.parquet'. Is this a 'parquet' file"):
+        dpgep.scan(tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize(
@@ -968,7 +967,7 @@ def test_what_is_a_source() -> None:
 
 def shown(progress: bool | None, delay: float, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a pass of 0.4 seconds writes to stderr, where a bar that nobody asked for appears after ``delay``."""
-    monkeypatch.setattr(importlib.import_module("dpgep.sources.scan"), "_DELAY", delay)  # the name is the function
+    monkeypatch.setattr("dpgep._progress._DELAY", delay)
     ours, theirs = pty.openpty() if terminal else os.pipe()
     if terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))

@@ -196,7 +196,7 @@ def test_a_partition_that_lists_its_categories_otherwise_is_read_by_those_of_the
         ({"colour": "red"}, TypeError, "categories of 'colour' must be a list, got 'red'"),
         ({"colour": {"red"}}, TypeError, "categories of 'colour' must be a list"),
         ({"colour": []}, ValueError, "categories of 'colour' are empty"),
-        ({"color": ["red"]}, ValueError, "no column 'color'; available: 'income'"),
+        ({"color": ["red"]}, ValueError, "no column 'color', did you mean 'colour'?; available: 'income'"),
     ],
 )
 def test_bad_declarations_are_refused_at_once(categories: Any, error: type[Exception], message: str) -> None:
@@ -297,13 +297,13 @@ def test_models_are_equal_whatever_the_names_are_which_must_fit() -> None:
 
 def test_components_by_name() -> None:
     solution = solved(dpgep.pca(named(), bound=1.0), epsilon=10.0, n_components=2)
-    table = solution.components_frame()
+    table = solution.to_frame()
     assert list(table.index) == NAMES
     assert list(table.columns) == [1, 2]
     np.testing.assert_array_equal(table.to_numpy(), solution.components.T)
     assert "  +1 income" in repr(solution)
     unnamed = solved(dpgep.pca(named().to_numpy(), bound=1.0), epsilon=10.0, n_components=2)
-    assert list(unnamed.components_frame().index) == [0, 1, 2]
+    assert list(unnamed.to_frame().index) == [0, 1, 2]
     assert "income" not in repr(unnamed)
 
 
@@ -312,16 +312,16 @@ def test_components_of_two_views_by_view_and_name() -> None:
     solution = solved(
         dpgep.pls(table[["income", "age"]], table[["copy", "age"]], bound=1.0), epsilon=10.0, n_components=1
     )
-    assert list(solution.components_frame().index) == [("X", "income"), ("X", "age"), ("Y", "copy"), ("Y", "age")]
+    assert list(solution.to_frame().index) == [("X", "income"), ("X", "age"), ("Y", "copy"), ("Y", "age")]
     unnamed = dpgep.pls(table[["income", "age"]].to_numpy(), table[["copy"]].to_numpy(), bound=1.0)
-    index = solved(unnamed, epsilon=10.0, n_components=1).components_frame().index
+    index = solved(unnamed, epsilon=10.0, n_components=1).to_frame().index
     assert list(index) == [("X", 0), ("X", 1), ("Y", 0)]
 
 
 def test_a_bought_bound_keeps_names_and_categories() -> None:
     for table in (categorical(frame()), dd.from_pandas(categorical(frame()), npartitions=3)):
         solution = solved(dpgep.pca(table, bound="auto"), epsilon=10.0, n_components=2)
-        assert list(solution.components_frame().index) == list(ENCODED)
+        assert list(solution.to_frame().index) == list(ENCODED)
 
 
 def test_supports_by_name() -> None:
@@ -343,7 +343,7 @@ def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     solution = solved(dpgep.pca(named(), bound=1.0), epsilon=10.0, n_components=1)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtraError, match=r"pandas is not installed: run pip install 'dpgep\[pandas\]'"):
-        solution.components_frame()
+        solution.to_frame()
 
 
 # --- new tables ---

@@ -1,17 +1,24 @@
 """Private spectral analysis: A v = lambda B v under differential privacy, from one exact release."""
 
-# First, for speed: after our own modules the same import takes half as long again (measured; the cause is not known).
-import scipy.linalg  # noqa: F401
+import importlib as _importlib
+import sys as _sys
+from typing import TYPE_CHECKING
 
-from dpgep import local
+# First, for speed: after our own modules the same import takes half as long again (measured; the cause is not known).
+import scipy.linalg as _scipy_linalg  # noqa: F401
+
+from dpgep import local, plot
 from dpgep._dispatch import build_info, core
+from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep.audit import AuditResult, audit
 from dpgep.comparison import Comparison, compare
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
 from dpgep.methods.intervals import Intervals
+from dpgep.methods.result import Diagnostics
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.planning import Plan, plan
 from dpgep.privacy.budget import Budget
+from dpgep.privacy.ledger import LedgerEntry
 from dpgep.private_moments import PrivateMoments, release
 from dpgep.private_operator import PrivateOperator, private_operator
 from dpgep.problems.cca import CcaModel, cca
@@ -20,9 +27,14 @@ from dpgep.problems.gep import gep
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel, pca
 from dpgep.problems.pls import PlsModel, pls
+from dpgep.problems.problem import Problem
 from dpgep.problems.sir import SirModel, sir
 from dpgep.problems.table import TableModel, table
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.questions.classifier import LinearClassifier
+from dpgep.questions.estimates import MatrixEstimate
+from dpgep.questions.regression import Regression
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 from dpgep.solve import solve
 from dpgep.sources import Scan, Selection, scan
 
@@ -36,8 +48,12 @@ __all__ = [
     "CcaModel",
     "Comparison",
     "DataChangedError",
+    "Diagnostics",
     "FdaModel",
     "Intervals",
+    "LedgerEntry",
+    "LinearClassifier",
+    "MatrixEstimate",
     "Moments",
     "PcaModel",
     "Plan",
@@ -48,6 +64,8 @@ __all__ = [
     "PrivacyWarning",
     "PrivateMoments",
     "PrivateOperator",
+    "Problem",
+    "Regression",
     "Scan",
     "Selection",
     "SirModel",
@@ -63,6 +81,7 @@ __all__ = [
     "local",
     "pca",
     "plan",
+    "plot",
     "pls",
     "private_operator",
     "release",
@@ -71,3 +90,25 @@ __all__ = [
     "solve",
     "table",
 ]
+
+# Modules that few need, some of them packages of their own: imported when they are first asked for.
+_LAZY = ("demo", "distributed", "sklearn")
+
+if TYPE_CHECKING:  # and without __getattr__, so that checkers know a wrong name
+    from dpgep import demo as demo
+    from dpgep import distributed as distributed
+    from dpgep import sklearn as sklearn
+else:
+
+    def __getattr__(name):
+        if name not in _LAZY:
+            raise AttributeError(f"module 'dpgep' has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
+        try:
+            return _importlib.import_module(f"dpgep.{name}")
+        except _MissingExtraError as error:  # `help` passes over names that are not there, and over no other error
+            raise AttributeError(f"dpgep.{name}: {error}") from error
+
+
+def __dir__() -> list[str]:
+    """The public names: what completion shows."""
+    return sorted([*__all__, *_LAZY, "__version__"])

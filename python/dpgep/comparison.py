@@ -14,6 +14,7 @@ import numpy as np
 from dpgep import plot
 from dpgep._checks import require_count
 from dpgep._optional import import_extra
+from dpgep._progress import progress_bar
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods.ridge import norm_root, squared_sines
 from dpgep.models.model import Matrix
@@ -123,6 +124,7 @@ def compare(
     n_components: int = 1,
     repeats: int = 10,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> Comparison:
     """Errors of methods on PUBLIC or synthetic data, beside the solution without noise.
 
@@ -147,6 +149,8 @@ def compare(
         Runs of each method at each epsilon, with noise of their own.
     seed : int
         Of the first runs; the next ones have the next numbers.
+    progress : bool, optional
+        Whether to show a bar on stderr (extra ``progress``). Default: in a terminal, after one second.
 
     Returns
     -------
@@ -168,15 +172,21 @@ def compare(
         raise ValueError("epsilons must hold at least one number")
     require_count("repeats", repeats)
     exact = _Exact.of(problem, k)
+    runs = [
+        (name, epsilon, repeat)
+        for name in settings
+        for epsilon in sorted(map(float, epsilons))
+        for repeat in range(repeats)
+    ]
     trials = []
-    for name, options in settings.items():
-        for epsilon in sorted(map(float, epsilons)):
-            for repeat in range(repeats):
-                start = time.perf_counter()
-                solution = _seeded(problem, seed + repeat, epsilon=epsilon, delta=delta, n_components=k, **options)
-                seconds = time.perf_counter() - start
-                expected = float(solution.diagnostics.expected_subspace_error)
-                trials.append(Trial(name, epsilon, repeat, exact.error(solution), expected, seconds))
+    with progress_bar(progress, "compare", len(runs), "runs") as bar:
+        for name, epsilon, repeat in runs:
+            start, budget = time.perf_counter(), {"epsilon": epsilon, "delta": delta}
+            solution = _seeded(problem, seed + repeat, n_components=k, **budget, **settings[name])
+            seconds = time.perf_counter() - start
+            expected = float(solution.diagnostics.expected_subspace_error)
+            trials.append(Trial(name, epsilon, repeat, exact.error(solution), expected, seconds))
+            bar.update(1)
     return Comparison(tuple(trials), k)
 
 

@@ -1,27 +1,346 @@
 """Pictures of private spectral analysis. Matplotlib is imported when a function is called.
 
-Each function draws on one pair of axes and returns it, so that pictures can be put together at will. Colours are told
-apart by colour-blind readers; groups are labelled in the picture as well, never by colour alone.
+Each function draws on one pair of axes and returns it, so that pictures can be put together at will. All of them are
+post-processing: what they show of a solution, a report or a plan costs nothing. Text and lines have the colours of the
+style in use, on light backgrounds or dark ones. The others are told apart by colour-blind readers, and seen on either;
+groups are labelled in the picture as well, never by colour alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgep._checks import require_count
 from dpgep._optional import import_extra
+from dpgep.methods.intervals import Intervals
+from dpgep.models.model import Matrix
+from dpgep.privacy.budget import Budget
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dpgep.planning import Plan
+
+__all__ = [
+    "biplot",
+    "components",
+    "format_epsilon",
+    "loadings",
+    "plan",
+    "prices",
+    "privacy_curve",
+    "projection",
+    "scree",
+]
 
 BLUE = "#0072B2"
 VERMILION = "#D55E00"
-GREY = "#666666"
-# Paul Tol's "muted" scheme, with a dark grey last: ten groups that a colour-blind reader can tell apart.
+GREY = "#767676"
+# After Paul Tol's "muted" scheme, the darkest a little lighter, to be seen on black: ten groups that a colour-blind
+# reader can tell apart.
 GROUPS = (
-    "#332288", "#CC6677", "#117733", "#DDCC77", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#555555",
+    "#5544BB", "#CC6677", "#117733", "#DDCC77", "#88CCEE", "#992255", "#44AA99", "#999933", "#AA4499", "#767676",
 )  # fmt: skip
+# Eigenvalues of a scree plot; columns of a picture of loadings; characters of a line that names a release.
+_EIGENVALUES, _COLUMNS, _LINE = 40, 20, 34
+# Of the longest arrow of a biplot: the shortest one, and the height of a line of text.
+_SHORTEST, _LINE_HEIGHT = 0.1, 0.07
+
+
+def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | None = None) -> Axes:
+    """Eigenvalues in descending order, their intervals, and the edge of the noise.
+
+    The components of the solution are dots; other eigenvalues of the release are rings (up to 40 in all). The line is
+    what noise alone hardly exceeds (with a probability of 1/200): an eigenvalue that is not above it may be noise.
+
+    Parameters
+    ----------
+    solution : Solution
+        The edge and the rings are known for dense components by ``method="release"``.
+    intervals : Intervals, optional
+        From ``solution.intervals(...)``, to choose their level. Default: at 0.9, where the solution has intervals.
+        They are those of the population: the noise pushes eigenvalues apart, so that a dot may lie above its interval.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Returns
+    -------
+    The axes.
+    """
+    ax, found = _axes(ax), solution.diagnostics
+    values, k = solution.eigenvalues, solution.n_components
+    number = np.arange(1, k + 1)
+    if found.noise_edge is not None:  # of components that were not asked for, that of the first lost one holds
+        edge, x = found.noise_edge, np.arange(k + 1) + 0.5
+        others = _other_eigenvalues(solution)
+        ax.plot(k + 1 + np.arange(len(others)), others, "o", color=GREY, mfc="none", label="not asked for")
+        if found.lost[-1] and len(others):
+            edge, x = np.append(edge, edge[-1]), np.append(x, k + len(others) + 0.5)
+        ax.stairs(edge, x, baseline=None, color=VERMILION, linestyle="--", linewidth=1.5, label="edge of the noise")
+    intervals = _intervals_of(solution, intervals)
+    if intervals is not None:
+        low, high = intervals.eigenvalues.T
+        ax.vlines(number, low, high, color=BLUE, label=f"{intervals.level:.0%} intervals")
+        ax.plot(np.tile(number, 2), np.append(low, high), "_", color=BLUE, markersize=9)
+    ax.plot(number, values, "o", color=BLUE, markersize=4, label="components")
+    ax.xaxis.set_major_locator(import_extra("matplotlib.ticker", "plot").MaxNLocator(integer=True))
+    ax.set_xlabel("number of the component")
+    ax.set_ylabel("eigenvalue")
+    ax.legend(frameon=False)
+    return _plain(ax)
+
+
+def components(
+    solution: Solution,
+    component: int = 1,
+    *,
+    n_features: int = _COLUMNS,
+    intervals: Intervals | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The loadings of one component, those of largest size, with their intervals.
+
+    Columns of different units are compared in ``solution.relative_components``.
+
+    Parameters
+    ----------
+    solution : Solution
+        For PCA by ``method="release"`` loadings have intervals (docs/uncertainty.md). For others the title alone says
+        how far the component may have turned: its expected squared sine.
+    component : int
+        Its number, from 1.
+    n_features : int
+        Most features shown.
+    intervals : Intervals, optional
+        From ``solution.intervals(...)``. Default: at level 0.9, where the solution has them.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Returns
+    -------
+    The axes.
+
+    Raises
+    ------
+    ValueError
+        If there is no such component.
+    """
+    row, ax = _row_of(solution, component), _axes(ax)
+    weights = solution.relative_components[row]
+    features = _largest(np.abs(weights), n_features)[::-1]
+    y = np.arange(len(features))
+    ax.axvline(0.0, color=GREY, linewidth=1, zorder=1)
+    intervals, label = _intervals_of(solution, intervals), "loading"
+    if intervals is not None and intervals.loadings is not None:
+        low, high = intervals.loadings[row, features].T
+        ax.hlines(y, low, high, color=BLUE)
+        ax.plot(np.append(low, high), np.tile(y, 2), "|", color=BLUE, markersize=7)
+        label = f"loading, with {intervals.level:.0%} intervals"
+    ax.plot(weights[features], y, "o", color=BLUE, markersize=4)
+    ax.set_yticks(y, _names(solution, features))
+    ax.set_xlabel(label)
+    error = f"expected squared sine {solution.diagnostics.expected_error[row]:.2g}"
+    ax.set_title(f"{_title(solution, row)}: {error}", fontsize="medium")
+    return _plain(ax)
+
+
+def loadings(solution: Solution, *, n_features: int = _COLUMNS, ax: Axes | None = None) -> Axes:
+    """The loadings of all components as a table of colours, features of largest size first cut to ``n_features``.
+
+    Blue is positive, vermilion negative, the colour of the background zero. Features keep their order.
+
+    Parameters
+    ----------
+    solution : Solution
+        Its ``relative_components`` are shown.
+    n_features : int
+        Most features shown: those with the largest loading in any component.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Returns
+    -------
+    The axes.
+    """
+    colors, ax = import_extra("matplotlib.colors", "plot"), _axes(ax)
+    weights = solution.relative_components
+    features = sorted(_largest(np.abs(weights).max(axis=0), n_features))
+    shown = np.round(weights[:, features].T, 2) + 0.0  # no -0.00
+    scheme = colors.LinearSegmentedColormap.from_list("loadings", [VERMILION, ax.get_facecolor(), BLUE])
+    ax.imshow(shown, cmap=scheme, vmin=-1, vmax=1, aspect="auto")
+    for row, column in np.ndindex(*shown.shape):
+        ax.text(column, row, f"{shown[row, column]:.2f}", ha="center", va="center", fontsize="small")
+    ax.set_yticks(np.arange(len(features)), _names(solution, features))
+    rows = range(solution.n_components)
+    ax.set_xticks(rows, [f"{row + 1}\n(lost)" if solution.diagnostics.lost[row] else f"{row + 1}" for row in rows])
+    ax.set_xlabel("component")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def biplot(
+    solution: Solution,
+    scores: ArrayLike | None = None,
+    *,
+    components: tuple[int, int] = (1, 2),
+    n_features: int = _COLUMNS,
+    ax: Axes | None = None,
+) -> Axes:
+    """Features as arrows along two components.
+
+    An arrow is the feature's loadings; for PCA times the roots of the eigenvalues, so that its length is the standard
+    deviation that the two components explain; of standardized columns, correlations with them, within a circle.
+
+    Parameters
+    ----------
+    solution : Solution
+        With two components or more.
+    scores : array_like of shape (n, K), optional
+        Dots for rows, as from `Solution.transform`; arrows are then drawn to their scale. **Dots are not private**: no
+        guarantee covers them, and a picture with them shows rows. Default: none.
+    components : (int, int)
+        Their numbers, from 1.
+    n_features : int
+        Most arrows: the longest, of those that are at least a tenth of the longest.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Returns
+    -------
+    The axes.
+
+    Raises
+    ------
+    ValueError
+        If there is no such component, or scores are not (n, K).
+    """
+    rows = [_row_of(solution, component) for component in components]
+    arrows = solution.relative_components[rows].T
+    is_pca = solution.model.name in ("pca", "standardized-pca")
+    if is_pca:
+        arrows = arrows * np.sqrt(np.maximum(solution.eigenvalues[rows], 0.0))
+    patches, ax = import_extra("matplotlib.patches", "plot"), _axes(ax)
+    longest = float(np.linalg.norm(arrows, axis=1).max())
+    ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
+    ax.axvline(0.0, color=GREY, linewidth=0.8, zorder=1)
+    if scores is not None:
+        points = np.asarray(scores, dtype=float)
+        if points.ndim != 2 or points.shape[1] != solution.n_components:
+            raise ValueError(f"scores must have shape (n, {solution.n_components}), got {points.shape}")
+        x, y = points[:, rows].T
+        ax.scatter(x, y, s=8, color=GREY, alpha=0.4, linewidths=0)
+        furthest = float(np.abs(points[:, rows]).max())
+        arrows, longest = arrows * furthest / longest, furthest
+    elif solution.model.standardized:
+        ax.add_patch(patches.Circle((0, 0), 1.0, fill=False, color=GREY, linewidth=0.8))
+        longest = 1.0
+    lengths = np.linalg.norm(arrows, axis=1)
+    features = [j for j in _largest(lengths, n_features) if lengths[j] >= _SHORTEST * lengths.max()]
+    written: list[tuple[float, float]] = []
+    for (x, y), name in zip(arrows[features].tolist(), _names(solution, features), strict=True):
+        ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": BLUE})
+        height, above = y, math.copysign(_LINE_HEIGHT * longest, y)
+        while any(abs(x - a) < 4 * abs(above) and abs(height - b) < abs(above) for a, b in written):
+            height += above
+        written.append((x, height))
+        ax.annotate(
+            name, (x, height), xytext=(math.copysign(5, x), 0), textcoords="offset points",
+            ha="left" if x >= 0 else "right", va="center", fontsize="small",
+        )  # fmt: skip
+    ax.set_xlim(-1.3 * longest, 1.3 * longest)
+    ax.set_ylim(-1.15 * longest, 1.15 * longest)
+    ax.set_aspect("equal")
+    ax.set_xlabel(_title(solution, rows[0]))
+    ax.set_ylabel(_title(solution, rows[1]))
+    return _plain(ax)
+
+
+def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -> Axes:
+    """What each release cost, as a share of mu^2: bars, in the order of the releases.
+
+    Parameters
+    ----------
+    paid : PrivacyReport, Solution or Budget
+        Shares are of what a report's releases cost together; of all that a budget allows, with what is left of it.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Returns
+    -------
+    The axes.
+
+    Raises
+    ------
+    ValueError
+        If there are no shares: nothing was released, without noise, or of answers about samples, which have no mu.
+    """
+    import textwrap  # slow to import
+
+    report = paid.privacy if isinstance(paid, Solution) else paid
+    total = report.mu
+    costs = [math.nan if entry.mu is None else entry.mu for entry in report.releases]
+    if total is None or not math.isfinite(total) or not costs or not np.isfinite(costs).all():
+        raise ValueError("there are no shares of mu^2: nothing was released, or it has no finite mu")
+    shares = [mu**2 / total**2 for mu in costs]
+    names, colors = [entry.query for entry in report.releases], [BLUE] * len(costs)
+    if isinstance(report, Budget):
+        names, shares, colors = [*names, "left"], [*shares, report.remaining_mu**2 / total**2], [*colors, GREY]
+    ax, y = _axes(ax), np.arange(len(names))[::-1]
+    ax.barh(y, shares, color=colors)
+    for place, share in zip(y, shares, strict=True):
+        ax.annotate(f"{share:.1%}", (share, place), xytext=(4, 0), textcoords="offset points", va="center")
+    ax.set_yticks(y, ["\n".join(textwrap.wrap(name, _LINE)) for name in names])
+    ax.margins(x=0.15)
+    ax.set_xlabel("share of mu²")
+    ax.xaxis.set_major_formatter(import_extra("matplotlib.ticker", "plot").PercentFormatter(1.0))
+    return _plain(ax)
+
+
+def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
+    """Expected errors of a plan, by component: of the noise alone, and with the sampling of the people.
+
+    Parameters
+    ----------
+    planned : Plan
+        From `dpgep.plan`; lines are what nine draws in ten lie between.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Returns
+    -------
+    The axes.
+    """
+    ax, k = _axes(ax), len(planned.sample.mean)
+    series = (
+        (planned.sample, "noise", BLUE, "o", -0.12),
+        (planned.population, "noise and sampling", VERMILION, "s", 0.12),
+    )
+    for errors, name, color, marker, offset in series:
+        low, mean, high = errors.low, errors.mean, errors.high
+        if k > 1:
+            low, mean, high = (
+                np.append(part, whole)
+                for part, whole in ((low, errors.span_low), (mean, errors.span), (high, errors.span_high))
+            )
+        x = np.arange(1, len(mean) + 1) + offset
+        ax.vlines(x, low, high, color=color)
+        ax.plot(x, mean, marker, color=color, label=name)
+    names = [str(number) for number in range(1, k + 1)] + (["all"] if k > 1 else [])
+    ax.set_xticks(range(1, len(names) + 1), names)
+    ax.set_xlim(0.5, len(names) + 0.5)
+    ax.set_yscale("log")
+    ax.set_xlabel("component")
+    ax.set_ylabel("error: squared sine")
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    return _plain(ax)
 
 
 def privacy_curve(
@@ -35,8 +354,8 @@ def privacy_curve(
     baseline_label: str = "no data used",
     ylabel: str = "",
     color: str = BLUE,
-    ax: Any = None,
-) -> Any:
+    ax: Axes | None = None,
+) -> Axes:
     """A quantity against epsilon on a logarithmic axis, with its spread and the figure without privacy.
 
     Parameters
@@ -96,8 +415,8 @@ def projection(
     *,
     title: str = "",
     axis_name: str = "direction",
-    ax: Any = None,
-) -> Any:
+    ax: Axes | None = None,
+) -> Axes:
     """Rows projected on two directions, coloured by group, with the name of each group at its median.
 
     Parameters
@@ -133,11 +452,11 @@ def projection(
     for index, name in enumerate(names):
         of_group = array[groups == name, :2]
         color = GROUPS[index % len(GROUPS)]
-        ax.scatter(*of_group.T, s=12, color=color, alpha=0.65, linewidths=0)
+        ax.scatter(of_group[:, 0], of_group[:, 1], s=12, color=color, alpha=0.65, linewidths=0)
     for name in names:
         ax.annotate(
             str(name), np.median(array[groups == name, :2], axis=0), ha="center", va="center", fontsize=13,
-            fontweight="bold", path_effects=[effects.withStroke(linewidth=3, foreground="white")],
+            fontweight="bold", path_effects=[effects.withStroke(linewidth=3, foreground=ax.get_facecolor())],
         )  # fmt: skip
     ax.set_xlabel(f"{axis_name} 1")
     ax.set_ylabel(f"{axis_name} 2")
@@ -152,10 +471,46 @@ def format_epsilon(epsilon: float) -> str:
     return "not private" if math.isinf(epsilon) else f"ε = {epsilon:g}"
 
 
-def _axes(ax: Any) -> Any:
-    return import_extra("matplotlib.pyplot", "plot").gca() if ax is None else ax
+def _axes(ax: Axes | None) -> Axes:
+    current: Axes = import_extra("matplotlib.pyplot", "plot").gca() if ax is None else ax
+    return current
 
 
-def _plain(ax: Any) -> Any:
+def _plain(ax: Axes) -> Axes:
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def _row_of(solution: Solution, component: int) -> int:
+    number = require_count("component", component)
+    if number > solution.n_components:
+        raise ValueError(f"there is no component {number}: the solution has {solution.n_components}")
+    return number - 1
+
+
+def _title(solution: Solution, row: int) -> str:
+    return f"component {row + 1}" + (" (lost)" if solution.diagnostics.lost[row] else "")
+
+
+def _largest(sizes: Matrix, most: int) -> list[int]:
+    """Numbers of the largest, in descending order; no more than ``most``."""
+    largest: list[int] = np.argsort(-sizes, kind="stable")[: require_count("n_features", most)].tolist()
+    return largest
+
+
+def _names(solution: Solution, features: list[int]) -> list[str]:
+    names = solution.feature_names
+    return [str(j) if names is None else names[j] for j in features]
+
+
+def _intervals_of(solution: Solution, given: Intervals | None) -> Intervals | None:
+    return solution.intervals() if given is None and solution.has_intervals else given
+
+
+def _other_eigenvalues(solution: Solution) -> Matrix:
+    """Those of the release that were not asked for, in the units of the solution's."""
+    spectrum, k = solution.diagnostics.spectrum, solution.n_components
+    if spectrum is None or spectrum[0] == 0:
+        return np.empty(0)
+    most = min(_EIGENVALUES, solution.model.max_components)
+    return np.asarray(spectrum[k:most] * (solution.eigenvalues[0] / spectrum[0]))

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpgep import _container
 from dpgep._suggestions import suggesting
+from dpgep.formats.codec import Decoder, encoded
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preparation import Preparation
@@ -27,9 +28,10 @@ from dpgep.problems.moment_bytes import (
     packed_triangle,
     unpacked_triangle,
 )
-from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem
+from dpgep.problems.moment_problem import MomentProblem, RowModel, RowProblem, TableProblem
 from dpgep.questions.questions import Questions, answer
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport, PublicInputs
+from dpgep.solution import Solution
 from dpgep.solve import Run
 
 _KIND, _VERSION = "private moments", 2
@@ -104,7 +106,8 @@ class PrivateMoments(Questions):
         noisy = self._noisy
         header = {
             "model": model_fields(self.model),
-            "privacy": dataclasses.asdict(self.privacy),
+            "privacy": {key: each for key, each in dataclasses.asdict(self.privacy).items() if key != "public"},
+            "public": encoded(self.privacy.public, {}),
             "n": noisy.n,
             "noise": dataclasses.astuple(noisy.noise),
             "shapes": [noisy.sums.shape, noisy.counts.shape],
@@ -131,7 +134,8 @@ class PrivateMoments(Questions):
             noise=MomentNoise(*header["noise"]),
             second=upper + np.triu(upper, 1).T,
         )
-        privacy, sources = _report_from(header["privacy"]), frozenset(header["sources"])
+        public = Decoder({}, "dpgep").value(header.get("public"), PublicInputs | None, "public")
+        privacy, sources = replace(_report_from(header["privacy"]), public=public), frozenset(header["sources"])
         return cls(model, privacy, noisy, sources, bound_of(header["preparation"]))
 
     def _kind(self) -> dict[str, Any]:
@@ -150,7 +154,7 @@ class PrivateMoments(Questions):
 
 @suggesting
 def release(
-    problem: MomentProblem | Moments,
+    problem: RowProblem | Moments,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -249,7 +253,16 @@ def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
         releases=(merged,),
         exact=a.exact and b.exact,
         seeded=a.seeded or b.seeded,
+        public=_together(a.public, b.public),
     )
+
+
+def _together(a: PublicInputs | None, b: PublicInputs | None) -> PublicInputs | None:
+    if a is None or b is None:
+        return None
+    n = None if a.n_people is None or b.n_people is None else a.n_people + b.n_people
+    ranges = tuple(dict.fromkeys([*a.ranges, *b.ranges]))
+    return replace(a, n_people=n, feature_names=a.feature_names or b.feature_names, ranges=ranges)
 
 
 def _epsilon(a: PrivacyReport, b: PrivacyReport, mu: float, delta: float) -> float:

@@ -22,7 +22,8 @@ from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.problems.problem import Problem
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 from dpgep.solve import Run, component_count, method_of, require_problem, solution_of, warn_of_accuracy
 
 Matrix = NDArray[np.float64]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +26,11 @@ from dpgep.methods.intervals import (
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import Diagnostics
 from dpgep.models.in_units import in_units
-from dpgep.models.model import Adjacency, Model
+from dpgep.models.model import Model
 from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preparation import Preparation
 from dpgep.models.unclipped import unclipped
-from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
-from dpgep.privacy.ledger import LedgerEntry
-from dpgep.privacy.sampled import delta_of_event, epsilon_of_event
+from dpgep.reports.report import PrivacyReport
 from dpgep.sources.names import Names, check_same, listed
 from dpgep.sources.tables import is_table, table_matrix
 
@@ -39,104 +38,6 @@ Matrix = NDArray[np.float64]
 
 # How many weights of a component its line of the printed form names, if they are not below a share of the largest.
 _SHOWN, _LEAST = 3, 0.01
-
-
-@dataclass(frozen=True)
-class PrivacyReport:
-    """The guarantee of one solution: everything in it that was computed from data is covered.
-
-    Attributes
-    ----------
-    epsilon, delta : (epsilon, delta)-differential privacy of all releases together; None where the budget was given as
-        rho or mu (see `epsilon_at`, `delta_at`).
-    mu : Gaussian differential privacy of all releases together; None for answers about samples, which have no mu:
-        `epsilon_at` and `delta_at` then compose privacy loss distributions by `dp_accounting`, under replace-one by
-        group privacy for two people.
-    adjacency : "replace-one" or "add-remove": which data sets the guarantee compares. "local": any two records of one
-        person, without a trusted curator (`dpgep.local`).
-    bound : enforced bound on row norms; None where the caller vouched for sensitivities.
-    releases : the ledger.
-    exact : whether the guarantee has no approximation term: every release is of integer sums, or of values rounded to a
-        public grid whose rounding the noise covers, plus exactly rounded normal deviates. ``rounding`` says which.
-    seeded : whether the noise came from a seed. Anyone who knows the seed can subtract it: there is no privacy.
-    release : the fingerprint of a release that was kept (`PrivateMoments`), in the reports of its answers: those that
-        name the same release were paid for once, together.
-    """
-
-    epsilon: float | None
-    delta: float | None
-    mu: float | None
-    adjacency: Adjacency | Literal["local"]
-    bound: float | None
-    releases: tuple[LedgerEntry, ...]
-    exact: bool
-    seeded: bool
-    release: str | None = field(default=None, compare=False)
-
-    @property
-    def rho(self) -> float | None:
-        """Rho of zero-concentrated differential privacy, mu^2/2; None where mu is."""
-        return None if self.mu is None else rho_from_mu(self.mu)
-
-    def prices(self) -> list[str]:
-        """What each of several releases cost, in percent of mu^2: a line each; none for a single one, or without mu."""
-        mu = self.mu
-        if mu is None or math.isinf(mu) or len(self.releases) < 2:
-            return []
-        return [f"{0.0 if each.mu is None else each.mu**2 / mu**2:10.1%}  {each.query}" for each in self.releases]
-
-    @property
-    def rounding(self) -> str:
-        """The weakest of the releases' `rounding`: "integer", "grid", or "none" where one has no noise."""
-        kinds = {release.rounding for release in self.releases}
-        return next((kind for kind in ("none", "grid") if kind in kinds), "integer")
-
-    def epsilon_at(self, delta: float) -> float:
-        """The exact epsilon of all releases together at another delta, rounded up."""
-        if self.mu is None:
-            return epsilon_of_event(self.to_dp_event(), delta, self._central_adjacency())
-        return epsilon_of(self.mu, delta)
-
-    def delta_at(self, epsilon: float) -> float:
-        """The exact delta of all releases together at another epsilon, rounded up."""
-        if self.mu is None:
-            return delta_of_event(self.to_dp_event(), epsilon, self._central_adjacency())
-        return delta_of(epsilon, self.mu)
-
-    def to_dp_event(self) -> Any:
-        """The releases as a `dp_accounting.DpEvent`, to be composed with others by Google's accountants.
-
-        Noise multipliers are relative to the sensitivity under ``adjacency``: 1/mu of each release. Where ``mu`` is
-        None they are those of add/remove, whatever the adjacency.
-        """
-        import dp_accounting
-
-        if self.mu is not None and math.isinf(self.mu):
-            return dp_accounting.NonPrivateDpEvent()
-        events = [
-            release.event if release.mu is None else dp_accounting.GaussianDpEvent(math.nextafter(1 / release.mu, 0.0))
-            for release in self.releases
-        ]
-        return events[0] if len(events) == 1 else dp_accounting.ComposedDpEvent(events)
-
-    def _central_adjacency(self) -> Adjacency:
-        assert self.adjacency != "local"  # no sample is drawn there
-        return self.adjacency
-
-    def __str__(self) -> str:
-        if self.mu is not None and math.isinf(self.mu):
-            guarantee = "none (epsilon = inf: no noise)"
-        elif self.mu is None:
-            by = ", by group privacy of two from add-remove" if self.adjacency == "replace-one" else ""
-            guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (privacy loss distributions{by})"
-        elif self.epsilon is None or self.delta is None:
-            guarantee = f"mu = {self.mu:.4g} (rho = {self.rho:.4g})"
-        else:
-            guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (mu = {self.mu:.4g})"
-        bound = "" if self.bound is None else f", row norms <= {self.bound:g} enforced"
-        seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
-        once = "" if self.release is None else f"; paid once, for all answers from release {self.release}"
-        return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -186,6 +87,17 @@ class Solution:
         return self.preparation.scale if self.preparation is not None and self.model.scale_free else None
 
     @property
+    def relative_components(self) -> Matrix:
+        """(K, d), rows of unit norm: ``components * scale`` where there is a ``scale``, and ``components`` elsewhere.
+
+        What features weigh whose columns have different units.
+        """
+        if self.scale is None:
+            return self.components
+        units = self.components * self.scale
+        return np.asarray(units / np.linalg.norm(units, axis=1, keepdims=True))
+
+    @property
     def x_weights(self) -> Matrix:
         """(K, d_x) weights of the first view, rows of unit norm as in ``components`` (CCA and PLS only)."""
         return self._weights(0)
@@ -233,11 +145,17 @@ class Solution:
         if model.standardized:
             moments, _ = unclipped(moments, preparation)
         cut = 1 - preparation.kept if preparation is not None and not model.scale_free else 0.0
-        found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut)
+        components = self.relative_components
+        found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut, components)
         if preparation is None or model.scale_free:
             return found
         of_rows = preparation.eigenvalues
         return replace(found, estimates=of_rows(found.estimates), eigenvalues=of_rows(found.eigenvalues))
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether `intervals` are known: for dense components of released moments that were kept."""
+        return self._moments is not None and getattr(self.diagnostics, "support", None) is None
 
     def recommended_components(self) -> int:
         """How many leading components noise alone could hardly show, of all that there are: at no cost.
@@ -272,7 +190,13 @@ class Solution:
         assert isinstance(self.model, MomentModel)
         return self._moments, self.model
 
-    def transform(self, X: Any, Y: Any = None) -> Any:
+    @overload
+    def transform(self, X: Any, Y: None = None) -> Matrix: ...
+
+    @overload
+    def transform(self, X: Any, Y: object) -> tuple[Matrix, Matrix]: ...
+
+    def transform(self, X: Any, Y: Any = None) -> Matrix | tuple[Matrix, Matrix]:
         """Coordinates (X - mean) V^T of new rows, shape (n, K); with Y (CCA, PLS) the pair of both views' coordinates.
 
         The result is no more private than the rows passed: the report of this solution does not cover it. Rows are not
@@ -291,7 +215,7 @@ class Solution:
         x = project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
         return x if Y is None else (x, project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
 
-    def components_frame(self) -> Any:
+    def to_frame(self) -> Any:
         """The components as a pandas DataFrame: a row for each feature, a column for each component, from 1.
 
         Rows have the names of the columns of the data, or numbers from 0; of two views, a MultiIndex (view, feature).
@@ -304,6 +228,36 @@ class Solution:
             index = pandas.MultiIndex.from_tuples(pairs, names=["view", "feature"])
         columns = pandas.RangeIndex(1, self.n_components + 1, name="component")
         return pandas.DataFrame(self.components.T.copy(), index=index, columns=columns)
+
+    def to_json(self) -> str:
+        """The solution as JSON, to the last bit of every number (docs/formats.md).
+
+        Everything in it is an attribute of the solution, or a released value that it follows from: it may be published
+        where the solution may. Raises TypeError for classes of people that are not text, numbers or booleans.
+        """
+        from dpgep.formats.solution_file import written  # knows all diagnostics: not needed to solve
+
+        return written(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Solution:
+        """The solution of `to_json`, of this version of dpgep or an earlier one: it answers as the one written did.
+
+        Raises ValueError, which says what is wrong, for any other text. Nothing but numbers and text is read: no file
+        can run code.
+        """
+        from dpgep.formats.solution_file import read
+
+        return read(text)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_json` to a file, in place of one that is there."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Solution:
+        """The solution in a file that `save` wrote. Raises ValueError for one that holds anything else."""
+        return Solution.from_json(Path(path).read_bytes())
 
     def _absent(self, view: int) -> Matrix | None:
         """What absent values of a view count as; None where they are what they are."""

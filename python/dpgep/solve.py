@@ -25,7 +25,7 @@ from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
 from dpgep.methods.options import options_on_columns, require_separate_columns
-from dpgep.methods.preparing import prepare
+from dpgep.methods.preparing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
@@ -39,7 +39,8 @@ from dpgep.privacy.stages import Stages
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem, TableProblem
 from dpgep.problems.problem import Problem
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport, PublicInputs
+from dpgep.solution import Solution
 
 C = TypeVar("C", bound=Curator)
 
@@ -231,7 +232,8 @@ class Run:
         try:
             with self._account.reserve(self._share, epsilon=self._amount, adjacency=adjacency) as self._ledger:
                 yield
-                self.report = _report(self._facts, self._account, self._ledger, seeded=self._is_seeded)
+                public = _public_inputs(self._problem)
+                self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
             model, seconds = self._problem.model, time.perf_counter() - start
             _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
         except NotFiniteError as error:
@@ -248,6 +250,13 @@ class Run:
             self.preparation = problem.preparation
         self._facts = problem.facts
         return make(problem, self._ledger, self._stream)
+
+    def location_and_scale(self) -> Preparation:
+        """Those of a table's columns alone, for all that is reserved."""
+        problem = self._problem
+        assert isinstance(problem, TableProblem)
+        self._facts = problem.facts
+        return location_and_scale(_stages(problem, self._ledger, self._stream), problem.auto)
 
     def _naming_columns(self, error: NotFiniteError) -> NotFiniteError:
         """What refuses the rows, with the names of the columns."""
@@ -268,16 +277,19 @@ def prepare_table(problem: TableProblem, ledger: Ledger, stream: core.NoiseStrea
     """The preparation of a table, bought from ``ledger``; its columns may be ``mixed``."""
     if problem.read_once:
         raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
-    missing = problem.auto.missing == "center"
-    table = (problem.dataset, problem.facts, problem.model.n_features)
     return prepare(
-        Stages(*table, ledger, stream, missing=missing),
+        _stages(problem, ledger, stream),
         problem.auto,
         problem.model,
         shifted=problem.can_shift,
         mixed=mixed and not problem.is_sparse,
         grouped=problem.model.layout(problem.facts).n_groups > 1,
     )
+
+
+def _stages(problem: TableProblem, ledger: Ledger, stream: core.NoiseStream) -> Stages:
+    table = (problem.dataset, problem.facts, problem.model.n_features)
+    return Stages(*table, ledger, stream, missing=problem.auto.missing == "center")
 
 
 def solution_of(
@@ -296,6 +308,8 @@ def solution_of(
             components = preparation.components(components)
         else:
             eigenvalues = preparation.eigenvalues(eigenvalues)
+            if diagnostics.noise_edge is not None:
+                diagnostics = replace(diagnostics, noise_edge=preparation.eigenvalues(diagnostics.noise_edge))
         mean = None if mean is None else preparation.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
             diagnostics = replace(diagnostics, scale=preparation.spread(diagnostics.scale))
@@ -360,7 +374,25 @@ def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:
         warnings.warn(PrivacyWarning(message, result), stacklevel=_CALLER)
 
 
-def _report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool) -> PrivacyReport:
+def _public_inputs(problem: Problem) -> PublicInputs:
+    """What is public about a problem: the model, what was declared, and the number of people where it is."""
+    model, names = problem.model, problem.model.feature_names
+    classes = getattr(model, "classes", None)
+    ranges = problem.auto.ranges if isinstance(problem, TableProblem) else {}
+    return PublicInputs(
+        problem=model.name,
+        n_features=model.n_features,
+        n_people=problem.n_counted if problem.facts.n_is_public else None,
+        feature_names=names,
+        classes=None if classes is None else tuple(map(str, classes)),
+        edges=getattr(model, "interior_edges", None),
+        ranges=tuple((names[j] if names and isinstance(j, int) else j, *ends) for j, ends in ranges.items()),
+    )
+
+
+def _report(
+    facts: PublicFacts, account: Budget, ledger: Ledger, public: PublicInputs, *, seeded: bool
+) -> PrivacyReport:
     """The guarantee for everything in the ledger."""
     entries, spent = ledger.releases, mu_rounded_up(ledger.spent)
     return PrivacyReport(
@@ -372,4 +404,5 @@ def _report(facts: PublicFacts, account: Budget, ledger: Ledger, *, seeded: bool
         releases=entries,
         exact=all(entry.rounding != "none" for entry in entries),
         seeded=seeded,
+        public=public,
     )

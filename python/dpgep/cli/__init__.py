@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from numpy.linalg import LinAlgError
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.cli import budget, demo, info
+from dpgep.cli import audit, budget, demo, fit, info, plan, report, transform
+from dpgep.cli.command import EXIT_CODES, Parser, UsageError
+from dpgep.data.rows import NotFiniteError
 
-_COMMANDS = (budget, demo, info)
+_COMMANDS = (fit, plan, transform, report, budget, audit, demo, info)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; returns the exit status: see ``EXIT_CODES``."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
         return 0
     try:
-        return int(options.run(options))
-    except MissingExtraError as error:
-        print(f"dpgep {options.command}: {error}", file=sys.stderr)
+        with _warnings_in_a_line(options.command):
+            return int(options.run(options))
+    except UsageError as error:
+        return _failed(options.command, error, 2)
+    except dpgep.PrivacyBudgetError as error:
+        return _failed(options.command, error, 3)
+    except BrokenPipeError:  # whoever read our output has seen enough; nothing more is flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except NotFiniteError as error:
+        return _failed(options.command, ValueError(f"{error}; here: --missing center"), 1)
+    except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError, LinAlgError) as error:
+        return _failed(options.command, error, 1)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="dpgep", description="PCA, CCA, PLS, FDA and SIR under differential privacy. Start with: dpgep demo"
+def _failed(command: str, error: Exception, status: int) -> int:
+    print(f"dpgep {command}: {error}", file=sys.stderr)
+    return status
+
+
+@contextmanager
+def _warnings_in_a_line(command: str) -> Iterator[None]:
+    """The package's own warnings as a line on stderr, whatever filters say: one that is raised would lose an answer."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        print(f"dpgep {command}: warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        for category in (dpgep.PrivacyWarning, dpgep.AccuracyWarning):
+            warnings.simplefilter("always", category)
+        warnings.showwarning = show
+        yield
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="dpgep",
+        description="PCA, CCA, PLS, FDA and SIR under differential privacy. Start with: dpgep demo",
+        epilog=EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"dpgep {dpgep.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")

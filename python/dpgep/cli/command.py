@@ -1,11 +1,63 @@
-"""What the commands share: the type of their registry, and arguments."""
+"""What the commands share: their parser, whose messages name the nearest right word, and kinds of arguments."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TypeAlias
+import csv
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeAlias
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+from dpgep.errors import PrivacyBudgetError
+from dpgep.sources.names import did_you_mean
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+EXIT_CODES = (
+    "Exit status: 0 done, 1 the run failed, 2 wrong usage, 3 the budget refuses, 130 interrupted. Messages go to "
+    "stderr, results to stdout."
+)
+
+
+class UsageError(ValueError):
+    """Arguments that are no use together, or name what is not there; nothing was read or spent."""
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """What goes wrong inside is the fault of the arguments."""
+    try:
+        yield
+    except PrivacyBudgetError:
+        raise
+    except (ValueError, TypeError, OSError) as error:
+        raise UsageError(str(error)) from error
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes no abbreviations, and says which option or command was meant."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, "epilog": EXIT_CODES, **options})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but an unknown option is refused before a missing one."""
+        if self._subparsers is None and isinstance(args, list):
+            for word in args[: args.index("--") if "--" in args else None]:
+                name = word.partition("=")[0]
+                if name.startswith("--") and name not in self._option_string_actions:
+                    self.error(f"no option {name}{did_you_mean(name, self._option_string_actions)}")
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and a line, without the usage: ``--help`` has it."""
+        wrong = re.search(r"invalid choice: '([^']*)'", message)
+        if wrong:
+            choices = [str(each) for action in self._actions for each in action.choices or ()]
+            message = f"{message.partition(' (')[0]}{did_you_mean(wrong[1], choices)}"
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def positive(text: str) -> int:
@@ -13,3 +65,37 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
     return value
+
+
+def words(text: str) -> list[str]:
+    """Words with commas between them; a word that holds a comma stands in double quotes."""
+    found = [word.strip() for word in next(csv.reader([text], skipinitialspace=True))] if text else []
+    if not all(found) or not found:
+        raise argparse.ArgumentTypeError(f"must be words with commas between them, as a,b,c; got {text!r}")
+    return found
+
+
+def numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in words(text)]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be numbers with commas between them, as 1,2.5; got {text!r}") from None
+
+
+def interval(text: str) -> tuple[float, float]:
+    """``low:high``."""
+    low, colon, high = text.partition(":")
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        ends = math.nan, math.nan
+    if not (colon and ends[0] < ends[1]):
+        raise argparse.ArgumentTypeError(f"must be low:high, as 0:120; got {text!r}")
+    return ends
+
+
+def known(name: str, names: Sequence[str], what: str = "column") -> str:
+    """The name itself. Raises UsageError unless it is there."""
+    if name not in names:
+        raise UsageError(f"no {what} {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
+    return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpgep.sources import declared_values
-from dpgep.sources.categories import Categories, encoded
+from dpgep.sources.categories import Categories, Encoding, encoded
 from dpgep.sources.frames import Frame
 from dpgep.sources.kinds import declared_categories
 from dpgep.sources.source import Source
@@ -29,4 +29,4 @@ def frame_categories(frame: Any) -> Categories:
 
 def without_rows(frame: Any) -> Source:
     """What is known of the columns: their names, their number as a matrix, or that they are not numeric."""
-    return encoded(Frame(frame._meta), frame_categories(frame))
+    return encoded(Frame(frame._meta), Encoding(frame_categories(frame)))

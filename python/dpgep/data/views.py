@@ -19,10 +19,17 @@ def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
     """A matrix in memory or on Dask's workers, or a `Selection` (of scans, paths, iterators: all columns); and names.
 
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
+    For the same reason rows that were filtered need it: replacing a person may change how many there are.
     """
     fewest = fewest_rows(adjacency)
     if not hasattr(values, "__array__") and is_source(values):  # tables are arrays, too, unless they are scanned
         selection = as_selection(values)
+        if selection.scan.filtered and adjacency != "add-remove":
+            raise ValueError(
+                "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that "
+                'number: use adjacency="add-remove", which protects it; or, if it is public who passes, read from a '
+                "source of these rows alone"
+            )
         known = selection.scan.n_rows
         if known is not None and known < fewest:
             raise ValueError(f"{name} must have at least {fewest} rows, but its source has fewer")

@@ -21,7 +21,8 @@ from dpgep.methods.release import PairOptions, solve_released
 from dpgep.methods.result import MethodResult
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.problems.pca import PcaModel
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport, PublicInputs
+from dpgep.solution import Solution
 
 # Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
 _LIMB_BITS = 40
@@ -275,6 +276,7 @@ class Aggregator:
             releases=mechanism.releases(),
             exact=mechanism.is_noisy,
             seeded=self.seeded,
+            public=PublicInputs(self._model.name, mechanism.dim, self.n_reports),
         )
 
     def _warn_large_delta(self) -> None:

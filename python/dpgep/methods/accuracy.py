@@ -51,7 +51,7 @@ class Accuracy:
 
     def worsened(self, by: Matrix) -> Accuracy:
         """With independent errors, squared sines (K,), besides."""
-        return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), len(by)), self.lost)
+        return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), float(len(by))), self.lost)
 
     def after_screen(self, missed: float) -> Accuracy:
         """Of components of which this share is expected outside of the features that a screen kept."""
@@ -151,27 +151,40 @@ def lost_components(
 ) -> tuple[bool, ...]:
     """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
 
-    An eigenvalue counts from `centre`: where the model's A is no signal, all its eigenvalues are about equal, not zero.
     ``log_searched``: logarithm of the number of supports that were searched.
     """
+    return judged_components(model, released, system, k, log_searched)[0]
+
+
+def judged_components(
+    model: Model, released: Released, system: Eigensystem, k: int, log_searched: float = 0.0
+) -> tuple[tuple[bool, ...], Matrix]:
+    """`lost_components`, and (k,) the edge of the noise: eigenvalues that noise alone hardly exceeds.
+
+    An eigenvalue counts from `centre`: where the model's A is no signal, all its eigenvalues are about equal, not zero.
+    The edge falls with the number of components above; it is -infinity where there is no noise.
+    """
     values, r = system.values, len(system.values)
+    edges = np.full(k, -np.inf)
     if released.noiseless:
-        return (False,) * k
+        return (False,) * k, edges
     mean, deviation = _edge(model, released, system, log_searched)
     k, found, drawn = min(k, r), 0, 0
     while found < k:
         # fewer dimensions are left to noise by what stands above it
         left = (r - found) / r if model.isotropic_noise else 1.0
         edge = (mean * math.sqrt(left) + deviation) ** model.noise_order
+        centre = model.centre(values[found:])
+        edges[found:] = centre + edge
         one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
-        if one_left or values[found] - model.centre(values[found:]) > edge:
+        if one_left or values[found] - centre > edge:
             found += 1
         elif model.isotropic_noise or drawn == found:
             break
         else:  # the edge in the directions that are left is lower
             rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])
             (mean, deviation), drawn = _edge(model, released, rest, log_searched), found
-    return (False,) * found + (True,) * (k - found)
+    return (False,) * found + (True,) * (k - found), edges[:k]
 
 
 def _edge(model: Model, released: Released, system: Eigensystem, log_searched: float) -> tuple[float, float]:

@@ -69,6 +69,9 @@ class Intervals:
         scores), is at most this; 90: it may be any.
     lost : (K,), whether noise alone could show the component. Of its eigenvalue the interval then says little more than
         how large it may be.
+    loadings : (K, d, 2), low and high ends of the weight of each feature in each component, one by one, with the signs
+        of ``solution.components``; of standardized columns, of ``components * scale``, whose rows have unit norm. -1 to
+        1 where a component is lost. For PCA; None elsewhere.
     """
 
     level: float
@@ -77,6 +80,7 @@ class Intervals:
     eigenvalues: Matrix
     angles: Matrix
     lost: tuple[bool, ...]
+    loadings: Matrix | None = None
 
     def __repr__(self) -> str:
         lines = [
@@ -106,8 +110,11 @@ def bootstrap_intervals(
     level: float,
     rows: RowLaw,
     cut: float = 0.0,
+    components: Matrix | None = None,
 ) -> Intervals:
     """Intervals of the leading solutions of a released pair, solved with this ridge; ``bound`` is that of the rows.
+
+    ``components`` (K, d) are those solutions, as rows: their loadings have intervals, too, where the basis is known.
 
     ``cut``: share of the sum of squares of a covariance's rows that the bound takes away, on the average over all
     directions; it is made up for by whoever asks, for each direction alike. The intervals hold for what it takes from
@@ -137,12 +144,17 @@ def bootstrap_intervals(
     errors, angles = np.zeros((n_draws, kept)), np.full((n_draws, k), 90.0)
     strays = np.zeros((n_draws, kept))
     m = min(k, kept)
+    loadings = None
+    if components is not None and truth.basis is not None:
+        loadings = _Loadings(components, world, truth.basis, min(found, m))
     for draw in range(n_draws):
         wanted = world.possible(np.sort(centre + shaken * generator.standard_normal(kept))[::-1])
         system = world.drawn(wanted, generator)
         drawn = _padded(system.values, len(merged))
         errors[draw], strays[draw] = pivot.errors(drawn, wanted), drawn[:kept] - wanted
         angles[draw, :m] = world.angles(system, m)
+        if loadings is not None:
+            loadings.add(system)
     low, estimate, high = np.zeros(k), np.zeros(k), np.zeros(k)
     ordered, tail = np.sort(errors, axis=0)[:, :m], max(int((n_draws + 1) * (1 - level) / 2), 1)
     centred = pivot.undone(estimates, merged, ordered.mean(axis=0))
@@ -175,7 +187,8 @@ def bootstrap_intervals(
     estimate = np.clip(estimate, low, high)
     limits = 0.0, model.largest_eigenvalue
     ends = np.clip(np.column_stack([low, high]), *limits)
-    return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost)
+    of_loadings = None if loadings is None else loadings.intervals(tail)
+    return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost, of_loadings)
 
 
 def correlation_intervals(
@@ -288,6 +301,44 @@ class _World:
         return angles
 
 
+class _Loadings:
+    """How far the leading components of draws stray from those of a truth, feature by feature.
+
+    A direction that stands for several of the basis is spread over them at random: of theirs, its share is known alone.
+    """
+
+    def __init__(self, components: Matrix, world: _World, basis: Matrix, found: int) -> None:
+        self._components = components
+        self._numbers, self._basis = world.truth.numbers.astype(int), basis
+        self._generator = np.random.default_rng(_SEED)
+        whole = int(np.argmax(np.append(self._numbers, 2) > 1))  # those before stand for themselves
+        self._right = world.right.vectors[:, : min(found, whole)]
+        self._strays: list[Matrix] = []
+
+    def add(self, system: Eigensystem) -> None:
+        """The components of one more draw."""
+        drawn = system.vectors[:, : self._right.shape[1]]
+        self._strays.append(self._basis @ self._spread(drawn * _signs(drawn, self._right) - self._right))
+
+    def intervals(self, tail: int) -> Matrix:
+        """(K, d, 2): the released loadings less quantiles of how far draws stray."""
+        components = self._components
+        ends, m = np.tile([-1.0, 1.0], (*components.shape, 1)), self._right.shape[1]
+        signs = _signs(self._basis @ self._spread(self._right), components[:m].T)
+        ordered = np.sort(np.array(self._strays) * signs, axis=0)
+        ends[:m, :, 0] = components[:m] - ordered[-tail].T
+        ends[:m, :, 1] = components[:m] - ordered[tail - 1].T
+        return np.asarray(np.clip(ends, -1.0, 1.0))
+
+    def _spread(self, vectors: Matrix) -> Matrix:
+        """Vectors along the whole basis."""
+        shares = self._generator.standard_normal(len(self._basis.T))
+        first = np.append(0, np.cumsum(self._numbers)[:-1])
+        shares /= np.repeat(np.sqrt(np.add.reduceat(shares**2, first)), self._numbers)
+        shares[np.repeat(self._numbers == 1, self._numbers)] = 1.0
+        return np.repeat(vectors, self._numbers, axis=0) * shares[:, None]
+
+
 @dataclass(frozen=True, eq=False)
 class _Repelled:
     """Eigenvalues of a covariance: their repulsion is undone, and what is left over is an error to be subtracted."""
@@ -323,6 +374,11 @@ class _Scaled:
 
     def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
         return np.asarray(values[: len(errors)] / np.maximum(errors, 1e-300))
+
+
+def _signs(vectors: Matrix, others: Matrix) -> Matrix:
+    """(k,), the signs with which columns point the way that others do."""
+    return np.where(np.einsum("ij,ij->j", vectors, others) < 0, -1.0, 1.0)
 
 
 def _share_taken_back(strays: Matrix, errors: Matrix) -> float:

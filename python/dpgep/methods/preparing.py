@@ -78,13 +78,22 @@ def prepare(
     ``grouped``, those without a group have no row.
     """
     least_cut = _LEAST_CUT_OF_SIZES if model.asks_sizes else _LEAST_CUT
-    return _Buyer(stages, auto, grouped=grouped, least_cut=least_cut).preparation(model, shifted=shifted, mixed=mixed)
+    shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
+    buyer = _Buyer(stages, auto, shares, grouped=grouped, least_cut=least_cut)
+    return buyer.preparation(model, shifted=shifted, mixed=mixed)
+
+
+def location_and_scale(stages: Stages, auto: Auto) -> Preparation:
+    """Location and scale of every column, for the whole budget: no bound is bought, and none holds."""
+    if stages.n_columns > _MOST_COLUMNS:
+        raise ValueError(f"location and scale are found for at most {_MOST_COLUMNS} columns, got {stages.n_columns}")
+    return _Buyer(stages, auto, Shares(1.0, 0.0), grouped=False, least_cut=_LEAST_CUT_OF_SIZES).columns(shifted=True)
 
 
 class _Buyer:
     """Buys the stages of one preparation."""
 
-    def __init__(self, stages: Stages, auto: Auto, *, grouped: bool, least_cut: float) -> None:
+    def __init__(self, stages: Stages, auto: Auto, shares: Shares, *, grouped: bool, least_cut: float) -> None:
         self._stages = stages
         self._auto = auto
         self._d = stages.n_columns
@@ -92,7 +101,7 @@ class _Buyer:
         self._as_is = Preparation(1.0, missing=self._missing)
         self._grouped = grouped
         self._least_cut = least_cut
-        self._shares = _shares(stages.n, self._d, stages.mu, auto)
+        self._shares = shares
         if (
             auto.share is not None
             and self._shares.columns + 2 * self._shares.bound + self._covariance_share > _MOST_PREPARING
@@ -105,12 +114,12 @@ class _Buyer:
     def preparation(self, model: Model, *, shifted: bool, mixed: bool) -> Preparation:
         affordable = self._d <= _MOST_COLUMNS and self._affords("columns")
         if model.scale_free and affordable:
-            prepared = self._bounded(self._columns(shifted=shifted))
+            prepared = self._bounded(self.columns(shifted=shifted))
             if self._auto.precondition == "full" or (mixed and model.linear_free and self._affords("full")):
                 return self._uncorrelated(prepared, model.views)
             return prepared
         if shifted and affordable and self._missing:  # a mean of rows would count what is absent as 0
-            return self._bounded(replace(self._columns(shifted=True), scale=None, largest=self._as_is.largest))
+            return self._bounded(replace(self.columns(shifted=True), scale=None, largest=self._as_is.largest))
         return self._shifted() if shifted else self._bounded(self._as_is)
 
     def _affords(self, precondition: Literal["columns", "full"]) -> bool:
@@ -135,7 +144,7 @@ class _Buyer:
         """The mu of a share of the whole mu^2."""
         return split_budget(self._stages.mu, share)[0]
 
-    def _columns(self, *, shifted: bool) -> Preparation:
+    def columns(self, *, shifted: bool) -> Preparation:
         """Location and scale of every column; the scale alone, about zero, if not ``shifted``."""
         left, octaves = split_budget(self._part(self._shares.columns), 1 - _OCTAVES_SHARE)
         places, ranges = Places(self._d, missing=self._missing), self._auto.ranges

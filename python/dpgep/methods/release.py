@@ -28,8 +28,8 @@ from dpgep.methods.accuracy import (
     Accuracy,
     accuracy_given,
     expected_accuracy,
+    judged_components,
     log_supports,
-    lost_components,
     rows_needed,
 )
 from dpgep.methods.eigen import Eigensystem, matrix_bytes, solve_pair
@@ -202,8 +202,6 @@ class ReleaseDiagnostics(Diagnostics):
     Attributes
     ----------
     rank : number of directions in which B + xi I is positive; the others were left out.
-    spectrum : all eigenvalues of the released problem, descending; for a sparse solution, of its restriction to the
-        features in use.
     support : the features that a sparse solution uses, ascending; None for a dense one.
     screened : what a screen kept: ``features``, and the ``bound`` of their block; None without a screen. Everything
         else here is about the block alone, but for the expected errors: what the screen is expected to have missed
@@ -213,7 +211,7 @@ class ReleaseDiagnostics(Diagnostics):
     """
 
     rank: int
-    spectrum: Matrix
+    spectrum: Matrix  # always known
     support: tuple[int, ...] | None = None
     screened: Screened | None = None
     scale: Matrix | None = None
@@ -270,7 +268,10 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
 
 
 def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> MethodResult:
-    """The result for some of d features as one for all: components and mean have zeros elsewhere."""
+    """The result for some of d features as one for all: components and mean have zeros elsewhere.
+
+    Without the moments: they are of the block alone, and questions about a solution are of all features.
+    """
     diagnostics = result.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     support = None if diagnostics.support is None else tuple(features[list(diagnostics.support)].tolist())
@@ -279,6 +280,7 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
         components=embedded(result.components, features, d),
         mean=None if result.mean is None else embedded(result.mean[None, :], features, d)[0],
         diagnostics=replace(diagnostics, support=support),
+        moments=None,
     )
 
 
@@ -429,12 +431,12 @@ def _diagnose(
     ridge: Ridge | None,
 ) -> ReleaseDiagnostics:
     k, d, rank = len(eigenvalues), len(pair.a), len(system.values)
-    support = None if fit is None else support_of(fit.vectors)
+    support, edges = None if fit is None else support_of(fit.vectors), None
     if fit is not None and fit.significant is not None:
         lost = tuple(not significant for significant in fit.significant)
     else:
         log_searched = 0.0 if support is None else log_supports(d, len(support))
-        lost = lost_components(model, released, system, k, log_searched)
+        lost, edges = judged_components(model, released, system, k, log_searched)
     if ridge is not None:
         accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, rank)
     else:
@@ -448,6 +450,7 @@ def _diagnose(
         regularization=system.regularization,
         accuracy=accuracy,
         eigengaps=gaps.min(axis=1, initial=np.inf),
+        noise_edge=None if released.noiseless or fit is not None else edges,
         rank=rank,
         spectrum=system.values.copy(),
         support=support,

@@ -27,12 +27,19 @@ class Diagnostics:
     accuracy : the expected errors; the three properties below.
     eigengaps : (K,), distance of each eigenvalue to its nearest neighbour in the spectrum; None where the method does
         not find all of the spectrum.
+    spectrum : all eigenvalues of the released problem, descending, in the units of the rows as they were mapped; for a
+        sparse solution, of its restriction to the features in use. None where the method does not find all of it.
+    noise_edge : (K,), the eigenvalue that noise alone hardly exceeds, in the place of each component, in the units of
+        the solution's eigenvalues: one that does not exceed it is `lost`. None of sparse components, without noise, and
+        where the spectrum is None.
     """
 
     noise_level: float
     regularization: float = 0.0
     accuracy: Accuracy
     eigengaps: Matrix | None = None
+    spectrum: Matrix | None = None
+    noise_edge: Matrix | None = None
 
     @property
     def expected_error(self) -> Matrix:

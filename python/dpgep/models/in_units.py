@@ -98,7 +98,8 @@ class InUnits(MomentModel):
             values = spectrum_before_noise(values[::-1], deviation)[::-1]
         second = (vectors * values) @ vectors.T + mean.T @ mean
         moments = replace(released, second=second, noise=NO_NOISE)
-        return PlausibleMoments(self, moments, released.noise, np.ones(len(values)))
+        basis = None if self.first_view_size else np.eye(len(values))
+        return PlausibleMoments(self, moments, released.noise, np.ones(len(values)), basis)
 
     def pair(self, released: ReleasedMoments) -> MatrixPencil:
         inner, largest = self.inner.pair(released), float(self.scale.max()) ** 2

@@ -218,13 +218,15 @@ class PlausibleMoments:
     """Moments that may have been before the noise of a release, and that noise.
 
     ``numbers`` (d,): for how many directions of the whole problem each feature stands. The variance of its noise is as
-    many times larger.
+    many times larger. ``basis`` (d', sum of numbers): the directions themselves, in their order, as columns; None where
+    some of them are not known.
     """
 
     model: MomentModel
     moments: ReleasedMoments
     noise: MomentNoise
     numbers: Matrix
+    basis: Matrix | None = None
 
     def pair(self) -> MatrixPencil:
         return self.model.pair(replace(self.moments, second=self.moments.second.copy()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import uuid
@@ -39,6 +40,8 @@ from dpgep.privacy.ledger import (
 
 if TYPE_CHECKING:
     from dpgep.privacy.lasting_budget import LastingBudget
+
+_log = logging.getLogger(__name__)
 
 # The fraction of a spent budget that rounding may leave: too little for any run.
 _CRUMB = Fraction(1, 2**40)
@@ -310,7 +313,8 @@ class Budget:
                 reservation = self._part(part, amount, mu)
             self._adjacency = adjacency
             self._begin(reservation)
-            return reservation
+        _log.info("reserved mu = %.6g of %.6g", reservation.mu, self.mu)
+        return reservation
 
     def _require(self, adjacency: Adjacency) -> None:
         _check_adjacency(adjacency)
@@ -371,6 +375,7 @@ class Budget:
         entries = ledger.close()
         with self._transaction():
             self._finish(name, entries)
+        _log.info("settled %d releases of the run; mu = %.6g of %.6g is left", len(entries), self.remaining_mu, self.mu)
 
     def _transaction(self) -> AbstractContextManager[Any]:
         """The lock, to change what is reserved and spent."""
@@ -382,9 +387,9 @@ class Budget:
 
     def _finish(self, name: str, entries: Sequence[LedgerEntry]) -> None:
         """Replace a reservation by what was released; called with the lock."""
-        del self._reserved[name]
         self._releases.extend(entries)
         self._spent += total_cost(entries, self.mu)
+        del self._reserved[name]  # last: an interrupt before leaves too much counted, never too little
         if not (self._is_fixed or self._reserved or self._releases):
             self._adjacency = None
 
@@ -408,6 +413,10 @@ class Budget:
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a Budget cannot be copied or pickled: two copies could each spend it")
+
+    def __sklearn_clone__(self) -> Budget:
+        """The same: clones of a scikit-learn estimator spend one budget together."""
+        return self
 
     def __repr__(self) -> str:
         if self.epsilon is None:

@@ -65,4 +65,6 @@ def event_from_json(fields: dict[str, Any]) -> Any:
         values["event"] = event_from_json(values["event"])
     if "events" in values:
         values["events"] = [event_from_json(each) for each in values["events"]]
+    if fields["type"] not in ("GaussianDpEvent", "PoissonSampledDpEvent", "SelfComposedDpEvent", "ComposedDpEvent"):
+        raise ValueError(f"no event of ours: {fields['type']!r}")
     return getattr(dp_accounting, fields["type"])(**values)

@@ -13,7 +13,7 @@ add/remove gives (2 e, (1 + exp(e)) d): no tighter proof is known to us.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -155,7 +155,13 @@ def epsilon_of_event(event: Any, delta: float, adjacency: Adjacency) -> float:
 
 def delta_of_event(event: Any, epsilon: float, adjacency: Adjacency) -> float:
     """The delta, at least 1e-12, for which ``event`` (under add/remove) is (epsilon, delta)-DP under ``adjacency``."""
-    return _delta(_accountant(event, max(_per_person(epsilon, adjacency), 0.01)), epsilon, adjacency)
+    return deltas_of_event(event, [epsilon], epsilon, adjacency)[0]
+
+
+def deltas_of_event(event: Any, epsilons: Sequence[float], precision: float, adjacency: Adjacency) -> list[float]:
+    """`delta_of_event` at several epsilons, with privacy losses on a grid that is fine enough for ``precision``."""
+    accountant = _accountant(event, max(_per_person(precision, adjacency), 0.01))
+    return [_delta(accountant, epsilon, adjacency) for epsilon in epsilons]
 
 
 def _search_epsilon(event: Any, precision: float, delta: float, adjacency: Adjacency) -> float:

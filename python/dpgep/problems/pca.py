@@ -94,7 +94,8 @@ class PcaModel(RowModel):
         else:
             numbers = np.ones(len(values))
         moments = replace(released, sums=rows, noise=NO_NOISE, second=np.diag(values) + rows @ rows.T)
-        return PlausibleMoments(self.restricted(np.arange(len(values))), moments, released.noise, numbers)
+        model = self.restricted(np.arange(len(values)))
+        return PlausibleMoments(model, moments, released.noise, numbers, basis=vectors[:, ::-1])
 
     def restricted(self, features: NDArray[np.intp]) -> PcaModel:
         return type(self)(len(features), self.center)
@@ -134,7 +135,7 @@ class StandardizedPcaModel(PcaModel):
         values, vectors = np.linalg.eigh(released.second - mean.T @ mean)
         covariance = (vectors * spectrum_before_noise(values[::-1], deviation)[::-1]) @ vectors.T
         moments = replace(released, second=covariance + mean.T @ mean, noise=NO_NOISE)
-        return PlausibleMoments(self, moments, released.noise, np.ones(len(values)))
+        return PlausibleMoments(self, moments, released.noise, np.ones(len(values)), basis=np.eye(len(values)))
 
     def error_variances(self, released: Any, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return correlation_form_variance(released, left, right)

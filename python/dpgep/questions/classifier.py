@@ -16,7 +16,8 @@ from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, group_factors, total_mean, total_share
 from dpgep.models.preparation import Preparation
-from dpgep.solution import PrivacyReport, new_rows
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import new_rows
 from dpgep.sources.names import Names, listed
 
 # Deviations by which the square of a contrast must exceed what noise alone shows. More would silence weak classes,
@@ -152,7 +153,7 @@ def classifier(
     squares, by_chance = inverse @ rotated**2, noise * inverse.sum()
     shown = squares >= by_chance + _SHOWN * noise * math.sqrt(2 * float(np.sum(inverse**2)))
     mapped = (vectors @ (inverse[:, None] * rotated * shown)).T
-    shares = _priors(priors, counts)
+    shares = class_priors(priors, counts)
     weights = mapped if preparation is None else _of_columns(preparation, mapped)
     centre = mean if preparation is None else preparation.mean(mean)
     return LinearClassifier(
@@ -208,7 +209,8 @@ def _inverses(values: Matrix, ridge: float, rounding: float) -> Matrix:
     return np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > rounding)
 
 
-def _priors(priors: Literal["released"] | Sequence[float], counts: Matrix) -> Matrix:
+def class_priors(priors: Literal["released"] | Sequence[float], counts: Matrix) -> Matrix:
+    """Shares of the classes: those released, or numbers that the caller gave, over their sum."""
     if isinstance(priors, str):
         if priors != "released":
             raise ValueError(f'priors must be "released" or a positive number for each class, got {priors!r}')

@@ -14,7 +14,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
 from dpgep.models.preparation import Preparation
 from dpgep.models.standardized import correlations, standardization_of
-from dpgep.solution import PrivacyReport
+from dpgep.reports.report import PrivacyReport
 from dpgep.sources.names import Names
 
 # Values of so many columns are printed.

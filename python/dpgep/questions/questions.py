@@ -33,7 +33,8 @@ from dpgep.questions.columns import Columns, names_of, number_of, numbers_of
 from dpgep.questions.estimates import MatrixEstimate, correlation_of, covariance_estimate
 from dpgep.questions.regression import Regression, regression
 from dpgep.questions.synthetic import sample
-from dpgep.solution import PrivacyReport, Solution
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import Solution
 from dpgep.solve import checked_options, component_count, solution_of, warn_of_accuracy
 
 

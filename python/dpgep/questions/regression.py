@@ -29,7 +29,8 @@ from dpgep.methods.intervals import RowLaw, require_law
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean, total_share
 from dpgep.models.preparation import Preparation
-from dpgep.solution import PrivacyReport, project
+from dpgep.reports.report import PrivacyReport
+from dpgep.solution import project
 from dpgep.sources.names import Names
 
 # The part of a matrix that is noise from which on coefficients are visibly shrunk.

@@ -114,6 +114,11 @@ def declared_categories(kind: Any) -> Declared | None:
     return () if is_collected else None
 
 
+def is_date_type(kind: Any) -> bool:
+    """Whether a type of pandas, polars or Arrow is one of dates, or of dates with times."""
+    return getattr(kind, "kind", None) == "M" or str(kind).lower().startswith(("date", "timestamp"))
+
+
 def of_arrow_type(kind: Any) -> Declared | None:
     """The values that an Arrow type allows by itself."""
     from pyarrow import types

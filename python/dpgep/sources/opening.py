@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,43 +10,57 @@ import scipy.sparse
 
 from dpgep.sources import arrow, kinds
 from dpgep.sources.arrays import Array, SideBySide
-from dpgep.sources.arrow import Dataset, Reader, Stream
-from dpgep.sources.categories import Categories, encoded
+from dpgep.sources.arrow import ArrowSource, Dataset, Reader, Stream
+from dpgep.sources.categories import Categories, Encoding, encoded
+from dpgep.sources.files import open_files
+from dpgep.sources.filters import Condition, Filtered
 from dpgep.sources.frames import Frame
 from dpgep.sources.kinds import BOOLEANS, Declared
 from dpgep.sources.names import Names, check_same
-from dpgep.sources.parquet import ParquetFiles
 from dpgep.sources.parts import Pieces
 from dpgep.sources.source import Key, Source
 
 SUPPORTED = (
-    "a Parquet file or folder (or a list of them), a pyarrow Dataset, Table or RecordBatchReader, a pandas or polars "
-    "DataFrame, an array of shape (n, d) from NumPy, SciPy, h5py or Zarr, a tuple or mapping of such arrays, an "
-    "iterable of batches, or a function without arguments that returns one"
+    "files of Parquet, CSV, Arrow, NPY or NPZ (a path, folder or pattern, or a list), a pyarrow Dataset, Table or "
+    "RecordBatchReader, a pandas or polars DataFrame, an array of shape (n, d) from NumPy, SciPy, h5py or Zarr, a "
+    "tuple or mapping of such arrays, an iterable of batches, or a function without arguments that returns one"
 )
 
 
-def open_source(value: Any, categories: Categories) -> Source:
-    """The source that a value given to `dpgep.scan` stands for, with the categories that are declared for it."""
+def open_source(value: Any, encoding: Encoding, condition: Condition | None = None) -> Source:
+    """The source that a value given to `dpgep.scan` stands for: categories and dates as declared, rows that meet it."""
+    source = _opened(value, encoding.categories)
+    if condition is not None:
+        if not isinstance(source, ArrowSource):
+            raise TypeError(
+                "a filter is for files of Parquet, CSV or Arrow, and for tables of pyarrow or polars: of other data, "
+                "pass the rows that are meant"
+            )
+        source = Filtered(source, condition)
+    return encoded(source, encoding) if isinstance(source, Source) else Batches(source, encoding)
+
+
+def _opened(value: Any, categories: Categories) -> Any:
+    """A source, or an iterable of batches (a function that returns one)."""
     if kinds.is_path(value):
-        return encoded(ParquetFiles([value]), categories)
+        return open_files([value], categories)
     if isinstance(value, list) and value and all(map(kinds.is_path, value)):
-        return encoded(ParquetFiles(value), categories)
+        return open_files(value, categories)
     if kinds.is_dataset(value):
-        return encoded(Dataset(value), categories)
+        return Dataset(value)
     if kinds.is_reader(value):
-        return encoded(Reader(value), categories)
+        return Reader(value)
     if callable(value) or kinds.is_iterator(value) or isinstance(value, list):
-        return Batches(value, categories)
+        return value
     source = _in_memory(value)
     if source is not None:
-        return encoded(source, categories)
+        return source
     if isinstance(value, Iterable) and not isinstance(value, (bytes, set, frozenset)):
-        return Batches(value, categories)
+        return value
     raise TypeError(f"cannot scan {_name(value)}: pass {SUPPORTED}")
 
 
-def open_batch(value: Any, categories: Categories) -> Source:
+def open_batch(value: Any, encoding: Encoding) -> Source:
     """The source that one batch of an iterable is."""
     source = Array(value, "a batch") if isinstance(value, list) else _in_memory(value)
     if source is None:
@@ -54,7 +68,7 @@ def open_batch(value: Any, categories: Categories) -> Source:
             f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of "
             "pandas, polars or pyarrow, or a tuple or mapping of arrays with the same rows"
         )
-    return encoded(source, categories)
+    return encoded(source, encoding)
 
 
 def is_source_value(value: Any) -> bool:
@@ -98,14 +112,18 @@ class Batches(Source):
 
     n_rows = None
 
-    def __init__(self, values: Any, categories: Categories) -> None:
+    def __init__(self, values: Any, encoding: Encoding) -> None:
         self._values = values
-        self._categories = categories
+        self._encoding = encoding
         self.repeatable = callable(values) or not isinstance(values, Iterator)
         self._begun: tuple[Source, Iterator[Any]] | None = self._begin()
 
     def width(self, key: Key) -> int | None:
         return self._first().width(key)
+
+    @property
+    def columns(self) -> Sequence[Hashable] | None:
+        return self._first().columns
 
     def names(self, key: Key) -> Names:
         return self._first().names(key)
@@ -128,7 +146,7 @@ class Batches(Source):
                 following = next(rest)
             except StopIteration:
                 return
-            batch = open_batch(following, self._categories)
+            batch = open_batch(following, self._encoding)
 
     def _first(self) -> Source:
         if self._begun is None:
@@ -151,7 +169,7 @@ class Batches(Source):
                 "without rows, np.empty((0, columns))"
             ) from None
         # lists hold their batches anyway; an iterable may make them in memory that another pass over it uses again
-        return open_batch(first if isinstance(batches, Sequence) else _lasting(first), self._categories), iterator
+        return open_batch(first if isinstance(batches, Sequence) else _lasting(first), self._encoding), iterator
 
 
 def _lasting(batch: Any) -> Any:

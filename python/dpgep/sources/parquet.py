@@ -40,7 +40,7 @@ class ParquetFiles(ArrowSource):
         return int(self._dataset.count_rows())
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
-        return _read_ahead(super().pieces(keys, batch_rows))
+        return read_ahead(super().pieces(keys, batch_rows))
 
     def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
         for fragment in self._dataset.get_fragments():
@@ -96,7 +96,7 @@ def _kind(found: Any) -> str:
     return f"numbers, {found.list_size} in a list" if types.is_fixed_size_list(found) else str(found)
 
 
-def _read_ahead(items: Iterator[T]) -> Iterator[T]:
+def read_ahead(items: Iterator[T]) -> Iterator[T]:
     """The items, each fetched in a thread while the one before it is in use."""
     end = object()
     with ThreadPoolExecutor(1) as reader:

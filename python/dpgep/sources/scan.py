@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from dpgep._checks import require_count
-from dpgep._optional import MissingExtraError, import_extra
+from dpgep._progress import progress_bar
 from dpgep._suggestions import suggesting
-from dpgep.sources.categories import Categories, check_categories
+from dpgep.sources.categories import Encoding, check_categories, check_dates
+from dpgep.sources.filters import Condition, check_condition
 from dpgep.sources.kinds import Declared
 from dpgep.sources.names import Names
 from dpgep.sources.opening import is_source_value, open_source
@@ -28,13 +27,17 @@ def scan(
     batch_rows: int | None = None,
     progress: bool | None = None,
     categories: Mapping[Any, Sequence[Any]] | None = None,
+    dates: Sequence[Any] | None = None,
+    filter: Condition | None = None,
 ) -> Scan:
     """Data that need not fit into memory, one row per person, as batches.
 
     Parameters
     ----------
     source
-        - a path, or a list of paths: Parquet files, or a folder of them, read in the order of their paths;
+        - a path, a folder, a pattern such as ``"visits-*.csv"``, or a list of them: files of Parquet, CSV (a line of
+          names, UTF-8; also compressed), Arrow (Feather), NPY or NPZ, told by their suffixes (others are Parquet) and
+          read in the order of their paths;
         - a pyarrow Dataset, Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another object
           with ``__arrow_c_stream__``;
         - an array of shape (n, d): NumPy's, also memory-mapped, a SciPy sparse matrix, a data set of h5py, an array of
@@ -54,6 +57,14 @@ def scan(
         off the data. In a matrix such a column becomes indicator columns "colour=red", "colour=green", as a categorical
         column does whose type declares them (`pandas.CategoricalDtype`, `polars.Enum`). A value that is not in the
         list, or missing, has zeros in all of them.
+    dates : list of columns, optional
+        Columns of dates or times that count as numbers in a matrix: days since 1970-01-01.
+    filter : str or pyarrow.compute.Expression, optional
+        Which rows count, as ``"age >= 18 and region in ['north', 'south']"``: names of columns (``column("blood
+        pressure")`` where they are no names of Python), numbers, text, dates as text, comparisons, ``in``, ``is None``,
+        ``and``, ``or``, ``not``. As in SQL, a comparison with a missing value is neither true nor false, and keeps no
+        row. How many rows are kept then depends on people's values: problems need ``adjacency="add-remove"``, which
+        protects that number.
 
     Returns
     -------
@@ -94,10 +105,15 @@ def scan(
     if isinstance(source, Selection):
         raise TypeError("a selection already belongs to a scan: pass it directly to a problem")
     if isinstance(source, Scan):
-        if (n_rows, batch_rows, progress, categories) == (None, None, None, None):
+        if all(option is None for option in (n_rows, batch_rows, progress, categories, dates, filter)):
             return source
-        raise TypeError("already a scan: set n_rows, batch_rows, progress and categories when it is created")
-    return Scan(source, n_rows, batch_rows, progress, check_categories(categories))
+        raise TypeError("already a scan: set its options when it is created")
+    if filter is not None and n_rows is not None:
+        raise ValueError("how many rows pass a filter is not known beforehand: give n_rows or filter")
+    condition = None if filter is None else check_condition(filter)
+    return Scan(
+        source, n_rows, batch_rows, progress, Encoding(check_categories(categories), check_dates(dates)), condition
+    )
 
 
 def is_source(value: Any) -> bool:
@@ -148,9 +164,12 @@ class Scan:
         n_rows: int | None,
         batch_rows: int | None,
         progress: bool | None,
-        categories: Categories,
+        encoding: Encoding,
+        condition: Condition | None = None,
     ) -> None:
-        self.source = open_source(source, categories)
+        self.source = open_source(source, encoding, condition)
+        #: whether the number of rows depends on what is in them
+        self.filtered = condition is not None
         known = self.source.n_rows if n_rows is not None else None
         if known is not None and known != n_rows:
             raise ValueError(f"n_rows = {n_rows} is not the number of rows of the source: correct or omit it")
@@ -224,7 +243,7 @@ class Scan:
     def _batches(self, selections: list[Selection], apart: bool) -> Iterator[tuple[Any, ...]]:
         pieces = self._checked(self.source.pieces([each.key for each in selections], self._batch_rows), selections)
         assemblers = [Assembler(apart) for _ in selections]
-        bar_of_pass = progress_bar(self._progress, self.n_rows, self._passes)
+        bar_of_pass = progress_bar(self._progress, f"pass {self._passes}", self.n_rows, "rows")
         with packages_messages_withheld("the source"), bar_of_pass as bar:
             for batch in rebatch(pieces, self._batch_rows):
                 arrays = tuple(assemble([piece[i] for piece in batch]) for i, assemble in enumerate(assemblers))
@@ -263,51 +282,3 @@ class Scan:
 
 def _width(part: Part) -> int | None:
     return None if len(part.shape) == 1 else int(part.shape[1])
-
-
-_DELAY = 1.0  # seconds; a pass that is over by then shows no bar unless one is asked for
-
-
-class Bar(Protocol):
-    """What a pass needs of a bar."""
-
-    def update(self, n: int) -> object:
-        """Count n more rows."""
-
-
-class _Silent:
-    def update(self, n: int) -> None:
-        """Count nothing."""
-
-
-@contextmanager
-def progress_bar(wanted: bool | None, total: int | None, number: int) -> Iterator[Bar]:
-    """A bar on stderr for pass ``number`` over ``total`` rows.
-
-    ``wanted``: True for always, False for never, None for a pass of more than a second in a terminal where tqdm is
-    installed.
-    """
-    tqdm = _tqdm(wanted)
-    if tqdm is None:
-        yield _Silent()
-        return
-    with tqdm(
-        desc=f"pass {number}",
-        total=total,
-        unit=" rows",
-        unit_scale=True,
-        delay=0.0 if wanted else _DELAY,
-        file=sys.stderr,
-    ) as bar:
-        yield bar
-
-
-def _tqdm(wanted: bool | None) -> Any:
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
-        return None
-    try:
-        return import_extra("tqdm", "progress").tqdm
-    except MissingExtraError:
-        if wanted:
-            raise
-        return None

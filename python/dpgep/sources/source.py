@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpgep.sources.kinds import Declared
-from dpgep.sources.names import Names, as_text, listed
+from dpgep.sources.names import Names, as_text, did_you_mean, listed
 from dpgep.sources.parts import Pieces
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
@@ -67,7 +67,8 @@ def one_of(key: Key) -> Key:
 
 def missing(name: object, known: Iterable[object], what: str = "column") -> ValueError:
     """The error for a name that a source does not have."""
-    return ValueError(f"no {what} {name!r}; available: {listed(list(known))}")
+    available = list(known)
+    return ValueError(f"no {what} {name!r}{did_you_mean(name, available)}; available: {listed(available)}")
 
 
 def require_numeric(others: Sequence[tuple[object, Any]]) -> None:

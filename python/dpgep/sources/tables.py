@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpgep.sources import kinds
 from dpgep.sources.arrow import Stream
-from dpgep.sources.categories import encoded
+from dpgep.sources.categories import Encoding, encoded
 from dpgep.sources.frames import Frame
 from dpgep.sources.names import Names, as_text
 from dpgep.sources.parts import Assembler
@@ -31,6 +31,11 @@ def table_names(table: Any) -> Names:
     return as_text(table.columns) if _lies_in_one_piece(table) else _source(table).names(None)
 
 
+def table_width(table: Any) -> int:
+    """Number of columns of the matrix. Raises TypeError, as `table_matrix` does."""
+    return int(table.shape[1] if _lies_in_one_piece(table) else _source(table).width(None) or 0)
+
+
 def table_matrix(table: Any) -> NDArray[Any]:
     """The matrix. Raises TypeError, which names them, for columns without numbers, before any value is read."""
     return np.asarray(table) if _lies_in_one_piece(table) else whole(_source(table))
@@ -44,7 +49,7 @@ def whole(source: Source) -> NDArray[Any]:
 
 
 def _source(table: Any) -> Source:
-    return encoded(Frame(table) if kinds.is_frame(table) else Stream(table), {})
+    return encoded(Frame(table) if kinds.is_frame(table) else Stream(table), Encoding())
 
 
 def _lies_in_one_piece(table: Any) -> bool:

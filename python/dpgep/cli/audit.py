@@ -1,0 +1,71 @@
+"""``dpgep audit``: does what is installed keep its promise? Its releases of two neighbouring tables, told apart."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+import dpgep
+from dpgep.cli.command import Commands, positive, usage
+from dpgep.problems.moment_problem import RowProblem
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="attack this installation's releases of two neighbouring synthetic tables",
+        description="Releases two synthetic tables that differ in one person, many times, and lets the best test tell "
+        "them apart: a lower bound on what is leaked, beside what is claimed. No data of yours are read. Exit status 1 "
+        "if the claim is refuted.",
+    )
+    parser.add_argument("model", nargs="?", choices=tuple(_PROBLEMS), default="pca")
+    parser.add_argument("--epsilon", type=float, help="the claim to test, with --delta (default: mu = 3)")
+    parser.add_argument("--delta", type=float)
+    parser.add_argument("--runs", type=positive, default=500, metavar="N", help="on each table (default: %(default)s)")
+    parser.add_argument("--people", type=positive, default=50, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--confidence", type=float, default=1 - 1e-6, help="(default: 1 - 1e-6)")
+    parser.add_argument("--low-bits", action="store_true", help="attack the numbers' last bits instead of their values")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    claim = {"mu": 3.0} if options.epsilon is None else {"epsilon": options.epsilon}
+    attack = {"low_bits": True} if options.low_bits else {"gaussian": True, "released": True}
+    with usage():
+        result = dpgep.audit(
+            _PROBLEMS[options.model],
+            _neighbours(options.people),
+            None,
+            **claim,
+            delta=options.delta,
+            runs=options.runs,
+            confidence=options.confidence,
+            progress=not options.quiet,
+            **attack,
+        )
+    print(result)
+    return int(result.flagged)
+
+
+def _neighbours(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two tables of zeros, but for one person: the longest row along one axis, or along another."""
+    tables = np.zeros((2, n, 4))
+    tables[0, 0, 0] = tables[1, 0, 1] = 1.0
+    return tables[0], tables[1]
+
+
+def _pca(rows: np.ndarray) -> RowProblem:
+    return dpgep.pca(rows, center=False, bound=1.0)
+
+
+def _cca(rows: np.ndarray) -> RowProblem:
+    return dpgep.cca(rows[:, ::2], rows[:, 1::2], center=False, bound=1.0)
+
+
+def _fda(rows: np.ndarray) -> RowProblem:
+    return dpgep.fda(rows, rows[:, 0] > 0, classes=[False, True], bound=1.0)
+
+
+_PROBLEMS = {"pca": _pca, "cca": _cca, "fda": _fda}

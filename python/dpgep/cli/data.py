@@ -1,0 +1,226 @@
+"""Arguments about data, and the data they stand for: files, rows that count, columns and what they hold."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Hashable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import dpgep
+from dpgep.cli.command import UsageError, interval, known, usage, words
+from dpgep.sources import Selection
+from dpgep.sources.csv_files import CsvFiles
+from dpgep.sources.kinds import declared_categories, is_date_type
+from dpgep.sources.source import Source
+
+_DAY = 86400.0
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """DATA, and which rows and values of it count."""
+    parser.add_argument(
+        "data", nargs="+", metavar="DATA",
+        help="files of CSV, Parquet, Arrow, NPY or NPZ, folders, or patterns in quotes ('visits-*.csv'); one row per "
+        "person",
+    )  # fmt: skip
+    parser.add_argument(
+        "--categories", action="append", default=[], metavar="COLUMN=A,B",
+        help="the public categories of a column of text, which becomes indicators; or a JSON file of them; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dates", type=words, default=[], metavar="A,B", help="columns of dates that count as days since 1970-01-01"
+    )
+    parser.add_argument(
+        "--filter", metavar="EXPR",
+        help="the rows that count, as \"age >= 18 and region == 'north'\"; needs --adjacency add-remove, since their "
+        "number depends on people",
+    )  # fmt: skip
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--columns", type=words, metavar="A,B", help="the columns that count (default: all)")
+    parser.add_argument("--exclude", type=words, default=[], metavar="A,B", help="or: all columns but these")
+
+
+class Data:
+    """What DATA stands for, opened but not read."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        categories: dict[str, list[str]] | None = None,
+        dates: Sequence[str] = (),
+        filter: str | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        declared = categories or {}
+        with usage():
+            first = dpgep.scan(list(paths)).source
+            #: names of the columns of a table, in order; None for one array
+            self.columns = None if first.columns is None else [str(name) for name in first.columns]
+            self.types = {str(name): kind for name, kind in first.types.items()}
+            for name in (*declared, *dates):
+                self.require(name)
+            texts = isinstance(first, CsvFiles)  # which reads a column as text if its categories are
+            self._categories = {
+                name: values if texts else typed(values, self.types.get(name)) for name, values in declared.items()
+            }
+            self.dates = list(dates)
+            self.scan = dpgep.scan(
+                list(paths),
+                filter=filter,
+                categories=self._categories or None,
+                dates=self.dates or None,
+                progress=progress,
+            )
+
+    @property
+    def source(self) -> Source:
+        return self.scan.source
+
+    def require(self, name: str) -> str:
+        """The name of a column that is there."""
+        if self.columns is None:
+            raise UsageError(f"an array has no column {name!r}: give numbers, from 0")
+        return known(name, self.columns)
+
+    def matrix(self, columns: Sequence[str] | None, without: Sequence[str] = ()) -> Selection:
+        """The columns, by default all but some, as the rows of people."""
+        if self.columns is None:
+            if without:
+                raise UsageError("--exclude is for columns with names: give the numbers of those that count")
+            return self._of_array(columns)
+        for name in without:
+            self.require(name)
+        names = [self.require(name) for name in columns] if columns else [x for x in self.columns if x not in without]
+        if not names:
+            raise UsageError("no columns are left")
+        self._require_numbers(names)
+        with usage():
+            key: Any = list(names)
+            if len(names) == 1 and names[0] not in (*self._categories, *self.dates):
+                single = self.scan[names[0]]
+                key = names[0] if single.n_columns is not None else key  # a matrix of its own
+            return self.scan[key]
+
+    def vector(self, name: str) -> Selection:
+        """A column of labels or responses."""
+        with usage():
+            if self.columns is None:
+                return self.scan[_position(name)]
+            return self.scan[self.require(name)]
+
+    def _of_array(self, columns: Sequence[str] | None) -> Selection:
+        with usage():
+            return self.scan[[_position(name) for name in columns]] if columns else self.scan[:]
+
+    def _require_numbers(self, names: Sequence[str]) -> None:
+        """Raise UsageError for columns without numbers, which says what to do about each."""
+        problems = []
+        for name in names:
+            kind = self.types.get(name)
+            if kind is None or name in self._categories or name in self.dates:
+                continue
+            if is_date_type(kind):
+                problems.append(f"column {name!r} holds dates (--dates {name} counts days)")
+            elif "string" in str(kind) or "dictionary" in str(kind) or declared_categories(kind) == ():
+                problems.append(f"column {name!r} holds text (--categories {name}=A,B makes indicators)")
+            elif str(kind).startswith(("time", "duration", "binary")):
+                problems.append(f"column {name!r} ({kind}) holds no numbers")
+        if problems:
+            raise UsageError(f"{'; '.join(problems)}; or leave them out with --exclude, or name others in --columns")
+
+
+def open_data(options: argparse.Namespace) -> Data:
+    """The data that the arguments name."""
+    return Data(
+        options.data,
+        categories=_categories(options.categories),
+        dates=options.dates,
+        filter=options.filter,
+        progress=False if options.quiet else None,
+    )
+
+
+def ranges_of(given: Sequence[str], data: Data) -> dict[str | int, tuple[float, float]]:
+    """``--ranges``: a=0:120,b=1:5, those of dates as dates, or JSON files, {"a": [0, 120]}."""
+    found: dict[str | int, tuple[float, float]] = {}
+    for text in given:
+        if "=" not in text:
+            pairs = _json(text, "--ranges").items()
+        else:
+            pairs = {name: ends for name, _, ends in (word.rpartition("=") for word in words(text))}.items()
+        for name, ends in pairs:
+            key: str | int = _position(name) if data.columns is None else data.require(name)
+            found[key] = _range(name, ends, is_date=name in data.dates)
+    return found
+
+
+def typed(values: Sequence[str], kind: Any) -> list[Hashable]:
+    """Words as values of a column of this type: numbers, true and false, or text."""
+    name = str(kind).lower()
+    if name.startswith("bool"):
+        if not {word.lower() for word in values} <= {"true", "false"}:
+            raise UsageError(f"a column of booleans holds true and false, not {', '.join(values)}")
+        return [word.lower() == "true" for word in values]
+    if name.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
+        try:
+            return [int(word) if word.lstrip("+-").isdigit() else float(word) for word in values]
+        except ValueError:
+            raise UsageError(f"a column of numbers ({kind}) holds no such values: {', '.join(values)}") from None
+    return list(values)
+
+
+def _categories(given: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        try:
+            found.update({name: words(values)} if equals else _json(text, "--categories"))
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"--categories {text}: {error}") from None
+    for name, each in found.items():
+        if not isinstance(each, list) or not each:
+            raise UsageError(f"--categories: those of {name!r} must be a list, got {each!r}")
+    return {
+        name: [value if isinstance(value, str) else json.dumps(value) for value in each] for name, each in found.items()
+    }
+
+
+def _json(path: str, option: str) -> dict[str, Any]:
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UsageError(f"{option} takes COLUMN=... or a JSON file; {path!r} is neither") from None
+    if not isinstance(found, dict):
+        raise UsageError(f'{option}: {path} must hold an object, as {{"age": ...}}')
+    return found
+
+
+def _range(name: str, ends: Any, *, is_date: bool) -> tuple[float, float]:
+    try:
+        if isinstance(ends, str) and is_date:
+            low, colon, high = ends.partition(":")
+            ends = [low, high] if colon else ()
+        if isinstance(ends, str):
+            return interval(ends)
+        first, last = ((_days(end) if is_date and isinstance(end, str) else float(end)) for end in ends)
+        return first, last
+    except (ValueError, TypeError, argparse.ArgumentTypeError):
+        shown = "2000-01-01:2030-12-31" if is_date else "0:120"
+        raise UsageError(f"--ranges: that of {name!r} must be low:high, as {shown}; got {ends!r}") from None
+
+
+def _days(text: str) -> float:
+    found = datetime.fromisoformat(text)
+    return found.replace(tzinfo=found.tzinfo or timezone.utc).timestamp() / _DAY
+
+
+def _position(name: str) -> int:
+    if not name.isdigit():
+        raise UsageError(f"an array has no column {name!r}: give numbers, from 0")
+    return int(name)

@@ -1,0 +1,228 @@
+"""``dpgep pca``, ``cca``, ``pls``, ``fda``, ``sir`` and ``table``: data and a budget in, one private answer out."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dpgep
+from dpgep._threads import checked_threads, use_threads
+from dpgep.cli.command import Commands, UsageError, interval, numbers, positive, usage, words
+from dpgep.cli.data import Data, add_columns, add_data, open_data, ranges_of, typed
+from dpgep.cli.dry_run import listed_features, show_dry_run
+from dpgep.cli.output import Output
+from dpgep.cli.paying import Paying, add_budget
+from dpgep.problems.problem import Problem
+
+
+class _Model(NamedTuple):
+    help: str
+    add: Callable[[argparse.ArgumentParser], None]
+    #: the problem of the data, with bound, adjacency and public_n
+    problem: Callable[[Data, argparse.Namespace, dict[str, Any]], Problem]
+
+
+def add(commands: Commands) -> None:
+    for name, model in _MODELS.items():
+        parser = commands.add_parser(name, help=model.help, description=f"{model.help}, under differential privacy.")
+        add_data(parser)
+        model.add(parser)
+        parser.add_argument(
+            "--bound", type=_bound, default="auto", metavar="NUMBER", help="on row norms (default: bought, 'auto')"
+        )
+        parser.add_argument(
+            "--ranges", action="append", default=[], metavar="A=LOW:HIGH,...",
+            help="public ranges of columns, which make an automatic bound cheaper; or a JSON file",
+        )  # fmt: skip
+        parser.add_argument(
+            "--missing", choices=("error", "center"), default="error",
+            help="center: missing values count as the location of their column",
+        )  # fmt: skip
+        if name != "table":
+            parser.add_argument("--n-components", type=positive, metavar="K")
+            parser.add_argument("--sparsity", type=_sparsity, metavar="K", help="features per component, or auto")
+        add_budget(parser)
+        _add_running(parser, "OUT.dpgep" if name == "table" else "OUT.json")
+        parser.set_defaults(run=_run, model=name)
+
+
+def _add_running(parser: argparse.ArgumentParser, output: str) -> None:
+    group = parser.add_argument_group("running")
+    group.add_argument("-o", "--output", type=Path, metavar=output, help="where the result is kept")
+    group.add_argument("--force", action="store_true", help="replace the output if it exists")
+    group.add_argument("--dry-run", action="store_true", help="say noise and price; read no row, spend nothing")
+    group.add_argument("--people", type=positive, metavar="N", help="for --dry-run, where the files do not say it")
+    group.add_argument("--threads", type=positive, metavar="N")
+    group.add_argument("--quiet", action="store_true", help="no list of features, no progress bar")
+    group.add_argument("--seed", type=int, help="for tests: NOT PRIVATE to anyone who knows the seed")
+
+
+def _run(options: argparse.Namespace) -> int:
+    data = open_data(options)
+    paying = Paying(options)
+    problem = _problem(data, options, paying)
+    if options.dry_run:
+        return show_dry_run(problem, options, paying)
+    if options.output is None:
+        raise UsageError("-o OUT is missing: the result must be kept, since another run would be paid for again")
+    if not options.quiet:
+        print(f"features: {listed_features(problem.model)}", file=sys.stderr)
+    with Output(options.output, force=options.force) as output:
+        with paying.said_on_failure():
+            answer = _answer(problem, options, paying)
+        content = answer.to_bytes() if isinstance(answer, dpgep.PrivateMoments) else answer.to_json().encode()
+        try:
+            output.write(content)
+        except OSError as error:
+            print(f"dpgep {options.model}: {options.output} cannot be written ({error.strerror})", file=sys.stderr)
+            print("what it should hold, and was paid for, is on stdout", file=sys.stderr)
+            print(content.decode() if isinstance(answer, dpgep.Solution) else base64.b64encode(content).decode())
+            return 1
+    print(answer if isinstance(answer, dpgep.Solution) else answer.report)
+    print(f"kept in {options.output}", file=sys.stderr)
+    return 0
+
+
+def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem:
+    bound: Any = options.bound
+    if bound != "auto" and (options.ranges or options.missing != "error"):
+        raise UsageError("--ranges and --missing are for an automatic bound: leave out --bound")
+    if options.filter is not None and paying.adjacency != "add-remove":
+        raise UsageError(
+            "--filter needs --adjacency add-remove: how many rows pass depends on people's values, and replace-one "
+            "publishes that number. If it is public who passes, keep a file of these rows alone"
+        )
+    if bound == "auto":
+        with usage():
+            bound = dpgep.Auto(ranges=ranges_of(options.ranges, data), missing=options.missing)
+    common = {"bound": bound, "adjacency": paying.adjacency, "public_n": options.public_n}
+    with usage():
+        return _MODELS[options.model].problem(data, options, common)
+
+
+def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.PrivateMoments:
+    common = {"budget": paying.budget, "seed": options.seed, **paying.part}
+    sparse = {} if options.model == "table" or options.sparsity is None else {"sparsity": options.sparsity}
+    if options.model == "table":
+        with use_threads(checked_threads(options.threads)):
+            return dpgep.release(problem, **common)
+    return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
+
+
+def _bound(text: str) -> float | str:
+    return text if text == "auto" else float(text)
+
+
+def _sparsity(text: str) -> int | str:
+    return text if text == "auto" else positive(text)
+
+
+def _add_pca(parser: argparse.ArgumentParser) -> None:
+    add_columns(parser)
+    parser.add_argument(
+        "--standardize", action="store_true", help="columns in units of their deviations: mostly wanted"
+    )
+    parser.add_argument("--no-center", action="store_true", help="second moments instead of covariances")
+
+
+def _pca(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
+    rows = data.matrix(options.columns, options.exclude)
+    return dpgep.pca(rows, standardize=options.standardize, center=not options.no_center, **common)
+
+
+def _add_views(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--x-columns", type=words, required=True, metavar="A,B", help="columns of the first view")
+    parser.add_argument("--y-columns", type=words, required=True, metavar="C,D", help="columns of the second view")
+
+
+def _two_views(make: Callable[..., Problem]) -> Callable[[Data, argparse.Namespace, dict[str, Any]], Problem]:
+    def problem(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
+        return make(data.matrix(options.x_columns), data.matrix(options.y_columns), **common)
+
+    return problem
+
+
+def _add_labels(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument("--labels", required=required, metavar="COLUMN", help="each person's class")
+    parser.add_argument(
+        "--classes", type=words, metavar="A,B", help="the public classes; people with another label are left out"
+    )
+
+
+def _add_response(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument("--response", required=required, metavar="COLUMN", help="what directions are to explain")
+    parser.add_argument("--slices", type=positive, metavar="N", help="slices of the range (default: 10)")
+    parser.add_argument("--y-range", type=interval, metavar="LOW:HIGH", help="the public range of the response")
+    parser.add_argument("--edges", type=numbers, metavar="A,B,C", help="instead: public edges of the slices")
+
+
+def _add_fda(parser: argparse.ArgumentParser) -> None:
+    add_columns(parser)
+    _add_labels(parser, required=True)
+
+
+def _fda(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
+    labels, classes = _labels(data, options)
+    return dpgep.fda(_rest(data, options, options.labels), labels, classes=classes, **common)
+
+
+def _add_sir(parser: argparse.ArgumentParser) -> None:
+    add_columns(parser)
+    _add_response(parser, required=True)
+
+
+def _sir(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
+    slices = {"edges": options.edges} if options.edges else {"slices": options.slices or 10, "y_range": options.y_range}
+    return dpgep.sir(_rest(data, options, options.response), data.vector(options.response), **slices, **common)
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    add_columns(parser)
+    _add_labels(parser, required=False)
+    _add_response(parser, required=False)
+
+
+def _table(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
+    if options.labels and options.response:
+        raise UsageError("the groups of a table are classes or slices: give --labels or --response")
+    if options.labels:
+        labels, classes = _labels(data, options)
+        return dpgep.table(_rest(data, options, options.labels), labels, classes=classes, **common)
+    if options.response:
+        edges = (
+            {"edges": options.edges} if options.edges else {"slices": options.slices or 10, "y_range": options.y_range}
+        )
+        return dpgep.table(_rest(data, options, options.response), data.vector(options.response), **edges, **common)
+    return dpgep.table(data.matrix(options.columns, options.exclude), **common)
+
+
+def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Sequence[Any] | None]:
+    """The labels, and the classes as values of their type."""
+    labels = data.vector(options.labels)
+    if options.classes is None:
+        if labels.declared is None:
+            raise UsageError("--classes A,B is missing: the set of classes is public, so name it from what you know")
+        return labels, None
+    return labels, typed(options.classes, data.types.get(options.labels))
+
+
+def _rest(data: Data, options: argparse.Namespace, group: str) -> Any:
+    """The rows, without the column of labels or responses."""
+    if options.columns and group in options.columns:
+        raise UsageError(f"column {group!r} is the group of a person: leave it out of --columns")
+    without = options.exclude if data.columns is None else [*options.exclude, group]
+    return data.matrix(options.columns, without)
+
+
+_MODELS = {
+    "pca": _Model("Principal components", _add_pca, _pca),
+    "cca": _Model("Canonical correlations of two views", _add_views, _two_views(dpgep.cca)),
+    "pls": _Model("Partial least squares of two views", _add_views, _two_views(dpgep.pls)),
+    "fda": _Model("Discriminant directions of classes", _add_fda, _fda),
+    "sir": _Model("Inverse regression: directions that a response depends on", _add_sir, _sir),
+    "table": _Model("All second moments of a table, for any number of questions", _add_table, _table),
+}

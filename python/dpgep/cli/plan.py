@@ -1,0 +1,77 @@
+"""``dpgep plan``: errors to expect, before there are data."""
+
+from __future__ import annotations
+
+import argparse
+
+import dpgep
+from dpgep.cli.command import Commands, UsageError, numbers, positive, usage
+
+_TWO_VIEWS = ("cca", "pls")
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "plan",
+        help="expected errors, before there are data",
+        description="The errors to expect of a release, from public numbers alone: no data, no cost.",
+    )
+    parser.add_argument("model", choices=("pca", "standardized-pca", "cca", "pls", "fda", "sir"))
+    parser.add_argument("--people", type=positive, required=True, metavar="N", help="number of people")
+    parser.add_argument(
+        "--features", type=_features, required=True, metavar="D", help="number of columns; D,E of two views"
+    )
+    parser.add_argument("--epsilon", type=float)
+    parser.add_argument("--delta", type=float)
+    parser.add_argument("--mu", type=float)
+    parser.add_argument("--bound", type=float, metavar="NUMBER", help="default: bought")
+    parser.add_argument("--spectrum", type=numbers, metavar="A,B", help="leading eigenvalues, public or hoped for")
+    parser.add_argument(
+        "--eigengap",
+        type=float,
+        help="or: by how much one eigenvalue exceeds all others (default: 1; 0.5 of correlations)",
+    )
+    parser.add_argument("--shares", type=numbers, metavar="A,B", help="shares of people per class or slice")
+    parser.add_argument("--n-components", type=positive, default=1, metavar="K")
+    parser.add_argument("--adjacency", choices=("replace-one", "add-remove"), default="replace-one")
+    parser.add_argument("--people-for", type=float, metavar="ERROR", help="also: how many people such an error takes")
+    parser.add_argument("--epsilon-for", type=float, metavar="ERROR", help="also: which epsilon such an error takes")
+    parser.set_defaults(run=_run)
+
+
+def _features(text: str) -> int | tuple[int, int]:
+    parts = [positive(part) for part in text.split(",")]
+    if len(parts) > 2:
+        raise argparse.ArgumentTypeError(f"must be a number, or two of two views, as 6,4; got {text!r}")
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+
+def _run(options: argparse.Namespace) -> int:
+    if (options.model in _TWO_VIEWS) != isinstance(options.features, tuple):
+        raise UsageError(
+            f"--features of {options.model}: {'D,E, one of each view' if options.model in _TWO_VIEWS else 'D'}"
+        )
+    gap = options.eigengap
+    if options.spectrum is None and gap is None:
+        gap = 1.0 if options.model in ("pca", "fda") else 0.5
+    with usage():
+        plan = dpgep.plan(
+            options.model,
+            n=options.people,
+            d=options.features,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            mu=options.mu,
+            bound="auto" if options.bound is None else options.bound,
+            spectrum=options.spectrum,
+            eigengap=gap,
+            shares=options.shares,
+            n_components=options.n_components,
+            adjacency=options.adjacency,
+        )
+    print(plan)
+    if options.people_for is not None:
+        print(f"{plan.people_for(options.people_for)} people for an error of {options.people_for:g}")
+    if options.epsilon_for is not None:
+        print(f"epsilon = {plan.epsilon_for(options.epsilon_for):.3g} for an error of {options.epsilon_for:g}")
+    return 0

@@ -1,0 +1,122 @@
+"""``dpgep transform``: scores of new rows, as private as the rows are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dpgep
+from dpgep._optional import import_extra
+from dpgep.cli.command import Commands, UsageError, words
+from dpgep.cli.data import Data
+from dpgep.cli.output import Output
+from dpgep.sources import Selection
+from dpgep.sources.kinds import is_date_type
+
+_SUFFIXES = (".csv", ".parquet", ".npy")
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "transform",
+        help="scores of rows, as private as the rows are",
+        description="Coordinates of rows along the components of a solution. They are computed from each row alone and "
+        "are no more private than the rows are: the solution's guarantee does not cover them.",
+    )
+    parser.add_argument("solution", type=Path, metavar="SOLUTION", help="what dpgep pca ... -o has kept")
+    parser.add_argument("data", nargs="+", metavar="DATA", help="files with the columns of the solution")
+    parser.add_argument("--keep", type=words, default=[], metavar="A,B", help="columns to hand on, as an identifier")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help=f"{', '.join(_SUFFIXES)}")
+    parser.add_argument("--force", action="store_true", help="replace the output if it exists")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    suffix = options.output.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise UsageError(f"-o must end in one of {', '.join(_SUFFIXES)}, got {options.output}")
+    if options.keep and suffix == ".npy":
+        raise UsageError("--keep needs a table: -o OUT.csv or OUT.parquet")
+    try:
+        solution = dpgep.Solution.load(options.solution)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{options.solution} holds no solution: {error}") from None
+    data, views = _views(solution, options)
+    kept = [data.vector(name) for name in options.keep]
+    with Output(options.output, force=options.force) as output:
+        batches = _scores(solution, data, views, kept)
+        if suffix == ".npy":
+            with output.part.open("wb") as file:
+                np.save(file, np.concatenate([scores for scores, _ in batches]))
+        else:
+            _write_table(output.part, suffix, batches, _names(solution), options.keep)
+        output.take()
+    print(f"{options.output}: no more private than the rows themselves", file=sys.stderr)
+    return 0
+
+
+def _views(solution: dpgep.Solution, options: argparse.Namespace) -> tuple[Data, list[Selection]]:
+    """The data with the columns of the fit, indicators and days made as they were there."""
+    names = solution.feature_names
+    progress = False if options.quiet else None
+    data = Data(options.data, progress=progress)
+    if names is None or data.columns is None:
+        if len(solution.model.views) > 1:
+            raise UsageError("a solution of two views needs data with names")
+        return data, [data.matrix(None)]
+    categories: dict[str, list[str]] = {}
+    columns: list[list[str]] = []
+    for view in solution.model.views:
+        chosen: dict[str, None] = {}
+        for name in names[view]:
+            column, equals, value = name.partition("=")
+            if equals and name not in data.columns and column in data.columns:
+                categories.setdefault(column, []).append(value)
+                chosen[column] = None
+            else:
+                chosen[data.require(name)] = None
+        columns.append(list(chosen))
+    dates = [name for chosen in columns for name in chosen if is_date_type(data.types.get(name, ""))]
+    data = Data(options.data, categories=categories, dates=dates, progress=progress)
+    return data, [data.matrix(chosen) for chosen in columns]
+
+
+def _scores(
+    solution: dpgep.Solution, data: Data, views: list[Selection], kept: list[Selection]
+) -> Iterator[tuple[NDArray[Any], tuple[Any, ...]]]:
+    for batch in data.scan.read(*views, *kept):
+        scores = solution.transform(*batch[: len(views)])
+        yield np.hstack(scores) if isinstance(scores, tuple) else scores, batch[len(views) :]
+
+
+def _names(solution: dpgep.Solution) -> list[str]:
+    views = ("component",) if len(solution.model.views) == 1 else ("x_component", "y_component")
+    return [f"{view}_{k + 1}" for view in views for k in range(solution.n_components)]
+
+
+def _write_table(
+    path: Path,
+    suffix: str,
+    batches: Iterator[tuple[NDArray[Any], tuple[Any, ...]]],
+    names: list[str],
+    kept_names: list[str],
+) -> None:
+    pa = import_extra("pyarrow", "arrow")
+    writer: Any = None
+    for scores, kept in batches:
+        columns = [pa.array(values, from_pandas=True) for values in (*kept, *scores.T)]
+        table = pa.table(columns, names=[*kept_names, *names])
+        if writer is None:
+            kind = import_extra("pyarrow.csv" if suffix == ".csv" else "pyarrow.parquet", "arrow")
+            writer = (kind.CSVWriter if suffix == ".csv" else kind.ParquetWriter)(str(path), table.schema)
+        writer.write_table(table.cast(writer.schema) if suffix == ".parquet" else table)
+    if writer is None:
+        raise UsageError("there are no rows")
+    writer.close()

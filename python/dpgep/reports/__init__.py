@@ -1,0 +1,1 @@
+"""What a privacy report says, to be read, signed and checked by others."""

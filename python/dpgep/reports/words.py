@@ -1,0 +1,147 @@
+"""The guarantee of a report in words, and what it takes for granted. Numbers are rounded against ourselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import ROUND_CEILING, Context, Decimal
+
+from dpgep.reports.report import PrivacyReport, PublicInputs
+
+# how many names are listed before the rest is counted
+_LISTED = 20
+
+_COMPARED = {
+    "replace-one": "if the row of any one person is replaced by any other",
+    "add-remove": "if the row of any one person is taken out, or one is added",
+    "local": "if what any one person holds is replaced by anything else",
+}
+
+_WORLDS = {
+    "replace-one": "the data with a person's row and with another in its place",
+    "add-remove": "the data with a person's row and without it",
+    "local": "two records that a person may hold",
+}
+
+
+def up(value: float, digits: int = 4) -> str:
+    """A number of so many digits, rounded up."""
+    if not math.isfinite(value):
+        return str(value)
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))):.{digits}g}"
+
+
+def percent(share: float) -> str:
+    """A share in percent, rounded up."""
+    return f"{up(min(100 * share, 100.0), 3)} %"
+
+
+def statement(report: PrivacyReport) -> str:
+    """The guarantee, as a sentence or two."""
+    if report.mu is not None and math.isinf(report.mu):
+        return "There is no guarantee: the releases carry no noise (epsilon = inf)."
+    if report.epsilon is None or report.delta is None:
+        assert report.mu is not None
+        text = (
+            f"Everything released is {up(report.mu)}-Gaussian differentially private: whatever is computed from it "
+            f"tells {_WORLDS[report.adjacency]} apart no better than one draw from a normal distribution of deviation "
+            f"1 tells whether its mean is 0 or {up(report.mu)}."
+        )
+    else:
+        by = "" if report.mu is None else f" (mu = {up(report.mu)})"
+        factor = up(math.exp(report.epsilon) * (1 + 1e-15)) if report.epsilon < 50 else f"exp({up(report.epsilon)})"
+        text = (
+            f"Everything released is differentially private with epsilon = {up(report.epsilon)} and delta = "
+            f"{up(report.delta)}{by}: the probability of any outcome that is computed from it, whatever else is known, "
+            f"grows by a factor of at most {factor}, plus at most {up(report.delta)}, "
+            f"{_COMPARED[report.adjacency]}."
+        )
+    if report.seeded:
+        text += " But the noise came from a seed: against anyone who knows it, there is no protection at all."
+    return text
+
+
+def risk_sentences(report: PrivacyReport, advantage: float, false_positives: float, true_positives: float) -> list[str]:
+    """What the guarantee leaves to an attacker."""
+    worlds = _WORLDS[report.adjacency]
+    return [
+        f"An attacker who knows everything but one row, and has to tell {worlds} apart, each as probable, is right in "
+        f"at most {percent((1 + advantage) / 2)} of the cases; guessing is right in 50 %. The advantage, true less "
+        f"false positives, is at most {up(advantage)}.",
+        f"With {percent(false_positives)} of false alarms, at most {percent(true_positives)} of the people are found; "
+        f"guessing finds {percent(false_positives)}.",
+    ]
+
+
+def assumptions(report: PrivacyReport) -> Iterator[str]:
+    """What the guarantee takes for granted: it is as good as this."""
+    yield _person(report)
+    if report.bound is None:
+        yield "The sensitivities of the matrices are those that the caller stated: nothing has checked them."
+    else:
+        yield (
+            f"No row counts with a norm above {report.bound:g}: longer rows are shortened to it by the program. Where "
+            "rows were shifted or scaled first, this is of the rows after that."
+        )
+    if report.public is not None:
+        yield "Taken as public, and not paid for: " + "; ".join(public_facts(report.public)) + "."
+    else:
+        yield "The model, and the names, classes and ranges that were given, are public."
+    yield "That no value is missing or infinite where that is refused, and the types of the columns, are public."
+    if report.seeded:
+        yield "The seed of the noise is secret and was used once."
+    else:
+        yield "The noise came from the operating system's random numbers, which nobody else knows."
+    yield (
+        "All values were integers, or rounded to a public grid, before noise was added, and the noise is exactly "
+        "rounded: the guarantee has no approximation term."
+        if report.exact
+        else "Some release has no noise, or none that is exact."
+    )
+    if report.mu is None:
+        yield (
+            "Samples were drawn at random, each person independently, and their members are secret; privacy loss "
+            "distributions compose the answers."
+        )
+    if report.release is not None:
+        yield f"Paid once, for all answers from release {report.release}: each states the same guarantee, not another."
+    yield (
+        "Covered is what was released, and all that is computed from it alone; not other releases about the same "
+        "people, whose costs add up, and not rows that are projected."
+    )
+
+
+def _person(report: PrivacyReport) -> str:
+    if report.adjacency == "local":
+        return (
+            "Each person adds the noise themselves, to what they send, and sends once what the ledger lists: no "
+            "curator is trusted. How many people took part is public."
+        )
+    number = (
+        "the number of people is public"
+        if report.adjacency == "replace-one"
+        else "the number of people is protected, unless it is listed as public"
+    )
+    return f"Each person has one row: of a person with several, each row alone is protected; {number}."
+
+
+def public_facts(public: PublicInputs) -> list[str]:
+    """What was public about the data, in words."""
+    facts = [f"the problem, {public.problem} of {public.n_features} features"]
+    if public.n_people is not None:
+        facts.append(f"the number of people, {public.n_people}")
+    if public.feature_names is not None:
+        facts.append(f"the names {_listed(public.feature_names)}")
+    if public.classes is not None:
+        facts.append(f"the classes {_listed(public.classes)}")
+    if public.edges is not None:
+        facts.append(f"the edges of slices {_listed(f'{edge:g}' for edge in public.edges)}")
+    if public.ranges:
+        facts.append(f"the ranges {_listed(f'{name}: {low:g} to {high:g}' for name, low, high in public.ranges)}")
+    return facts
+
+
+def _listed(names: object) -> str:
+    texts = [str(name) for name in names]  # type: ignore[attr-defined]
+    rest = len(texts) - _LISTED
+    return ", ".join(texts[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")

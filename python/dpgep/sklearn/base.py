@@ -1,0 +1,177 @@
+"""What the estimators share: how a fit is paid for, which data it takes, and what of a solution they show."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpgep.data.views import fewest_rows
+from dpgep.methods.release import ReleaseDiagnostics
+from dpgep.models.model import Adjacency, Matrix
+from dpgep.models.preparation import Auto, Bound
+from dpgep.privacy.budget import Budget
+from dpgep.solution import Solution
+from dpgep.sources.tables import is_table, table_width
+
+
+class _LeftBehind:
+    """In the place of a budget in a pickled estimator, which must not be fitted on a budget of nobody."""
+
+    def __repr__(self) -> str:
+        return "<left behind>"
+
+
+# Estimators are dataclasses: their fields are the parameters that scikit-learn reads off the signature of __init__.
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What a fit costs, and from whom.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee of one fit, as in `dpgep.solve`. There is no default: it is a decision, and estimators that are
+        fitted again spend it again. ``epsilon=math.inf`` fits without noise, and needs no delta.
+    budget : `dpgep.Budget` or path, optional
+        Instead, what several fits may spend together: clones of the estimator share it, so that a grid search draws all
+        of its fits from it. A path is that of a budget in a file (`dpgep.Budget.open`), which each fit opens for
+        itself, also in other processes.
+    share : float in (0, 1], optional
+        With ``budget``: the part of its mu^2 that each fit takes. Or say ``epsilon``: then the amount that each fit
+        adds to what is spent. Default: all that is left.
+    adjacency, public_n
+        As in `dpgep.pca`.
+    random_state : int or RandomState, optional
+        Makes the noise reproducible, for tests: whoever knows it can remove the noise, so that a warning is issued.
+        Default: noise from the operating system, also where NumPy is seeded.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    budget: Budget | str | os.PathLike[str] | None = None
+    share: float | None = None
+    adjacency: Adjacency = "replace-one"
+    public_n: int | None = None
+    random_state: Any = None
+
+    def _terms(self) -> dict[str, Any]:
+        """What `dpgep.solve` and `dpgep.release` are told about the price and the noise of this fit."""
+        budget = self.budget
+        if isinstance(budget, _LeftBehind):
+            raise ValueError(
+                "this estimator was pickled, and its budget cannot be, as two copies could each spend it: "
+                "set_params(budget=...) before fitting it again"
+            )
+        if isinstance(budget, (str, os.PathLike)):
+            budget = Budget.open(budget)
+        seed = self.random_state
+        if seed is not None and not isinstance(seed, numbers.Integral):
+            seed = int(check_random_state(seed).randint(2**31))
+        return {"epsilon": self.epsilon, "delta": self.delta, "budget": budget, "share": self.share, "seed": seed}
+
+    def _rows(self, X: Any, *, y: Any = "no_validation") -> Any:
+        """X for a fit: checked, and noted what its columns are called. A table is left one, for its names."""
+        if y is None:  # refused, in scikit-learn's words
+            validate_data(self, X, y)
+        if is_table(X) and table_width(X) != X.shape[1]:
+            raise TypeError(
+                "X has categorical columns, which this estimator takes as numbers alone: encode them first, with a "
+                "public list of categories, as OneHotEncoder(categories=[...]) does"
+            )
+        array = validate_data(self, X, **self._people(), **self._format())
+        return X if is_table(X) else array
+
+    def _new_rows(self, X: Any) -> Any:
+        """X for anything but a fit."""
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, **self._format())
+
+    def _people(self) -> dict[str, Any]:
+        """Under add-remove any number of rows passes, even none, as in `dpgep.pca`."""
+        return {"ensure_min_samples": fewest_rows(self.adjacency)}
+
+    def _format(self) -> dict[str, Any]:
+        tags = self.__sklearn_tags__().input_tags
+        finite: bool | str = "allow-nan" if tags.allow_nan else True
+        return {"dtype": "numeric", "accept_sparse": "csr" if tags.sparse else False, "ensure_all_finite": finite}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A fitted estimator without its budget: it transforms wherever it goes, and fits nowhere else."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if hasattr(self, "privacy_") and isinstance(self.budget, Budget):
+            state["budget"] = _LeftBehind()
+        return state
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ignore[misc]
+    """An estimator whose fit is a `dpgep.Solution`.
+
+    Attributes
+    ----------
+    solution_ : the `dpgep.Solution`: error estimates, intervals, and all else that it knows.
+    privacy_ : the `dpgep.PrivacyReport`: what this fit cost.
+    n_components_ : number of components K.
+    n_features_in_, feature_names_in_ : of X.
+    """
+
+    n_components: int | None = field(default=None, kw_only=False)
+    bound: Bound = "auto"
+
+    def _described(self) -> dict[str, Any]:
+        """What every problem is told about its data."""
+        return {"bound": self.bound, "adjacency": self.adjacency, "public_n": self.public_n}
+
+    def _keep(self, solution: Solution) -> None:
+        self.solution_, self.privacy_ = solution, solution.privacy
+        self.n_components_ = self._n_features_out = solution.n_components
+
+    def transform(self, X: Any) -> Matrix:
+        """Coordinates (n, K) of rows: as private as the rows are, also where these were fitted."""
+        rows = self._new_rows(X)
+        return np.asarray(self.solution_.transform(rows))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        bound = self.bound
+        absent = bound.missing == "center" if isinstance(bound, Auto) else getattr(bound, "missing", False)
+        tags.input_tags.allow_nan = bool(absent)
+        return tags
+
+
+class Components(Projection):
+    """A projection whose components have one eigenvalue each, in the units of the columns of X.
+
+    Attributes
+    ----------
+    components_ : (K, d); ``components_ * scale_``, where there is a scale, has unit rows.
+    explained_variance_ : (K,), the eigenvalues, descending.
+    explained_variance_ratio_ : (K,), of their sum over all components that the model has; NaN where noise leaves a sum
+        that is not positive. Not there for sparse components, and where the matrix was not held in memory.
+    mean_ : (d,), released mean; None without one.
+    scale_ : (d,), spread of the columns that components are relative to; None where there is none.
+    """
+
+    def _keep(self, solution: Solution) -> None:
+        super()._keep(solution)
+        self.components_, self.explained_variance_ = solution.components, solution.eigenvalues
+        self.mean_, self.scale_ = solution.mean, solution.scale
+        found = solution.diagnostics
+        if isinstance(found, ReleaseDiagnostics) and found.support is None:
+            total = float(found.spectrum[: solution.model.max_components].sum())
+            shares = (
+                found.spectrum[: solution.n_components] / total if total > 0 else np.full(solution.n_components, np.nan)
+            )
+            self.explained_variance_ratio_ = shares
+
+
+def options_of(**options: Any) -> dict[str, Any]:
+    """Those that were given."""
+    return {name: value for name, value in options.items() if value is not None}

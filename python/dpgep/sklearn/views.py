@@ -1,0 +1,133 @@
+"""Canonical correlations and partial least squares as scikit-learn transformers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from dpgep.problems.cca import cca
+from dpgep.problems.moment_problem import RowProblem
+from dpgep.problems.pls import pls
+from dpgep.sklearn.base import Projection, options_of
+from dpgep.solution import Solution
+from dpgep.solve import solve
+from dpgep.sources.tables import is_table
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TwoViews(Projection):
+    """A projection of two views of the same people, X and y.
+
+    ``transform(X)`` and ``fit_transform(X, y)`` return the coordinates of X alone, as pipelines need them;
+    ``transform(X, y)`` those of both.
+
+    Attributes
+    ----------
+    x_weights_, y_weights_ : (d_x, K) and (d_y, K), as scikit-learn lays them.
+    x_mean_, y_mean_ : released means of the columns; None without ``center``.
+    """
+
+    center: bool = True
+    sparsity: int | Literal["auto"] | None = None
+
+    @abstractmethod
+    def _problem(self, X: Any, y: Any) -> RowProblem: ...
+
+    def fit(self, X: Any, y: Any = None) -> TwoViews:
+        """Spend the budget on pairs of directions in X (n, d_x) and y (n, d_y) or (n,): row i of each is person i."""
+        x = self._rows(X, y=y)
+        second = y if is_table(y) else self._second(y)
+        options = options_of(sparsity=self.sparsity, regularization=getattr(self, "regularization", None))
+        problem = self._problem(x, second)
+        self._keep(solve(problem, n_components=self.n_components, **self._terms(), **options))
+        return self
+
+    def transform(self, X: Any, y: Any = None) -> Any:
+        """Coordinates (n, K) of X, or of both views: as private as the rows are, also where these were fitted."""
+        rows = self._new_rows(X)
+        return self.solution_.transform(rows, None if y is None else self._second(y))
+
+    def _second(self, y: Any) -> Any:
+        array = check_array(y, input_name="y", ensure_2d=False, **self._people(), **self._format())
+        return array.reshape(-1, 1) if array.ndim == 1 else array
+
+    def _keep(self, solution: Solution) -> None:
+        super()._keep(solution)
+        self.x_weights_, self.y_weights_ = solution.x_weights.T, solution.y_weights.T
+        means = (None, None) if solution.mean is None else solution.model.views_of(solution.mean[None, :])
+        self.x_mean_, self.y_mean_ = (None if mean is None else np.ravel(mean) for mean in means)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = tags.target_tags.two_d_labels = True
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateCCA(TwoViews):
+    """Canonical correlation analysis with differential privacy: `dpgep.cca`, solved from one release.
+
+    Unlike scikit-learn's `CCA`, weights have unit norm, in units of the columns' spread.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        K. Default: as many as the smaller view has columns. They cost no privacy.
+    bound : "auto", float, `dpgep.Auto` or `dpgep.Preparation`
+        As in `dpgep.cca`, of both views together.
+    center : bool
+        Whether to subtract the means.
+    regularization : float, optional
+        Added to the covariances of both views. Default: chosen from released values.
+    sparsity : int or "auto", optional
+        Number of columns that components use. Default: all.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+
+    Attributes
+    ----------
+    correlations_ : (K,), descending; noise may take them out of [0, 1].
+    """
+
+    regularization: float | None = None
+
+    def _problem(self, X: Any, y: Any) -> RowProblem:
+        return cca(X, y, center=self.center, **self._described())
+
+    def _keep(self, solution: Solution) -> None:
+        super()._keep(solution)
+        self.correlations_ = solution.eigenvalues
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivatePLS(TwoViews):
+    """Partial least squares with differential privacy: `dpgep.pls`, solved from one release, as `PLSSVD` without scale.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        K. Default: as many as the smaller view has columns. They cost no privacy.
+    bound : "auto", float, `dpgep.Auto` or `dpgep.Preparation`
+        As in `dpgep.pls`, of both views together.
+    center : bool
+        Whether to subtract the means.
+    sparsity : int or "auto", optional
+        Number of columns that components use. Default: all.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+
+    Attributes
+    ----------
+    covariances_ : (K,), those of the scores, descending; no factor n/(n-1).
+    """
+
+    def _problem(self, X: Any, y: Any) -> RowProblem:
+        return pls(X, y, center=self.center, **self._described())
+
+    def _keep(self, solution: Solution) -> None:
+        super()._keep(solution)
+        self.covariances_ = solution.eigenvalues

@@ -1,0 +1,236 @@
+"""Row filters: conditions on columns of a table, as expressions of pyarrow or as text, which is parsed, never run.
+
+Whether a row is kept depends on that row alone. How many are kept depends on people's values.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
+from dpgep.sources.kinds import Declared, is_date_type
+from dpgep.sources.parquet import ParquetFiles, read_ahead
+from dpgep.sources.parts import Pieces
+from dpgep.sources.source import Key, missing
+
+# Text, or a pyarrow.compute.Expression.
+Condition: TypeAlias = Any
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_LONGEST = 10_000
+_ALLOWED = (
+    "names of columns, numbers, text, True, False, comparisons, in [...], is None, and, or, not, as in "
+    "\"age >= 18 and region in ['north', 'south']\""
+)
+
+
+def check_condition(condition: Any) -> Condition:
+    """A filter as it was given. Raises TypeError unless it is text or an expression."""
+    if not isinstance(condition, (str, pyarrow(".compute").Expression)):
+        raise TypeError(f"filter must be text or a pyarrow.compute.Expression, got {type(condition).__name__}")
+    return condition
+
+
+class Filtered(ArrowSource):
+    """The rows of a table that meet a condition; nobody knows how many they are."""
+
+    n_rows = None
+
+    def __init__(self, source: ArrowSource, condition: Condition) -> None:
+        self._source = source
+        self.schema = source.schema
+        self.repeatable = source.repeatable
+        self._expression = parsed(condition, self.schema) if isinstance(condition, str) else condition
+        self._needed = _columns_of(self._expression, self.schema)
+
+    @property
+    def types(self) -> Any:
+        return self._source.types
+
+    def declared(self, key: Key) -> Declared | None:
+        return self._source.declared(key)
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        pieces = super().pieces(keys, batch_rows)
+        return read_ahead(pieces) if isinstance(self._source, ParquetFiles) else pieces
+
+    def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
+        for batch in self._source.record_batches(list(dict.fromkeys([*names, *self._needed])), rows):
+            yield batch.filter(self._expression)
+
+
+def _columns_of(expression: Any, schema: Any) -> list[str]:
+    """The columns that a condition needs, in the order of the table. Raises ValueError for one that does not fit it."""
+    pa = pyarrow()
+    empty = pa.table([pa.array([], field.type) for field in schema], schema=schema)
+    try:
+        empty.filter(expression)
+    except (pa.ArrowException, NotImplementedError, TypeError) as error:  # no row has been read, none can be in this
+        raise ValueError(f"the filter does not fit the columns: {error}") from None
+    return [name for name in schema.names if not _fits(empty.drop_columns([name]), expression)]
+
+
+def _fits(table: Any, expression: Any) -> bool:
+    try:
+        table.filter(expression)
+    except (pyarrow().ArrowException, NotImplementedError, TypeError):
+        return False
+    return True
+
+
+def parsed(text: str, schema: Any) -> Any:
+    """The pyarrow expression that a condition in Python's syntax stands for, of columns of a schema.
+
+    A comparison with a missing value (NaN, too) is neither true nor false: three-valued logic, as in SQL. Raises
+    ValueError for what is no condition, names no column, or compares values of different kinds.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"the filter is longer than {_LONGEST} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+        return _Parser(schema).condition(tree.body)
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"the filter {text!r} is no condition; allowed are {_ALLOWED}") from None
+
+
+class _Parser:
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._pa, self._pc = pyarrow(), pyarrow(".compute")
+
+    def condition(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.BoolOp):
+            join = operator.and_ if isinstance(node.op, ast.And) else operator.or_
+            return reduce(join, map(self.condition, node.values))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return ~self.condition(node.operand)
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+            return reduce(operator.and_, map(self._comparison, operands, node.ops, operands[1:]))
+        name = self._name(node)
+        if name is None:
+            raise _not_allowed(node)
+        if self._kind(name) != "true or false":
+            raise ValueError(f"the filter takes column {name!r} for true or false, but it holds {self._kind(name)}")
+        return self._column(name)
+
+    def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> Any:
+        name = self._name(left)
+        if isinstance(how, (ast.Is, ast.IsNot)):
+            if name is None or not (isinstance(right, ast.Constant) and right.value is None):
+                raise ValueError("in a filter, 'is' asks for a missing value: column is None, column is not None")
+            column = self._column(name)
+            return column.is_null() if isinstance(how, ast.Is) else column.is_valid()
+        if isinstance(how, (ast.In, ast.NotIn)):
+            if name is None or not isinstance(right, (ast.List, ast.Tuple, ast.Set)) or not right.elts:
+                raise ValueError("in a filter, 'in' asks for a list of values: column in ['a', 'b']")
+            found = self._is_in(name, right.elts)
+            return found if isinstance(how, ast.In) else ~found
+        other = self._name(right)
+        if name is None and other is None:
+            raise ValueError(f"a comparison in a filter needs a column: {ast.unparse(left)} and {ast.unparse(right)}")
+        if name is not None and other is not None and self._kind(name) != self._kind(other):
+            raise ValueError(
+                f"the filter compares column {name!r}, which holds {self._kind(name)}, with {other!r}, which holds "
+                f"{self._kind(other)}"
+            )
+        compare = _COMPARISONS[type(how)]
+        return compare(self._operand(left, name, other), self._operand(right, other, name))
+
+    def _operand(self, node: ast.expr, name: str | None, beside: str | None) -> Any:
+        if name is not None:
+            return self._column(name)
+        assert beside is not None  # one of two operands is a column
+        return self._pc.scalar(self._value(node, beside))
+
+    def _is_in(self, name: str, nodes: Iterable[ast.expr]) -> Any:
+        column, values = self._column(name), [self._value(node, name) for node in nodes]
+        return reduce(operator.or_, [column == self._pc.scalar(value) for value in values])
+
+    def _name(self, node: ast.expr) -> str | None:
+        """The column that a node names, None for what is no column."""
+        if isinstance(node, ast.Name):
+            name: Any = node.id
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "column":
+            if len(node.args) != 1 or node.keywords or not isinstance(node.args[0], ast.Constant):
+                raise _not_allowed(node)
+            name = node.args[0].value
+        else:
+            return None
+        if name not in self._schema.names:
+            raise missing(name, self._schema.names)
+        return str(name)
+
+    def _type(self, name: str) -> Any:
+        kind = self._schema.field(name).type
+        return kind.value_type if self._pa.types.is_dictionary(kind) else kind
+
+    def _kind(self, name: str) -> str:
+        """What a column holds."""
+        kind, types = self._type(name), self._pa.types
+        if types.is_boolean(kind):
+            return "true or false"
+        if is_numeric(kind):
+            return "numbers"
+        if types.is_string(kind) or types.is_large_string(kind):
+            return "text"
+        if is_date_type(kind):
+            return "dates"
+        raise ValueError(
+            f"column {name!r} ({kind}) cannot be in a filter: it holds no numbers, text, dates or booleans"
+        )
+
+    def _column(self, name: str) -> Any:
+        self._kind(name)  # refuses what cannot be compared
+        column, stored = self._pc.field(name), self._schema.field(name).type
+        if self._pa.types.is_floating(stored):
+            return self._pc.if_else(self._pc.is_nan(column), self._pa.scalar(None, stored), column)
+        return column.cast(self._type(name)) if self._pa.types.is_dictionary(stored) else column
+
+    def _value(self, node: ast.expr, name: str) -> Any:
+        """A constant beside a column, as a value of its kind."""
+        sign, inner = 1, node
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            sign, inner = (-1 if isinstance(node.op, ast.USub) else 1), node.operand
+        kind = self._kind(name)
+        value: Any = inner.value if isinstance(inner, ast.Constant) else None
+        if value is None or (inner is not node and not _is_number(value)):
+            raise _not_allowed(node)
+        if kind == "numbers" and _is_number(value) and abs(value) < 1 << 63:
+            return sign * value
+        if kind == "dates" and isinstance(value, str):
+            return self._date(value, name)
+        if (kind, type(value)) in (("text", str), ("true or false", bool)):
+            return value
+        raise ValueError(f"the filter compares column {name!r}, which holds {kind}, with {ast.unparse(node)}")
+
+    def _date(self, text: str, name: str) -> Any:
+        kind = self._type(name)
+        read = datetime.date.fromisoformat if self._pa.types.is_date(kind) else datetime.datetime.fromisoformat
+        try:
+            found = read(text)
+            if getattr(kind, "tz", None) is not None and getattr(found, "tzinfo", None) is None:
+                found = found.replace(tzinfo=datetime.timezone.utc)  # type: ignore[call-arg]
+            return self._pa.scalar(found, kind)
+        except (ValueError, OverflowError):
+            raise ValueError(f"the filter compares dates of column {name!r} with {text!r}: write 2024-03-31") from None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _not_allowed(node: ast.expr) -> ValueError:
+    return ValueError(f"{ast.unparse(node)!r} cannot stand in a filter; allowed are {_ALLOWED}")

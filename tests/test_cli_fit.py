@@ -1,0 +1,375 @@
+"""The commands that fit, plan, transform and audit, as a user meets them: answers, refusals, exit codes, files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+import dpgep
+from dpgep import cli
+
+N = 600
+BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
+COLUMNS = ["--columns", "age,height,weight,region,joined"]
+DECLARED = ["--categories", "region=north,south,east", "--dates", "joined", "--missing", "center"]
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def table() -> str:
+    """A CSV with names, categories, holes and dates."""
+    rng = np.random.default_rng(0)
+    height = rng.normal(170, 10, N)
+    lines = ["id,name,age,height,weight,region,joined,smoker"]
+    for i in range(N):
+        weight = 0.9 * height[i] - 80 + rng.normal(0, 9)
+        age, month, region = rng.integers(18, 90), rng.integers(1, 13), rng.choice(["north", "south", "east", ""])
+        joined = "" if i % 37 == 0 else f"20{rng.integers(10, 25)}-{month:02d}-15"
+        hole = "" if i % 41 == 0 else f"{height[i]:.1f}"
+        lines.append(f'{i},"Doe, J.",{age},{hole},{weight:.1f},{region},{joined},{"true" if weight > 75 else "false"}')
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def run(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """A command in a folder with people.csv: exit status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text(table, encoding="utf-8")
+
+    def command(*words: str) -> tuple[int, str, str]:
+        try:
+            status = cli.main(list(words))
+        except SystemExit as stop:
+            status = int(str(stop.code))
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+    return command
+
+
+def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:
+    options = [*COLUMNS, *DECLARED, "--standardize", "--ranges", "age=0:120,joined=2000-01-01:2030-01-01"]
+    status, out, err = run("pca", "people.csv", *options, *BUDGET, "--n-components", "2", "-o", "out.json")
+    assert status == 0
+    names = "age, height, weight, region=north, region=south, region=east, joined"
+    assert err == f"features: 7: {names}\nkept in out.json\n"
+    assert "Solution of standardized-pca by release: 2 components in 7 features" in out
+    solution = dpgep.Solution.load("out.json")
+    assert solution.feature_names == tuple(names.split(", "))
+    assert (solution.privacy.epsilon, solution.privacy.adjacency) == (8, "replace-one")
+    assert str(solution) + "\n" == out
+    assert Path("out.json").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    assert sorted(os.listdir()) == ["out.json", "people.csv"]  # no part of a file is left
+
+
+def test_the_answer_is_that_of_the_library(run: Run) -> None:
+    status, _, err = run(
+        "pca", "people.csv", "--columns", "age,weight", "--bound", "200", *BUDGET, "--seed", "7", "-o", "o.json"
+    )
+    assert status == 0
+    assert "warning: the noise is seeded" in err or "seed" in err
+    rows = dpgep.scan("people.csv")[["age", "weight"]]
+    with pytest.warns(dpgep.PrivacyWarning):
+        expected = dpgep.solve(dpgep.pca(rows, bound=200), epsilon=8, delta=1e-5, seed=7)
+    np.testing.assert_array_equal(dpgep.Solution.load("o.json").components, expected.components)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "features"),
+    [
+        (["cca", "--x-columns", "age,height", "--y-columns", "weight"], "cca", ("age", "height", "weight")),
+        (["pls", "--x-columns", "age,height", "--y-columns", "weight"], "pls", ("age", "height", "weight")),
+        (
+            ["fda", "--columns", "age,height", "--labels", "region", "--classes", "north,south"],
+            "fda",
+            ("age", "height"),
+        ),
+        (["fda", "--columns", "age,height", "--labels", "smoker"], "fda", ("age", "height")),
+        (["sir", "--columns", "age,height", "--response", "weight", "--y-range", "40:120"], "sir", ("age", "height")),
+        (["sir", "--columns", "age", "--response", "weight", "--edges", "0,60,80,200"], "sir", ("age",)),
+    ],
+)
+def test_every_model(run: Run, arguments: list[str], name: str, features: tuple[str, ...]) -> None:
+    model, *rest = arguments
+    status, _, err = run(
+        model, "people.csv", *rest, "--missing", "center", *BUDGET, "--n-components", "1", "-o", "o.json"
+    )
+    assert status == 0, err
+    solution = dpgep.Solution.load("o.json")
+    assert (solution.model.name, solution.feature_names) == (name, features)
+
+
+def test_classes_are_values_of_their_column(run: Run) -> None:
+    """Labels 0.0 and 1.0 of a CSV are the classes 0 and 1: as text, they would leave everybody out."""
+    labels = np.arange(N) % 2
+    x = np.random.default_rng(0).normal(size=N) + 3 * labels
+    Path("labels.csv").write_text("x,c\n" + "".join(f"{a},{b}\n" for a, b in zip(x, labels, strict=True)))
+    run("fda", "labels.csv", "--labels", "c", "--classes", "0,1", "--bound", "9", "--epsilon", "inf", "-o", "o.json")
+    solution = dpgep.Solution.load("o.json")
+    assert solution.model.classes == (0, 1)
+    assert solution.eigenvalues[0] > 1
+    assert run("fda", "labels.csv", "--labels", "c", "--classes", "a,b", *BUDGET, "-o", "p.json")[0] == 2
+
+
+def test_a_table_is_kept_and_asked_later(run: Run) -> None:
+    options = ["--exclude", "id,name,region,joined,smoker", "--missing", "center"]
+    status, out, _ = run("table", "people.csv", *options, *BUDGET, "-o", "people.dpgep")
+    assert status == 0
+    release = dpgep.PrivateMoments.from_bytes(Path("people.dpgep").read_bytes())
+    assert release.fingerprint in out
+    assert release.pca(["age", "weight"], standardize=True).feature_names == ("age", "weight")
+
+
+def test_filters_count_the_rows_they_keep_under_add_remove_alone(run: Run) -> None:
+    # smoker is text: its categories are declared as such
+    chosen = ["--columns", "age,weight", "--categories", "smoker=true,false"]
+    options = ["people.csv", *chosen, "--filter", "age >= 50 and smoker != 'false'", *BUDGET, "-o", "o.json"]
+    status, _, err = run("pca", *options)
+    assert status == 2
+    assert "--filter needs --adjacency add-remove" in err
+    status, _, err = run("pca", *options, "--adjacency", "add-remove")
+    assert status == 0, err
+    assert dpgep.Solution.load("o.json").privacy.adjacency == "add-remove"
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather", "npy", "npz", "csv.gz"])
+def test_other_files(run: Run, suffix: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(N, 2))
+    name, columns = f"x.{suffix}", ["--columns", "a,b"]
+    frame = pyarrow.table({"a": x[:, 0], "b": x[:, 1]})
+    if suffix == "parquet":
+        pyarrow.parquet.write_table(frame, name)
+    elif suffix == "feather":
+        pyarrow.feather.write_feather(frame, name)
+    elif suffix == "npy":
+        np.save(name, x)
+        columns = ["--columns", "0,1"]
+    elif suffix == "npz":
+        np.savez(name, rows=x, other=x[:, 0])
+        columns = ["--columns", "rows"]
+    else:
+        with gzip.open(name, "wt") as file:
+            file.write("a,b\n" + "".join(f"{a},{b}\n" for a, b in x))
+    status, _, err = run("pca", "x.*", *columns, "--bound", "9", "--epsilon", "inf", "-o", "o.json")
+    assert status == 0, err
+    expected = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1]
+    np.testing.assert_allclose(dpgep.Solution.load("o.json").eigenvalues, expected)
+
+
+def test_a_dry_run_reads_no_row_and_spends_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _budget()
+    before = Path("budget").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(dpgep.Scan, "read_apart", None)
+        patch.setattr(dpgep.Scan, "read", None)
+        words = ["pca", "people.csv", "--columns", "age,weight", "--standardize", "--dry-run"]
+        status, out, _ = run(*words, "--budget", "budget", "--share", "0.25", "--people", "600")
+    assert status == 0
+    assert "nothing was read but names and types, nothing was spent" in out
+    assert "25.0% of mu^2 of the budget in budget, of which 100.0% is left, replace-one" in out
+    assert "Plan of standardized-pca: 1 components in 2 features of 600 people" in out
+    assert Path("budget").read_bytes() == before
+    status, _, err = run(*words, *BUDGET)
+    assert (status, "give --people N" in err) == (2, True)
+
+
+def test_a_budget_in_a_file_pays_until_it_refuses(run: Run) -> None:
+    _budget()
+    words = ["pca", "people.csv", "--columns", "age,weight", "--bound", "200", "--budget", "budget"]
+    assert run(*words, "--epsilon", "1", "-o", "1.json")[0] == 0
+    assert dpgep.Solution.load("1.json").privacy.epsilon == pytest.approx(1, rel=1e-6)
+    spent = dpgep.Budget.open("budget").spent_mu
+    status, _, err = run(*words, "--share", "1", "-o", "2.json")
+    assert (status, "the budget cannot pay for share = 1" in err) == (3, True)
+    assert run(*words, "--share", "0.9", "--dataset", "others", "-o", "2.json")[0] == 3
+    assert run(*words, "--share", "0.1", "--adjacency", "add-remove", "-o", "2.json")[0] == 3
+    assert run(*words, "--share", "1", "--dry-run", "--people", "600")[0] == 3
+    assert dpgep.Budget.open("budget").spent_mu == spent
+    assert run(*words, "--share", "rest", "-o", "2.json")[0] == 0
+    assert run(*words, "--share", "rest", "-o", "3.json")[0] == 3
+    assert not Path("3.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pac"], "invalid choice: 'pac', did you mean 'pca'?"),
+        (["pca", "people.csv", "--epsilno", "1"], "no option --epsilno, did you mean '--epsilon'?"),
+        (["pca", "people.csv", "--eps", "1"], "no option --eps"),
+        (["pca", "people.csv", "--adjacency", "add-remov"], "invalid choice: 'add-remov', did you mean 'add-remove'?"),
+        (["pca", "people.csv", "--columns", "age,heigth", *BUDGET], "no column 'heigth', did you mean 'height'?"),
+        (["pca", "people.csv", "--exclude", "nmae", *BUDGET], "no column 'nmae', did you mean 'name'?"),
+        (["pca", "people.csv", *BUDGET], "column 'name' holds text (--categories name=A,B makes indicators)"),
+        (["pca", "people.csv", *BUDGET], "column 'joined' holds dates (--dates joined counts days)"),
+        (["pca", "peopel.csv"], "peopel.csv"),
+        (["pca", "*.tsv"], "no files match '*.tsv'"),
+        (["pca", "people.csv", "--columns", "age"], "what may it cost?"),
+        (["pca", "people.csv", "--columns", "age", "--epsilon", "1"], "--epsilon needs --delta"),
+        (["pca", "people.csv", "--columns", "age", "--budget", "b"], "how much of the budget?"),
+        (["pca", "people.csv", "--columns", "age", "--budget", "b", "--delta", "1e-6"], "--delta is the budget's own"),
+        (["pca", "people.csv", "--columns", "age", "--budget", "b", "--share", "1"], "there is no budget in"),
+        (["pca", "people.csv", "--columns", "age", "--share", "0.5"], "--share belongs to a budget in a file"),
+        (["pca", "people.csv", "--columns", "age", *BUDGET], "-o OUT is missing"),
+        (["pca", "people.csv", "--columns", "age", *BUDGET, "-o", "people.csv"], "people.csv exists"),
+        (["pca", "people.csv", "--columns", "age", *BUDGET, "-o", "no/o.json"], "cannot be written"),
+        (["pca", "people.csv", "--columns", "age", *BUDGET, "--bound", "-1", "-o", "o.json"], "positive finite number"),
+        (["pca", "people.csv", "--columns", "age", *BUDGET, "--ranges", "agee=0:1"], "did you mean 'age'?"),
+        (["pca", "people.csv", "--columns", "age", *BUDGET, "--ranges", "age=1:0"], "must be low:high, as 0:120"),
+        (["pca", "people.csv", "--columns", "age", *BUDGET, "--ranges", "no.json"], "COLUMN=... or a JSON file"),
+        (["pca", "people.csv", "--columns", "age", *BUDGET, "--ranges", "age=0:1", "--bound", "1"], "leave out"),
+        (["pca", "people.csv", "--columns", "age", "--filter", "agee > 1"], "no column 'agee', did you mean 'age'?"),
+        (["pca", "people.csv", "--columns", "age", "--dates", "name"], "column 'name' (string) holds no dates"),
+        (["fda", "people.csv", "--columns", "age", "--labels", "region", *BUDGET], "--classes A,B is missing"),
+        (["sir", "people.csv", "--columns", "age", "--response", "weight", *BUDGET], "slices need a public range"),
+        (["sir", "people.csv", "--columns", "age,weight", "--response", "weight", *BUDGET], "leave it out"),
+        (["pca", "people.csv", "--columns", "age", "--sparsity", "0"], "must be at least 1, got 0"),
+        (["transform", "people.csv", "people.csv", "-o", "o.txt"], "-o must end in one of .csv, .parquet, .npy"),
+        (["transform", "people.csv", "people.csv", "-o", "o.csv"], "people.csv holds no solution"),
+        (["plan", "cca", "--people", "10", "--features", "3", *BUDGET], "--features of cca: D,E"),
+        (["plan", "pca", "--people", "10", "--features", "3"], "give exactly one budget"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_exits_with_2_and_says_what_is_right(run: Run, words: list[str], message: str) -> None:
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert not Path("o.json").exists()
+
+
+def test_a_failed_run_says_that_nothing_was_spent(run: Run) -> None:
+    _budget()
+    words = ["pca", "people.csv", "--columns", "age,height", "--budget", "budget", "--share", "1", "-o", "o.json"]
+    status, out, err = run(*words)
+    assert (status, out) == (1, "")
+    assert "column 'height' contains NaN" in err
+    assert "no budget was spent; here: --missing center" in err
+    Path("people.csv").write_text("age,height\n" + "1,2\n" * 300_000 + "1,secret\n")
+    status, out, err = run(*words)
+    assert (status, out) == (1, "")
+    assert "nothing was released, nothing was spent" in err
+    assert "column 'height' holds a value that is no number" in err
+    assert "secret" not in err
+    assert dpgep.Budget.open("budget").spent_mu == 0
+    assert sorted(os.listdir()) == ["budget", "budget.head", "people.csv"]
+
+
+def test_an_interruption_exits_with_130_and_says_what_was_spent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dpgep, "solve", interrupt)
+    status, _, err = run("pca", "people.csv", "--columns", "age", *BUDGET, "-o", "o.json")
+    assert (status, err) == (130, "features: 1: age\nnothing was released, nothing was spent\n\ninterrupted\n")
+    assert os.listdir() == ["people.csv"]
+
+
+def test_a_result_that_cannot_be_written_is_not_lost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for model in ("pca", "table"):
+        status, out, err = run(model, "people.csv", "--columns", "age,weight", "--bound", "200", *BUDGET, "-o", "o")
+        assert status == 1
+        assert "o cannot be written (No space left on device)" in err
+        if model == "pca":
+            assert dpgep.Solution.from_json(out).feature_names == ("age", "weight")
+    assert os.listdir() == ["people.csv"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npy"])
+def test_transform_makes_the_columns_of_the_fit(run: Run, suffix: str) -> None:
+    assert (
+        run("pca", "people.csv", *COLUMNS, *DECLARED, "--standardize", *BUDGET, "--n-components", "2", "-o", "o.json")[
+            0
+        ]
+        == 0
+    )
+    keep = [] if suffix == "npy" else ["--keep", "id"]
+    status, _, err = run("transform", "o.json", "people.csv", *keep, "-o", f"scores.{suffix}")
+    assert (status, err) == (0, f"scores.{suffix}: no more private than the rows themselves\n")
+    solution = dpgep.Solution.load("o.json")
+    scanned = dpgep.scan("people.csv", categories={"region": ["north", "south", "east"]}, dates=["joined"])
+    batches = scanned.read(scanned[["age", "height", "weight", "region", "joined"]])
+    expected = np.vstack([solution.transform(batch) for (batch,) in batches])
+    if suffix == "npy":
+        found = np.load("scores.npy")
+    else:
+        table = pyarrow.csv.read_csv("scores.csv") if suffix == "csv" else pyarrow.parquet.read_table("scores.parquet")
+        assert table.column_names == ["id", "component_1", "component_2"]
+        assert table["id"].to_pylist() == list(range(N))
+        found = np.column_stack([table[1].to_numpy(), table[2].to_numpy()])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_transform_of_two_views(run: Run) -> None:
+    words = ["--x-columns", "age,height", "--y-columns", "weight", "--missing", "center", *BUDGET, "-o", "o.json"]
+    assert run("cca", "people.csv", *words)[0] == 0
+    assert run("transform", "o.json", "people.csv", "-o", "s.parquet")[0] == 0
+    assert pyarrow.parquet.read_table("s.parquet").column_names == ["x_component_1", "y_component_1"]
+
+
+def test_plan(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dpgep.Plan, "epsilon_for", lambda plan, error: 7.25)  # takes ten plans
+    status, out, _ = run("plan", "cca", "--people", "5000", "--features", "3,2", *BUDGET, "--epsilon-for", "0.5")
+    assert status == 0
+    assert "Plan of cca: 1 components in 5 features of 5000 people" in out
+    assert out.endswith("epsilon = 7.25 for an error of 0.5\n")
+
+
+def test_audit(run: Run) -> None:
+    status, out, _ = run("audit", "--runs", "200", "--quiet")
+    assert status == 0
+    assert "not flagged" in out
+    assert "mu      >= 0  " not in out  # the test has some power
+
+
+def test_audit_exits_with_1_where_a_claim_is_refuted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = dpgep.audit
+
+    def too_loud(*arguments: Any, mu: float, **options: Any) -> Any:
+        return replace(real(*arguments, mu=3 * mu, **options), claimed_mu=mu)
+
+    monkeypatch.setattr(dpgep, "audit", too_loud)
+    status, out, _ = run("audit", "--runs", "100", "--quiet")
+    assert (status, "FLAGGED" in out) == (1, True)
+
+
+def test_json_files_of_ranges_and_categories(run: Run) -> None:
+    Path("r.json").write_text(json.dumps({"age": [0, 120], "joined": ["2000-01-01", "2030-01-01"]}))
+    Path("c.json").write_text(json.dumps({"region": ["north", "south"]}))
+    words = ["--columns", "age,region,joined", "--dates", "joined", "--categories", "c.json", "--ranges", "r.json"]
+    status, out, err = run("pca", "people.csv", *words, *BUDGET, "--dry-run", "--people", "600")
+    assert status == 0, err
+    assert "features  4: age, region=north, region=south, joined" in out
+
+
+def test_help_tells_the_exit_codes(run: Run) -> None:
+    for command in ("pca", "plan", "transform", "audit"):
+        status, out, _ = run(command, "--help")
+        assert status == 0
+        assert "3 the budget refuses" in " ".join(out.split())
+
+
+def _budget() -> None:
+    dpgep.Budget.open("budget", epsilon=8, delta=1e-5, adjacency="replace-one", dataset="people")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

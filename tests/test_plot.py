@@ -1,0 +1,212 @@
+"""Pictures: what is drawn where. How they look was looked at, on light and on dark (docs/plots.md)."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Matrix, solve_seeded
+
+import dpgep
+from dpgep import plot
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def ax() -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure().subplots()
+
+
+def people(n: int = 5000) -> Matrix:
+    rng = np.random.default_rng(0)
+    return np.asarray(rng.standard_normal((n, 6)) * np.sqrt([0.06, 0.03, 0.01, 0.006, 0.005, 0.004]))
+
+
+@pytest.fixture(scope="module")
+def solution() -> dpgep.Solution:
+    return solve_seeded(dpgep.pca(people(), bound=1.2), epsilon=4.0, delta=1e-6, n_components=2)
+
+
+@pytest.fixture(scope="module")
+def standardized() -> dpgep.Solution:
+    import pandas as pd
+
+    x = people() * [1, 10, 100, 1, 1, 1]
+    x[:, 1] += 30 * x[:, 0]
+    table = pd.DataFrame(x, columns=["age", "income", "height", "weight", "sleep", "steps"])
+    return solve_seeded(dpgep.pca(table, standardize=True), epsilon=8.0, delta=1e-6, n_components=3)
+
+
+def bars(ax: Any) -> list[Matrix]:
+    """The segments of each collection of lines."""
+    return [np.array(collection.get_segments()) for collection in ax.collections]
+
+
+def test_a_scree_plot_has_eigenvalues_intervals_and_the_edge_of_the_noise(ax: Any, solution: dpgep.Solution) -> None:
+    assert plot.scree(solution, ax=ax) is ax
+    lines = {line.get_label(): line.get_xydata() for line in ax.lines}
+    np.testing.assert_array_equal(lines["components"], np.column_stack([[1, 2], solution.eigenvalues]))
+    assert solution.diagnostics.spectrum is not None
+    np.testing.assert_array_equal(lines["not asked for"].T, [[3, 4, 5, 6], solution.diagnostics.spectrum[2:]])
+    np.testing.assert_array_equal(bars(ax)[0][:, :, 1], solution.intervals().eigenvalues)
+    (edge,) = ax.patches
+    np.testing.assert_array_equal(edge.get_data().values, solution.diagnostics.noise_edge)
+    assert {text.get_text() for text in ax.get_legend().get_texts()} >= {"edge of the noise", "90% intervals"}
+
+
+def test_the_edge_of_the_noise_separates_what_is_lost(ax: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((400, 6)) * [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
+    solution = solve_seeded(dpgep.pca(x, bound=1.2), epsilon=1.0, delta=1e-6, n_components=3)
+    edge = solution.diagnostics.noise_edge
+    assert edge is not None
+    assert solution.diagnostics.lost == tuple((solution.eigenvalues <= edge).tolist()) == (False, True, True)
+    plot.scree(solution, ax=ax)
+    drawn = ax.patches[0].get_data()
+    assert (drawn.edges[-1], drawn.values[-1]) == (6.5, edge[-1])  # it holds for all that are left
+
+
+def test_the_edge_is_in_the_units_of_the_eigenvalues(ax: Any) -> None:
+    x = people(20_000) * 1000
+    known = solve_seeded(dpgep.pca(x, bound=1200.0), epsilon=1.0, delta=1e-6, n_components=1)
+    found = solve_seeded(dpgep.pca(x), epsilon=1.0, delta=1e-6, n_components=1)
+    assert known.diagnostics.noise_edge is not None
+    assert found.diagnostics.noise_edge is not None
+    assert 0.5 < found.diagnostics.noise_edge[0] / known.diagnostics.noise_edge[0] < 2
+    plot.scree(found, ax=ax)
+    others = next(line.get_ydata() for line in ax.lines if line.get_label() == "not asked for")
+    assert others[0] == pytest.approx(30_000, rel=0.2)
+
+
+def test_a_scree_plot_of_what_has_no_spectrum_has_eigenvalues_alone(ax: Any) -> None:
+    solution = solve_seeded(dpgep.pca(people(), bound=1.2), epsilon=4.0, delta=1e-6, n_components=2, sparsity=2)
+    plot.scree(solution, ax=ax)
+    assert [line.get_label() for line in ax.lines] == ["components"]
+    assert not ax.patches
+    assert not solution.has_intervals
+
+
+def test_components_have_names_and_intervals(ax: Any, standardized: dpgep.Solution) -> None:
+    found = standardized.intervals(0.8)
+    plot.components(standardized, 2, n_features=4, intervals=found, ax=ax)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert standardized.feature_names is not None
+    features = [standardized.feature_names.index(name) for name in names]
+    weights = standardized.relative_components[1, features]
+    assert (np.diff(np.abs(weights)) >= 0).all()  # the largest on top
+    np.testing.assert_array_equal(ax.lines[-1].get_xdata(), weights)
+    assert found.loadings is not None
+    np.testing.assert_array_equal(bars(ax)[0][:, :, 0], found.loadings[1, features])
+    assert ax.get_xlabel() == "loading, with 80% intervals"
+    assert f"{standardized.diagnostics.expected_error[1]:.2g}" in ax.get_title()
+    with pytest.raises(ValueError, match="no component 4: the solution has 3"):
+        plot.components(standardized, 4, ax=ax)
+
+
+def test_components_of_other_models_have_no_intervals(ax: Any) -> None:
+    x = people()
+    solution = solve_seeded(dpgep.cca(x[:, :3], x[:, 3:] + x[:, :3], bound=1.5), epsilon=4.0, delta=1e-6)
+    plot.components(solution, ax=ax)
+    assert not ax.collections
+    assert ax.get_xlabel() == "loading"
+    assert {label.get_text() for label in ax.get_yticklabels()} == set("012345")
+
+
+def test_loadings_are_a_table(ax: Any, standardized: dpgep.Solution) -> None:
+    plot.loadings(standardized, n_features=5, ax=ax)
+    (image,) = ax.images
+    shown = np.asarray(image.get_array())
+    assert shown.shape == (5, 3)
+    assert [text.get_text() for text in ax.texts] == [f"{value:.2f}" for value in shown.ravel()]
+    assert "-0.00" not in {text.get_text() for text in ax.texts}
+    assert (image.norm.vmin, image.norm.vmax) == (-1, 1)
+    np.testing.assert_allclose(image.cmap(0.5), ax.get_facecolor(), atol=0.01)  # zero is the background
+
+
+def test_a_biplot_has_arrows_and_no_rows(ax: Any, standardized: dpgep.Solution, solution: dpgep.Solution) -> None:
+    plot.biplot(standardized, components=(1, 3), ax=ax)
+    heads = {text.get_text(): text.xy for text in ax.texts if text.get_text()}
+    assert not ax.collections
+    arrows = standardized.relative_components[[0, 2]] * np.sqrt(standardized.eigenvalues[[0, 2]])[:, None]
+    assert standardized.feature_names is not None
+    assert heads["age"][0] == pytest.approx(arrows[0, standardized.feature_names.index("age")])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("component 1", "component 3")
+    circle = ax.patches[0]
+    assert circle.radius == 1.0
+
+
+def test_a_biplot_draws_the_rows_it_is_given(ax: Any, solution: dpgep.Solution) -> None:
+    scores = solution.transform(people()[:100])
+    plot.biplot(solution, scores, ax=ax)
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), scores)
+    with pytest.raises(ValueError, match=r"scores must have shape \(n, 2\), got \(100, 1\)"):
+        plot.biplot(solution, scores[:, :1], ax=ax)
+
+
+def test_prices_add_up(ax: Any, standardized: dpgep.Solution) -> None:
+    plot.prices(standardized, ax=ax)
+    widths = [bar.get_width() for bar in ax.patches]
+    assert sum(widths) == pytest.approx(1.0)
+    assert [f"{width:10.1%}" for width in widths] == [line[:10] for line in standardized.privacy.prices()]
+
+
+def test_prices_of_a_budget_show_what_is_left(ax: Any) -> None:
+    budget = dpgep.Budget(mu=1.0)
+    solve_seeded(dpgep.pca(people(), bound=1.2), budget=budget, share=0.25)
+    plot.prices(budget, ax=ax)
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.25, 0.75])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["moment matrix", "left"]
+    without = solve_seeded(dpgep.pca(people(), bound=1.2), epsilon=math.inf)
+    for nothing in (dpgep.Budget(mu=1.0), without, without.privacy):
+        with pytest.raises(ValueError, match=r"no shares of mu\^2"):
+            plot.prices(nothing, ax=ax)
+
+
+def test_a_plan_shows_both_kinds_of_errors(ax: Any) -> None:
+    planned = dpgep.plan("pca", n=5000, d=5, epsilon=1.0, delta=1e-6, bound=3.0, spectrum=[4.0, 2.0], n_components=2)
+    plot.plan(planned, ax=ax)
+    noise, sampling = (line.get_ydata() for line in ax.lines)
+    np.testing.assert_array_equal(noise, [*planned.sample.mean, planned.sample.span])
+    np.testing.assert_array_equal(sampling, [*planned.population.mean, planned.population.span])
+    np.testing.assert_array_equal(bars(ax)[0][:2, 0, 1], planned.sample.low)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "all"]
+
+
+@pytest.mark.parametrize("background", ["white", "black", "#1e1e1e"])
+def test_colours_are_seen_on_light_and_dark(background: str) -> None:
+    """Contrast of at least 3 as WCAG defines it for graphics; groups, which have names beside them, 1.5."""
+    from matplotlib.colors import to_rgb
+
+    def luminance(color: str) -> float:
+        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(color)]
+        return float(np.dot(parts, [0.2126, 0.7152, 0.0722]))
+
+    def contrast(color: str) -> float:
+        low, high = sorted([luminance(color), luminance(background)])
+        return (high + 0.05) / (low + 0.05)
+
+    assert min(map(contrast, (plot.BLUE, plot.VERMILION, plot.GREY))) > 3
+    assert min(map(contrast, plot.GROUPS)) > 1.5
+
+
+def test_privacy_curve_draws_what_it_is_given(ax: Any) -> None:
+    assert plot.privacy_curve([0.1, 1], [3, 2], not_private=1.5, baseline=4, ylabel="error", ax=ax) is ax
+    assert ax.lines[0].get_xydata().tolist() == [[0.1, 3], [1, 2]]
+    assert [line.get_ydata()[0] for line in ax.lines[1:]] == [1.5, 4]
+    assert (ax.get_xscale(), ax.get_ylabel()) == ("log", "error")
+    with pytest.raises(ValueError, match="one value per epsilon"):
+        plot.privacy_curve([0.1, 1], [3], ax=ax)
+    with pytest.raises(ValueError, match="positive and finite"):
+        plot.privacy_curve([0.1, math.inf], [3, 2], ax=ax)
+
+
+def test_projection_names_every_group(ax: Any) -> None:
+    points = np.array([[0, 0], [0, 2], [5, 5]])
+    plot.projection(points, ["a", "a", "b"], ax=ax)
+    assert [(text.get_text(), *text.xy) for text in ax.texts] == [("a", 0, 1), ("b", 5, 5)]
+    with pytest.raises(ValueError, match="wider"):
+        plot.projection(points[:, :1], ["a", "a", "b"], ax=ax)
+    with pytest.raises(ValueError, match="one label per point"):
+        plot.projection(points, ["a"], ax=ax)
