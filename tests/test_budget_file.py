@@ -553,6 +553,21 @@ def test_what_may_only_be_read_can_be_shown(used: Path, capsys: pytest.CaptureFi
         spend(Budget.open(used), 0.1)
 
 
+def test_a_head_that_cannot_be_written_leaves_no_reservation(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, real = Budget.open(path, **TERMS), os.open
+
+    def refusing(name: Any, flags: int, mode: int = 0o777) -> int:
+        if str(name).endswith(".head") and flags & os.O_WRONLY:
+            raise PermissionError(13, "Permission denied")
+        return real(name, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing)
+        with pytest.raises(PrivacyBudgetError, match="cannot be written"):
+            spend(budget, 0.5)
+    assert (budget.open_reservations, len(budget.history)) == ((), 1)
+
+
 @pytest.mark.deep
 def test_killed_at_random_points_two_hundred_times(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes spend, one is killed again and again; a witness tells how often data may have been read.

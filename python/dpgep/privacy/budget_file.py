@@ -139,6 +139,8 @@ class BudgetFile:
         """Append a record to those read. When this returns, it is on the disk. Raises OSError."""
         line = _line(self._last, {"n": self._count + 1, **fields})
         start = self._end
+        if self._acknowledged_bytes:
+            os.close(os.open(self._head_path, os.O_WRONLY))  # if not even that is possible, nothing is written
         if self._acknowledged_bytes < start:  # a process was killed before it acknowledged its line
             _force(self._descriptor)
             self._acknowledge(_head(start, self._last))
