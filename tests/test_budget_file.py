@@ -325,9 +325,9 @@ def test_power_cut_while_a_line_is_appended(path: Path, last: str, monkeypatch: 
     states: list[tuple[bytes, bytes]] = []
     real = budget_file.BudgetFile._acknowledge
 
-    def remember(file: budget_file.BudgetFile, length: int, last: str) -> None:
+    def remember(file: budget_file.BudgetFile, head: bytes) -> None:
         states.append((path.read_bytes(), head_path.read_bytes()))
-        real(file, length, last)
+        real(file, head)
 
     with monkeypatch.context() as patch:
         patch.setattr(budget_file.BudgetFile, "_acknowledge", remember)
@@ -551,6 +551,21 @@ def test_what_may_only_be_read_can_be_shown(used: Path, capsys: pytest.CaptureFi
         pytest.skip("this user may write to everything")
     with pytest.raises(PrivacyBudgetError, match=r"cannot be written .Permission denied.; no data was read"):
         spend(Budget.open(used), 0.1)
+
+
+def test_a_head_that_cannot_be_written_leaves_no_reservation(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, real = Budget.open(path, **TERMS), os.open
+
+    def refusing(name: Any, flags: int, mode: int = 0o777) -> int:
+        if str(name).endswith(".head") and flags & os.O_WRONLY:
+            raise PermissionError(13, "Permission denied")
+        return real(name, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing)
+        with pytest.raises(PrivacyBudgetError, match="cannot be written"):
+            spend(budget, 0.5)
+    assert (budget.open_reservations, len(budget.history)) == ((), 1)
 
 
 @pytest.mark.deep

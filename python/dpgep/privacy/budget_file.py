@@ -139,6 +139,8 @@ class BudgetFile:
         """Append a record to those read. When this returns, it is on the disk. Raises OSError."""
         line = _line(self._last, {"n": self._count + 1, **fields})
         start = self._end
+        if self._acknowledged:
+            os.close(os.open(self._head_path, os.O_WRONLY))  # if not even that is possible, nothing is written
         if self._acknowledged < start:  # a line of a process that was killed: never may two be beyond the head
             self._acknowledge(start, self._last)
         if os.fstat(self._descriptor).st_size > start:
