@@ -487,3 +487,131 @@ def test_absurd_magnitudes_are_refused_at_once(form: str, value: float) -> None:
 def test_numpy_numbers_are_numbers() -> None:
     assert spend(Budget(mu=np.float32(1.0)), np.float32(0.25)) == 0.5
     assert spend(Budget(mu=np.int64(2)), np.int64(1)) == 2.0  # type: ignore[arg-type]
+
+
+# --- Amounts in epsilon ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accounting", ["gdp", "zcdp"])
+@pytest.mark.parametrize(("epsilon", "delta", "n"), [(1.0, 1e-6, 5), (3.0, 1e-9, 7), (0.1, 1e-3, 10)])
+def test_amounts_in_epsilon_add_up_to_the_budget(accounting: Any, epsilon: float, delta: float, n: int) -> None:
+    """Each takes the total from its epsilon to that much more: five amounts of 0.2 make an epsilon of 1."""
+    budget = Budget(epsilon=epsilon, delta=delta, accounting=accounting)
+    totals = []
+    for _ in range(n):
+        with budget.reserve(epsilon=epsilon / n, adjacency="replace-one") as ledger:
+            ledger.record(LedgerEntry("test", ledger.mu, ()))
+        totals.append(budget.epsilon_at(budget.spent_mu))
+    assert totals == pytest.approx([epsilon * (i + 1) / n for i in range(n)], rel=1e-9)
+    assert delta_of(totals[0] or 0, budget.releases[0].mu or 0) <= delta
+    if accounting == "gdp":
+        assert budget.releases[0].mu == pytest.approx(mu_of(epsilon / n, delta), rel=1e-12)
+    assert sum(Fraction(release.mu or 0) ** 2 for release in budget.releases) <= Fraction(budget.mu) ** 2
+    with pytest.raises(PrivacyBudgetError, match=r"cannot pay for epsilon = .* more"):
+        spend_epsilon(budget, epsilon / n)
+
+
+def spend_epsilon(budget: Budget, epsilon: float) -> None:
+    with budget.reserve(epsilon=epsilon, adjacency="replace-one") as ledger:
+        ledger.record(LedgerEntry("test", ledger.mu, ()))
+
+
+def test_an_amount_counts_what_is_reserved() -> None:
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    with budget.reserve(epsilon=0.75, adjacency="replace-one"), pytest.raises(PrivacyBudgetError, match=r"0\.5 more"):
+        spend_epsilon(budget, 0.5)
+    spend_epsilon(budget, 0.5)
+
+
+def test_the_whole_as_an_amount_is_a_whole_budget() -> None:
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    with budget.reserve(epsilon=1.0, adjacency="replace-one") as ledger:
+        assert ledger.mu == budget.mu
+        assert ledger.whole_target() == (1.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("budget", "part", "message"),
+    [
+        ({"mu": 1.0}, {"epsilon": 0.1}, "an amount in epsilon needs a budget in epsilon and delta: give share="),
+        ({"rho": 1.0}, {"epsilon": 0.1}, "an amount in epsilon needs a budget in epsilon and delta: give share="),
+        ({"epsilon": math.inf, "delta": 0.1}, {"epsilon": 0.1}, "without noise there are no amounts"),
+        ({"epsilon": 1.0, "delta": 1e-6}, {"epsilon": math.inf}, "without noise there are no amounts"),
+        ({"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 0.0}, "epsilon must be a positive number, got 0.0"),
+        ({"epsilon": 1.0, "delta": 1e-6}, {"epsilon": math.nan}, "epsilon must be a positive number"),
+        ({"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1.1}, "cannot pay for epsilon = 1.1 more"),
+        ({"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 0.1, "share": 0.1}, "two parts of a budget given"),
+        ({"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 0.1, "delta": 1e-6}, "two budgets given: budget and epsilon, de"),
+    ],
+)
+def test_amounts_that_cannot_be_are_refused(budget: Any, part: Any, message: str) -> None:
+    budget = Budget(**budget)
+    before = budget.remaining_mu
+    for call in (dpgep.solve, dpgep.release, dpgep.private_operator):
+        with pytest.raises(ValueError, match=message):
+            call(problem(E1, "replace-one"), budget=budget, **part)
+    assert (budget.remaining_mu, budget.adjacency, budget.releases) == (before, None, ())
+
+
+def test_an_amount_too_small_for_the_curve_is_refused() -> None:
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    spend_epsilon(budget, 0.5)
+    with pytest.raises(ValueError, match="epsilon = 1e-100 more is too little for any release"):
+        spend_epsilon(budget, 1e-100)
+
+
+# --- Releases of other libraries -------------------------------------------------------------------
+
+
+def test_gaussian_events_of_others_are_charged_exactly() -> None:
+    import dp_accounting as dpa
+    from dp_accounting.pld import PLDAccountant
+
+    events = [
+        dpa.GaussianDpEvent(3.0),
+        dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(7.0), 5),
+        dpa.ComposedDpEvent([dpa.GaussianDpEvent(10.0), dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(1e3), 2)]),
+        dpa.NoOpDpEvent(),
+    ]
+    budget = Budget(epsilon=5.0, delta=1e-6)
+    for event in events:
+        entry = budget.charge(event, what="theirs", adjacency="add-remove")
+        assert entry.query == "theirs"
+    exact = [Fraction(1, 9), Fraction(5, 49), Fraction(1, 100) + Fraction(2, 10**6), Fraction(0)]
+    for entry, cost in zip(budget.releases, exact, strict=True):
+        assert entry.mu is not None
+        assert Fraction(math.nextafter(entry.mu, 0)) ** 2 <= cost <= Fraction(entry.mu) ** 2
+    assert budget.adjacency == "add-remove"
+    accountant = PLDAccountant(dpa.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    accountant.compose(dpa.ComposedDpEvent(events))
+    # their grid of 1e-4 rounds the losses of the nine events up
+    assert budget.epsilon_at(budget.spent_mu) == pytest.approx(accountant.get_epsilon(1e-6), abs=9e-4)
+
+
+def test_what_is_not_gaussian_is_not_charged() -> None:
+    import dp_accounting as dpa
+
+    gaussian = dpa.GaussianDpEvent(10.0)
+    refused: list[tuple[Any, type[Exception], str]] = [
+        (dpa.LaplaceDpEvent(10.0), ValueError, "a LaplaceDpEvent cannot be charged"),
+        (dpa.ZCDpEvent(0.01), ValueError, "a ZCDpEvent cannot be charged"),
+        (dpa.PoissonSampledDpEvent(0.1, gaussian), ValueError, "a PoissonSampledDpEvent cannot"),
+        (dpa.ComposedDpEvent([gaussian, dpa.LaplaceDpEvent(1.0)]), ValueError, "a LaplaceDpEvent cannot"),
+        (dpa.NonPrivateDpEvent(), ValueError, "a NonPrivateDpEvent cannot"),
+        (dpa.GaussianDpEvent(0.0), ValueError, "noise multiplier must lie between 1e-100 and 1e100, got 0.0"),
+        (dpa.GaussianDpEvent(math.nan), ValueError, "noise multiplier must lie"),
+        (dpa.SelfComposedDpEvent(gaussian, -1), ValueError, "needs a count of 0 or more, got -1"),
+        (dpa.SelfComposedDpEvent(gaussian, 0.5), ValueError, "needs a count of 0 or more, got 0.5"),
+        (0.1, TypeError, "event must be a dp_accounting.DpEvent, got float"),
+        (dpa.GaussianDpEvent(0.5), PrivacyBudgetError, "cannot pay for mu = 2"),
+    ]
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    for event, error, message in refused:
+        with pytest.raises(error, match=message):
+            budget.charge(event, what="theirs", adjacency="add-remove")
+    with pytest.raises(ValueError, match="what must say"):
+        budget.charge(gaussian, what="", adjacency="add-remove")
+    assert (budget.releases, budget.adjacency, budget.remaining_mu) == ((), None, budget.mu)
+    budget.charge(gaussian, what="theirs", adjacency="add-remove")
+    with pytest.raises(PrivacyBudgetError, match="spent under add-remove"):
+        budget.charge(gaussian, what="theirs", adjacency="replace-one")

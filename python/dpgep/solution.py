@@ -6,7 +6,7 @@ import os
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,7 +191,13 @@ class Solution:
         assert isinstance(self.model, MomentModel)
         return self._moments, self.model
 
-    def transform(self, X: Any, Y: Any = None) -> Any:
+    @overload
+    def transform(self, X: Any, Y: None = None) -> Matrix: ...
+
+    @overload
+    def transform(self, X: Any, Y: object) -> tuple[Matrix, Matrix]: ...
+
+    def transform(self, X: Any, Y: Any = None) -> Matrix | tuple[Matrix, Matrix]:
         """Coordinates (X - mean) V^T of new rows, shape (n, K); with Y (CCA, PLS) the pair of both views' coordinates.
 
         The result is no more private than the rows passed: the report of this solution does not cover it. Rows are not

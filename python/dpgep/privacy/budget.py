@@ -389,9 +389,9 @@ class Budget:
 
     def _finish(self, name: str, entries: Sequence[LedgerEntry]) -> None:
         """Replace a reservation by what was released; called with the lock."""
-        del self._reserved[name]
         self._releases.extend(entries)
         self._spent += total_cost(entries, self.mu)
+        del self._reserved[name]  # last: an interrupt before leaves too much counted, never too little
         if not (self._is_fixed or self._reserved or self._releases):
             self._adjacency = None
 

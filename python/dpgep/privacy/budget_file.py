@@ -85,12 +85,13 @@ class BudgetFile:
         self.path = Path(os.path.realpath(path))
         self._head_path = self.path.with_name(self.path.name + ".head")
         self._known = b""
+        self._acknowledged = 0
         self._descriptor = -1
         self.rewind()
 
     def rewind(self) -> None:
         """From here on all records are read once more; still, none of those known may have changed."""
-        self._seen = b""
+        self._end = 0  # of the lines that were read
         self._count, self._last = 0, _NOTHING
 
     @contextmanager
@@ -102,6 +103,7 @@ class BudgetFile:
             descriptor = os.open(self.path, flags, 0o600)
             try:
                 _lock(descriptor, write)
+                self._require_in_place(descriptor)
                 self._descriptor = descriptor
                 try:
                     yield
@@ -117,35 +119,36 @@ class BudgetFile:
             text = file.read()
         if not text.startswith(self._known):
             raise self._refusal("lines that this process has read before were changed, or are gone")
-        acknowledged = self._acknowledged(text)
+        self._acknowledged = self._acknowledged_bytes(text)
         records = []
-        while (end := text.find(b"\n", len(self._seen)) + 1) > 0:
-            line = text[len(self._seen) : end]
+        while (end := text.find(b"\n", self._end) + 1) > 0:
+            line = text[self._end : end]
             record = self._record(line)
             if record is None:
                 break
             records.append(record)
             self._advance(line)
-        if len(self._seen) < acknowledged:
+        self._known = max(self._known, text[: self._end], key=len)
+        if self._end < self._acknowledged:
             raise self._refusal(f"line {self._count + 1} was changed or is damaged")
-        if not self._seen and not (text.startswith(_FIRST) or _FIRST.startswith(text)):
+        if not self._end and not (text.startswith(_FIRST) or _FIRST.startswith(text)):
             raise PrivacyBudgetError(f"{self.path} is not the file of a budget; it was left as it is")
         return records
 
     def append(self, fields: Record) -> Record:
         """Append a record to those read. When this returns, it is on the disk. Raises OSError."""
         line = _line(self._last, {"n": self._count + 1, **fields})
-        start, is_first = len(self._seen), not self._seen
+        start = self._end
+        if self._acknowledged < start:  # a line of a process that was killed: never may two be beyond the head
+            self._acknowledge(start, self._last)
         if os.fstat(self._descriptor).st_size > start:
             os.ftruncate(self._descriptor, start)  # a torn line: see above
         os.lseek(self._descriptor, start, os.SEEK_SET)
         _write(self._descriptor, line)
         record = self._record(line)
         assert record is not None
-        _force(self._descriptor)
-        self._acknowledge(_head(start + len(line), _hash_of(line)))
-        if is_first:
-            _sync_folder(self.path.parent)
+        self._acknowledge(start + len(line), _hash_of(line))
+        self._known += line
         self._advance(line)  # not before: a line of which the caller is not told is read again
         return record
 
@@ -157,14 +160,19 @@ class BudgetFile:
         if not stat.S_ISREG(mode):
             raise PrivacyBudgetError(f"{self.path} is not a regular file and cannot hold a budget")
 
-    def _acknowledged(self, text: bytes) -> int:
+    def _require_in_place(self, descriptor: int) -> None:
+        """The file may have been replaced while this process waited for its lock: what it spent would be lost."""
+        if sys.platform != "win32" and not os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
+            raise self._refusal("it was replaced while this process opened it")
+
+    def _acknowledged_bytes(self, text: bytes) -> int:
         """How many bytes of the file are acknowledged, which must be there."""
         length, last = self._head()
-        if not length and text.count(b"\n") > 1:
+        if not length and text.count(b'"hash":"') > 1:
             raise self._refusal(f"its head, {self._head_path.name}, is missing: keep the two files together")
         if len(text) < length:
             raise self._refusal("lines at its end are missing")
-        if length and not text[:length].endswith(f',"hash":"{last}"}}\n'.encode()):
+        if length and not text.endswith(f',"hash":"{last}"}}\n'.encode(), 0, length):
             raise self._refusal("its last line was changed, or its head belongs to another file")
         if text.count(b"\n", length) > 1:
             raise self._refusal(f"its head, {self._head_path.name}, is older than its lines")
@@ -187,15 +195,19 @@ class BudgetFile:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise self._refusal(f"its head, {self._head_path.name}, is damaged") from None
 
-    def _acknowledge(self, head: bytes) -> None:
-        """Force the head to the disk, after the file."""
+    def _acknowledge(self, length: int, last: str) -> None:
+        """Force the file to the disk, then a head that says so; the first one after the names of both."""
+        _force(self._descriptor)
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
         descriptor = os.open(self._head_path, flags, 0o600)
         try:
-            _write(descriptor, head)
+            if not self._acknowledged:
+                _sync_folder(self.path.parent)
+            _write(descriptor, _head(length, last))
             _force(descriptor)
         finally:
             os.close(descriptor)
+        self._acknowledged = length
 
     def _record(self, line: bytes) -> Record | None:
         """The fields of a line; None unless its hash is that of it and all lines before."""
@@ -207,8 +219,7 @@ class BudgetFile:
             return None
 
     def _advance(self, line: bytes) -> None:
-        self._seen += line
-        self._known = max(self._known, self._seen, key=len)
+        self._end += len(line)
         self._count += 1
         self._last = _hash_of(line)
 

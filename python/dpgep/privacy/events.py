@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from numbers import Integral
 from typing import Any, NoReturn
 
 _MOST_COUNT = 1 << 53
@@ -28,9 +29,9 @@ def gaussian_cost(event: Any) -> Fraction:
     if kind is dp_accounting.ComposedDpEvent:
         return sum(map(gaussian_cost, event.events), start=Fraction(0))
     if kind is dp_accounting.SelfComposedDpEvent:
-        if isinstance(event.count, bool) or not isinstance(event.count, int) or event.count < 0:
+        if isinstance(event.count, bool) or not isinstance(event.count, Integral) or event.count < 0:
             raise ValueError(f"a SelfComposedDpEvent needs a count of 0 or more, got {event.count!r}")
-        return event.count * gaussian_cost(event.event)
+        return int(event.count) * gaussian_cost(event.event)
     if kind is not dp_accounting.GaussianDpEvent:
         raise ValueError(
             f"a {kind.__name__} cannot be charged: only Gaussian mechanisms and their compositions have a mu that adds "

@@ -149,16 +149,30 @@ class LastingBudget(Budget):
         self._is_current = True
 
     def _apply(self, record: Record) -> None:
-        kind, name = record["kind"], record.get("reservation", "")
+        try:
+            self._understand(record)
+        except PrivacyBudgetError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise PrivacyBudgetError(
+                f"the budget in {self.path} cannot be used: its line {len(self._records) + 1} makes no sense"
+            ) from error
+        self._records.append(record)
+
+    def _understand(self, record: Record) -> None:
+        kind = record["kind"]
         if kind == "reserve":
-            super()._begin(Reservation(name, record["mu"], None))
-        elif kind == "settle":
-            super()._finish(name, [_entry_from_json(each) for each in record["releases"]])
-        elif kind == "give back":
-            super()._finish(name, ())
+            name, mu = record["reservation"], record["mu"]
+            if name in self._reserved or not (isinstance(mu, float) and 0 <= mu < math.inf):
+                raise ValueError
+            super()._begin(Reservation(name, mu, None))
+        elif kind in ("settle", "give back"):
+            name, entries = record["reservation"], record["releases"] if kind == "settle" else ()
+            if name not in self._reserved:
+                raise ValueError
+            super()._finish(name, [_entry_from_json(each) for each in entries])
         elif kind != "budget":
             raise PrivacyBudgetError(f"the budget in {self.path} has records of a later version of dpgep: {kind!r}")
-        self._records.append(record)
 
     def __repr__(self) -> str:
         try:
@@ -175,7 +189,7 @@ def open_budget(path: str | os.PathLike[str], given: dict[str, Any], purpose: st
     file = BudgetFile(path)
     records = _existing(file) or _created(file, given)
     header = records[0]
-    if header["kind"] != "budget" or header["format"] != FORMAT:
+    if header.get("kind") != "budget" or header.get("format") != FORMAT:
         raise PrivacyBudgetError(f"the budget in {file.path} was written by a later version of dpgep")
     for name, value in given.items():
         stored = header.get(name)
@@ -243,5 +257,5 @@ def _entry_from_json(fields: Record) -> LedgerEntry:
     )
     event = fields.get("event")
     return LedgerEntry(
-        fields["query"], fields.get("mu"), noise, fields.get("grid_bits"), event and event_from_json(event)
+        fields["query"], fields.get("mu"), noise, fields.get("grid_bits"), event and event_from_json(event, "event")
     )

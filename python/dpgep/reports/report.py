@@ -65,7 +65,8 @@ class PrivacyReport:
         group privacy for two people.
     adjacency : "replace-one" or "add-remove": which data sets the guarantee compares. "local": any two records of one
         person, without a trusted curator (`dpgep.local`).
-    bound : enforced bound on row norms; None where the caller vouched for sensitivities.
+    bound : enforced bound on row norms; None where the caller vouched for sensitivities, or columns were cut off one by
+        one.
     releases : the ledger.
     exact : whether the guarantee has no approximation term: every release is of integer sums, or of values rounded to a
         public grid whose rounding the noise covers, plus exactly rounded normal deviates. ``rounding`` says which.
