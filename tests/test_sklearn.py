@@ -38,13 +38,11 @@ PRIVATE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 def all_estimators(**terms: Any) -> list[Any]:
     return [
         PrivatePCA(**terms),
-        PrivatePCA(standardize=True, **terms),
         PrivateCCA(**terms),
         PrivatePLS(**terms),
         PrivateFDA(**terms),
         PrivateSIR(y_range=(-3.0, 3.0), **terms),
         PrivateScaler(**terms),
-        PrivateScaler(with_mean=False, **terms),
     ]
 
 
@@ -62,7 +60,9 @@ def test_checks_of_scikit_learn_without_noise(estimator: Any, check: Callable[[A
 
 @pytest.mark.deep
 @checks_may_warn
-@parametrize_with_checks(all_estimators(**PRIVATE))
+@parametrize_with_checks(
+    [*all_estimators(**PRIVATE), PrivatePCA(standardize=True, **PRIVATE), PrivateScaler(with_mean=False, **PRIVATE)]
+)
 def test_checks_of_scikit_learn(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
