@@ -30,6 +30,24 @@ def spend(budget: Budget, share: float | None = None, adjacency: Adjacency = "re
         return ledger.mu
 
 
+@pytest.mark.parametrize("digits", [0, 281, 300, 307, 321, 500, 615, 700, 2000])
+def test_roots_of_the_smallest_costs_are_rounded_against_us(digits: int) -> None:
+    cost = Fraction(3, 2 * 10**digits)
+    down, up = mu_rounded_down(cost), mu_rounded_up(cost)
+    assert Fraction(down) ** 2 <= cost <= Fraction(up) ** 2
+    assert up == math.nextafter(down, math.inf) or (down == 0 and up < 1e-307)
+
+
+def test_a_charge_beyond_all_numbers_is_refused() -> None:
+    import dp_accounting
+
+    event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(1.0), 10**400)
+    budget = Budget(mu=1.0)
+    with pytest.raises(PrivacyBudgetError, match="the budget cannot pay for mu = inf"):
+        budget.charge(event, what="too much", adjacency="replace-one")
+    assert budget.spent_mu == 0
+
+
 def test_three_forms_agree() -> None:
     by_epsilon = Budget(epsilon=1.0, delta=1e-6)
     assert by_epsilon.mu == mu_of(1.0, 1e-6)

@@ -325,9 +325,9 @@ def test_power_cut_while_a_line_is_appended(path: Path, last: str, monkeypatch: 
     states: list[tuple[bytes, bytes]] = []
     real = budget_file.BudgetFile._acknowledge
 
-    def remember(file: budget_file.BudgetFile, head: bytes) -> None:
+    def remember(file: budget_file.BudgetFile, length: int, last: str) -> None:
         states.append((path.read_bytes(), head_path.read_bytes()))
-        real(file, head)
+        real(file, length, last)
 
     with monkeypatch.context() as patch:
         patch.setattr(budget_file.BudgetFile, "_acknowledge", remember)

@@ -100,6 +100,7 @@ def test_the_answer_is_that_of_the_library(run: Run) -> None:
         (["fda", "--columns", "age,height", "--labels", "smoker"], "fda", ("age", "height")),
         (["sir", "--columns", "age,height", "--response", "weight", "--y-range", "40:120"], "sir", ("age", "height")),
         (["sir", "--columns", "age", "--response", "weight", "--edges", "0,60,80,200"], "sir", ("age",)),
+        (["sir", "--columns", "age", "--response", "weight", "--y-range=-5:200"], "sir", ("age",)),
     ],
 )
 def test_every_model(run: Run, arguments: list[str], name: str, features: tuple[str, ...]) -> None:
@@ -275,6 +276,23 @@ def test_an_interruption_exits_with_130_and_says_what_was_spent(run: Run, monkey
     status, _, err = run("pca", "people.csv", "--columns", "age", *BUDGET, "-o", "o.json")
     assert (status, err) == (130, "features: 1: age\nnothing was released, nothing was spent\n\ninterrupted\n")
     assert os.listdir() == ["people.csv"]
+
+
+def test_what_was_spent_before_a_failure_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _budget()
+    real = dpgep.solve
+
+    def fail_late(*arguments: Any, **options: Any) -> None:
+        real(*arguments, **options)
+        raise dpgep.DataChangedError("changed")
+
+    monkeypatch.setattr(dpgep, "solve", fail_late)
+    words = ["--columns", "age", "--bound", "99", "--budget", "budget", "--share", "0.25", "-o", "o.json"]
+    status, out, err = run("pca", "people.csv", *words)
+    assert (status, out) == (1, "")
+    mu = dpgep.Budget.open("budget").spent_mu
+    assert f"spent before it failed: mu = {mu:.4g}\ndpgep pca: changed\n" in err
+    assert mu == pytest.approx(dpgep.Budget.open("budget").mu / 2)
 
 
 def test_a_result_that_cannot_be_written_is_not_lost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

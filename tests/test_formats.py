@@ -198,7 +198,7 @@ def changed(**parts: Any) -> str:
         (changed(privacy__releases=[]), "a ledger has entries"),
         (changed(privacy__exact=False), "whether a report is exact"),
         (changed(privacy__releases__0__mu=None), "either a mu or an event"),
-        (changed(privacy__releases__0__event={"kind": "system"}), "event must be an event, one of GaussianDpEvent"),
+        (changed(privacy__releases__0__event={"type": "system"}), "event must be an event, one of GaussianDpEvent"),
     ],
     ids=lambda value: value[:30] if isinstance(value, str) and not value.startswith(("{", "[")) else "",
 )

@@ -88,6 +88,12 @@ def test_a_scree_plot_of_what_has_no_spectrum_has_eigenvalues_alone(ax: Any) -> 
     assert not solution.has_intervals
 
 
+def test_a_scree_plot_without_noise_has_no_edge(ax: Any) -> None:
+    plot.scree(solve_seeded(dpgep.pca(people(), bound=1.2), epsilon=math.inf, n_components=2), ax=ax)
+    assert {line.get_label() for line in ax.lines} >= {"components", "not asked for"}
+    assert not ax.patches
+
+
 def test_components_have_names_and_intervals(ax: Any, standardized: dpgep.Solution) -> None:
     found = standardized.intervals(0.8)
     plot.components(standardized, 2, n_features=4, intervals=found, ax=ax)

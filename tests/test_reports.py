@@ -331,7 +331,7 @@ def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert run(capsys, "verify", DATA / "report-1.json", "--html")[0] == 2
     assert run(capsys, "a.json", "b.json")[0] == 2
     status, _, err = run(capsys, DATA / "report-1.json", "--dataset", "other")
-    assert (status, "this report is written" in err) == (1, True)
+    assert (status, "this report is written" in err) == (2, True)
     bad.write_bytes((DATA / "solution-1-sampled.json").read_bytes().replace(b'"epsilon": 2.0', b'"epsilon": 1.9'))
     status, _, err = run(capsys, bad)
     assert (status, "more than the stated" in err) == (1, True)

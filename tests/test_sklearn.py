@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -227,6 +229,8 @@ class TestPrivate:
         assert math.isclose(math.fsum(entry.mu**2 for entry in report.releases), total**2, rel_tol=1e-9)
         assert all("row norms" not in entry.query and "matrix" not in entry.query for entry in report.releases)
         assert report.exact
+        assert "No range of values is presumed" in report.to_markdown()
+        assert "caller" not in report.to_markdown()
         if n == 2000:
             np.testing.assert_allclose(fitted.mean_, rows.mean(axis=0), atol=1.0)
             np.testing.assert_allclose(fitted.scale_[:3], rows.std(axis=0)[:3], rtol=0.3)
@@ -424,3 +428,9 @@ class TestBudgets:
         search = GridSearchCV(PrivateFDA(budget=budget, share=0.1, classes=[0, 1, 2]), {"ridge": [None]}, n_jobs=2)
         with nothing_spent(budget), pytest.raises(Exception, match="pickle"):
             search.fit(x, y)
+
+
+def test_without_scikit_learn_the_import_says_what_to_install() -> None:
+    code = "import sys; sys.modules['sklearn'] = None; import dpgep; import dpgep.sklearn"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "sklearn is not installed: run pip install 'dpgep[sklearn]'" in result.stderr

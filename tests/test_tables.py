@@ -196,7 +196,7 @@ def test_a_partition_that_lists_its_categories_otherwise_is_read_by_those_of_the
         ({"colour": "red"}, TypeError, "categories of 'colour' must be a list, got 'red'"),
         ({"colour": {"red"}}, TypeError, "categories of 'colour' must be a list"),
         ({"colour": []}, ValueError, "categories of 'colour' are empty"),
-        ({"color": ["red"]}, ValueError, "no column 'color', did you mean 'colour'?; available: 'income'"),
+        ({"color": ["red"]}, ValueError, "no column 'color', did you mean 'colour'[?]; available: 'income'"),
     ],
 )
 def test_bad_declarations_are_refused_at_once(categories: Any, error: type[Exception], message: str) -> None:

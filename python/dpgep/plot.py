@@ -63,7 +63,7 @@ def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | 
     Parameters
     ----------
     solution : Solution
-        The edge and the rings are known for dense components by ``method="release"``.
+        The edge and the rings are known for dense components by ``method="release"``; without noise there is no edge.
     intervals : Intervals, optional
         From ``solution.intervals(...)``, to choose their level. Default: at 0.9, where the solution has intervals.
         They are those of the population: the noise pushes eigenvalues apart, so that a dot may lie above its interval.
@@ -76,12 +76,12 @@ def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | 
     """
     ax, found = _axes(ax), solution.diagnostics
     values, k = solution.eigenvalues, solution.n_components
-    number = np.arange(1, k + 1)
-    if found.noise_edge is not None:  # of components that were not asked for, that of the first lost one holds
-        edge, x = found.noise_edge, np.arange(k + 1) + 0.5
-        others = _other_eigenvalues(solution)
+    number, others = np.arange(1, k + 1), _other_eigenvalues(solution)
+    if len(others):
         ax.plot(k + 1 + np.arange(len(others)), others, "o", color=GREY, mfc="none", label="not asked for")
-        if found.lost[-1] and len(others):
+    if found.noise_edge is not None:
+        edge, x = found.noise_edge, np.arange(k + 1) + 0.5
+        if found.lost[-1]:  # its edge is that of all after it
             edge, x = np.append(edge, edge[-1]), np.append(x, k + len(others) + 0.5)
         ax.stairs(edge, x, baseline=None, color=VERMILION, linestyle="--", linewidth=1.5, label="edge of the noise")
     intervals = _intervals_of(solution, intervals)
@@ -510,7 +510,7 @@ def _intervals_of(solution: Solution, given: Intervals | None) -> Intervals | No
 def _other_eigenvalues(solution: Solution) -> Matrix:
     """Those of the release that were not asked for, in the units of the solution's."""
     spectrum, k = solution.diagnostics.spectrum, solution.n_components
-    if spectrum is None or spectrum[0] == 0:
+    if spectrum is None or spectrum[0] == 0 or getattr(solution.diagnostics, "support", None) is not None:
         return np.empty(0)
     most = min(_EIGENVALUES, solution.model.max_components)
     return np.asarray(spectrum[k:most] * (solution.eigenvalues[0] / spectrum[0]))

@@ -149,7 +149,19 @@ class PrivateMoments(Questions):
 
     def __repr__(self) -> str:
         sites = f" of {len(self._sources)} populations" if len(self._sources) > 1 else ""
-        return f"PrivateMoments({self.model.name}, d={self.model.n_features}{sites}; {self.privacy})"
+        asked = ", ".join(self._questions())
+        return (
+            f"PrivateMoments({self.model.name}, d={self.model.n_features}{sites}; {self.privacy}; "
+            f"{f'to be asked, at no further cost: {asked}' if asked else 'solve() is what it answers'})"
+        )
+
+    def _questions(self) -> list[str]:
+        """The questions that were released for: `Questions`."""
+        if not self._noisy.sums.size:
+            return []
+        grouped = [("fda", "classes"), ("classifier", "classes"), ("sir", "interior_edges")]
+        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "regression", "sample"]
+        return of_all + [name for name, groups in grouped if getattr(self.model, groups, None) is not None]
 
 
 @suggesting

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
+from dpgep._show import html_table
 from dpgep.data.dask_frames import is_dask_frame
 from dpgep.data.views import column_names
 from dpgep.methods.accuracy import lost_components
@@ -293,13 +294,37 @@ class Solution:
         return "\n".join(lines)
 
     def _with_names(self, row: int, line: str) -> str:
-        """A line about a component, with the largest weights of columns over ``scale``: not of one that is lost."""
+        weights = self._largest_weights(row)
+        return f"{line}  {weights}" if weights else line
+
+    def _largest_weights(self, row: int) -> str:
+        """The largest weights of columns over ``scale`` in a component: not of one that is lost."""
         if self.feature_names is None or self.diagnostics.lost[row]:
-            return line
-        weights = self.components[row] if self.scale is None else self.components[row] * self.scale
-        weights, sizes = weights / np.linalg.norm(weights), np.abs(weights)
+            return ""
+        weights = self.relative_components[row] / np.linalg.norm(self.relative_components[row])
+        sizes = np.abs(weights)
         largest = [j for j in np.argsort(-sizes, kind="stable")[:_SHOWN] if sizes[j] >= _LEAST * sizes.max()]
-        return f"{line}  {', '.join(f'{weights[j]:+.2g} {self.feature_names[j]}' for j in largest)}"
+        return ", ".join(f"{weights[j]:+.2g} {self.feature_names[j]}" for j in largest)
+
+    def _repr_html_(self) -> str:
+        found = self.diagnostics
+        about = [
+            (
+                "Solution",
+                f"{self.model.name} by {self.method}: {self.n_components} components in "
+                f"{self.model.n_features} features",
+            ),
+            ("Privacy", str(self.privacy)),
+            ("Noise level", f"{found.noise_level:.3g}"),
+        ]
+        lines = zip(self.eigenvalues, found.expected_error, found.lost, strict=True)
+        rows = [
+            (f"{k + 1}", f"{value:.4g}", f"{error:.2g}", "yes" if lost else "", self._largest_weights(k))
+            for k, (value, error, lost) in enumerate(lines)
+        ]
+        rest = f"<p>... {len(rows) - 10} more</p>" if len(rows) > 10 else ""
+        heading = ("Component", "Eigenvalue", "Expected error (squared sine)", "Lost in noise", "Largest weights")
+        return html_table(about) + html_table(rows[:10], heading) + rest
 
 
 def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
 from dpgep.errors import PrivacyBudgetError
-from dpgep.sources.names import did_you_mean
+from dpgep.sources.names import did_you_mean, listed
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -97,5 +97,5 @@ def interval(text: str) -> tuple[float, float]:
 def known(name: str, names: Sequence[str], what: str = "column") -> str:
     """The name itself. Raises UsageError unless it is there."""
     if name not in names:
-        raise UsageError(f"no {what} {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
+        raise UsageError(f"no {what} {name!r}{did_you_mean(name, names)}; there are {listed(names)}")
     return name

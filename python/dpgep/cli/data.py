@@ -14,7 +14,6 @@ from dpgep.cli.command import UsageError, interval, known, usage, words
 from dpgep.sources import Selection
 from dpgep.sources.csv_files import CsvFiles
 from dpgep.sources.kinds import declared_categories, is_date_type
-from dpgep.sources.source import Source
 
 _DAY = 86400.0
 
@@ -77,10 +76,6 @@ class Data:
                 dates=self.dates or None,
                 progress=progress,
             )
-
-    @property
-    def source(self) -> Source:
-        return self.scan.source
 
     def require(self, name: str) -> str:
         """The name of a column that is there."""

@@ -74,17 +74,23 @@ def _run(options: argparse.Namespace) -> int:
     with Output(options.output, force=options.force) as output:
         with paying.said_on_failure():
             answer = _answer(problem, options, paying)
-        content = answer.to_bytes() if isinstance(answer, dpgep.PrivateMoments) else answer.to_json().encode()
-        try:
-            output.write(content)
-        except OSError as error:
-            print(f"dpgep {options.model}: {options.output} cannot be written ({error.strerror})", file=sys.stderr)
-            print("what it should hold, and was paid for, is on stdout", file=sys.stderr)
-            print(content.decode() if isinstance(answer, dpgep.Solution) else base64.b64encode(content).decode())
-            return 1
-    print(answer if isinstance(answer, dpgep.Solution) else answer.report)
-    print(f"kept in {options.output}", file=sys.stderr)
-    return 0
+        is_kept = _keep(answer, output)
+    if is_kept:
+        print(answer if isinstance(answer, dpgep.Solution) else answer.report)
+        print(f"kept in {options.output}", file=sys.stderr)
+    return 0 if is_kept else 1
+
+
+def _keep(answer: dpgep.Solution | dpgep.PrivateMoments, output: Output) -> bool:
+    """Write what was paid for to its file, or, where that fails, to stdout."""
+    content = answer.to_bytes() if isinstance(answer, dpgep.PrivateMoments) else answer.to_json().encode()
+    try:
+        output.write(content)
+    except OSError as error:
+        print(f"{output.path} cannot be written ({error.strerror}): its content is on stdout", file=sys.stderr)
+        print(content.decode() if isinstance(answer, dpgep.Solution) else base64.b64encode(content).decode())
+        return False
+    return True
 
 
 def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem:
@@ -156,7 +162,9 @@ def _add_labels(parser: argparse.ArgumentParser, *, required: bool) -> None:
 def _add_response(parser: argparse.ArgumentParser, *, required: bool) -> None:
     parser.add_argument("--response", required=required, metavar="COLUMN", help="what directions are to explain")
     parser.add_argument("--slices", type=positive, metavar="N", help="slices of the range (default: 10)")
-    parser.add_argument("--y-range", type=interval, metavar="LOW:HIGH", help="the public range of the response")
+    parser.add_argument(
+        "--y-range", type=interval, metavar="LOW:HIGH", help="the public range of the response; below 0, --y-range=-5:5"
+    )
     parser.add_argument("--edges", type=numbers, metavar="A,B,C", help="instead: public edges of the slices")
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import dpgep
-from dpgep.cli.command import Commands
+from dpgep.cli.command import Commands, UsageError
 from dpgep.formats.codec import parsed
 from dpgep.reports import document, html, markdown
 from dpgep.reports.document import ReportDocument
@@ -17,7 +16,7 @@ from dpgep.reports.words import statement
 def add(commands: Commands) -> None:
     report = commands.add_parser(
         "report",
-        usage="dpgep report [-h] [--html | --markdown | --json] [-o FILE] [--dataset NAME] [--purpose TEXT] FILE\n"
+        usage="dpgep report [-h] [--html | --markdown | --json] [-o OUT] [--dataset NAME] [--purpose TEXT] FILE\n"
         "       dpgep report verify FILE",
         help="the privacy report of a solution, to sign; verify one",
         description="Writes the privacy report of a solution (Solution.save), or shows one that was written (--json). "
@@ -25,51 +24,46 @@ def add(commands: Commands) -> None:
     )
     report.add_argument("file", nargs="+", metavar="FILE", help="a solution or a report, in JSON")
     form = report.add_mutually_exclusive_group()
-    for name, what in (("html", "a page"), ("markdown", "Markdown"), ("json", "the form that can be verified")):
+    for name, what in (("html", "a page"), ("markdown", "Markdown, the default"), ("json", "what can be verified")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"write {what}")
-    report.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to a file (default: standard output)")
+    report.add_argument("-o", "--output", type=Path, metavar="OUT", help="write to a file (default: standard output)")
     report.add_argument("--dataset", metavar="NAME", help="name of the data set, for a new report")
     report.add_argument("--purpose", metavar="TEXT", help="what the release is for, for a new report")
     report.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    command, verifies = "dpgep report", options.file[0] == "verify" and len(options.file) == 2
-    if len(options.file) > 1 and not verifies:
-        print(f"{command}: one FILE, or verify FILE; got {' '.join(options.file)}", file=sys.stderr)
-        return 2
-    given = [name for name in ("form", "output", "dataset", "purpose") if getattr(options, name) is not None]
-    if verifies and given:
-        print(f"{command} verify: takes no options", file=sys.stderr)
-        return 2
-    path = Path(options.file[-1])
+    *verb, file = options.file
+    if verb not in ([], ["verify"]):
+        raise UsageError(f"one FILE, or verify FILE; got {' '.join(options.file)}")
+    if verb and any(getattr(options, name) is not None for name in ("form", "output", "dataset", "purpose")):
+        raise UsageError("verify takes no options")
     try:
-        return _verify(path) if verifies else _write(path, options)
+        text = Path(file).read_bytes()
     except OSError as error:
-        print(f"{command}: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+        raise UsageError(f"{file}: {error.strerror}") from None
+    try:
+        found = document.verify(text) if verb else _document(text, options.dataset, options.purpose)
+    except UsageError:
+        raise
     except ValueError as error:
-        print(f"{command}: {path}: {error}", file=sys.stderr)
-        return 1
+        raise ValueError(f"{file}: {error}") from None
+    if verb:
+        _print_verified(file, found)
+    else:
+        written = {"html": html.page, "json": ReportDocument.to_json}.get(options.form, markdown.text)(found)
+        if options.output is None:
+            print(written, end="")
+        else:
+            options.output.write_text(written, encoding="utf-8")
+    return 0
 
 
-def _verify(path: Path) -> int:
-    found = document.verify(path.read_bytes())
-    print(f"{path}: the hash agrees with the report, and all numbers with its ledger")
+def _print_verified(file: str, found: ReportDocument) -> None:
+    print(f"{file}: the hash agrees with the report, and all numbers with its ledger")
     if found.dpgep != dpgep.__version__:
         print(f"its words are those of dpgep {found.dpgep}, which this version ({dpgep.__version__}) did not compare")
     print(f"sha256 {found.sha256}\n{statement(found.privacy)}")
-    return 0
-
-
-def _write(path: Path, options: argparse.Namespace) -> int:
-    made = _document(path.read_bytes(), options.dataset, options.purpose)
-    text = {"html": html.page, "json": ReportDocument.to_json}.get(options.form, markdown.text)(made)
-    if options.output is None:
-        print(text, end="")
-    else:
-        options.output.write_text(text, encoding="utf-8")
-    return 0
 
 
 def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDocument:
@@ -79,5 +73,5 @@ def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDo
         privacy.require_sampled()
         return document.document_of(privacy, dataset, purpose)
     if dataset is not None or purpose is not None:
-        raise ValueError("this report is written: --dataset and --purpose are for one that is made from a solution")
+        raise UsageError("this report is written: --dataset and --purpose are for one that is made from a solution")
     return document.verify(text)

@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.formats import events
+from dpgep.privacy.events import event_from_json, event_to_json, is_event
 
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -74,8 +74,8 @@ def encoded(value: Any, kinds: Kinds) -> Any:
         fields = {field.name: encoded(getattr(value, field.name), kinds) for field in dataclasses.fields(value)}
         names = [name for kind in kinds.values() for name, each in kind.items() if each is type(value)]
         return {"kind": names[0], **fields} if names else fields
-    if events.is_event(value):
-        return events.encoded(value)
+    if is_event(value):
+        return event_to_json(value)
     raise TypeError(f"a file holds text, numbers and booleans, not {value!r}")
 
 
@@ -179,7 +179,7 @@ class Decoder:
                 self._refuse(document, _NAMES[kind], where)
             return document
         if kind is Any:  # an event of dp_accounting, the one field without a type
-            return None if document is None else events.decoded(document, where)
+            return None if document is None else event_from_json(document, where)
         assert kind is Hashable
         if type(document) not in (str, int, float, bool):
             self._refuse(document, "text, a number or a boolean", where)

@@ -15,7 +15,7 @@ from dpgep.methods.result import Diagnostics, MethodResult, method_result, suppo
 from dpgep.models.model import Matrix, Model
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FantopeDiagnostics(Diagnostics):
     """How the relaxation went; all from released values. Expected errors are of the noise on the features in use.
 

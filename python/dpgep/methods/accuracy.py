@@ -20,6 +20,7 @@ import numpy as np
 import scipy  # its special functions are loaded when they are used
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
 
+from dpgep._show import Shown
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.model import Matrix, Model, Released
 
@@ -41,8 +42,8 @@ _TAIL = 3.33 / 2.58
 _DENSE = 128
 
 
-@dataclass(frozen=True, eq=False)
-class Accuracy:
+@dataclass(frozen=True, eq=False, repr=False)
+class Accuracy(Shown):
     """``errors`` (K,): expected squared sines; ``span``: their sum for the span, between 0 and K; ``lost`` (K,)."""
 
     errors: Matrix

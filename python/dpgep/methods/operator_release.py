@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _DENSE_SHARE = 0.5
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class OperatorDiagnostics(Diagnostics):
     """What products of the released matrix say about the components. Nothing here costs privacy.
 

@@ -193,7 +193,7 @@ class ReleaseOptions(PairOptions):
             )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ReleaseDiagnostics(Diagnostics):
     """What the released values say about their own accuracy. Nothing here costs privacy.
 

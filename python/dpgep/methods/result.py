@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, Released
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
@@ -15,8 +16,8 @@ from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 _PEOPLE_PER_FEATURE = 10
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Diagnostics:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Diagnostics(Shown):
     """What the released values say about their own accuracy. Nothing in it costs privacy.
 
     Attributes

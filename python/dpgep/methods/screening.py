@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._show import Shown
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.screening import Screen
@@ -19,8 +20,8 @@ _DRAWS = 16
 _SEED = 0x73637265656E
 
 
-@dataclass(frozen=True, eq=False)
-class Screened:
+@dataclass(frozen=True, eq=False, repr=False)
+class Screened(Shown):
     """What a screen kept; all from released scores.
 
     Attributes

@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._show import Shown
 from dpgep.models.model import Matrix, MatrixPencil, Model, PublicFacts
 
 Blocks = Literal["whole", "between", "within"]
@@ -81,8 +82,8 @@ class MomentNoise:
         return MomentNoise(self.second * second, self.sums * sums, self.counts * counts)
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedGroups:
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleasedGroups(Shown):
     """Released sums and counts, normalized by n and in the units of the data: everything here is public.
 
     Attributes
@@ -104,7 +105,7 @@ class ReleasedGroups:
         return self.noise.second == 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReleasedMoments(ReleasedGroups):
     """Released second moment, sums and counts.
 

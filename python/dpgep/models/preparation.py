@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_one_of, require_positive, require_share, whole_number
+from dpgep._show import Shown
 from dpgep.models.model import Matrix, Model
 
 # Where entries of mapped rows are cut off at the latest, so that no sum of their squares overflows.
@@ -93,8 +94,8 @@ def _range(column: object, ends: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-@dataclass(frozen=True, eq=False)
-class Preparation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Preparation(Shown):
     """Where columns lie, how far they spread, and how long rows are: all public.
 
     Attributes

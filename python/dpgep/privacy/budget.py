@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
+from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpgep._show import html_table
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import (
@@ -428,6 +430,11 @@ class Budget:
         adjacency = self.adjacency
         binding = f", {adjacency}" if adjacency is not None else ""
         return f"Budget({target}{binding}; spent mu={self.spent_mu:.4g}, remaining mu={self.remaining_mu:.4g})"
+
+    def _repr_html_(self) -> str:
+        from dpgep.reports.tables import LEDGER, ledger_rows  # know ledgers
+
+        return f"<p>{escape(repr(self))}</p>{html_table(ledger_rows(self.releases, self.mu), LEDGER)}"
 
 
 def _check_adjacency(adjacency: object) -> None:

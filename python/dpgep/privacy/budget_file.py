@@ -85,7 +85,7 @@ class BudgetFile:
         self.path = Path(os.path.realpath(path))
         self._head_path = self.path.with_name(self.path.name + ".head")
         self._known = b""
-        self._acknowledged_bytes = 0
+        self._acknowledged = 0
         self._descriptor = -1
         self.rewind()
 
@@ -119,7 +119,7 @@ class BudgetFile:
             text = file.read()
         if not text.startswith(self._known):
             raise self._refusal("lines that this process has read before were changed, or are gone")
-        acknowledged = self._acknowledged_bytes = self._acknowledged(text)
+        self._acknowledged = self._acknowledged_bytes(text)
         records = []
         while (end := text.find(b"\n", self._end) + 1) > 0:
             line = text[self._end : end]
@@ -129,7 +129,7 @@ class BudgetFile:
             records.append(record)
             self._advance(line)
         self._known = max(self._known, text[: self._end], key=len)
-        if self._end < acknowledged:
+        if self._end < self._acknowledged:
             raise self._refusal(f"line {self._count + 1} was changed or is damaged")
         if not self._end and not (text.startswith(_FIRST) or _FIRST.startswith(text)):
             raise PrivacyBudgetError(f"{self.path} is not the file of a budget; it was left as it is")
@@ -139,21 +139,17 @@ class BudgetFile:
         """Append a record to those read. When this returns, it is on the disk. Raises OSError."""
         line = _line(self._last, {"n": self._count + 1, **fields})
         start = self._end
-        if self._acknowledged_bytes:
+        if self._acknowledged:
             os.close(os.open(self._head_path, os.O_WRONLY))  # if not even that is possible, nothing is written
-        if self._acknowledged_bytes < start:  # a process was killed before it acknowledged its line
-            _force(self._descriptor)
-            self._acknowledge(_head(start, self._last))
-            self._acknowledged_bytes = start
+        if self._acknowledged < start:  # a line of a process that was killed: never may two be beyond the head
+            self._acknowledge(start, self._last)
         if os.fstat(self._descriptor).st_size > start:
             os.ftruncate(self._descriptor, start)  # a torn line: see above
         os.lseek(self._descriptor, start, os.SEEK_SET)
         _write(self._descriptor, line)
         record = self._record(line)
         assert record is not None
-        _force(self._descriptor)
-        self._acknowledge(_head(start + len(line), _hash_of(line)))
-        self._acknowledged_bytes = start + len(line)
+        self._acknowledge(start + len(line), _hash_of(line))
         self._known += line
         self._advance(line)  # not before: a line of which the caller is not told is read again
         return record
@@ -171,7 +167,7 @@ class BudgetFile:
         if sys.platform != "win32" and not os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
             raise self._refusal("it was replaced while this process opened it")
 
-    def _acknowledged(self, text: bytes) -> int:
+    def _acknowledged_bytes(self, text: bytes) -> int:
         """How many bytes of the file are acknowledged, which must be there."""
         length, last = self._head()
         if not length and text.count(b'"hash":"') > 1:
@@ -201,17 +197,19 @@ class BudgetFile:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise self._refusal(f"its head, {self._head_path.name}, is damaged") from None
 
-    def _acknowledge(self, head: bytes) -> None:
-        """Force the head to the disk, after the file; the first one after the names of both."""
+    def _acknowledge(self, length: int, last: str) -> None:
+        """Force the file to the disk, then a head that says so; the first one after the names of both."""
+        _force(self._descriptor)
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
         descriptor = os.open(self._head_path, flags, 0o600)
         try:
-            if not self._acknowledged_bytes:
+            if not self._acknowledged:
                 _sync_folder(self.path.parent)
-            _write(descriptor, head)
+            _write(descriptor, _head(length, last))
             _force(descriptor)
         finally:
             os.close(descriptor)
+        self._acknowledged = length
 
     def _record(self, line: bytes) -> Record | None:
         """The fields of a line; None unless its hash is that of it and all lines before."""

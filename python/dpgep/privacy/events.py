@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from fractions import Fraction
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn
+
+_MOST_COUNT = 1 << 53
 
 
 def gaussian_cost(event: Any) -> Fraction:
@@ -39,32 +43,69 @@ def gaussian_cost(event: Any) -> Fraction:
     return 1 / Fraction(multiplier) ** 2
 
 
+def is_event(value: Any) -> bool:
+    """Whether a value is one of these events."""
+    return type(value).__module__.startswith("dp_accounting") and type(value).__name__ in _PARAMETERS
+
+
 def event_to_json(event: Any) -> dict[str, Any]:
-    """The event of an answer about samples (`sampled.SampledMechanism`), as numbers, strings and lists."""
+    """The event of an answer about samples (`sampled.SampledMechanism`): the name of its class, and its parameters."""
+    name = type(event).__name__
+    return {"type": name, **{key: _plain(getattr(event, key)) for key in _PARAMETERS[name]}}
+
+
+def event_from_json(document: Any, where: str = "event") -> Any:
+    """The event that `event_to_json` wrote. Raises ValueError for anything else."""
     import dp_accounting
 
-    kind = type(event)
-    if kind is dp_accounting.GaussianDpEvent:
-        fields: dict[str, Any] = {"noise_multiplier": float(event.noise_multiplier)}
-    elif kind is dp_accounting.PoissonSampledDpEvent:
-        fields = {"sampling_probability": float(event.sampling_probability), "event": event_to_json(event.event)}
-    elif kind is dp_accounting.SelfComposedDpEvent:
-        fields = {"event": event_to_json(event.event), "count": int(event.count)}
-    else:
-        assert kind is dp_accounting.ComposedDpEvent
-        fields = {"events": [event_to_json(each) for each in event.events]}
-    return {"type": kind.__name__, **fields}
+    name = document.get("type") if isinstance(document, dict) else None
+    if not isinstance(name, str) or name not in _PARAMETERS:
+        raise ValueError(f"{where} must be an event, one of {', '.join(_PARAMETERS)}")
+    readers = _PARAMETERS[name]
+    if set(document) != {"type", *readers}:
+        raise ValueError(f"{where} must have the fields type, {', '.join(readers)}, and no others")
+    values = {key: read(document[key], f"{where}.{key}") for key, read in readers.items()}
+    return getattr(dp_accounting, name)(**values)
 
 
-def event_from_json(fields: dict[str, Any]) -> Any:
-    """The event that `event_to_json` wrote."""
-    import dp_accounting
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [event_to_json(event) for event in value]
+    return event_to_json(value) if is_event(value) else value
 
-    values = {name: value for name, value in fields.items() if name != "type"}
-    if "event" in values:
-        values["event"] = event_from_json(values["event"])
-    if "events" in values:
-        values["events"] = [event_from_json(each) for each in values["events"]]
-    if fields["type"] not in ("GaussianDpEvent", "PoissonSampledDpEvent", "SelfComposedDpEvent", "ComposedDpEvent"):
-        raise ValueError(f"no event of ours: {fields['type']!r}")
-    return getattr(dp_accounting, fields["type"])(**values)
+
+def _events(document: Any, where: str) -> list[Any]:
+    if not isinstance(document, list):
+        _refuse(document, "a list", where)
+    return [event_from_json(each, f"{where}[{i}]") for i, each in enumerate(document)]
+
+
+def _multiplier(document: Any, where: str) -> float:
+    if type(document) is not float or not 0 < document < math.inf:
+        _refuse(document, "a positive number", where)
+    return float(document)
+
+
+def _probability(document: Any, where: str) -> float:
+    if type(document) is not float or not 0 < document <= 1:
+        _refuse(document, "a number between 0 and 1", where)
+    return float(document)
+
+
+def _count(document: Any, where: str) -> int:
+    if type(document) is not int or not 0 < document < _MOST_COUNT:
+        _refuse(document, "a positive integer", where)
+    return int(document)
+
+
+def _refuse(document: Any, expected: str, where: str) -> NoReturn:
+    raise ValueError(f"{where} must be {expected}, got {str(document)[:60]}")
+
+
+# the parameters of each class, and what reads them
+_PARAMETERS: dict[str, dict[str, Callable[[Any, str], Any]]] = {
+    "GaussianDpEvent": {"noise_multiplier": _multiplier},
+    "PoissonSampledDpEvent": {"sampling_probability": _probability, "event": event_from_json},
+    "SelfComposedDpEvent": {"event": event_from_json, "count": _count},
+    "ComposedDpEvent": {"events": _events},
+}

@@ -257,5 +257,5 @@ def _entry_from_json(fields: Record) -> LedgerEntry:
     )
     event = fields.get("event")
     return LedgerEntry(
-        fields["query"], fields.get("mu"), noise, fields.get("grid_bits"), event and event_from_json(event)
+        fields["query"], fields.get("mu"), noise, fields.get("grid_bits"), event and event_from_json(event, "event")
     )

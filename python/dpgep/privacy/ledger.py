@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ _log = logging.getLogger(__name__)
 Charge = Callable[["LedgerEntry"], None]
 
 Rounding = Literal["integer", "grid", "none"]
+
+# Costs below are no precise doubles; their roots are taken of a multiple.
+_SMALL, _SCALE = Fraction(1, 2**900), 2**500
 
 Cost = Fraction | float  # mu^2, exact; the float is infinity, for answers without noise
 
@@ -42,7 +46,7 @@ class NoiseBlock:
     scale: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LedgerEntry:
     """One entry of the ledger: an answer that a caller may have seen, and its cost.
 
@@ -76,6 +80,10 @@ class LedgerEntry:
             return "none"
         return "grid" if self.grid_bits is None else "integer"
 
+    def __repr__(self) -> str:
+        price = "of samples" if self.mu is None else f"mu={self.mu:.4g}"
+        return f"LedgerEntry({self.query!r}, {price}, rounding {self.rounding})"
+
 
 def split_budget(mu: float, share: float) -> tuple[float, float]:
     """Gaussian-DP parameters of ``share`` of mu^2 and of the rest: their squares add up to at most mu^2."""
@@ -103,7 +111,10 @@ def total_cost(releases: Iterable[LedgerEntry], whole: float) -> Cost:
 
 
 def mu_rounded_down(cost: Cost) -> float:
-    """Largest double mu with mu^2 <= cost."""
+    """Largest double mu with mu^2 <= cost; 0 where that is no normal number."""
+    if 0 < cost < _SMALL:
+        mu = mu_rounded_down(cost * _SCALE**2) / _SCALE  # exact: a power of two
+        return mu if mu >= sys.float_info.min else 0.0
     if not math.isfinite(cost):
         return math.inf
     mu = math.nextafter(math.sqrt(cost), math.inf)
@@ -113,8 +124,10 @@ def mu_rounded_down(cost: Cost) -> float:
 
 
 def mu_rounded_up(cost: Cost) -> float:
-    """Smallest double mu with mu^2 >= cost."""
-    if not math.isfinite(cost):
+    """Smallest double mu with mu^2 >= cost, that is a normal number or 0; infinity for a cost that no double holds."""
+    if 0 < cost < _SMALL:
+        return max(mu_rounded_up(cost * _SCALE**2) / _SCALE, sys.float_info.min)
+    if cost > sys.float_info.max:
         return math.inf
     mu = math.nextafter(math.sqrt(cost), 0.0)
     while Fraction(mu) ** 2 < cost:

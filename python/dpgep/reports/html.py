@@ -73,7 +73,7 @@ def page(document: ReportDocument) -> str:
 {_items(document.assumptions)}
 <h2>Ledger</h2>
 <p class="soft">Everything that was released, in order, and what it cost, as a share of mu&sup2; and as mu.</p>
-<div class="ledger">{table(LEDGER, ledger_rows(report), numbers=(1, 2))}</div>
+<div class="ledger">{table(LEDGER, ledger_rows(report.releases, report.mu), numbers=(1, 2))}</div>
 <h2>Signature</h2>
 <p>SHA-256 of the report, written by dpgep {escape(document.dpgep)}: <code>{document.sha256}</code></p>
 <p class="soft">The hash names the report's JSON form. <code>dpgep report verify FILE</code> recomputes it, and every

@@ -26,7 +26,7 @@ def text(document: ReportDocument) -> str:
     if document.curve:
         parts += ["## Epsilon and delta", _table(["epsilon", "delta, at most"], curve_rows(document.curve))]
     parts += ["## What is taken for granted", _items(document.assumptions)]
-    parts += ["## Ledger", _table(LEDGER, ledger_rows(report))]
+    parts += ["## Ledger", _table(LEDGER, ledger_rows(report.releases, report.mu))]
     parts += [
         "## Signature",
         f"SHA-256 of the report's JSON form: `{document.sha256}` (`dpgep report verify FILE`). It shows that nothing "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpgep._show import html_table
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
 from dpgep.privacy.ledger import LedgerEntry, mu_rounded_up, total_cost
@@ -64,7 +65,8 @@ class PrivacyReport:
         group privacy for two people.
     adjacency : "replace-one" or "add-remove": which data sets the guarantee compares. "local": any two records of one
         person, without a trusted curator (`dpgep.local`).
-    bound : enforced bound on row norms; None where the caller vouched for sensitivities.
+    bound : enforced bound on row norms; None where the caller vouched for sensitivities, or columns were cut off one by
+        one.
     releases : the ledger.
     exact : whether the guarantee has no approximation term: every release is of integer sums, or of values rounded to a
         public grid whose rounding the noise covers, plus exactly rounded normal deviates. ``rounding`` says which.
@@ -225,6 +227,11 @@ class PrivacyReport:
 
     def __repr__(self) -> str:
         return f"PrivacyReport({self})"
+
+    def _repr_html_(self) -> str:
+        from dpgep.reports.tables import LEDGER, key_rows, ledger_rows  # need this module
+
+        return html_table(key_rows(self)) + html_table(ledger_rows(self.releases, self.mu), LEDGER)
 
     def __str__(self) -> str:
         if self.mu is not None and math.isinf(self.mu):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
@@ -45,13 +45,13 @@ def curve_rows(curve: Sequence[tuple[float, float]]) -> list[Row]:
     return [(up(epsilon), up(delta, 3)) for epsilon, delta in curve[::2]]
 
 
-def ledger_rows(report: PrivacyReport) -> Iterator[Row]:
-    """A row for each entry, or for several in a row that differ in their number only."""
-    for _, group in groupby(report.releases, _without_numbers):
+def ledger_rows(releases: Iterable[LedgerEntry], mu: float | None) -> Iterator[Row]:
+    """A row for each entry, or for several in a row that differ in their number only; shares are of this total."""
+    for _, group in groupby(releases, _without_numbers):
         entries = list(group)
         first = entries[0]
         query = first.query if len(entries) == 1 else f"{first.query} (and {len(entries) - 1} more like it)"
-        yield query, _share(entries, report.mu), _mu(first, len(entries)), _noise(first), first.rounding
+        yield query, _share(entries, mu), _mu(first, len(entries)), _noise(first), first.rounding
 
 
 def _without_numbers(entry: LedgerEntry) -> object:

@@ -76,7 +76,9 @@ def risk_sentences(report: PrivacyReport, advantage: float, false_positives: flo
 def assumptions(report: PrivacyReport) -> Iterator[str]:
     """What the guarantee takes for granted: it is as good as this."""
     yield _person(report)
-    if report.bound is None:
+    if report.bound is None and report.rounding == "integer":
+        yield "No range of values is presumed: each counts by its place in an interval, at whose ends it is cut off."
+    elif report.bound is None:
         yield "The sensitivities of the matrices are those that the caller stated: nothing has checked them."
     else:
         yield (

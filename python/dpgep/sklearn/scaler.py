@@ -43,7 +43,6 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
     Attributes
     ----------
     mean_, scale_, var_ : (d,), means, deviations and their squares (no factor n/(n-1)); None where they are not used.
-    preparation_ : `dpgep.Preparation`, what was bought. Its ``bound`` is of no rows.
     privacy_ : the `dpgep.PrivacyReport`: what this fit cost.
     n_features_in_, feature_names_in_ : of X.
     """
@@ -60,7 +59,7 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
         run = Run(problem, accounting="gdp", **self._terms())
         with run.reserved():
             found = run.location_and_scale()
-        self.preparation_, self.privacy_ = found, run.report
+        self.privacy_ = run.report
         run.warn_of_counted(self)
         assert found.scale is not None
         self.mean_ = found.location if self.with_mean else None

@@ -1,6 +1,6 @@
-"""CSV files as a source. Their types are found in the first megabyte; no number but float64 is told apart.
+"""CSV files as a source. Their types are found in the first megabyte, and all numbers are float64.
 
-What a value is called in an error must not depend on it: pyarrow's messages, which quote values and rows, are withheld.
+Errors quote no value: pyarrow's messages, which quote values and rows, are withheld.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEPARATORS = (";", "\t", "|")
 
 
 class CsvFiles(Dataset):
-    """CSV files in UTF-8 with a line of names, in one order of files; compressed where their suffix says so.
+    """CSV files in UTF-8 with a line of names, one after the other; compressed where their suffix says so.
 
     The separator is a comma, or what separates the names. Numbers are float64, also those in columns that start out
     whole or empty; true and false are booleans, 2024-03-31 is a date. The columns of ``text`` are text whatever

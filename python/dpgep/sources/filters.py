@@ -68,7 +68,8 @@ class Filtered(ArrowSource):
 
     def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
         for batch in self._source.record_batches(list(dict.fromkeys([*names, *self._needed])), rows):
-            yield batch.filter(self._expression)
+            # as a table: pyarrow 17 fails at a batch of which nothing is left
+            yield from pyarrow().Table.from_batches([batch]).filter(self._expression).to_batches()
 
 
 def _columns_of(expression: Any, schema: Any) -> list[str]:

@@ -9,11 +9,12 @@ import numpy as np
 
 from dpgep._checks import require_count
 from dpgep._progress import progress_bar
+from dpgep._show import html_table
 from dpgep._suggestions import suggesting
 from dpgep.sources.categories import Encoding, check_categories, check_dates
 from dpgep.sources.filters import Condition, check_condition
 from dpgep.sources.kinds import Declared
-from dpgep.sources.names import Names
+from dpgep.sources.names import Names, listed
 from dpgep.sources.opening import is_source_value, open_source
 from dpgep.sources.parts import Assembler, Part, Pieces, rebatch
 from dpgep.sources.source import Key, packages_messages_withheld
@@ -154,6 +155,11 @@ class Selection:
         """The values that the type of a column declares: of booleans two, of categorical data in memory all theirs."""
         return self.scan.source.declared(self.key)
 
+    def __repr__(self) -> str:
+        names, width = self.names, self._n_columns
+        what = "a vector" if width is None else f"{width} columns" if names is None else f"columns {listed(names)}"
+        return f"Selection({what})"
+
 
 class Scan:
     """Rows of people in batches, read in passes; made by `dpgep.scan`."""
@@ -196,6 +202,18 @@ class Scan:
     def passes(self) -> int:
         """Number of passes begun."""
         return self._passes
+
+    def __repr__(self) -> str:
+        return f"Scan({', '.join(text for _, text in self._about())})"
+
+    def _repr_html_(self) -> str:
+        return html_table([("Scan", ""), *self._about()])
+
+    def _about(self) -> list[tuple[str, str]]:
+        """What is public about the source; not how many rows there are."""
+        columns, often = self.source.columns, "read any number of times" if self.repeatable else "read once"
+        names = [] if columns is None else [("Columns", f"{len(columns)} columns: {listed(columns)}")]
+        return [*names, ("Passes", f"{often}, {self._passes} so far")]
 
     def read(self, *selections: Selection | Scan) -> Iterator[tuple[Any, ...]]:
         """One pass: batches with one array per selection, the same rows in all, in the order of the source.

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from dpgep._checks import require_count, require_non_negative, require_positive
+from dpgep._show import Shown
 from dpgep._threads import blas_on_one_thread
 from dpgep.methods.eigen import check_pair
 from dpgep.models.model import Matrix
@@ -26,8 +27,8 @@ FEW = 0.2
 THREADED_DIMENSION = 800
 
 
-@dataclass(frozen=True, eq=False)
-class FantopeFit:
+@dataclass(frozen=True, eq=False, repr=False)
+class FantopeFit(Shown):
     """An approximate solution of `fantope_relaxation`, and what proves how approximate.
 
     Attributes

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgep._show import Shown
 from dpgep.methods.eigen import positive_part, solve_pair
 from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge
@@ -25,8 +26,8 @@ _SCORES_SHARE = 0.6
 _PURPOSE = "initial vector"
 
 
-@dataclass(frozen=True, eq=False)
-class InitialVectors:
+@dataclass(frozen=True, eq=False, repr=False)
+class InitialVectors(Shown):
     """Starting blocks (K, d) of a flow.
 
     Attributes

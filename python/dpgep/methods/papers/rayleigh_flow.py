@@ -181,7 +181,7 @@ class TruncatedFlowOptions(FlowOptions):
         require_sparsity(self.sparsity, public.model, k, separate=self.separate_supports)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FlowDiagnostics(Diagnostics):
     """How the flow went; all from noisy answers. Expected errors come from quotients and the law of one answer's noise.
 

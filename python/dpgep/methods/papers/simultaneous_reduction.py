@@ -157,7 +157,7 @@ class DpsrsOptions(DpsrOptions):
         require_sparsity(self.sparsity, public.model, k)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ReductionDiagnostics(Diagnostics):
     """How the two phases went; all from noisy answers. Expected errors come from quotients and the law of one answer's
     noise.

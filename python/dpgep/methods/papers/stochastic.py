@@ -139,7 +139,7 @@ class ReducedOptions(StochasticOptions):
         return batch / n
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class StochasticDiagnostics(Diagnostics):
     """How the ascent was set up; all of it follows from n, the budget and the options.
 
