@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -211,7 +211,7 @@ class ReleaseDiagnostics(Diagnostics):
     """
 
     rank: int
-    spectrum: Matrix  # always known
+    spectrum: Matrix = field()  # always known: no default, as the base has
     support: tuple[int, ...] | None = None
     screened: Screened | None = None
     scale: Matrix | None = None
