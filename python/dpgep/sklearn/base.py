@@ -23,11 +23,11 @@ from dpgep.privacy.budget import Budget
 from dpgep.solution import Solution
 from dpgep.sources.tables import is_table, table_width
 
-
 # Messages about the form of data; of those that go on with a print of the data, the part before it.
 _OF_FORM = re.compile(
     r"Expected \dD array, got (?:scalar|\dD) array instead|Complex data not supported|Found array with .*|Input .*"
-    r"|Feature names are only supported.*|Sparse data was passed.*|dtype='numeric' is not compatible.*|setting an array element with a sequence.*"
+    r"|Feature names are only supported.*|Sparse data was passed.*|dtype='numeric' is not compatible.*"
+    r"|setting an array element with a sequence.*"
     r"|float\(\) argument must be a string or a real number, not '\w+'",
     re.DOTALL,
 )
@@ -43,7 +43,7 @@ def values_withheld(name: str) -> Iterator[None]:
         form = _OF_FORM.match(str(error))
         if form is None:
             raise kind(
-                f"{name} cannot be converted to numbers; the message is suppressed since it may quote values of the data"
+                f"{name} cannot be made numbers; the message is suppressed since it may quote values of the data"
             ) from None
         advice = ". Reshape your data: a person per row" if form[0].startswith("Expected") else ""
         raise kind(f"{form[0]}{advice}") from None
