@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("sklearn")
 
 import dpgep
+from dpgep.cli import main
 from dpgep.sklearn import PrivateCCA, PrivatePCA, PrivateScaler, PrivateSIR
 
 RNG = np.random.default_rng(0)
@@ -105,3 +106,47 @@ def test_filters_of_text_still_work(tmp_path: Path) -> None:
     assert _kept(str(path), "region < 'p'") is None
     declared = dpgep.scan(str(path), filter="region < 'p'", categories={"region": ["north"]})
     assert sum(len(rows) for (rows,) in declared.read(declared[["x"]])) == 2
+
+
+LABELLED = "x,z,label\n" + "".join(f"{i % 7},{i % 3},0{i % 2 + 1}\n" for i in range(60))
+
+
+def _in_classes(path: Path, classes: list[Any]) -> float | None:
+    """The share of people in the classes; None where they are refused."""
+    try:
+        data = dpgep.scan(str(path))
+        problem = dpgep.fda(data[["x", "z"]], data["label"], classes=classes, bound=10.0, adjacency="add-remove")
+    except TypeError:
+        return None
+    solution = dpgep.solve(problem, epsilon=float("inf"), regularization=1.0)
+    return float(solution._moments.counts.sum())
+
+
+@pytest.mark.parametrize("classes", [[1, 2], ["01", "02"], [1, "01"]], ids=str)
+def test_nobody_decides_who_else_is_in_a_class(tmp_path: Path, classes: list[Any]) -> None:
+    path, shares = tmp_path / "a.csv", []
+    for text in (LABELLED, LABELLED + "3,2,other\n"):
+        path.write_text(text)
+        shares.append(_in_classes(path, classes))
+    found = [share for share in shares if share is not None]
+    assert all(share > 0.9 for share in found)
+
+
+def test_nobody_decides_who_else_is_in_a_class_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.csv"
+    command = ["fda", str(path), "--labels", "label", "--classes", "1,2", "--bound", "10", "--epsilon", "1"]
+    command += ["--delta", "1e-6", "--adjacency", "add-remove", "--dry-run", "--people", "60"]
+    path.write_text(LABELLED)
+    assert main(command) == 0
+    path.write_text(LABELLED + "3,2,other\n")
+    assert main(command) == 2
+    assert "maybe of one person" in capsys.readouterr().err
+
+
+def test_nobody_decides_who_else_is_in_a_category(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(LABELLED + "3,2,other\n")
+    with pytest.raises(TypeError, match="does not hold the values that are declared"):
+        dpgep.scan(str(path), categories={"label": [1, 2]})
