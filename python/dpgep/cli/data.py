@@ -68,6 +68,8 @@ class Data:
             self._categories = {
                 name: values if texts else typed(values, self.types.get(name)) for name, values in declared.items()
             }
+            #: columns that are text because of values in them, not because anyone says so
+            self.found_text = first.found_text.difference(declared) if isinstance(first, CsvFiles) else frozenset()
             self.dates = list(dates)
             self.scan = dpgep.scan(
                 list(paths),
@@ -168,6 +170,17 @@ def typed(values: Sequence[str], kind: Any) -> list[Hashable]:
         except ValueError:
             raise UsageError(f"a column of numbers ({kind}) holds no such values: {', '.join(values)}") from None
     return list(values)
+
+
+def is_text_alone(values: Sequence[str]) -> bool:
+    """Whether a column of numbers, or of true and false, could not hold these words."""
+    for kind in ("double", "bool"):
+        try:
+            typed(values, kind)
+        except UsageError:
+            continue
+        return False
+    return True
 
 
 def _categories(given: Sequence[str]) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import dpgep
 from dpgep._threads import checked_threads, use_threads
 from dpgep.cli.command import Commands, UsageError, interval, numbers, positive, usage, words
-from dpgep.cli.data import Data, add_columns, add_data, open_data, ranges_of, typed
+from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
 from dpgep.cli.dry_run import listed_features, show_dry_run
 from dpgep.cli.output import Output
 from dpgep.cli.paying import Paying, add_budget
@@ -215,6 +215,12 @@ def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Sequence[Any]
         if labels.declared is None:
             raise UsageError("--classes A,B is missing: the set of classes is public, so name it from what you know")
         return labels, None
+    if options.labels in data.found_text and not is_text_alone(options.classes):
+        raise UsageError(
+            f"column {options.labels!r} is text because of values in it, maybe of one person, but the classes "
+            f"{', '.join(options.classes)} are not: correct the file, or say that these are text, --categories "
+            f"{options.labels}={','.join(options.classes)}"
+        )
     return labels, typed(options.classes, data.types.get(options.labels))
 
 

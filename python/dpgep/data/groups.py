@@ -19,6 +19,7 @@ from dpgep.data.rows import NO_GROUP
 from dpgep.data.views import as_vector, check_not_masked, check_vector
 from dpgep.errors import PrivacyWarning
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
+from dpgep.sources.kinds import require_of_type
 from dpgep.sources.lookup import positions
 
 Codes = NDArray[np.intp]
@@ -107,6 +108,8 @@ def _given(classes: Sequence[Hashable], labels: Any) -> Classes:
     if len(given) < 2:
         raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(given)}: {list(given)!r}")
     _check_numbers(given)
+    if isinstance(labels, Selection):
+        require_of_type(labels.key, labels.scan.source.types.get(labels.key), given)  # type: ignore[arg-type]
     dtype = getattr(labels, "dtype", None)
     if isinstance(dtype, np.dtype) and not any(_may_be(label, dtype.kind) for label in given):
         raise TypeError(f"labels are of type {dtype.type.__name__}, so none is among the classes {list(given)!r}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numbers
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +22,31 @@ from dpgep.models.preparation import Auto, Bound
 from dpgep.privacy.budget import Budget
 from dpgep.solution import Solution
 from dpgep.sources.tables import is_table, table_width
+
+# Messages about the form of data; of those that go on with a print of the data, the part before it.
+_OF_FORM = re.compile(
+    r"Expected \dD array, got (?:scalar|\dD) array instead|Complex data not supported|Found array with .*|Input .*"
+    r"|Feature names are only supported.*|Sparse data was passed.*|dtype='numeric' is not compatible.*"
+    r"|setting an array element with a sequence.*"
+    r"|float\(\) argument must be a string or a real number, not '\w+'",
+    re.DOTALL,
+)
+
+
+@contextmanager
+def values_withheld(name: str) -> Iterator[None]:
+    """Raise errors of scikit-learn and NumPy about the people of a fit without the values that they quote."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        form = _OF_FORM.match(str(error))
+        if form is None:
+            raise kind(
+                f"{name} cannot be made numbers; the message is suppressed since it may quote values of the data"
+            ) from None
+        advice = ". Reshape your data: a person per row" if form[0].startswith("Expected") else ""
+        raise kind(f"{form[0]}{advice}") from None
 
 
 class _LeftBehind:
@@ -84,7 +112,8 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "X has categorical columns, which this estimator takes as numbers alone: encode them first, with a "
                 "public list of categories, as OneHotEncoder(categories=[...]) does"
             )
-        array = validate_data(self, X, **self._people(), **self._format())
+        with values_withheld("X"):
+            array = validate_data(self, X, **self._people(), **self._format())
         return X if is_table(X) else array
 
     def _new_rows(self, X: Any) -> Any:

@@ -20,7 +20,7 @@ from dpgep.private_moments import release
 from dpgep.problems.fda import fda
 from dpgep.problems.sir import sir
 from dpgep.questions.classifier import class_priors, label_array
-from dpgep.sklearn.base import Components, options_of
+from dpgep.sklearn.base import Components, options_of, values_withheld
 from dpgep.solve import component_count, solve
 from dpgep.sources import declared_values
 
@@ -159,7 +159,8 @@ class PrivateSIR(Groups):
         x = self._rows(X, y=y)
         cuts: dict[str, Any] = {"slices": self.slices, "y_range": self.y_range, "edges": self.edges}
         if getattr(getattr(y, "dtype", None), "kind", None) == "O":  # of numbers, or of nobody's: None is NaN
-            y = np.asarray(y, dtype=np.float64)
+            with values_withheld("y"):
+                y = np.asarray(y, dtype=np.float64)
         problem = sir(x, y, **cuts, **self._described())
         self._keep(solve(problem, n_components=self.n_components, **self._terms(), **self._options()))
         return self

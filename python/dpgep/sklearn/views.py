@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array
 from dpgep.problems.cca import cca
 from dpgep.problems.moment_problem import RowProblem
 from dpgep.problems.pls import pls
-from dpgep.sklearn.base import Projection, options_of
+from dpgep.sklearn.base import Projection, options_of, values_withheld
 from dpgep.solution import Solution
 from dpgep.solve import solve
 from dpgep.sources.tables import is_table
@@ -40,7 +40,8 @@ class TwoViews(Projection):
     def fit(self, X: Any, y: Any = None) -> TwoViews:
         """Spend the budget on pairs of directions in X (n, d_x) and y (n, d_y) or (n,): row i of each is person i."""
         x = self._rows(X, y=y)
-        second = y if is_table(y) else self._second(y)
+        with values_withheld("y"):
+            second = y if is_table(y) else self._second(y)
         options = options_of(sparsity=self.sparsity, regularization=getattr(self, "regularization", None))
         problem = self._problem(x, second)
         self._keep(solve(problem, n_components=self.n_components, **self._terms(), **options))

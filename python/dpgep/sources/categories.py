@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.sources.columns import Columns, side_by_side
-from dpgep.sources.kinds import Declared, declared_categories, is_date_type
+from dpgep.sources.kinds import Declared, declared_categories, is_date_type, require_of_type
 from dpgep.sources.lookup import NOT_LISTED, positions
 from dpgep.sources.names import Names, as_text
 from dpgep.sources.parts import Pieces
@@ -76,6 +76,8 @@ def encoded(source: Source, encoding: Encoding) -> Source:
         kind = source.types.get(name)
         if kind is not None and not is_date_type(kind):
             raise TypeError(f"column {name!r} ({kind}) holds no dates: text is read as one if written as 2024-03-31")
+    for name, values in encoding.categories.items():
+        require_of_type(name, source.types.get(name), values)
     known.update(encoding.categories)
     return Encoded(source, Encoding(known, encoding.dates)) if known or encoding.dates else source
 

@@ -42,6 +42,8 @@ class CsvFiles(Dataset):
         self._check_names(schema.names)
         pa = pyarrow()
         fields = [pa.field(each.name, pa.string() if each.name in text else _type(each.type)) for each in schema]
+        #: columns that are text because of values in the first megabyte, not because the caller says so
+        self.found_text = frozenset(each.name for each in fields if pa.types.is_string(each.type)) - set(text)
         # an empty line is a missing value where there is one column, and no row where there are more
         file_format = pyarrow(".dataset").CsvFileFormat(
             _parsing(separator, ignore_empty_lines=len(fields) > 1), read_options=_reading()

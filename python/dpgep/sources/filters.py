@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 import datetime
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import reduce
 from typing import Any, TypeAlias
 
 from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
+from dpgep.sources.csv_files import CsvFiles
 from dpgep.sources.kinds import Declared, is_date_type
 from dpgep.sources.parquet import ParquetFiles, read_ahead
 from dpgep.sources.parts import Pieces
@@ -52,8 +53,13 @@ class Filtered(ArrowSource):
         self._source = source
         self.schema = source.schema
         self.repeatable = source.repeatable
-        self._expression = parsed(condition, self.schema) if isinstance(condition, str) else condition
+        found_text = source.found_text if isinstance(source, CsvFiles) else frozenset()
+        is_text = isinstance(condition, str)
+        self._expression = parsed(condition, self.schema, found_text) if is_text else condition
         self._needed = _columns_of(self._expression, self.schema)
+        if not is_text:
+            for name in found_text.intersection(self._needed):
+                raise _not_declared(name)
 
     @property
     def types(self) -> Any:
@@ -91,24 +97,27 @@ def _fits(table: Any, expression: Any) -> bool:
     return True
 
 
-def parsed(text: str, schema: Any) -> Any:
+def parsed(text: str, schema: Any, found_text: Set[str] = frozenset()) -> Any:
     """The pyarrow expression that a condition in Python's syntax stands for, of columns of a schema.
 
     A comparison with a missing value (NaN, too) is neither true nor false: three-valued logic, as in SQL. Raises
-    ValueError for what is no condition, names no column, or compares values of different kinds.
+    ValueError for what is no condition, names no column, or compares values of different kinds. Of ``found_text``,
+    columns that one person's value may have made text, it takes only what keeps the same other people or is refused
+    where they are none: otherwise that person would decide who else is kept.
     """
     if len(text) > _LONGEST:
         raise ValueError(f"the filter is longer than {_LONGEST} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval")
-        return _Parser(schema).condition(tree.body)
+        return _Parser(schema, found_text).condition(tree.body)
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(f"the filter {text!r} is no condition; allowed are {_ALLOWED}") from None
 
 
 class _Parser:
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, found_text: Set[str]) -> None:
         self._schema = schema
+        self._found_text = found_text
         self._pa, self._pc = pyarrow(), pyarrow(".compute")
 
     def condition(self, node: ast.expr) -> Any:
@@ -132,6 +141,7 @@ class _Parser:
         if isinstance(how, (ast.Is, ast.IsNot)):
             if name is None or not (isinstance(right, ast.Constant) and right.value is None):
                 raise ValueError("in a filter, 'is' asks for a missing value: column is None, column is not None")
+            self._require_declared(name)
             column = self._column(name)
             return column.is_null() if isinstance(how, ast.Is) else column.is_valid()
         if isinstance(how, (ast.In, ast.NotIn)):
@@ -147,6 +157,8 @@ class _Parser:
                 f"the filter compares column {name!r}, which holds {self._kind(name)}, with {other!r}, which holds "
                 f"{self._kind(other)}"
             )
+        if (name is not None and other is not None) or not isinstance(how, (ast.Eq, ast.NotEq)):
+            self._require_declared(name, other)
         compare = _COMPARISONS[type(how)]
         return compare(self._operand(left, name, other), self._operand(right, other, name))
 
@@ -214,8 +226,14 @@ class _Parser:
         if kind == "dates" and isinstance(value, str):
             return self._date(value, name)
         if (kind, type(value)) in (("text", str), ("true or false", bool)):
+            if kind == "text" and _is_date(value):  # beside dates it would mean something else
+                self._require_declared(name)
             return value
         raise ValueError(f"the filter compares column {name!r}, which holds {kind}, with {ast.unparse(node)}")
+
+    def _require_declared(self, *names: str | None) -> None:
+        for name in self._found_text.intersection(names):
+            raise _not_declared(name)
 
     def _date(self, text: str, name: str) -> Any:
         kind = self._type(name)
@@ -227,6 +245,21 @@ class _Parser:
             return self._pa.scalar(found, kind)
         except (ValueError, OverflowError):
             raise ValueError(f"the filter compares dates of column {name!r} with {text!r}: write 2024-03-31") from None
+
+
+def _not_declared(name: str) -> ValueError:
+    return ValueError(
+        f"column {name!r} is text because of values in the first megabyte, maybe of one person, who would decide which "
+        f"others pass this filter: declare it, categories={{{name!r}: [...]}}, or compare it by == or in alone"
+    )
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_number(value: Any) -> bool:

@@ -5,7 +5,7 @@ list theirs. No package is imported for it: who holds its objects has imported i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -151,3 +151,17 @@ def _is_boolean(dtype: Any) -> bool:
     if isinstance(dtype, np.dtype):
         return dtype.kind == "b"
     return is_pandas_boolean(dtype)
+
+
+def require_of_type(name: Hashable, kind: Any, values: Sequence[Any]) -> None:
+    """Raise TypeError for text among the values that are declared of a column without, or other values beside text.
+
+    Nobody would have them. In a CSV one person's text may make a column of numbers one of text, where nobody else would
+    have the numbers that are declared; to be refused is public, as types are.
+    """
+    found = str(kind)
+    is_text = found in ("string", "large_string")
+    if not is_text and not found.startswith(("bool", "int", "uint", "float", "double", "date", "timestamp")):
+        return
+    if any(isinstance(value, str) != is_text for value in values):
+        raise TypeError(f"column {name!r} ({found}) does not hold the values that are declared: {list(values)!r}")
