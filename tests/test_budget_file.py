@@ -408,6 +408,16 @@ def test_a_head_that_is_cut_changed_gone_or_of_another_time_is_refused(used: Pat
         Budget.open(used)
 
 
+@pytest.mark.parametrize("text", ["name,age\n" + "Ann,31\n" * 9, '{"a": 1}', "{}\n{}\n{}\n"])
+def test_a_file_that_never_was_a_budget_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text(text)
+    with pytest.raises(PrivacyBudgetError, match=r"people\.csv is not the file of a budget"):
+        Budget.open(file)
+    assert file.read_text() == text
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_a_file_that_was_removed_is_missed(used: Path) -> None:
     budget = Budget.open(used)
     used.unlink()

@@ -65,7 +65,7 @@ def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:
     status, out, err = run("pca", "people.csv", *options, *BUDGET, "--n-components", "2", "-o", "out.json")
     assert status == 0
     names = "age, height, weight, region=north, region=south, region=east, joined"
-    assert err == f"features: 7: {names}\nkept in out.json\n"
+    assert err == f"features  7: {names}\nkept in out.json\n"
     assert "Solution of standardized-pca by release: 2 components in 7 features" in out
     solution = dpgep.Solution.load("out.json")
     assert solution.feature_names == tuple(names.split(", "))
@@ -182,7 +182,7 @@ def test_a_dry_run_reads_no_row_and_spends_nothing(run: Run, monkeypatch: pytest
     assert status == 0
     assert "nothing was read but names and types, nothing was spent" in out
     assert "25.0% of mu^2 of the budget in budget, of which 100.0% is left, replace-one" in out
-    assert "Plan of standardized-pca: 1 components in 2 features of 600 people" in out
+    assert "Plan of standardized-pca: 1 component in 2 features of 600 people" in out
     assert Path("budget").read_bytes() == before
     status, _, err = run(*words, *BUDGET)
     assert (status, "give --people N" in err) == (2, True)
@@ -210,7 +210,7 @@ def test_a_budget_in_a_file_pays_until_it_refuses(run: Run) -> None:
     [
         (["pac"], "invalid choice: 'pac', did you mean 'pca'?"),
         (["pca", "people.csv", "--epsilno", "1"], "no option --epsilno, did you mean '--epsilon'?"),
-        (["pca", "people.csv", "--eps", "1"], "no option --eps"),
+        (["pca", "people.csv", "--eps", "1"], "no option --eps, did you mean '--epsilon'?"),
         (["pca", "people.csv", "--adjacency", "add-remov"], "invalid choice: 'add-remov', did you mean 'add-remove'?"),
         (["pca", "people.csv", "--columns", "age,heigth", *BUDGET], "no column 'heigth', did you mean 'height'?"),
         (["pca", "people.csv", "--exclude", "nmae", *BUDGET], "no column 'nmae', did you mean 'name'?"),
@@ -274,7 +274,7 @@ def test_an_interruption_exits_with_130_and_says_what_was_spent(run: Run, monkey
 
     monkeypatch.setattr(dpgep, "solve", interrupt)
     status, _, err = run("pca", "people.csv", "--columns", "age", *BUDGET, "-o", "o.json")
-    assert (status, err) == (130, "features: 1: age\nnothing was released, nothing was spent\n\ninterrupted\n")
+    assert (status, err) == (130, "features  1: age\nnothing was released, nothing was spent\n\ninterrupted\n")
     assert os.listdir() == ["people.csv"]
 
 
@@ -345,7 +345,7 @@ def test_plan(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dpgep.Plan, "epsilon_for", lambda plan, error: 7.25)  # takes ten plans
     status, out, _ = run("plan", "cca", "--people", "5000", "--features", "3,2", *BUDGET, "--epsilon-for", "0.5")
     assert status == 0
-    assert "Plan of cca: 1 components in 5 features of 5000 people" in out
+    assert "Plan of cca: 1 component in 5 features of 5000 people" in out
     assert out.endswith("epsilon = 7.25 for an error of 0.5\n")
 
 

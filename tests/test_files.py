@@ -152,7 +152,7 @@ def test_a_bad_csv_is_refused_without_a_word_of_its_values(text: str, error: typ
     ("source", "options", "error", "message"),
     [
         ("none-*.csv", {}, FileNotFoundError, "no files match 'none-*.csv'"),
-        ("none.csv", {}, FileNotFoundError, "none.csv"),
+        ("none.csv", {}, FileNotFoundError, "there is no file or folder 'none.csv'"),
         (["a.csv", "a.parquet"], {}, ValueError, "files of several kinds, CSV and parquet"),
         (["a.csv", "b.csv"], {}, ValueError, "b.csv has other columns than a.csv, or in another order"),
         ("a.csv", {"dates": ["y"]}, TypeError, "column 'y' (string) holds no dates"),

@@ -1,6 +1,7 @@
 """Pictures: what is drawn where. How they look was looked at, on light and on dark (docs/plots.md)."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -216,3 +217,11 @@ def test_projection_names_every_group(ax: Any) -> None:
         plot.projection(points[:, :1], ["a", "a", "b"], ax=ax)
     with pytest.raises(ValueError, match="one label per point"):
         plot.projection(points, ["a"], ax=ax)
+
+
+@pytest.mark.parametrize("draw", [plot.scree, plot.components, plot.loadings, plot.biplot])
+def test_only_solutions_are_drawn(draw: Any, ax: Any) -> None:
+    with pytest.raises(TypeError, match=r"must be a dpgep\.Solution, got list"):
+        draw([1.0], ax=ax)
+    with pytest.raises(TypeError, match="got SimpleNamespace: pass its solution_"):
+        draw(SimpleNamespace(solution_=None), ax=ax)

@@ -319,6 +319,18 @@ def test_the_command_writes_and_verifies(tmp_path: Path, capsys: pytest.CaptureF
     assert "words are those of dpgep 0.0.0" in out
 
 
+def test_the_command_takes_a_kept_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = np.random.default_rng(0).standard_normal((400, 3)) / 9
+    release = dpgep.release(dpgep.table(rows, bound=1.0), epsilon=1.0, delta=1e-6)
+    kept = tmp_path / "people.dpgep"
+    kept.write_bytes(release.to_bytes())
+    status, out, _ = run(capsys, kept, "--json")
+    assert (status, verify(out).privacy) == (0, release.report)
+    kept.write_bytes(release.to_bytes()[:-1])
+    status, _, err = run(capsys, kept)
+    assert (status, "people.dpgep: these private moments are incomplete" in err) == (1, True)
+
+
 def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text(forged(privacy__mu=0.1))

@@ -434,3 +434,17 @@ def test_without_scikit_learn_the_import_says_what_to_install() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import dpgep; import dpgep.sklearn"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "sklearn is not installed: run pip install 'dpgep[sklearn]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("estimator", "option"),
+    [(PrivatePCA(epsilon=1.0, delta=1e-6), r'bound=dpgep\.Auto\(missing="center"\)$'),
+     (PrivateScaler(epsilon=1.0, delta=1e-6), r'column, missing="center"$')],
+)  # fmt: skip
+def test_a_fit_says_what_admits_missing_values(estimator: Any, option: str) -> None:
+    rows = np.ones((20, 2))
+    rows[3, 1] = math.nan
+    with pytest.raises(ValueError, match="contains NaN.*" + option):
+        estimator.fit(rows)
+    with pytest.raises(ValueError, match="contains infinity"):
+        estimator.fit(np.where(np.isnan(rows), math.inf, rows))

@@ -200,7 +200,8 @@ class Plan:
             bound += f" expected to be found, for {1 - self.share:.0%} of mu^2"
         rows = [(f"{row + 1:5d}", row) for row in range(k)]
         lines = [
-            f"Plan of {self.model.name}: {k} components in {self.model.n_features} features of {self.n} people",
+            f"Plan of {self.model.name}: {k} component{'s' * (k != 1)} in {self.model.n_features} features "
+            f"of {self.n} people",
             f"  privacy      {budget}, {setting.adjacency}",
             f"  bound        {bound}",
             f"  noise level  {self.noise_level:.3g}",

@@ -74,6 +74,7 @@ def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | 
     -------
     The axes.
     """
+    _require_solution(solution)
     ax, found = _axes(ax), solution.diagnostics
     values, k = solution.eigenvalues, solution.n_components
     number, others = np.arange(1, k + 1), _other_eigenvalues(solution)
@@ -132,6 +133,7 @@ def components(
     ValueError
         If there is no such component.
     """
+    _require_solution(solution)
     row, ax = _row_of(solution, component), _axes(ax)
     weights = solution.relative_components[row]
     features = _largest(np.abs(weights), n_features)[::-1]
@@ -169,6 +171,7 @@ def loadings(solution: Solution, *, n_features: int = _COLUMNS, ax: Axes | None 
     -------
     The axes.
     """
+    _require_solution(solution)
     colors, ax = import_extra("matplotlib.colors", "plot"), _axes(ax)
     weights = solution.relative_components
     features = sorted(_largest(np.abs(weights).max(axis=0), n_features))
@@ -222,6 +225,7 @@ def biplot(
     ValueError
         If there is no such component, or scores are not (n, K).
     """
+    _require_solution(solution)
     rows = [_row_of(solution, component) for component in components]
     arrows = solution.relative_components[rows].T
     is_pca = solution.model.name in ("pca", "standardized-pca")
@@ -479,6 +483,13 @@ def _axes(ax: Axes | None) -> Axes:
 def _plain(ax: Axes) -> Axes:
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def _require_solution(solution: object) -> None:
+    """Rows, or an estimator, would fail later with a message about one of their attributes."""
+    if not isinstance(solution, Solution):
+        hint = ": pass its solution_" if hasattr(solution, "solution_") else ""
+        raise TypeError(f"solution must be a dpgep.Solution, got {type(solution).__name__}{hint}")
 
 
 def _row_of(solution: Solution, component: int) -> int:

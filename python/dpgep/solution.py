@@ -279,8 +279,7 @@ class Solution:
         d = self.diagnostics
         regularization = f", regularization {d.regularization:.3g}" if d.regularization else ""
         lines = [
-            f"Solution of {self.model.name} by {self.method}: "
-            f"{self.n_components} components in {self.model.n_features} features",
+            f"Solution of {self._title()}",
             f"  privacy      {self.privacy}",
             *(f"  {price}" for price in self.privacy.prices()),
             f"  noise level  {d.noise_level:.3g}{regularization}",
@@ -292,6 +291,10 @@ class Solution:
         if self.n_components > 10:
             lines[10 - self.n_components :] = [f"  ... {self.n_components - 10} more"]
         return "\n".join(lines)
+
+    def _title(self) -> str:
+        count = f"{self.n_components} component{'s' * (self.n_components != 1)}"
+        return f"{self.model.name} by {self.method}: {count} in {self.model.n_features} features"
 
     def _with_names(self, row: int, line: str) -> str:
         weights = self._largest_weights(row)
@@ -309,11 +312,7 @@ class Solution:
     def _repr_html_(self) -> str:
         found = self.diagnostics
         about = [
-            (
-                "Solution",
-                f"{self.model.name} by {self.method}: {self.n_components} components in "
-                f"{self.model.n_features} features",
-            ),
+            ("Solution", self._title()),
             ("Privacy", str(self.privacy)),
             ("Noise level", f"{found.noise_level:.3g}"),
         ]

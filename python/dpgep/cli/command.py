@@ -48,7 +48,8 @@ class Parser(argparse.ArgumentParser):
             for word in args[: args.index("--") if "--" in args else None]:
                 name = word.partition("=")[0]
                 if name.startswith("--") and name not in self._option_string_actions:
-                    self.error(f"no option {name}{did_you_mean(name, self._option_string_actions)}")
+                    longer = [option for option in self._option_string_actions if option.startswith(name)]
+                    self.error(f"no option {name}{did_you_mean(name, longer or self._option_string_actions)}")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.output is None:
         raise UsageError("-o OUT is missing: the result must be kept, since another run would be paid for again")
     if not options.quiet:
-        print(f"features: {listed_features(problem.model)}", file=sys.stderr)
+        print(f"features  {listed_features(problem.model)}", file=sys.stderr)
     with Output(options.output, force=options.force) as output:
         with paying.said_on_failure():
             answer = _answer(problem, options, paying)

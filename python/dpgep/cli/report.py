@@ -19,10 +19,10 @@ def add(commands: Commands) -> None:
         usage="dpgep report [-h] [--html | --markdown | --json] [-o OUT] [--dataset NAME] [--purpose TEXT] FILE\n"
         "       dpgep report verify FILE",
         help="the privacy report of a solution, to sign; verify one",
-        description="Writes the privacy report of a solution (Solution.save), or shows one that was written (--json). "
+        description="Writes the privacy report of a solution or a release, or shows one that was written (--json). "
         "'verify' recomputes its hash, and its guarantee from the ledger: exit status 0 if all agrees, 1 if not.",
     )
-    report.add_argument("file", nargs="+", metavar="FILE", help="a solution or a report, in JSON")
+    report.add_argument("file", nargs="+", metavar="FILE", help="a solution, a report, or a release of dpgep table")
     form = report.add_mutually_exclusive_group()
     for name, what in (("html", "a page"), ("markdown", "Markdown, the default"), ("json", "what can be verified")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"write {what}")
@@ -67,7 +67,9 @@ def _print_verified(file: str, found: ReportDocument) -> None:
 
 
 def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDocument:
-    """The document in a file, or that of the solution in it."""
+    """The document in a file, or that of the solution or the kept release in it."""
+    if text.startswith(b"dpgep "):
+        return document.document_of(dpgep.PrivateMoments.from_bytes(text).report, dataset, purpose)
     if parsed(text).get("format") != document.FORMAT:
         privacy = dpgep.Solution.from_json(text).privacy
         privacy.require_sampled()

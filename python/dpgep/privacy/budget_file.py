@@ -131,8 +131,6 @@ class BudgetFile:
         self._known = max(self._known, text[: self._end], key=len)
         if self._end < self._acknowledged:
             raise self._refusal(f"line {self._count + 1} was changed or is damaged")
-        if not self._end and not (text.startswith(_FIRST) or _FIRST.startswith(text)):
-            raise PrivacyBudgetError(f"{self.path} is not the file of a budget; it was left as it is")
         return records
 
     def append(self, fields: Record) -> Record:
@@ -172,6 +170,8 @@ class BudgetFile:
         length, last = self._head()
         if not length and text.count(b'"hash":"') > 1:
             raise self._refusal(f"its head, {self._head_path.name}, is missing: keep the two files together")
+        if not length and not (text.startswith(_FIRST) or _FIRST.startswith(text)):
+            raise PrivacyBudgetError(f"{self.path} is not the file of a budget; it was left as it is")
         if len(text) < length:
             raise self._refusal("lines at its end are missing")
         if length and not text.endswith(f',"hash":"{last}"}}\n'.encode(), 0, length):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import whole_number
-from dpgep.sources.names import Names, listed
+from dpgep.sources.names import Names, did_you_mean, listed
 
 # Names or numbers of columns; None: all.
 Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
@@ -37,7 +37,9 @@ def number_of(column: Hashable, names: Names, n_columns: int) -> int:
     number = whole_number(column) if number is None and not isinstance(column, str) else number
     if number is None or not 0 <= number < n_columns:
         known = f"0 to {n_columns - 1}" if names is None else listed(names)
-        raise ValueError(f"there is no column {column!r}: the released columns are {known}")
+        raise ValueError(
+            f"there is no column {column!r}{did_you_mean(column, names or ())}: the released columns are {known}"
+        )
     if names is not None and isinstance(column, str) and names.count(column) > 1:
         raise ValueError(f"both views have a column {column!r}: give its number")
     return number

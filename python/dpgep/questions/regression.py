@@ -148,7 +148,8 @@ class Regression:
         people = {"gaussian": "errors of one variance", "bounded": "bounded rows, nothing else assumed"}[self.rows]
         penalty = f", ridge {self.ridge:g}" if self.ridge else ""
         lines = [
-            f"Regression of {self.target} on {len(self.names)} columns, {self.n_people:.0f} people{penalty}",
+            f"Regression of {self.target} on {len(self.names)} column{'s' * (len(self.names) != 1)}, "
+            f"{self.n_people:.0f} people{penalty}",
             f"  privacy   {self.privacy}",
             f"  R squared {self.r_squared:.3f}, residual deviation {math.sqrt(self.residual_variance):.4g}, "
             f"noise share {self.noise_share:.2g}; {people}",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -88,6 +88,9 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     public_n: int | None = None
     random_state: Any = None
 
+    #: what admits missing values
+    _centering: ClassVar[str] = 'bound=dpgep.Auto(missing="center")'
+
     def _terms(self) -> dict[str, Any]:
         """What `dpgep.solve` and `dpgep.release` are told about the price and the noise of this fit."""
         budget = self.budget
@@ -112,8 +115,16 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "X has categorical columns, which this estimator takes as numbers alone: encode them first, with a "
                 "public list of categories, as OneHotEncoder(categories=[...]) does"
             )
-        with values_withheld("X"):
-            array = validate_data(self, X, **self._people(), **self._format())
+        try:
+            with values_withheld("X"):
+                array = validate_data(self, X, **self._people(), **self._format())
+        except ValueError as error:
+            if "contains NaN" not in str(error):
+                raise
+            raise ValueError(
+                "Input X contains NaN: impute or drop missing values first, or let them count as the location of their "
+                f"column, {self._centering}"
+            ) from None
         return X if is_table(X) else array
 
     def _new_rows(self, X: Any) -> Any:

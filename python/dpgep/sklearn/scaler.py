@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse
@@ -51,6 +51,8 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
     with_std: bool = True
     ranges: Mapping[str | int, tuple[float, float]] | None = None
     missing: Literal["error", "center"] = "error"
+
+    _centering: ClassVar[str] = 'missing="center"'
 
     def fit(self, X: Any, y: Any = None) -> PrivateScaler:
         """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored."""

@@ -56,8 +56,10 @@ def open_files(values: Sequence[str | Path], categories: Categories) -> Source |
 
 def _matching(path: str) -> list[str]:
     """The path itself, or the sorted paths that a pattern matches."""
-    if os.path.exists(path) or not glob.has_magic(path):
+    if os.path.exists(path) or "://" in path:
         return [path]
+    if not glob.has_magic(path):
+        raise FileNotFoundError(f"there is no file or folder {path!r}")
     found = sorted(glob.glob(path, recursive=True))
     if not found:
         raise FileNotFoundError(f"no files match {path!r}")
