@@ -9,7 +9,7 @@ from html import escape
 
 from dpgep.reports.document import ReportDocument
 from dpgep.reports.tables import LEDGER, Row, curve_rows, key_rows, ledger_rows
-from dpgep.reports.words import risk_sentences
+from dpgep.reports.words import assumptions, risk_sentences, statement
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --page: #ffffff; --card: #f6f8fa;
@@ -47,7 +47,7 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 
 
 def page(document: ReportDocument) -> str:
-    """The page of a document; every text from outside is escaped."""
+    """The page of a document; every text from outside is escaped, and no sentence is taken from outside."""
     report, risk = document.privacy, document.risk
     about = [("Data set", document.dataset), ("Purpose", document.purpose), ("Date", document.date)]
     title = "Privacy report" + (f": {document.dataset}" if document.dataset else "")
@@ -65,12 +65,12 @@ def page(document: ReportDocument) -> str:
 <h1>Privacy report</h1>
 {pairs_table(rows)}
 <h2>Guarantee</h2>
-<div class="card"><p{' class="warn"' if _is_weak(document) else ""}>{_text(document.statement)}</p></div>
+<div class="card"><p{' class="warn"' if _is_weak(document) else ""}>{_text(statement(report))}</p></div>
 {pairs_table(key_rows(report))}
 <h2>Risk of an attack</h2>
 {_items(risk_sentences(report, risk.advantage, risk.false_positive_rate, risk.true_positive_rate))}
 {_curve(document)}<h2>What is taken for granted</h2>
-{_items(document.assumptions)}
+{_items(assumptions(report))}
 <h2>Ledger</h2>
 <p class="soft">Everything that was released, in order, and what it cost, as a share of mu&sup2; and as mu.</p>
 <div class="ledger">{table(LEDGER, ledger_rows(report.releases, report.mu), numbers=(1, 2))}</div>

@@ -7,25 +7,25 @@ from collections.abc import Iterable, Sequence
 
 from dpgep.reports.document import ReportDocument
 from dpgep.reports.tables import LEDGER, Row, curve_rows, key_rows, ledger_rows
-from dpgep.reports.words import risk_sentences
+from dpgep.reports.words import assumptions, risk_sentences, statement
 
 
 def text(document: ReportDocument) -> str:
-    """The Markdown of a document; marks in texts from outside are escaped."""
+    """The Markdown of a document; marks in texts from outside are escaped, and no sentence is taken from outside."""
     report, risk = document.privacy, document.risk
     about = [("Data set", document.dataset), ("Purpose", document.purpose), ("Date", document.date)]
     rows = [(name, value) for name, value in about if value is not None] + key_rows(report)
     risks = risk_sentences(report, risk.advantage, risk.false_positive_rate, risk.true_positive_rate)
     parts = [
         "# Privacy report",
-        escaped(document.statement),
+        escaped(statement(report)),
         _table(["", ""], rows),
         "## Risk of an attack",
         _items(risks),
     ]
     if document.curve:
         parts += ["## Epsilon and delta", _table(["epsilon", "delta, at most"], curve_rows(document.curve))]
-    parts += ["## What is taken for granted", _items(document.assumptions)]
+    parts += ["## What is taken for granted", _items(assumptions(report))]
     parts += ["## Ledger", _table(LEDGER, ledger_rows(report.releases, report.mu))]
     parts += [
         "## Signature",

@@ -170,7 +170,13 @@ class PrivacyReport:
         if self.mu is None:
             if self.epsilon is None or self.delta is None:
                 raise ValueError("answers about samples have an epsilon and a delta")
-            _require_at_most(self.delta_at(self.epsilon), self.epsilon, self.delta)
+            if self.adjacency == "local":
+                raise ValueError("no sample is drawn where people add the noise themselves")
+            try:
+                delta = self.delta_at(self.epsilon)
+            except (ArithmeticError, MemoryError, ValueError) as error:
+                raise ValueError(f"the ledger cannot be accounted for: {error}") from None
+            _require_at_most(delta, self.epsilon, self.delta)
 
     def to_json(
         self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import datetime
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -97,7 +97,7 @@ def _fits(table: Any, expression: Any) -> bool:
     return True
 
 
-def parsed(text: str, schema: Any, found_text: Set[str] = frozenset()) -> Any:
+def parsed(text: str, schema: Any, found_text: frozenset[str] = frozenset()) -> Any:
     """The pyarrow expression that a condition in Python's syntax stands for, of columns of a schema.
 
     A comparison with a missing value (NaN, too) is neither true nor false: three-valued logic, as in SQL. Raises
@@ -115,7 +115,7 @@ def parsed(text: str, schema: Any, found_text: Set[str] = frozenset()) -> Any:
 
 
 class _Parser:
-    def __init__(self, schema: Any, found_text: Set[str]) -> None:
+    def __init__(self, schema: Any, found_text: frozenset[str]) -> None:
         self._schema = schema
         self._found_text = found_text
         self._pa, self._pc = pyarrow(), pyarrow(".compute")
