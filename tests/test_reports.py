@@ -313,6 +313,10 @@ def test_the_command_writes_and_verifies(tmp_path: Path, capsys: pytest.CaptureF
     assert digest in out
     assert run(capsys, written, "--html", "-o", page)[0] == 0
     assert digest in page.read_text()
+    status, _, err = run(capsys, written, "--html", "-o", page)
+    assert status == 2
+    assert f"{page} exists: choose another name, or --force to replace it" in err
+    assert run(capsys, written, "--html", "-o", page, "--force")[2] == f"kept in {page}\n"
     assert run(capsys, solution)[1].startswith("# Privacy report")
     status, out, _ = run(capsys, "verify", DATA / "report-1.json")
     assert status == 0

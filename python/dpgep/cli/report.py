@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import dpgep
 from dpgep.cli.command import Commands, UsageError
+from dpgep.cli.output import Output
 from dpgep.formats.codec import parsed
 from dpgep.reports import document, html, markdown
 from dpgep.reports.document import ReportDocument
@@ -16,7 +18,8 @@ from dpgep.reports.words import statement
 def add(commands: Commands) -> None:
     report = commands.add_parser(
         "report",
-        usage="dpgep report [-h] [--html | --markdown | --json] [-o OUT] [--dataset NAME] [--purpose TEXT] FILE\n"
+        usage="dpgep report [-h] [--html | --markdown | --json] [-o OUT] [--force] [--dataset NAME] [--purpose TEXT] "
+        "FILE\n"
         "       dpgep report verify FILE",
         help="the privacy report of a solution, to sign; verify one",
         description="Writes the privacy report of a solution or a release, or shows one that was written (--json). "
@@ -27,6 +30,7 @@ def add(commands: Commands) -> None:
     for name, what in (("html", "a page"), ("markdown", "Markdown, the default"), ("json", "what can be verified")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"write {what}")
     report.add_argument("-o", "--output", type=Path, metavar="OUT", help="write to a file (default: standard output)")
+    report.add_argument("--force", action="store_true", help="replace the output if it exists")
     report.add_argument("--dataset", metavar="NAME", help="name of the data set, for a new report")
     report.add_argument("--purpose", metavar="TEXT", help="what the release is for, for a new report")
     report.set_defaults(run=_run)
@@ -55,7 +59,9 @@ def _run(options: argparse.Namespace) -> int:
         if options.output is None:
             print(written, end="")
         else:
-            options.output.write_text(written, encoding="utf-8")
+            with Output(options.output, force=options.force) as output:
+                output.write(written.encode())
+            print(f"kept in {options.output}", file=sys.stderr)
     return 0
 
 

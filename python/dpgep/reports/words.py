@@ -23,6 +23,12 @@ _WORLDS = {
     "local": "two records that a person may hold",
 }
 
+_GUESSED = {
+    "replace-one": "whether the data hold a person's row or another in its place",
+    "add-remove": "whether the data hold a person's row",
+    "local": "which of two records a person holds",
+}
+
 
 def up(value: float, digits: int = 4) -> str:
     """A number of so many digits, rounded up."""
@@ -63,11 +69,10 @@ def statement(report: PrivacyReport) -> str:
 
 def risk_sentences(report: PrivacyReport, advantage: float, false_positives: float, true_positives: float) -> list[str]:
     """What the guarantee leaves to an attacker."""
-    worlds = _WORLDS[report.adjacency]
     return [
-        f"An attacker who knows everything but one row, and has to tell {worlds} apart, each as probable, is right in "
-        f"at most {percent((1 + advantage) / 2)} of the cases; guessing is right in 50 %. The advantage, true less "
-        f"false positives, is at most {up(advantage)}.",
+        f"An attacker who knows everything but one row, and has to tell {_GUESSED[report.adjacency]}, both equally "
+        f"likely, is right in at most {percent((1 + advantage) / 2)} of the cases; guessing is right in 50 %. The "
+        f"advantage, true less false positives, is at most {up(advantage)}.",
         f"With {percent(false_positives)} of false alarms, at most {percent(true_positives)} of the people are found; "
         f"guessing finds {percent(false_positives)}.",
     ]
