@@ -95,8 +95,9 @@ class Decoder:
             return document
         if get_origin(kind) is tuple:
             return self._tuple(document, get_args(kind), where)
-        if get_origin(kind) is np.ndarray:
-            return self._array(document, get_args(kind)[1], where)
+        entries = _entry_type(kind)
+        if entries is not None:
+            return self._array(document, entries, where)
         if kind in self._kinds:
             return self._of_kinds(document, self._kinds[kind], where)
         if dataclasses.is_dataclass(kind):
@@ -153,13 +154,13 @@ class Decoder:
         pairs = enumerate(zip(document, kinds, strict=True))
         return tuple(self.value(each, kind, f"{where}[{i}]") for i, (each, kind) in pairs)
 
-    def _array(self, document: Any, dtype: Any, where: str) -> NDArray[Any]:
+    def _array(self, document: Any, entries: Any, where: str) -> NDArray[Any]:
         """Nested lists as an array: ragged ones are refused, and so is anything in them but numbers."""
-        kind = np.dtype(get_args(dtype)[0])
+        kind = np.dtype(entries)
         if not isinstance(document, list):
             self._refuse(document, "a list", where)
         if document and isinstance(document[0], list):
-            parts = [self._array(part, dtype, f"{where}[{i}]") for i, part in enumerate(document)]
+            parts = [self._array(part, entries, f"{where}[{i}]") for i, part in enumerate(document)]
             if any(part.shape != parts[0].shape for part in parts):
                 raise ValueError(f"{where} must have rows of one length")
             return np.stack(parts)
@@ -199,6 +200,13 @@ class Decoder:
 
 
 _NAMES = {int: "an integer", bool: "true or false", str: "text"}
+
+
+def _entry_type(kind: Any) -> Any:
+    """The type of the entries of an array; None for what is no array. From NumPy 2.5 on its alias stays an alias."""
+    if get_origin(kind) is np.ndarray:
+        return get_args(get_args(kind)[1])[0]
+    return get_args(kind)[0] if get_origin(kind) is NDArray else None
 
 
 @lru_cache(maxsize=128)
