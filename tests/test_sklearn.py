@@ -52,16 +52,23 @@ def all_estimators(**terms: Any) -> list[Any]:
 checks_may_warn = pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
 
 
+def checks_of(*estimators: Any) -> pytest.MarkDecorator:
+    """scikit-learn's own parameters, in a list: its older versions pass a generator, which pytest will not take."""
+    mark = parametrize_with_checks(list(estimators)).mark
+    names, checks = mark.args
+    return pytest.mark.parametrize(names, list(checks), **mark.kwargs)
+
+
 @checks_may_warn
-@parametrize_with_checks(all_estimators(**EXACT))
+@checks_of(*all_estimators(**EXACT))
 def test_checks_of_scikit_learn_without_noise(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
 @pytest.mark.deep
 @checks_may_warn
-@parametrize_with_checks(
-    [*all_estimators(**PRIVATE), PrivatePCA(standardize=True, **PRIVATE), PrivateScaler(with_mean=False, **PRIVATE)]
+@checks_of(
+    *all_estimators(**PRIVATE), PrivatePCA(standardize=True, **PRIVATE), PrivateScaler(with_mean=False, **PRIVATE)
 )
 def test_checks_of_scikit_learn(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
