@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from dpgep._show import html_table
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
@@ -173,7 +175,8 @@ class PrivacyReport:
             if self.adjacency == "local":
                 raise ValueError("no sample is drawn where people add the noise themselves")
             try:
-                delta = self.delta_at(self.epsilon)
+                with np.errstate(over="raise"):  # as newer versions of dp_accounting do by themselves
+                    delta = self.delta_at(self.epsilon)
             except (ArithmeticError, MemoryError, ValueError) as error:
                 raise ValueError(f"the ledger cannot be accounted for: {error}") from None
             _require_at_most(delta, self.epsilon, self.delta)
