@@ -84,7 +84,7 @@ def _columns_of(expression: Any, schema: Any) -> list[str]:
     empty = pa.table([pa.array([], field.type) for field in schema], schema=schema)
     try:
         empty.filter(expression)
-    except (pa.ArrowException, NotImplementedError, TypeError) as error:  # no row has been read, none can be in this
+    except (pa.ArrowException, TypeError) as error:  # no row has been read, none can be in this
         raise ValueError(f"the filter does not fit the columns: {error}") from None
     return [name for name in schema.names if not _fits(empty.drop_columns([name]), expression)]
 
@@ -92,7 +92,7 @@ def _columns_of(expression: Any, schema: Any) -> list[str]:
 def _fits(table: Any, expression: Any) -> bool:
     try:
         table.filter(expression)
-    except (pyarrow().ArrowException, NotImplementedError, TypeError):
+    except (pyarrow().ArrowException, TypeError):
         return False
     return True
 
