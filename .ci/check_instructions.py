@@ -13,14 +13,15 @@ from pathlib import Path
 VECTOR = re.compile(r"^\s*[0-9a-f]+:\s+(?:\{\w+\}\s+)?(v[a-z0-9]+)\b")
 NOT_AVX = {"verr", "verw", "vmcall", "vmlaunch", "vmresume", "vmxoff", "vmxon", "vmread", "vmwrite", "vmrun", "vmload"}
 NOT_AVX |= {"vmsave", "vmmcall", "vmfunc", "vmptrld", "vmptrst", "vmclear"}
-RETURN = re.compile(r"\bretq?\s*$")
+# A function ends in one of these: the jump where its last act is a call.
+END = re.compile(r":\s+(?:retq?\s*$|jmp\b)")
 WIDE = re.compile(r"%[yz]mm\d+|%k[0-7]\b")
 
 
 def avx_instructions(module: Path) -> list[str]:
     command = ["objdump", "-d", "--no-show-raw-insn", str(module)]
     listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    if not any(RETURN.search(line) for line in listing):
+    if not any(END.search(line) for line in listing):
         sys.exit(f"{module.name}: objdump shows no code")
     found = []
     for line in listing:

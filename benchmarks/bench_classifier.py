@@ -22,7 +22,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import dpgep
 
-DRAWS = 3 if support.QUICK else 7
+DRAWS = 1 if support.QUICK else 7
 
 
 @dataclass(frozen=True)

@@ -1,45 +1,83 @@
-"""Draw docs/pictures/plots.svg and plots-dark.svg: what the code of docs/plots.md draws, on light and on dark.
+"""Draw the pictures of docs/plots.md, on light and on dark, and of docs/examples/*.md: what their code draws.
 
-    python benchmarks/plots_figure.py [--output FOLDER]
+    python benchmarks/plots_figure.py [--output FOLDER] [PAGE ...]
 
-The noise is fresh in every run, so that pictures differ from run to run.
+Noise comes from keys made of the page's name, so that a picture changes only if the code does.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
+import itertools
+import os
 import re
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-ROOT = Path(__file__).resolve().parents[1]
+from dpgep._dispatch import core
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 STYLES = {"plots": "default", "plots-dark": "dark_background"}
 
 
-def draw(path: Path, style: str) -> None:
+@contextlib.contextmanager
+def seeded(name: str) -> Iterator[None]:
+    """Streams of noise without a key get one made of a name, as in the tests."""
+    real, numbers = core.NoiseStream, itertools.count()
+
+    def stream(*key_and_nonce: Any) -> core.NoiseStream:
+        return real(*key_and_nonce or (hashlib.sha256(f"{name} {next(numbers)}".encode()).digest(),))
+
+    with mock.patch.object(core, "NoiseStream", stream):
+        yield
+
+
+def draw(page: Path, pictures: Path, style: str = "default", name: str | None = None) -> None:
+    """Run a page in a folder of its own; keep what its blocks save there, or else its ``figure``, as ``name``."""
     import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
-    page = (ROOT / "docs" / "plots.md").read_text(encoding="utf-8")
-    drawn: dict[str, Any] = {}
     small = {"svg.fonttype": "none", "svg.hashsalt": "dpgep", "font.sans-serif": ["DejaVu Sans"]}
-    with plt.style.context(style), plt.rc_context(small):
-        for block in re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
-            exec(block, drawn)
-        drawn["figure"].savefig(path, metadata={"Date": None})
-    # hundredths of a point are enough; lines of their own are not needed
-    short = re.sub(r"(\d\.\d\d)\d+", r"\1", path.read_text(encoding="utf-8"))
-    path.write_text(re.sub(r"\n\s*", "\n", short), encoding="utf-8")
+    drawn: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, seeded(page.name):
+        os.chdir(folder)
+        with plt.style.context(style), plt.rc_context(small):
+            for block in re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL):
+                exec(block, drawn)
+            if name is not None:
+                drawn["figure"].savefig(f"{name}.svg")
+            plt.close("all")
+        for path in Path().glob("*.svg"):
+            (pictures / path.name).write_text(smaller(path.read_text("utf-8")), "utf-8")
+        os.chdir(DOCS)
+
+
+def smaller(text: str) -> str:
+    """Hundredths of a point are enough in tags; the date, and lines of their own, are not needed."""
+    text = re.sub(r"<dc:date>.*?</dc:date>", "", text)
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), text)
+    return re.sub(r"\n\s*", "\n", text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "pictures", help="folder of the pictures")
-    folder = parser.parse_args().output
-    for name, style in STYLES.items():
-        draw(folder / f"{name}.svg", style)
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="names, as hospital; all by default")
+    parser.add_argument("--output", type=Path, default=DOCS / "pictures", help="folder of the pictures")
+    options = parser.parse_args()
+    output, wanted = options.output.resolve(), options.pages
+    if not wanted or "plots" in wanted:
+        for name, style in STYLES.items():
+            draw(DOCS / "plots.md", output, style, name)
+    for page in sorted((DOCS / "examples").glob("*.md")):
+        if not wanted or page.stem in wanted:
+            draw(page, output)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,15 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """One thread of BLAS in each of several worker processes: more would spin in each other's way, for twice the time.
+
+    Those that are about threads set their number.
+    """
+    if config.getoption("numprocesses", None):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Streams without a seed get one from the test's name: the noise of a test is the same in every run.

@@ -26,6 +26,7 @@ __all__ = [
     "chacha20_stream",
     "clip_factors",
     "clip_rows",
+    "clipped_product",
     "deflated_flow",
     "exact_normal",
     "fixed_point_rows",
@@ -612,6 +613,39 @@ def fixed_point_rows(rows: NDArray[Any], bound: float, bits: int) -> Matrix:
             scale *= 1.0 - 2.0**-20
             q[:] = np.trunc(x * scale)
     return out
+
+
+def clipped_product(
+    rows: NDArray[Any],
+    vectors: NDArray[Any],
+    offset: NDArray[Any],
+    threshold: float,
+    bits: int,
+    direction_bits: int,
+) -> tuple[list[list[int]], list[list[int]], list[int]]:
+    """Sum of x clip(V x - o)^T over rows on the grid of 2^-bits (section 11), the clipped products, and |V x - o|^2.
+
+    In whole numbers of any size, but for the factors by which a product is multiplied. ``vectors`` are on the grid of
+    2^-direction_bits and ``offset`` on that of both.
+    """
+    total = [[0] * len(vectors) for _ in range(rows.shape[1])]
+    clipped, squares = [], []
+    for row in rows.astype(np.int64).tolist():
+        products = [
+            sum(x * int(v) for x, v in zip(row, direction, strict=True)) - int(o)
+            for direction, o in zip(vectors.tolist(), offset.tolist(), strict=True)
+        ]
+        squares.append(sum(p * p for p in products))
+        steps = [round(p * (2.0**-direction_bits / threshold)) for p in products]
+        square = sum(p * p for p in steps)
+        if square > 4**bits:
+            factor = 2.0**bits * (1 - 2.0**-40) / math.sqrt(square)
+            steps = [math.trunc(p * factor) for p in steps]
+        clipped.append(steps)
+        for j, x in enumerate(row):
+            for i, p in enumerate(steps):
+                total[j][i] += x * p
+    return total, clipped, squares
 
 
 def gather_rows(columns: Sequence[NDArray[Any]], first: int, n_rows: int) -> NDArray[Any]:

@@ -162,6 +162,7 @@ def test_a_problem_is_solved_with_the_budget_it_claims() -> None:
     assert 0.6 < result.mu / 4.0 <= 1.0
 
 
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_the_claim_of_a_solution_is_its_report() -> None:
     seeds = iter(range(10**6))

@@ -168,7 +168,7 @@ def test_bound_must_be_a_number() -> None:
         ({"mu": 1.0, "n_components": "two"}, "n_components must be a whole number"),
         ({"mu": 1.0, "regularization": "some"}, "regularization must be a non-negative finite number"),
         ({"mu": 1.0, "n_components": D + 1}, "n_components = 5 is too many: PCA of 4 features has 4"),
-        ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: dp-spca, dp-vrpca, dpsr"),
+        ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: auto, clipped-power, dp-spca, dp-vrpca"),
         ({"mu": 1.0, "regularization": -1.0}, "regularization must be a non-negative finite number"),
         ({"mu": 1.0, "share": 0.5}, "share is a fraction of a budget"),
     ],

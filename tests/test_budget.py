@@ -634,3 +634,36 @@ def test_what_is_not_gaussian_is_not_charged() -> None:
     budget.charge(gaussian, what="theirs", adjacency="add-remove")
     with pytest.raises(PrivacyBudgetError, match="spent under add-remove"):
         budget.charge(gaussian, what="theirs", adjacency="replace-one")
+
+
+def test_nothing_beyond_the_budget_has_its_epsilon() -> None:
+    budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
+    assert budget.epsilon_at(budget.mu) == 1.0
+    assert budget.epsilon_at(math.nextafter(budget.mu, 0.0)) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match=r"mu = 10 is more than all of the budget, which is 0\.2367"):
+        budget.epsilon_at(10.0)
+
+
+@pytest.mark.parametrize("total", [1.0, math.inf])
+@pytest.mark.parametrize("mu", [0.0, -1.0, math.nan, "1", True])
+def test_what_is_no_mu_cannot_be_reserved(total: float, mu: Any) -> None:
+    budget = Budget(mu=total)
+    with pytest.raises((ValueError, TypeError), match="mu must be"), budget.reserve(mu=mu, adjacency="replace-one"):
+        pass
+    assert budget.adjacency is None
+
+
+def test_a_mu_is_reserved_in_full_or_not_at_all() -> None:
+    budget = Budget(mu=1.0)
+    with budget.reserve(mu=0.75, adjacency="replace-one") as ledger:
+        assert ledger.mu == 0.75
+        for more in (0.75, math.nextafter(math.sqrt(1 - 0.75**2), 1.0), math.inf):
+            with (
+                pytest.raises(PrivacyBudgetError, match="cannot pay"),
+                budget.reserve(mu=more, adjacency="replace-one"),
+            ):
+                pass
+    for parts in ({"share": 0.5, "mu": 0.5}, {"epsilon": 0.5, "mu": 0.5}):
+        with pytest.raises(ValueError, match="two parts"), budget.reserve(**parts, adjacency="replace-one"):
+            pass
+    assert budget.remaining_mu == 1.0

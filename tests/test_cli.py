@@ -114,6 +114,7 @@ def test_subspace_error_knows_its_extremes() -> None:
     assert demo.subspace_error(np.array(turned), e[:1]) == pytest.approx(math.sin(0.3) ** 2)
 
 
+@pytest.mark.deep
 def test_demo_works_in_a_fresh_process_with_warnings_as_errors(tmp_path: Path) -> None:
     warnings = ["-W", "error"]
     for module in ("_fontconfig_pattern", "_mathtext"):  # old ones call what a new pyparsing deprecates

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from every_run import SECOND_MOMENT_ALONE, runs
+from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, runs
 
 import dpgep
 
@@ -36,7 +36,7 @@ def test_public_names_are_listed_documented_and_sorted() -> None:
 
 
 def test_completion_shows_public_names_alone() -> None:
-    modules = {"demo", "distributed", "sklearn"}  # imported when they are asked for
+    modules = {"demo", "distributed", "masked", "sklearn", "spark"}  # imported when they are asked for
     assert set(dir(dpgep)) == {*dpgep.__all__, *modules, "__version__"}
     code = "import dpgep, sys; print('dpgep.demo' in sys.modules, dpgep.demo is sys.modules['dpgep.demo'])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -56,6 +56,12 @@ def test_help_works_without_the_extras() -> None:
 
 def test_one_version() -> None:
     assert dpgep.__version__ == importlib.metadata.version("dpgep") == dpgep.build_info()["version"]
+    root = Path(__file__).resolve().parent.parent
+    stated = {"CITATION.cff": r"^version: (\S+)$", "CHANGELOG.md": r"^(?:To become |## \[)(\d[^\],\s]*)"}
+    for name, form in stated.items():
+        newest = re.search(form, (root / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert newest is not None, name
+        assert newest[1] == dpgep.__version__, name
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -89,7 +95,7 @@ def test_noise_is_drawn_behind_the_curator_alone() -> None:
         r"add_exact_(symmetric_)?noise|exact_normal|(PairOracle|SampledProducts)\.of|SymmetricMatrices\("
     )
     mechanisms = {"moment_release.py", "matrix_release.py", "screening.py", "products.py", "sampled_products.py"}
-    mechanisms |= {"noise.py", "stages.py"}
+    mechanisms |= {"noise.py", "stages.py", "clipped_products.py"}
     clients = {"randomizer.py"}  # the local model: each client adds the noise to its own report
     for path in PACKAGE.rglob("*.py"):
         if draws.search(path.read_text()):
@@ -99,13 +105,14 @@ def test_noise_is_drawn_behind_the_curator_alone() -> None:
 
 def test_import_leaves_heavy_packages_alone() -> None:
     heavy = ["scipy.stats", "scipy.special", "scipy.optimize", "dp_accounting", "sklearn", "matplotlib"]
-    heavy += ["pandas", "pyarrow", "dask", "polars", "h5py", "zarr", "tqdm"]
-    code = f"import dpgep.distributed, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    heavy += ["pandas", "pyarrow", "dask", "polars", "h5py", "zarr", "tqdm", "cryptography", "pyspark"]
+    code = f"import sys, dpgep.distributed, dpgep.masked, dpgep.spark; print(sys.modules.keys() & {set(heavy)!r})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    assert result.stdout.strip() == "set()"
 
 
 QUERIES = ["release", "release_features", "release_local", "samples", "sampling_mu", "screen", "products"]
+QUERIES += ["mean", "clipped_products", "product_norms", "product_moment"]
 
 
 @pytest.mark.parametrize(("name", "options"), runs(5))
@@ -125,7 +132,7 @@ def test_a_method_computes_from_the_curators_answers_alone(name: str, options: d
         labels = rng.integers(0, 2, 40)
         problem = (
             dpgep.pca(x, center=False, bound=9.0)
-            if name in SECOND_MOMENT_ALONE
+            if name in (*SECOND_MOMENT_ALONE, *PCA_ALONE)
             else dpgep.fda(x, labels, classes=[0, 1], bound=9.0)
         )
         fixed = fixed or problem
@@ -146,4 +153,5 @@ def test_the_leak_test_covers_every_query() -> None:
     from dpgep.privacy.curator import Curator
 
     public = {name for name, value in vars(Curator).items() if callable(value) and not name.startswith("_")}
-    assert public == {*QUERIES, "public_generator"}
+    asks_nothing = {"public_generator", "require_clipped_products"}
+    assert public == {*QUERIES, *asks_nothing}

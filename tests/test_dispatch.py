@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from dpgep import _dispatch
+from dpgep import _cpu, _dispatch
 
+CPUINFO = Path("/proc/cpuinfo")
 VARIANTS = _dispatch.available_variants()
 
 # Prints one digest per kernel, over both types and over sizes on either side of every vector width.
@@ -99,6 +102,14 @@ def test_the_baseline_is_always_there():
     assert VARIANTS[0] == "baseline"
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64" or not CPUINFO.exists(), reason="the kernel lists flags of x86-64")
+def test_levels_are_those_that_the_operating_system_knows():
+    flags = re.search(r"^flags\s*:(.*)$", CPUINFO.read_text(), flags=re.MULTILINE)
+    assert flags is not None
+    v3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+    assert _cpu.levels() == (("baseline", "v3") if v3 <= set(flags[1].split()) else ("baseline",))
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_environment_chooses_the_variant(variant):
     result = run("from dpgep._dispatch import core; print(core.build_info()['variant'])", variant)
@@ -144,6 +155,8 @@ AVX_REGISTER = re.compile(r"%?[yz]mm[0-9]")
 
 
 def disassembly(module):
+    if importlib.util.find_spec("dpgep._core_v3") is None:
+        pytest.skip("one variant is all that was built: this is not x86-64, or Windows")
     objdump = shutil.which("objdump")
     if objdump is None:
         pytest.skip("needs objdump")

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import dpgep
 import dpgep.distributed
-from dpgep.data import dask_dataset, parts
+from dpgep.data import dask_dataset, distributed_dataset, parts
 from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dataset import InMemoryDataset
 from dpgep.data.float_sums import FloatSums, ScreenSums
@@ -320,8 +320,8 @@ def test_a_result_is_used_again_unchanged(people: Any) -> None:
     x, _ = people
     make = accumulators(np.ones((1, 6)))["integer"]
     task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), None, make, b"k" * 16)
-    parts = [dask_dataset._summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
-    assert dask_dataset._merged(*parts) == dask_dataset._merged(*parts)
+    parts = [distributed_dataset.summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
+    assert distributed_dataset.merged(*parts) == distributed_dataset.merged(*parts)
 
 
 # --- What is refused -------------------------------------------------------------------------------
@@ -340,9 +340,9 @@ def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
     rows = np.full((3, 6), np.inf)
     make = accumulators(rows[:1])["integer"]
     task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), None, make, None)
-    error = dask_dataset._summed(task, rows)
+    error = distributed_dataset.summed(task, rows)
     assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
-    assert dask_dataset._merged((3, b"never read", b""), error) is error
+    assert distributed_dataset.merged((3, b"never read", b""), error) is error
 
 
 class UnpicklableError(Exception):
@@ -383,7 +383,7 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
         "make": accumulators(np.ones((1, 6)))["integer"],
         "key": None,
     }
-    found = dask_dataset._summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
+    found = distributed_dataset.summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
     assert type(found) is carried
     assert type(pickle.loads(pickle.dumps(found))) is carried
     if carried is RuntimeError:
@@ -392,9 +392,9 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
 
 
 def test_no_error_of_merging_reaches_dask() -> None:
-    found = dask_dataset._merged((3, pickle.dumps(1), b""), (3, pickle.dumps(2), b""))
+    found = distributed_dataset.merged((3, pickle.dumps(1), b""), (3, pickle.dumps(2), b""))
     assert isinstance(found, AttributeError)
-    assert isinstance(dask_dataset._merged((3, b"no pickle", b""), (3, b"", b"")), pickle.UnpicklingError)
+    assert isinstance(distributed_dataset.merged((3, b"no pickle", b""), (3, b"", b"")), pickle.UnpicklingError)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -403,7 +403,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         raise error
 
     with pytest.raises(error):
-        dask_dataset._summed((stop, stop, None, list, None), np.ones((3, 6)))
+        distributed_dataset.summed((stop, stop, None, list, None), np.ones((3, 6)))
 
 
 @pytest.mark.parametrize(
@@ -500,7 +500,8 @@ def test_vectors_that_arrive_unaligned_are_multiplied(people: Any, rng: np.rando
 def shared_keys(people: Any, make: Any) -> int:
     """Keys of the graph that hold what tasks share."""
     assert isinstance(people, DaskDataset)
-    return sum(key.startswith("tuple-") for key in people._tree(make, None).__dask_graph__() if isinstance(key, str))
+    graph = people._tree((people._read, people._to_batch, None, make, None)).__dask_graph__()
+    return sum(key.startswith("tuple-") for key in graph if isinstance(key, str))
 
 
 def test_vectors_are_a_key_that_workers_share_and_what_is_small_is_none(

@@ -15,9 +15,9 @@ import dpgep
 from dpgep import cli
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
-    (ROOT / "docs").glob("*.md")
-)
+DOCS = ROOT / "docs"
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
+PAGES += sorted(DOCS.rglob("*.md"))
 PACKAGE = Path(dpgep.__file__).parent
 MODULES = sorted(
     module.name
@@ -83,15 +83,21 @@ def test_readme_commands_can_be_extracted(name: str) -> None:
     assert words[-2:] == {"demo": ["dpgep", "demo"], "test": ["-m", "not deep"]}[name]
 
 
+def prose(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    """Targets within the repository."""
+    return [target for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)) if not target.startswith("https://")]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
-    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
-        if target.startswith("https://"):
-            continue
+    for target in links(page):
         path, _, anchor = target.partition("#")
         linked = source_of((page.parent / path).resolve()) if path else page
-        assert linked.exists(), f"{page.name} links to {target}"
+        assert linked.is_file(), f"{page.name} links to {target}"
         if anchor:
             assert anchor in headings(linked), f"{page.name} links to {target}"
 
@@ -103,23 +109,38 @@ def source_of(path: Path) -> Path:
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of a page, as Git hosts derive them from headings."""
-    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    """The anchors of a page, as Git hosts derive them from headings, and the site like them."""
+    titles = re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_api_page_names_every_public_name() -> None:
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"\[`dpgep\.(\w+)", page))
-    assert set(dpgep.__all__) <= named
-    assert {name for name in named if not hasattr(dpgep, name)} <= {"plot", "demo", "cli", "distributed", "sklearn"}
+def test_every_page_is_listed_and_has_a_place_on_the_site() -> None:
+    listed = {(DOCS / target).resolve() for target in links(DOCS / "contents.md")}
+    assert {page for page in DOCS.glob("*.md") if page.name != "contents.md"} <= listed
+    on_site = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES if page.is_relative_to(DOCS)} <= set(on_site)
+
+
+def test_reference_shows_every_public_name() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in sorted((DOCS / "reference").glob("*.md"))]
+    shown = re.findall(r"^::: dpgep\.(\S+)((?:\n    .*)*)", "\n".join(pages), flags=re.MULTILINE)
+    names = {name for name, _ in shown}
+    assert len(names) == len(shown)
+    assert set(dpgep.__all__) - {"local"} <= names
+    assert {f"local.{name}" for name in dpgep.local.__all__} <= names
+    assert {f"sklearn.{name}" for name in dpgep.sklearn.__all__} <= names
+    for name, options in shown:
+        shown_object = getattr(dpgep, name) if name in dpgep.__all__ else pkgutil.resolve_name(f"dpgep.{name}")
+        assert shown_object.__doc__, name
+        for members in re.findall(r"members: \[(.*)\]", options):
+            assert all(hasattr(shown_object, member) for member in members.split(", ")), name
 
 
 def test_docstrings_refer_to_pages_that_exist() -> None:
     referred = {
         page
         for source in PACKAGE.rglob("*.py")
-        for page in re.findall(r"docs/(\w+\.md)", source.read_text(encoding="utf-8"))
+        for page in re.findall(r"docs/([\w/-]+\.md)", source.read_text(encoding="utf-8"))
     }
     assert "mathematics.md" in referred
-    assert {page for page in referred if not (ROOT / "docs" / page).exists()} == set()
+    assert {page for page in referred if not (DOCS / page).exists()} == set()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import nothing_spent, solve_seeded
-from every_run import MATRIX_ALONE, SECOND_MOMENT_ALONE, D, of_a_matrix_alone, problem_named, problems, runs
+from every_run import MATRIX_ALONE, PCA_ALONE, SECOND_MOMENT_ALONE, D, of_a_matrix_alone, problem_named, problems, runs
 
 import dpgep
 from dpgep.methods import METHODS
@@ -29,6 +29,8 @@ def runs_of_models() -> list[Any]:
     for method, options in runs(D):
         if method == "local-gaussian":
             served = [("pca uncentred", "replace-one")]
+        elif method in PCA_ALONE:
+            served = [("pca", "replace-one"), ("pca uncentred", "replace-one")]
         elif method in SECOND_MOMENT_ALONE:
             served = []
         else:

@@ -442,7 +442,7 @@ def test_a_missing_label_moves_nobody_else(make: Any) -> None:
         assert codes == [[0, 1, 1], [0, 1, 1]]
 
 
-@pytest.mark.parametrize("classes", [(2**53 + 1, 5), (-(2**60), 5), (np.int64(2**53 + 1), 5)])
+@pytest.mark.parametrize("classes", [(2**53, 5), (2**53 + 1, 5), (-(2**60), 5), (np.int64(2**53 + 1), 5)])
 def test_classes_that_floating_point_does_not_tell_apart_are_refused(classes: Any, x: Matrix) -> None:
     with pytest.raises(ValueError, match=r"within 2\*\*53"):
         dpgep.fda(x, np.full(N, 5), classes=classes, bound=1.0)

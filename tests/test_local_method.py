@@ -26,6 +26,7 @@ def solutions(rows: Matrix, runs: int, solve: Callable[[int], dpgep.Solution]) -
         return np.array([solve(seed).eigenvalues for seed in range(runs)])
 
 
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_the_method_simulates_the_clients() -> None:
     """Eigenvalues by `dpgep.solve` with "local-gaussian" against those of an aggregator with n reports."""

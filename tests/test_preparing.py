@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from every_run import SECOND_MOMENT_ALONE, runs
+from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, runs
 
 import dpgep
 from dpgep import Auto, Moments, Preparation, PrivacyBudgetError
@@ -147,7 +147,7 @@ def test_the_noise_of_every_stage_is_that_of_its_sensitivity(name: str, adjacenc
 
 @pytest.mark.parametrize(("method", "options"), runs(5))
 def test_every_method(method: str, options: dict[str, Any]) -> None:
-    name = "pca uncentred" if method in SECOND_MOMENT_ALONE else "fda"
+    name = "pca uncentred" if method in SECOND_MOMENT_ALONE else "pca" if method in PCA_ALONE else "fda"
     problem = problems(table(), bound="auto")[name]
     if method in SECOND_MOMENT_ALONE:
         budget = dpgep.Budget(epsilon=5.0, delta=1e-5)

@@ -30,6 +30,7 @@ def test_sparse_rows_of_a9a() -> None:
     assert private.diagnostics.expected_subspace_error == pytest.approx(error, rel=0.6)
 
 
+@pytest.mark.deep
 def test_images_of_mnist_as_bytes() -> None:
     data = data_set("mnist")
     x, labels = data["x_train"].reshape(-1, 784), data["y_train"]
@@ -41,6 +42,7 @@ def test_images_of_mnist_as_bytes() -> None:
     np.testing.assert_array_equal(as_bytes.components, as_floats.components)
 
 
+@pytest.mark.deep
 def test_discriminants_of_mnist_separate_digits() -> None:
     data = data_set("mnist")
     x, x_test = (unit_rows(data[name].reshape(-1, 784).astype(float)) for name in ("x_train", "x_test"))

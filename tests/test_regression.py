@@ -159,6 +159,7 @@ def test_noise_errors_are_those_of_repeated_releases(
     assert (fit.people_errors < fit.noise_errors / 10).all()
 
 
+@pytest.mark.deep
 @pytest.mark.statistical
 @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 @pytest.mark.parametrize("shift", [0.0, 1.0])

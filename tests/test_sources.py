@@ -679,7 +679,7 @@ MEMORY = """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="address space is bounded on Linux only")
-@pytest.mark.parametrize("rows_in_a_group", [1 << 16, 1 << 21])
+@pytest.mark.parametrize("rows_in_a_group", [1 << 16, pytest.param(1 << 21, marks=pytest.mark.deep)])
 def test_memory_is_bounded(tmp_path: Path, rows_in_a_group: int) -> None:
     """A gigabyte of rows, in one row group or several, in 64 MB more of address space than after the first batch."""
     path, column = tmp_path / "x.parquet", np.random.default_rng(0).integers(0, 100, 1 << 21).astype(np.float64)

@@ -244,6 +244,7 @@ def test_everybody_is_sampled_independently_at_the_rate():
     assert not rejects_poisson_sampling(samples(lambda: core.poisson_sample(N_PEOPLE, RATE, stream)))
 
 
+@pytest.mark.deep
 @pytest.mark.statistical
 def test_other_samples_are_seen():
     stream, rng = core.NoiseStream(seeded_key(43)), np.random.default_rng(4)

@@ -196,6 +196,8 @@ def test_a_partition_that_lists_its_categories_otherwise_is_read_by_those_of_the
         ({"colour": "red"}, TypeError, "categories of 'colour' must be a list, got 'red'"),
         ({"colour": {"red"}}, TypeError, "categories of 'colour' must be a list"),
         ({"colour": []}, ValueError, "categories of 'colour' are empty"),
+        # with one missing value the column is in floating point, where 2^53 + 1 of anybody else would be among them
+        ({"colour": [1, 2**53]}, ValueError, r"categories of 'colour' that are numbers must lie within 2\*\*53"),
         ({"color": ["red"]}, ValueError, "no column 'color', did you mean 'colour'[?]; available: 'income'"),
     ],
 )

@@ -11,23 +11,29 @@
 namespace {
 
 #if defined(__x86_64__) && defined(__GNUC__)
-// The builtin knows these three under no name that all compilers share.
-bool has_f16c_movbe_lzcnt() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
-  const bool f16c = (ecx & (1u << 29)) != 0;
-  const bool movbe = (ecx & (1u << 22)) != 0;
-  if (__get_cpuid(0x80000001u, &eax, &ebx, &ecx, &edx) == 0) return false;
-  const bool lzcnt = (ecx & (1u << 5)) != 0;
-  return f16c && movbe && lzcnt;
+bool has(unsigned bits, unsigned wanted) {
+  return (bits & wanted) == wanted;
 }
 
-// avx and avx2 include that the operating system saves the wide registers.
+// The operating system saves the wide registers (XCR0).
+bool saves_avx() {
+  unsigned low = 0, high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return has(low, 0x6);
+}
+
+// Asked of the processor: __builtin_cpu_supports does not know all of these by names that compilers
+// share, and says no to each where a run time came without its table, as zig's does.
 bool has_v3() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx") && __builtin_cpu_supports("avx2") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-         __builtin_cpu_supports("fma") && has_f16c_movbe_lzcnt();
+  constexpr unsigned fma = 1u << 12, movbe = 1u << 22, osxsave = 1u << 27, avx = 1u << 28;
+  constexpr unsigned f16c = 1u << 29, bmi = 1u << 3, avx2 = 1u << 5, bmi2 = 1u << 8;
+  constexpr unsigned lzcnt = 1u << 5;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if (!has(ecx, fma | movbe | osxsave | avx | f16c) || !saves_avx()) return false;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if (!has(ebx, bmi | avx2 | bmi2)) return false;
+  return __get_cpuid(0x80000001u, &eax, &ebx, &ecx, &edx) != 0 && has(ecx, lzcnt);
 }
 #else
 bool has_v3() {

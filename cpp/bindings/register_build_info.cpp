@@ -12,7 +12,8 @@ namespace {
 
 std::string compiler() {
 #if defined(__clang__)
-  return "Clang " __clang_version__;
+  return "Clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) + "." +
+         std::to_string(__clang_patchlevel__);
 #elif defined(__GNUC__)
   return "GCC " __VERSION__;
 #elif defined(_MSC_VER)

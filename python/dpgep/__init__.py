@@ -92,12 +92,14 @@ __all__ = [
 ]
 
 # Modules that few need, some of them packages of their own: imported when they are first asked for.
-_LAZY = ("demo", "distributed", "sklearn")
+_LAZY = ("demo", "distributed", "masked", "sklearn", "spark")
 
 if TYPE_CHECKING:  # and without __getattr__, so that checkers know a wrong name
     from dpgep import demo as demo
     from dpgep import distributed as distributed
+    from dpgep import masked as masked
     from dpgep import sklearn as sklearn
+    from dpgep import spark as spark
 else:
 
     def __getattr__(name):

@@ -84,7 +84,7 @@ class Comparison:
         return import_extra("pandas", "pandas").DataFrame([vars(trial) for trial in self.trials])
 
     def plot(self, ax: Any = None) -> Any:
-        """Median errors against epsilon, with what eight runs in ten lie between; returns the Matplotlib axes."""
+        """Median errors against epsilon, with the interval of eight runs in ten; returns the Matplotlib axes."""
         finite = [epsilon for epsilon in self.epsilons if math.isfinite(epsilon)]
         for number, method in enumerate(self.methods):
             runs = [self.errors(method, epsilon) for epsilon in finite]

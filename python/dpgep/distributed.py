@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
+from dpgep.data.dask_frames import without_rows
 from dpgep.data.dataset import Dataset
 from dpgep.data.parts import columns_but, parquet_parts, read_parquet
 from dpgep.data.views import column_names
@@ -20,6 +20,7 @@ from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Preparation
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
 from dpgep.problems.moment_problem import RowModel, dask_dataset
+from dpgep.sources.kinds import is_dask_collection, is_dask_frame
 from dpgep.sources.names import Names, as_text
 
 __all__ = ["moments"]
@@ -107,7 +108,7 @@ def _is_paths(X: Any) -> bool:
 
 def _selected(X: Any, y: Any, columns: Sequence[str] | None) -> tuple[Any, ...]:
     """X and what belongs to it as collections of their own."""
-    names = _names(y)
+    names = names_of(y)
     if hasattr(X, "chunks"):
         if columns is not None or names:
             raise TypeError("a Dask array has no column names: pass X[:, columns], and a Dask array as y")
@@ -122,7 +123,7 @@ def _selected(X: Any, y: Any, columns: Sequence[str] | None) -> tuple[Any, ...]:
 def _parquet_dataset(
     model: RowModel, paths: Sequence[str], y: Any, columns: Sequence[str] | None, bound: float, client: Any
 ) -> tuple[DaskDataset, list[Names]]:
-    names = _names(y)
+    names = names_of(y)
     if y is not None and not names:
         raise TypeError(f"of Parquet files, y must be the name of a column, or a list of names; got {y!r}")
     keys: list[Any] = [list(columns or columns_but(paths, names)), *([] if y is None else [y])]
@@ -131,7 +132,7 @@ def _parquet_dataset(
     return dataset, [as_text(key) for key in keys[: len(model.views)]]
 
 
-def _names(y: Any) -> list[str]:
+def names_of(y: Any) -> list[str]:
     """The columns that ``y`` names; none if it is data."""
     if isinstance(y, str):
         return [y]

@@ -12,6 +12,7 @@ moments of m people turn the components is added, less m/n, to what noise does.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -102,9 +103,9 @@ class Plan:
     bound : on the norm of rows: as given, or as ``bound="auto"`` would find it, in units of the prepared rows.
     share : the part of mu^2 that is left for the answer; 1 for a given bound.
     noise_level : expected operator norm of the noise in B, or in A where B is the identity, in units of such rows.
-    sample : `PlannedErrors` of the noise alone, beside the components of the same people at epsilon = infinity: what
+    sample : `PlannedErrors` of the noise alone, against the components of the same people at epsilon = infinity: what
         ``solution.diagnostics.expected_error`` will estimate. A given bound clips both.
-    population : `PlannedErrors` of noise and sampling, beside the components of the population.
+    population : `PlannedErrors` of noise and sampling, against the components of the population.
     """
 
     model: RowModel
@@ -153,7 +154,7 @@ class Plan:
     def smallest_eigengap(self, error: float = _SEEN) -> float:
         """The least distance of the leading eigenvalue from the next, to 3 %, at which its component can be seen.
 
-        That is: has an expected error of at most ``error`` beside that of the population. Eigenvalues from that of
+        That is: has an expected error of at most ``error`` against that of the population. Eigenvalues from that of
         number K + 1 on are as planned; one leading eigenvalue is above them.
         """
         require_positive("error", error)
@@ -720,23 +721,39 @@ def _least(
     ``limits``: where to start, the least, and the largest argument; ValueError, with ``nothing``, if that is too small.
     """
     low, lowest, highest = map(float, limits)
-    high, left = low, error_at(low)
-    while left > wanted:
+    high, above = low, error_at(low)
+    below = above
+    while below > wanted:
         if high >= highest:
-            raise ValueError(f"{nothing} leaves an expected error of {wanted:g}: {left:.3g} is left")
-        low, high = high, min(_STEP * high, highest)
-        left = error_at(high)
-    while low == high > lowest:
-        low = max(high / _STEP, lowest)
-        if error_at(low) <= wanted:
-            high = low
-    while high > _EXACTNESS * low:
-        middle = math.sqrt(low * high)
-        if error_at(middle) <= wanted:
-            high = middle
+            raise ValueError(f"{nothing} leaves an expected error of {wanted:g}: {below:.3g} is left")
+        low, above, high = high, below, min(_STEP * high, highest)
+        below = error_at(high)
+    while above <= wanted and low > lowest:
+        high, below, low = low, above, max(low / _STEP, lowest)
+        above = error_at(low)
+    if above <= wanted:
+        return low
+    for step in itertools.count(1):
+        if high <= _EXACTNESS * low:
+            break
+        # every third step halves, whatever the errors are like
+        middle = math.sqrt(low * high) if step % 3 == 0 else _between(low, above, high, below, wanted)
+        error = error_at(middle)
+        if error <= wanted:
+            high, below = middle, error
         else:
-            low = middle
+            low, above = middle, error
     return high
+
+
+def _between(low: float, above: float, high: float, below: float, wanted: float) -> float:
+    """Where a power law through both ends takes the value, a step of the search away from either."""
+    near = 1 + 0.9 * (_EXACTNESS - 1)
+    if not 0 < below < above < math.inf:
+        return math.sqrt(low * high)
+    share = math.log(above / wanted) / math.log(above / below)
+    middle = low * math.exp(share * math.log(high / low))
+    return min(max(middle, low * near), high / near)
 
 
 def _shown(errors: PlannedErrors, row: int | None = None) -> str:

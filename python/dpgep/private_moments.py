@@ -55,7 +55,7 @@ class PrivateMoments(Questions):
     ----------
     model : what was computed.
     adjacency, bound : of the release.
-    privacy : PrivacyReport.
+    privacy : PrivacyReport
     n_people : number of people used for normalization: public, or a released noisy count.
     """
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
 from dpgep._show import html_table
-from dpgep.data.dask_frames import is_dask_frame
 from dpgep.data.views import column_names
 from dpgep.methods.accuracy import lost_components
 from dpgep.methods.intervals import (
@@ -32,8 +31,9 @@ from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preparation import Preparation
 from dpgep.models.unclipped import unclipped
 from dpgep.reports.report import PrivacyReport
+from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed
-from dpgep.sources.tables import is_table, table_matrix
+from dpgep.sources.tables import table_matrix
 
 Matrix = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Solution:
     components : (K, d), rows of unit Euclidean norm whose largest entry is positive; where columns were divided by a
         ``scale``, ``components * scale`` has these properties.
     eigenvalues : (K,), descending.
-    privacy : PrivacyReport.
+    privacy : PrivacyReport
     diagnostics : `ReleaseDiagnostics` (noise level, eigengaps, expected error per component) or `FlowDiagnostics`, from
         released values.
     mean : (d,) released mean of the rows, or None where the model has none.
@@ -91,7 +91,7 @@ class Solution:
     def relative_components(self) -> Matrix:
         """(K, d), rows of unit norm: ``components * scale`` where there is a ``scale``, and ``components`` elsewhere.
 
-        What features weigh whose columns have different units.
+        The weights of features whose columns have different units.
         """
         if self.scale is None:
             return self.components
@@ -115,7 +115,7 @@ class Solution:
 
     @property
     def support(self) -> tuple[Hashable, ...]:
-        """The features that any component uses, by name, or by number where they have none: all but of sparse ones."""
+        """The features that any component uses, by name or else by number: all, unless components are sparse."""
         used = np.flatnonzero(self.components.any(axis=0)).tolist()
         return tuple(used if self.feature_names is None else (self.feature_names[j] for j in used))
 
@@ -159,7 +159,7 @@ class Solution:
         return self._moments is not None and getattr(self.diagnostics, "support", None) is None
 
     def recommended_components(self) -> int:
-        """How many leading components noise alone could hardly show, of all that there are: at no cost.
+        """Number of leading components, of all there are, that noise alone could hardly produce: at no cost.
 
         Each of the others is `lost` with those before it. The spectrum of the noise is known; sampling of people does
         not count. However many components were asked for, all are judged.
@@ -204,7 +204,7 @@ class Solution:
         clipped.
 
         Columns of a table must be those of the fit, in its order: ValueError names those that are not. An array needs
-        as many columns. Where absent values of the fit counted as the location of their column, those of X do.
+        as many columns. Where absent values of the fit counted as the location of their column, those of X do, too.
         """
         parts = self.model.views_of(self.components)
         means = [None] * len(parts) if self.mean is None else list(self.model.views_of(self.mean[None, :]))

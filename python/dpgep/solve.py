@@ -10,7 +10,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -91,7 +91,9 @@ def solve(
     method : str
         "release": one noisy moment matrix, from which everything else is computed, in memory or through products
         (docs/scale.md). "rayleigh-flow" and "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says
-        when to use which). "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for
+        when to use which). "clipped-power": a power method on clipped products, for pca of spread spectra, with less
+        noise (docs/clipped-power.md). "auto": that or "release", whichever a tenth of mu^2 shows to be better.
+        "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for
         pca(center=False) and (epsilon, delta).
     seed : int, optional
         Makes the noise reproducible, for tests: anyone who knows the seed can remove the noise. Issues a warning and is
@@ -221,8 +223,8 @@ class Run:
         self._account = _budget_of(problem, budget, share, accounting, forms)
         self._is_seeded = seed is not None
         self._known_n = problem.facts.n
-        _warn_large_epsilon(self._account)
-        _warn_large_delta(self._account, self._known_n, None)
+        warn_of_epsilon(self._account)
+        warn_of_delta(self._account, self._known_n, None)
         self._stream = noise_stream(seed, stacklevel=_CALLER - 1)
 
     @contextmanager
@@ -232,7 +234,7 @@ class Run:
         try:
             with self._account.reserve(self._share, epsilon=self._amount, adjacency=adjacency) as self._ledger:
                 yield
-                public = _public_inputs(self._problem)
+                public = _public_inputs_of(self._problem)
                 self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
             model, seconds = self._problem.model, time.perf_counter() - start
             _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
@@ -270,7 +272,7 @@ class Run:
     def warn_of_counted(self, result: object) -> None:
         """Warn of a large delta if the number of people became public only by reading."""
         if self._known_n is None:
-            _warn_large_delta(self._account, self._problem.n_counted, result)
+            warn_of_delta(self._account, self._problem.n_counted, result)
 
 
 def prepare_table(problem: TableProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool) -> Preparation:
@@ -354,35 +356,38 @@ def _budget_of(
     return budget
 
 
-def _warn_large_epsilon(account: Budget) -> None:
+def warn_of_epsilon(account: Budget, stacklevel: int = _CALLER) -> None:
     """Warn of an epsilon under which odds may change by a factor that protects nobody."""
     if account.epsilon is not None and _LARGE_EPSILON < account.epsilon < math.inf:
         message = (
             f"epsilon = {account.epsilon:g} promises little: what an observer holds likely about a person may change "
             f"by a factor of e^{account.epsilon:g} in its odds; values up to about 10 are usual"
         )
-        warnings.warn(PrivacyWarning(message), stacklevel=_CALLER)
+        warnings.warn(PrivacyWarning(message), stacklevel=stacklevel)
 
 
-def _warn_large_delta(account: Budget, n: int | None, result: object) -> None:
+def warn_of_delta(account: Budget, n: int | None, result: object, stacklevel: int = _CALLER) -> None:
     """Warn of a delta that permits publishing whole records of ``n`` people, if n is known."""
     if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
         message = (
             f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
             "choose it well below 1/n, e.g. n**-1.1 or smaller"
         )
-        warnings.warn(PrivacyWarning(message, result), stacklevel=_CALLER)
+        warnings.warn(PrivacyWarning(message, result), stacklevel=stacklevel)
 
 
-def _public_inputs(problem: Problem) -> PublicInputs:
-    """What is public about a problem: the model, what was declared, and the number of people where it is."""
-    model, names = problem.model, problem.model.feature_names
-    classes = getattr(model, "classes", None)
+def _public_inputs_of(problem: Problem) -> PublicInputs:
     ranges = problem.auto.ranges if isinstance(problem, TableProblem) else {}
+    return public_inputs(problem.model, problem.n_counted if problem.facts.n_is_public else None, ranges)
+
+
+def public_inputs(model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]]) -> PublicInputs:
+    """What is public about a problem: the model, what was declared, and the number of people where it is."""
+    names, classes = model.feature_names, getattr(model, "classes", None)
     return PublicInputs(
         problem=model.name,
         n_features=model.n_features,
-        n_people=problem.n_counted if problem.facts.n_is_public else None,
+        n_people=n_people,
         feature_names=names,
         classes=None if classes is None else tuple(map(str, classes)),
         edges=getattr(model, "interior_edges", None),

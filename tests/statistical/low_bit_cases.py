@@ -25,6 +25,7 @@ from dpgep._low_bits import numbers_in
 from dpgep.audit import AuditResult, audit, audit_samples
 from dpgep.local import GaussianRandomizer
 from dpgep.privacy.accounting import epsilon_of
+from dpgep.privacy.clipped_products import Asked
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import ProductNoise
 from dpgep.privacy.sampled import SampledMechanism
@@ -95,6 +96,18 @@ def _products(model: str, mu: float, kind: Any, shape: Any) -> Mechanism:
         products = curator_of(MODELS[model](rows), stream, mu).products(ProductNoise(kind, shape, 1))
         answers = products.times(np.eye(D)[:1])
         return answers if products.groups is None else (*answers, products.groups.sums, products.groups.counts)
+
+    return mechanism
+
+
+def _clipped(model: str, mu: float) -> Mechanism:
+    """The answer to a direction that no grid holds, and what else is asked beside it."""
+    stream, asked = stream_of(f"bits: clipped {model}"), Asked(np.full((1, D), 1 / 7))
+
+    def mechanism(rows: Matrix) -> Any:
+        curator = curator_of(MODELS[model](rows), stream, mu)
+        answers = curator.clipped_products(asked, 0.1, 0.3), curator.product_moment(asked, 0.1, 0.3)
+        return [answer.values for answer in (*answers, curator.product_norms(asked, 0.2), curator.mean(0.2))]
 
     return mechanism
 
@@ -182,6 +195,7 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
         if not model.startswith("cca"):
             mechanisms[f"fresh products, iid, {model}"] = lambda model=model: _products(model, mu, "fresh", "iid")
         mechanisms[f"screen, {model}"] = lambda model=model: _screen(model, mu)
+    mechanisms["clipped products, pca"] = lambda: _clipped("pca", mu)
     for model in ("pca, uncentred", "cca, uncentred", "gep"):
         mechanisms[f"private_operator, {model}"] = lambda model=model: _operator(model, mu)
     for name, model, options in (
@@ -190,6 +204,8 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
         ("rayleigh-flow, fresh", "pca", {"method": "rayleigh-flow", "noise": "fresh", **FEW_STEPS}),
         ("truncated-rayleigh-flow", "cca", {"method": "truncated-rayleigh-flow", "sparsity": 2, **FEW_STEPS}),
         ("release by products", "pca", {"storage": "operator", "memory_limit": 1 << 15}),
+        ("clipped-power", "pca", {"method": "clipped-power", **FEW_STEPS}),
+        ("clipped-power", "pca, uncentred", {"method": "clipped-power", "threshold": 0.25, **FEW_STEPS}),
         ("dpsr", "pca", {"method": "dpsr", "n_iterations_a": 2}),
         ("dpsrs", "pca", {"method": "dpsrs", "sparsity": 2, "n_iterations_a": 2}),
     ):

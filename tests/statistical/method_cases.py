@@ -26,6 +26,7 @@ from dpgep.local import GaussianRandomizer
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.privacy import sampled_products, screening
+from dpgep.privacy.clipped_products import Asked
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import normalized_groups
@@ -216,6 +217,50 @@ def composed_case() -> MethodCase:
         return float(shift @ energy) / (n * noise**2) + ratio(block) + ratio(products)
 
     return MethodCase(mechanism, problems, statistic, GAUSSIAN_CLAIM)
+
+
+# --- clipped products ------------------------------------------------------------------------------------------------
+
+
+def clipped_case(adjacency: Adjacency, located: bool, least: float = 0.6) -> MethodCase:
+    """Everything that a clipped power method asks: products, twice, the second of a direction that the first led to.
+
+    Of the pair that moves products most, or of (b, 0, 0) who is there or not. All noise is independent and known.
+    """
+    c = 0.25
+    across = math.sqrt(1 - c * c)
+    stream, shares = stream_of(f"clipped {adjacency} {located}"), (0.48, 0.48)
+    rest = {"center": False, "bound": 1.0, "adjacency": adjacency}
+    others = np.tile([0.0, 0.5, 0.0], (7, 1))
+    if adjacency == "replace-one":
+        pair = [np.vstack([others, [c, 0.0, side]]) for side in (across, -across)]
+        problems = dpgep.pca(pair[0], **rest), dpgep.pca(pair[1], **rest)
+    else:
+        rows = np.vstack([others, E1])
+        problems = dpgep.pca(rows[:-1], public_n=8, **rest), dpgep.pca(rows, public_n=8, **rest)
+    location = np.array([0.01, 0.0, 0.0]) if located else None
+
+    def answers(problem: Any, mu: float, stream: core.NoiseStream, second: Matrix | None = None) -> list[Any]:
+        curator = curator_of(problem, stream, mu)
+        first = curator.clipped_products(Asked(E1[None, :], location), c, shares[0])
+        if second is None:  # adaptive, and all but the first question again: that pair is the worst
+            second = E1 + 1e-3 * first.values[0] / np.linalg.norm(first.values[0])
+            second /= np.linalg.norm(second)
+        asked = Asked(second[None, :], location)
+        given = [first, curator.clipped_products(asked, c, shares[1]), curator.product_moment(asked, c)]
+        return [*given, second]
+
+    def statistic(output: list[Any]) -> float:
+        plain = [answers(problem, math.inf, stream, output[-1])[:-1] for problem in problems]
+        return float(
+            sum(
+                np.vdot(b.values - a.values, answer.values) / answer.deviation**2
+                - (np.vdot(b.values, b.values) - np.vdot(a.values, a.values)) / (2 * answer.deviation**2)
+                for a, b, answer in zip(*plain, output[:-1], strict=True)
+            )
+        )
+
+    return MethodCase(lambda problem: answers(problem, MU, stream), problems, statistic, GAUSSIAN_CLAIM, least)
 
 
 # --- screens ---------------------------------------------------------------------------------------------------------
@@ -527,6 +572,9 @@ def _cases() -> dict[str, Callable[[], MethodCase]]:
         cases[f"solve, {method}, fresh"] = lambda method=method, options=options: solution_case(
             0.4, method=method, **options
         )
+    for adjacency, located in (("replace-one", False), ("replace-one", True), ("add-remove", False)):
+        name = f"clipped products, {adjacency}{', located' if located else ''}"
+        cases[name] = lambda adjacency=adjacency, located=located: clipped_case(adjacency, located)
     cases["samples, add-remove"] = lambda: sampled_case("add-remove", 4, 0, 0.5, 0.35)
     cases["samples and everybody, add-remove"] = lambda: sampled_case("add-remove", 2, 1, 0.5, 0.35)
     cases["samples, replace-one"] = lambda: sampled_case("replace-one", 4, 0, 0.5, 0.0)

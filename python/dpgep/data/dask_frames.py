@@ -11,16 +11,6 @@ from dpgep.sources.kinds import declared_categories
 from dpgep.sources.source import Source
 
 
-def is_dask_collection(values: Any) -> bool:
-    """Whether this is a Dask array, DataFrame or Series: known by its protocol, so that Dask need not be imported."""
-    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
-
-
-def is_dask_frame(values: Any) -> bool:
-    """Whether this is a Dask DataFrame."""
-    return is_dask_collection(values) and hasattr(values, "columns") and getattr(values, "ndim", None) == 2
-
-
 def frame_categories(frame: Any) -> Categories:
     """Categorical columns, and the categories that are known of each: () for none."""
     types = frame.dtypes.items()

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
-from dpgep.data.dask_frames import is_dask_collection
 from dpgep.data.rows import NO_GROUP
 from dpgep.data.views import as_vector, check_not_masked, check_vector
 from dpgep.errors import PrivacyWarning
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
-from dpgep.sources.kinds import require_of_type
+from dpgep.sources.kinds import is_dask_collection, require_exact_in_floats, require_of_type
 from dpgep.sources.lookup import positions
 
 Codes = NDArray[np.intp]
@@ -107,7 +106,7 @@ def _given(classes: Sequence[Hashable], labels: Any) -> Classes:
         raise ValueError(f"classes contains a label twice: {list(given)!r}")
     if len(given) < 2:
         raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(given)}: {list(given)!r}")
-    _check_numbers(given)
+    require_exact_in_floats("classes", given)
     if isinstance(labels, Selection):
         require_of_type(labels.key, labels.scan.source.types.get(labels.key), given)  # type: ignore[arg-type]
     dtype = getattr(labels, "dtype", None)
@@ -126,16 +125,8 @@ def _may_be(label: Hashable, kind: str) -> bool:
 def _at_least_two(classes: Classes) -> Classes:
     if len(classes) < 2:
         raise ValueError(f"discriminant analysis needs at least 2 classes, got {len(classes)}")
-    _check_numbers(classes)
+    require_exact_in_floats("classes", classes)
     return classes
-
-
-def _check_numbers(classes: Classes) -> None:
-    """Whole numbers beyond 2^53 are other numbers in a column that holds a missing label: in floating point."""
-    kinds = [np.asarray(label).dtype.kind if isinstance(label, (int, np.integer)) else "" for label in classes]
-    numbers = [int(label) for label, kind in zip(classes, kinds, strict=True) if kind in ("i", "u", "O")]  # type: ignore[call-overload]
-    if any(abs(number) > 1 << 53 for number in numbers):
-        raise ValueError("classes that are numbers must lie within 2**53 of zero: use text for identifiers")
 
 
 def _found(labels: Any, n: int | None) -> Classes:

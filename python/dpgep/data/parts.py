@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpgep._optional import import_extra
-from dpgep.data.dask_frames import is_dask_collection
 from dpgep.data.views import check_not_masked, known_rows
 from dpgep.sources import scan
 from dpgep.sources.categories import Categories
+from dpgep.sources.kinds import is_dask_collection
 
 Part = tuple[Any, ...]
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dask_frames import is_dask_collection, is_dask_frame, without_rows
+from dpgep.data.dask_frames import without_rows
 from dpgep.models.preparation import Auto, Preparation
-from dpgep.sources import Selection, as_selection, is_source
+from dpgep.sources import Scan, Selection, as_selection, is_source
 from dpgep.sources.columns import Columns
+from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_table
 from dpgep.sources.names import Names
-from dpgep.sources.tables import is_table, table_matrix, table_names
+from dpgep.sources.tables import table_matrix, table_names
 
 
 def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
@@ -24,12 +25,7 @@ def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
     fewest = fewest_rows(adjacency)
     if not hasattr(values, "__array__") and is_source(values):  # tables are arrays, too, unless they are scanned
         selection = as_selection(values)
-        if selection.scan.filtered and adjacency != "add-remove":
-            raise ValueError(
-                "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that "
-                'number: use adjacency="add-remove", which protects it; or, if it is public who passes, read from a '
-                "source of these rows alone"
-            )
+        require_number_protected(selection.scan, adjacency)
         known = selection.scan.n_rows
         if known is not None and known < fewest:
             raise ValueError(f"{name} must have at least {fewest} rows, but its source has fewer")
@@ -39,6 +35,16 @@ def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
     if rows is not None and rows < fewest:
         raise ValueError(f"{name} must have at least {fewest} rows, got shape {matrix.shape}")
     return matrix, column_names(values)
+
+
+def require_number_protected(people: Scan, adjacency: Any) -> None:
+    """Raise ValueError for rows chosen by a filter under an adjacency that publishes how many there are."""
+    if people.filtered and adjacency != "add-remove":
+        raise ValueError(
+            "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that "
+            'number: use adjacency="add-remove", which protects it; or, if it is public who passes, read from a '
+            "source of these rows alone"
+        )
 
 
 def column_names(values: Any) -> Names:

@@ -11,6 +11,7 @@ import numpy as np
 from dpgep._dispatch import core
 from dpgep.formats.codec import Decoder, Kinds, encoded, parsed, require_format
 from dpgep.local.sparse import FantopeDiagnostics
+from dpgep.methods.clipped_power import ClippedPowerDiagnostics
 from dpgep.methods.operator_release import OperatorDiagnostics
 from dpgep.methods.papers.rayleigh_flow import FlowDiagnostics
 from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics
@@ -38,6 +39,7 @@ _KINDS: Kinds = {
         "release": ReleaseDiagnostics,
         "operator": OperatorDiagnostics,
         "reduction": ReductionDiagnostics,
+        "clipped power": ClippedPowerDiagnostics,
         "stochastic": StochasticDiagnostics,
         "fantope": FantopeDiagnostics,
         **_FLOW,

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dpgep.methods.choosing import AutoOptions, auto
+from dpgep.methods.clipped_power import ClippedPowerOptions, clipped_power
 from dpgep.methods.papers.local_gaussian import LocalGaussianOptions, local_gaussian
 from dpgep.methods.papers.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
 from dpgep.methods.papers.simultaneous_reduction import (
@@ -38,6 +40,8 @@ METHODS: dict[str, Method] = {
     "local-gaussian": Method(LocalGaussianOptions, local_gaussian, lambda *_: True),
     "rayleigh-flow": Method(FlowOptions, rayleigh_flow),
     "truncated-rayleigh-flow": Method(TruncatedFlowOptions, rayleigh_flow),
+    "auto": Method(AutoOptions, auto),
+    "clipped-power": Method(ClippedPowerOptions, clipped_power),
     "sr-dp": Method(SimultaneousReductionOptions, sr_dp, lambda *_: True),
     "dpsr": Method(DpsrOptions, dpsr),
     "dpsrs": Method(DpsrsOptions, dpsr),

@@ -63,12 +63,12 @@ class Intervals:
     ----------
     level : probability with which each interval, and each angle, holds.
     row_law : "gaussian" or "bounded": what was assumed of the people.
-    estimates : (K,), eigenvalues with the bias taken back that noise and the sampling of people give them.
+    estimates : (K,), eigenvalues corrected for the bias that noise and the sampling of people cause.
     eigenvalues : (K, 2), low and high ends; in the units of ``solution.eigenvalues``.
     angles : (K,), degrees. The angle between the released component and that of the population, in the norm of B (of
         scores), is at most this; 90: it may be any.
-    lost : (K,), whether noise alone could show the component. Of its eigenvalue the interval then says little more than
-        how large it may be.
+    lost : (K,), whether noise alone could produce the component. The interval of its eigenvalue then says little more
+        than how large it may be.
     loadings : (K, d, 2), low and high ends of the weight of each feature in each component, one by one, with the signs
         of ``solution.components``; of standardized columns, of ``components * scale``, whose rows have unit norm. -1 to
         1 where a component is lost. For PCA; None elsewhere.

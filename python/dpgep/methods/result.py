@@ -57,7 +57,7 @@ class Diagnostics(Shown):
 
     @property
     def lost(self) -> tuple[bool, ...]:
-        """(K,), whether noise alone could show each component, with a probability above 1/200."""
+        """(K,), whether noise alone could produce each component, with a probability above 1/200."""
         return self.accuracy.lost
 
     def summary(self) -> list[str]:

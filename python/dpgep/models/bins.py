@@ -15,6 +15,11 @@ FIRST_OCTAVE, N_OCTAVES = -500, 1000
 # Norms are counted in quarters of an octave: 2^(k/4) <= norm < 2^((k + 1)/4).
 NORM_STEPS = 4
 
+# Norms of products of rows with directions are clipped to a part of the bound between these, and counted between the
+# quarters of octaves from one to the other.
+LEAST_THRESHOLD, LARGEST_THRESHOLD = 2.0**-7, 1.0
+PRODUCT_EDGES = 2.0 ** (np.arange(-7 * NORM_STEPS, 1) / NORM_STEPS)
+
 
 @dataclass(frozen=True, eq=False)
 class Interval:

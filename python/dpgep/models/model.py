@@ -96,6 +96,11 @@ class Model(ABC):
         return False
 
     @property
+    def is_covariance(self) -> bool:
+        """Whether A is the second moment or the covariance of the rows of people, and B the identity."""
+        return False
+
+    @property
     @abstractmethod
     def max_components(self) -> int:
         """How many directions carry information."""

@@ -221,10 +221,13 @@ class Budget:
         return mu_rounded_down(self._cost_free())
 
     def epsilon_at(self, mu: float) -> float | None:
-        """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly its own for all of it."""
-        if self.epsilon is None or self.delta is None:
-            return self.epsilon
-        if mu >= self.mu:
+        """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly its own for all of it.
+
+        Raises ValueError for more than that.
+        """
+        if mu > self.mu:
+            raise ValueError(f"mu = {mu:.6g} is more than all of the budget, which is {self.mu:.6g}")
+        if self.epsilon is None or self.delta is None or mu == self.mu:
             return self.epsilon
         convert = epsilon_of if self.accounting == "gdp" else lambda m, d: epsilon_of_rho(rho_from_mu(m), d)
         return min(self.epsilon, convert(mu, self.delta))
@@ -237,20 +240,28 @@ class Budget:
 
     @contextmanager
     def reserve(
-        self, share: float | None = None, *, epsilon: float | None = None, adjacency: Adjacency
+        self,
+        share: float | None = None,
+        *,
+        epsilon: float | None = None,
+        mu: float | None = None,
+        adjacency: Adjacency,
     ) -> Iterator[Ledger]:
         """Reserve a part of the budget; pay on exit for what the ledger then holds.
 
         The part is a ``share`` of the total mu^2, or what takes the total, with all that is spent and reserved, from
-        its epsilon at the budget's delta to ``epsilon`` more, or all that is left. Check and reservation are one
-        atomic step, so two threads cannot spend the same budget. An exception before the first release returns
-        everything, including the choice of ``adjacency``.
+        its epsilon at the budget's delta to ``epsilon`` more, or this ``mu``, or all that is left. Check and
+        reservation are one atomic step, so two threads cannot spend the same budget. An exception before the first
+        release returns everything, including the choice of ``adjacency``.
         """
+        if sum(each is not None for each in (share, epsilon, mu)) > 1:
+            raise ValueError("two parts of a budget given: give one of share, epsilon and mu")
         part = None if share is None else _number("share", share)
         if part is not None and not 0 < part <= 1:
             raise ValueError(f"share must lie in (0, 1], got {share!r}")
-        amount = None if epsilon is None else self._amount(epsilon, share)
-        with self._reserve(part, amount, None, adjacency) as ledger:
+        amount = None if epsilon is None else self._amount(epsilon)
+        exact = None if mu is None else _positive("mu", mu)
+        with self._reserve(part, amount, exact, adjacency) as ledger:
             yield ledger
 
     def charge(self, event: Any, *, what: str, adjacency: Adjacency) -> LedgerEntry:
@@ -281,9 +292,7 @@ class Budget:
             ledger.record(entry)
         return entry
 
-    def _amount(self, epsilon: object, share: object) -> float:
-        if share is not None:
-            raise ValueError("two parts of a budget given: share and epsilon; give only one")
+    def _amount(self, epsilon: object) -> float:
         amount = _positive("epsilon", epsilon)
         if self.delta is None:
             raise ValueError(

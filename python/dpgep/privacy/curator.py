@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import ReleasedMoments
+from dpgep.privacy.clipped_products import Asked, ClippedProducts, NoisyMean
 from dpgep.privacy.ledger import Charge, Ledger, LedgerEntry
 from dpgep.privacy.matrix_release import release_matrices
 from dpgep.privacy.moment_release import release_moments
@@ -89,6 +90,10 @@ class Mechanism(ABC):
         """Gradients over Poisson samples."""
         self._refuse("samples of people")
 
+    def clipped(self) -> ClippedProducts:
+        """Answers about products of each row with directions, clipped one by one."""
+        self._refuse("products that are clipped row by row")
+
     def _refuse(self, purpose: str) -> NoReturn:
         raise ValueError(
             f"{self.kind} contain no rows and cannot provide {purpose}: use method='release' (with "
@@ -158,6 +163,9 @@ class OfRows(OfSums):
     def samples(self, wanted: SampledMechanism, target: Target, share_full: float, charge: Charge) -> NoisySamples:
         return sampled_products(self._problem, wanted, *target, share_full, self._stream, charge)
 
+    def clipped(self) -> ClippedProducts:
+        return ClippedProducts(self._problem, self._stream)
+
 
 def mechanism_of(problem: Problem, stream: core.NoiseStream) -> Mechanism:
     """The mechanism for this kind of problem."""
@@ -226,6 +234,30 @@ class Curator:
     def products(self, noise: ProductNoise, share: float | None = None, purpose: str = "") -> NoisyProducts:
         """Products A V and B V with noise, for blocks V that the method chooses as it goes."""
         return self._mechanism.products(self._affordable(share), noise, self._charge(purpose))
+
+    def require_clipped_products(self, share: float) -> None:
+        """Raise ValueError where ``share`` of mu^2 is too little for `clipped_products` or a `product_moment`."""
+        self._mechanism.clipped().require(self._affordable(share))
+
+    def mean(self, share: float | None = None, purpose: str = "") -> NoisyMean:
+        """The mean of the rows, (d,)."""
+        return self._mechanism.clipped().mean(self._affordable(share), self._charge(purpose))
+
+    def product_norms(self, asked: Asked, share: float | None = None, purpose: str = "") -> NoisyMean:
+        """A histogram of the norms of V^T (x - m)."""
+        return self._mechanism.clipped().norms(asked, self._affordable(share), self._charge(purpose))
+
+    def clipped_products(
+        self, asked: Asked, threshold: float, share: float | None = None, purpose: str = ""
+    ) -> NoisyMean:
+        """The mean of x clip(V^T (x - m)), (K, d), products clipped to a norm of ``threshold`` bounds, for PCA only."""
+        return self._mechanism.clipped().products(asked, threshold, self._affordable(share), self._charge(purpose))
+
+    def product_moment(
+        self, asked: Asked, threshold: float, share: float | None = None, purpose: str = ""
+    ) -> NoisyMean:
+        """The second moment of clip(V^T (x - m)), (K, K)."""
+        return self._mechanism.clipped().moment(asked, threshold, self._affordable(share), self._charge(purpose))
 
     def sampling_mu(self) -> float:
         """The Gaussian-DP parameter under add/remove that this run's (epsilon, delta) allows: public, for planning.

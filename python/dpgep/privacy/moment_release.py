@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.data.integer_moments import IntegerMoments
 from dpgep.models.model import Matrix, PublicFacts
-from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
+from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.privacy.calibration import IntegerNoise, integer_noise
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
@@ -32,13 +33,44 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
     noise, deviations = integer_noise(mu, layout, problem.facts.adjacency, problem.grid_bits)
     moments = problem.integer_moments(noise.bits)
     charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout), noise.bits))
+    _add_noise(moments, noise, stream)
+    return normalized_moments(problem.facts, layout, moments.n, moments.to_float(), deviations)
+
+
+def share_entry(mu: float, share: IntegerNoise, layout: MomentLayout, parties: int, colluding: int) -> LedgerEntry:
+    """The entry of a masked sum over sites that each add a share of the noise."""
+    query = (
+        f"moment matrix, masked sum of {parties} sites that follow the protocol, against whoever knows the noise of at "
+        f"most {colluding} of them"
+    )
+    if math.isinf(mu):
+        return LedgerEntry(query, mu, ())
+    blocks = _blocks(share, summed_shares(share, parties), layout)
+    return LedgerEntry(query, mu, tuple(replace(block, scale=None) for block in blocks), share.bits)
+
+
+def summed_shares(share: IntegerNoise, parties: int) -> MomentNoise:
+    """The deviations of the sum of all shares, in units of rows in the unit ball."""
+    root = math.sqrt(parties)
+    return share.deviations().scaled(root, root, root)
+
+
+def add_share(
+    sums: IntegerMoments, share: IntegerNoise, entry: LedgerEntry, stream: core.NoiseStream, charge: Charge
+) -> None:
+    """Add a site's share of the noise: the sums are to be masked, as this is less noise than ``entry`` pays for."""
+    charge(entry)
+    if share.diagonal:
+        _add_noise(sums, share, stream)
+
+
+def _add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseStream) -> None:
     threads = thread_count()
     core.add_exact_symmetric_noise(moments.second, noise.diagonal, noise.off_diagonal, stream, threads)
-    if layout.sums:
+    if moments.sums.size:
         core.add_exact_noise(moments.sums, noise.sums, stream, threads)
-    if layout.counts:
+    if moments.counts.size:
         core.add_exact_noise(moments.counts, noise.counts, stream, threads)
-    return _normalized(problem, moments.n, *moments.to_float(), deviations)
 
 
 def _plain(problem: Summable, charge: Charge) -> ReleasedMoments:
@@ -50,29 +82,25 @@ def _plain(problem: Summable, charge: Charge) -> ReleasedMoments:
         sums = problem.float_moments()
         n, blocks, clipped = sums.n, problem.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
     charge(LedgerEntry("moment matrix", math.inf, ()))
-    return replace(_normalized(problem, n, *blocks, MomentNoise(0.0, 0.0, 0.0)), clipped=clipped)
+    return replace(normalized_moments(problem.facts, problem.layout, n, blocks, NO_NOISE), clipped=clipped)
 
 
-def _normalized(
-    problem: Summable,
-    n: int,
-    second: Matrix,
-    sums: Matrix,
-    counts: Matrix,
-    noise: MomentNoise,
+def normalized_moments(
+    facts: PublicFacts, layout: MomentLayout, n: int, blocks: tuple[Matrix, Matrix, Matrix], noise: MomentNoise
 ) -> ReleasedMoments:
     """Released sums over people, divided by n (public, or the released total) and in the units of the data.
 
-    Only the upper triangle of ``second`` is read; it is overwritten.
+    ``blocks``: second moment, sums, counts. Only the upper triangle of the first is read; it is overwritten.
     """
-    bound = row_bound(problem.facts)
+    second, sums, counts = blocks
+    bound = row_bound(facts)
     core.mirror_upper(second)
-    people = released_people(problem.facts, n, counts)
+    people = released_people(facts, n, counts)
     second *= bound * bound / people
     return ReleasedMoments(
         second=second,
         sums=sums * (bound / people),
-        counts=released_shares(problem.layout, counts, people),
+        counts=released_shares(layout, counts, people),
         n=people,
         noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
     )

@@ -57,10 +57,10 @@ def cca(
         Row i of each belongs to person i.
     bound : "auto", float, `Auto` or `Preparation`
         As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" gives every column a
-        location (if ``center``) and a scale, for 17 to 55 % of mu^2; makes the columns of each view about uncorrelated,
-        for 27 to 35 % more, where n and the budget are large enough (`Auto` on "full"); or, where the budget is too
-        small for scales, only shifts rows. ``components * solution.scale`` has unit rows. With a number, rescale views
-        of different scales by public factors first.
+        location (if ``center``) and a scale, for 17 to 55 % of mu^2; makes the columns of each view nearly
+        uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`Auto`, "full"); or, where the
+        budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows. With a number,
+        rescale views of different scales by public factors first.
     center, adjacency, public_n
         As in `dpgep.pca`.
 

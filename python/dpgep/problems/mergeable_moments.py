@@ -176,6 +176,17 @@ class Moments(Problem):
         Raises ValueError unless both have the same model, bound, adjacency, public_n and bits, and names of columns, if
         both have any.
         """
+        self.require_same_kind(other)
+        if other is self:
+            raise ValueError("moments cannot be merged with themselves: their people would count twice")
+        one, two = sorted((self, other), key=id)  # in one order, so that two threads never wait for each other
+        with one._lock, two._lock:
+            model = self.model.named(*other.model.view_names)
+            self._sums.merge(other._sums)
+            self.model = model
+
+    def require_same_kind(self, other: Moments) -> None:
+        """Raise TypeError or ValueError unless the sums can be added."""
         if not isinstance(other, Moments):
             raise TypeError(f"only Moments can be merged, got {type(other).__name__}")
         ours, theirs = self._description(), other._description()
@@ -184,13 +195,7 @@ class Moments(Problem):
                 f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]
             )
             raise ValueError(f"moments differ in {differing}: their sums cannot be added")
-        if other is self:
-            raise ValueError("moments cannot be merged with themselves: their people would count twice")
-        one, two = sorted((self, other), key=id)  # in one order, so that two threads never wait for each other
-        with one._lock, two._lock:
-            model = self.model.named(*other.model.view_names)
-            self._sums.merge(other._sums)
-            self.model = model
+        self.model.named(*other.model.view_names)
 
     def copy(self) -> Moments:
         """Moments of the same people that can be updated independently."""
@@ -222,15 +227,16 @@ class Moments(Problem):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `to_bytes` to a file, which is replaced atomically and so never incomplete."""
         target = Path(path)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
-            try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+        try:
+            with open(handle, "wb") as file:
                 file.write(self.to_bytes())
                 file.flush()
                 os.fsync(file.fileno())
-                os.replace(file.name, target)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+            os.replace(name, target)  # closed: Windows renames no open file
+        except BaseException:
+            os.unlink(name)
+            raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Moments:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_frames import frame_categories, is_dask_collection, is_dask_frame
+from dpgep.data.dask_frames import frame_categories
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, ScreenSums, cross_norms
 from dpgep.data.grid_sums import GridSums
@@ -21,12 +21,14 @@ from dpgep.data.parts import dask_parts, read_chunks
 from dpgep.data.prepared import PreparedDataset
 from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, Rows
+from dpgep.data.spark_dataset import SparkDataset
 from dpgep.data.views import bound_of, fewest_rows, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout, MomentModel
 from dpgep.models.preparation import Auto, Bound, Preparation
 from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
+from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
 from dpgep.sources.names import Names, check_same, listed
 
 M = TypeVar("M", bound="RowModel")
@@ -279,7 +281,7 @@ def prepared_problem(
 
 def _dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) -> Dataset:
     if any(isinstance(part, Selection) for part in data):
-        return _streamed(model, data, bound, fewest)
+        return streamed_dataset(model, data, bound, fewest)
     if any(is_dask_collection(part) for part in data):
         return dask_dataset(model, data, bound, fewest)
     return InMemoryDataset(model.batch(bound, *data))
@@ -293,11 +295,14 @@ def dask_dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: i
     return DaskDataset(dask_parts(data), read, to_batch, model.n_features, bound, fewest, n, client)
 
 
-def _streamed(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) -> StreamedDataset:
+def streamed_dataset(
+    model: RowModel, data: tuple[Any, ...], bound: float, fewest: int
+) -> SparkDataset | StreamedDataset:
     scans = {id(part.scan) for part in data if isinstance(part, Selection)}
     if len(scans) > 1 or not all(isinstance(part, Selection) for part in data):
         raise ValueError(
             "rows and labels or responses must come from one source, to be read together: take both from "
             'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
         )
-    return StreamedDataset(data, partial(model.batch, bound), model.n_features, bound, fewest)
+    kind = SparkDataset if is_spark_frame(data[0].scan.value) else StreamedDataset
+    return kind(data, partial(model.batch, bound), model.n_features, bound, fewest)

@@ -65,6 +65,10 @@ class PcaModel(RowModel):
     def is_second_moment(self) -> bool:
         return not self.center
 
+    @property
+    def is_covariance(self) -> bool:
+        return True
+
     def batch(self, bound: float, *data: Any) -> Batch:
         (x,) = data
         return Batch(Rows((as_view(x, "X", self.n_features),), bound))
@@ -117,6 +121,10 @@ class StandardizedPcaModel(PcaModel):
 
     @property
     def is_second_moment(self) -> bool:
+        return False
+
+    @property
+    def is_covariance(self) -> bool:
         return False
 
     def standardization(self, released: ReleasedMoments) -> Standardization:

@@ -15,7 +15,7 @@ class Problem(ABC):
     model, facts : what is asked, and of how many people within which bound.
     passes : number of passes over rows so far.
     read_once : whether there can be only one.
-    at_hand : whether there are rows, in memory as products take them.
+    at_hand : whether rows are in memory, in a form that products can use.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
     """
 

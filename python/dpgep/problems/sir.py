@@ -89,9 +89,9 @@ def sir(
         Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
         compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
     bound : "auto", float, `Auto` or `Preparation`
-        As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2; makes columns about
-        uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`Auto` on "full"); or, where the
-        budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
+        As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2; makes columns
+        nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`Auto`, "full"); or, where
+        the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
     adjacency, public_n
         As in `dpgep.pca`.
 

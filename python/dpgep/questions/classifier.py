@@ -62,7 +62,7 @@ class LinearClassifier:
     def decision_function(self, X: Any) -> Matrix:
         """Scores (n, C) of rows, the log of each class's posterior density up to a term of the row.
 
-        Unlike scikit-learn's, of two classes two columns. Columns of a table must be those of the release, in its
+        Two classes have two columns, unlike in scikit-learn. Columns of a table must be those of the release, in its
         order: ValueError names those that are not. An array needs as many columns.
         """
         rows = new_rows(X, self.weights.shape[1], self.absent, self.feature_names, "X")

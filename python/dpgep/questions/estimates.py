@@ -29,8 +29,8 @@ class MatrixEstimate:
     ----------
     name : what it is of: "covariance" or "correlation".
     values : (d, d), in the units of the columns. Noise may have made it indefinite.
-    low, high : (d, d), ends of an interval for each entry of people's matrix, one by one, at ``level``: for the noise
-        and for which people were sampled, as far as first order goes.
+    low, high : (d, d), ends of an interval for each entry of the population's matrix, one by one, at ``level``: for
+        the noise and the sampling of people, to first order.
     level : the probability that an interval covers its entry.
     names : names of the columns, None where they have none.
     privacy : the report of the release, which pays for this and for every other answer from it.

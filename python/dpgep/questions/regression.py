@@ -48,7 +48,7 @@ class Regression:
     coefficients : (p,), in the order in which the columns were asked for.
     intercept : float.
     noise_errors : (p + 1,), standard errors that the noise of the release causes; the intercept's first.
-    people_errors : (p + 1,), those that people being a sample causes, or bounds on them; the intercept's first.
+    people_errors : (p + 1,), those that the sampling of people causes, or bounds on them; the intercept's first.
     residual_variance : variance of the error, in squared units of y, with n - p - 1 in the denominator; 0 where the
         noise leaves none.
     r_squared : share of the variance of y that the columns explain.

@@ -46,7 +46,7 @@ class ReportDocument:
     ----------
     date : of the document, UTC, as in 2026-11-23.
     dataset, purpose : as whoever writes it names them; None where nobody did.
-    privacy : PrivacyReport.
+    privacy : PrivacyReport
     curve : (epsilon, delta) pairs that all hold.
     risk : AttackRisk.
     statement, assumptions : the guarantee and what it takes for granted, in words.

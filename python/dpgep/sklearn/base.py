@@ -21,7 +21,8 @@ from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.preparation import Auto, Bound
 from dpgep.privacy.budget import Budget
 from dpgep.solution import Solution
-from dpgep.sources.tables import is_table, table_width
+from dpgep.sources.kinds import is_table
+from dpgep.sources.tables import table_width
 
 # Messages about the form of data; of those that go on with a print of the data, the part before it.
 _OF_FORM = re.compile(

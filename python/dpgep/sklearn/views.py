@@ -15,7 +15,7 @@ from dpgep.problems.pls import pls
 from dpgep.sklearn.base import Projection, options_of, values_withheld
 from dpgep.solution import Solution
 from dpgep.solve import solve
-from dpgep.sources.tables import is_table
+from dpgep.sources.kinds import is_table
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -10,11 +10,11 @@ import scipy.sparse
 
 from dpgep.sources import arrow, frames, kinds
 from dpgep.sources.columns import Columns
-from dpgep.sources.kinds import Declared, declared_values
+from dpgep.sources.kinds import Declared, declared_values, is_table
 from dpgep.sources.names import Names
 from dpgep.sources.parts import Part, Pieces, check_real, rows_at_a_time
 from dpgep.sources.source import Key, Source, check_names, missing, one_of
-from dpgep.sources.tables import is_table, table_matrix, table_names, whole
+from dpgep.sources.tables import table_matrix, table_names, whole
 
 
 class Array(Source):

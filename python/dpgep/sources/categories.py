@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.sources.columns import Columns, side_by_side
-from dpgep.sources.kinds import Declared, declared_categories, is_date_type, require_of_type
+from dpgep.sources.kinds import Declared, declared_categories, is_date_type, require_exact_in_floats, require_of_type
 from dpgep.sources.lookup import NOT_LISTED, positions
 from dpgep.sources.names import Names, as_text
 from dpgep.sources.parts import Pieces
@@ -57,6 +57,7 @@ def check_categories(categories: Any) -> Categories:
             raise TypeError(f"categories of {name!r} must be a list, got {declared!r}")
         if len(declared) == 0:
             raise ValueError(f"categories of {name!r} are empty: list at least one")
+        require_exact_in_floats(f"categories of {name!r}", declared)
     return {name: tuple(_plain(value) for value in declared) for name, declared in categories.items()}
 
 
@@ -123,6 +124,9 @@ class Encoded(Source):
 
     def declared(self, key: Key) -> Declared | None:
         return self._source.declared(key)
+
+    def needed(self, keys: Sequence[Key]) -> list[Hashable]:
+        return self._source.needed(keys)
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         selected = [as_names(key, self.columns) for key in keys]

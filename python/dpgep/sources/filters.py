@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import datetime
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -67,6 +67,9 @@ class Filtered(ArrowSource):
 
     def declared(self, key: Key) -> Declared | None:
         return self._source.declared(key)
+
+    def needed(self, keys: Sequence[Key]) -> list[Hashable]:
+        return list(dict.fromkeys([*super().needed(keys), *self._needed]))
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         pieces = super().pieces(keys, batch_rows)

@@ -33,6 +33,22 @@ is_pyarrow_table = _kind("pyarrow", "Table")
 is_dataset = _kind("pyarrow.dataset", "Dataset")
 is_reader = _kind("pyarrow", "RecordBatchReader")
 is_record_batch = _kind("pyarrow", "RecordBatch")
+is_spark_frame = _kind("pyspark.sql", "DataFrame")
+
+
+def is_table(value: Any) -> bool:
+    """Whether the value is a table in memory: of pandas, polars or Arrow."""
+    return is_frame(value) or is_polars_frame(value) or is_pyarrow_table(value) or is_record_batch(value)
+
+
+def is_dask_collection(value: Any) -> bool:
+    """Whether this is a Dask array, DataFrame or Series: known by its protocol."""
+    return hasattr(value, "__dask_graph__") and hasattr(value, "to_delayed")
+
+
+def is_dask_frame(value: Any) -> bool:
+    """Whether this is a Dask DataFrame."""
+    return is_dask_collection(value) and hasattr(value, "columns") and getattr(value, "ndim", None) == 2
 
 
 def is_path(value: Any) -> bool:
@@ -165,3 +181,13 @@ def require_of_type(name: Hashable, kind: Any, values: Sequence[Any]) -> None:
         return
     if any(isinstance(value, str) != is_text for value in values):
         raise TypeError(f"column {name!r} ({found}) does not hold the values that are declared: {list(values)!r}")
+
+
+def require_exact_in_floats(what: str, values: Sequence[Any] | np.ndarray[Any, Any]) -> None:
+    """Raise ValueError for a declared whole number that others become where one person's value is missing.
+
+    Such a column is in floating point, where 2^53 + 1 is 2^53.
+    """
+    kinds = [np.asarray(value).dtype.kind if isinstance(value, (int, np.integer)) else "" for value in values]
+    if any(abs(int(value)) >= 1 << 53 for value, kind in zip(values, kinds, strict=True) if kind in ("i", "u", "O")):
+        raise ValueError(f"{what} that are numbers must lie within 2**53 of zero: use text for identifiers")

@@ -19,11 +19,12 @@ from dpgep.sources.kinds import BOOLEANS, Declared
 from dpgep.sources.names import Names, check_same
 from dpgep.sources.parts import Pieces
 from dpgep.sources.source import Key, Source
+from dpgep.sources.spark import SparkFrame
 
 SUPPORTED = (
     "files of Parquet, CSV, Arrow, NPY or NPZ (a path, folder or pattern, or a list), a pyarrow Dataset, Table or "
-    "RecordBatchReader, a pandas or polars DataFrame, an array of shape (n, d) from NumPy, SciPy, h5py or Zarr, a "
-    "tuple or mapping of such arrays, an iterable of batches, or a function without arguments that returns one"
+    "RecordBatchReader, a DataFrame of pandas, polars or Spark, an array of shape (n, d) from NumPy, SciPy, h5py or "
+    "Zarr, a tuple or mapping of such arrays, an iterable of batches, or a function without arguments that returns one"
 )
 
 
@@ -46,6 +47,8 @@ def _opened(value: Any, categories: Categories) -> Any:
         return open_files([value], categories)
     if isinstance(value, list) and value and all(map(kinds.is_path, value)):
         return open_files(value, categories)
+    if kinds.is_spark_frame(value):
+        return SparkFrame(value)
     if kinds.is_dataset(value):
         return Dataset(value)
     if kinds.is_reader(value):
@@ -75,6 +78,7 @@ def is_source_value(value: Any) -> bool:
     """Whether a value in the place of X is no array in memory, and can be scanned."""
     return (
         kinds.is_path(value)
+        or kinds.is_spark_frame(value)
         or kinds.is_dataset(value)
         or kinds.is_reader(value)
         or kinds.is_frame(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ def scan(
           read in the order of their paths;
         - a pyarrow Dataset, Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another object
           with ``__arrow_c_stream__``;
+        - a Spark DataFrame, whose executors sum the rows (docs/distributed.md): problems read it, `Scan.read` does not;
         - an array of shape (n, d): NumPy's, also memory-mapped, a SciPy sparse matrix, a data set of h5py, an array of
           Zarr; or several with the same rows, in a tuple or a mapping from names;
         - batches: a list, another iterable, or a function without arguments that returns one. A batch is anything of
@@ -173,7 +175,11 @@ class Scan:
         encoding: Encoding,
         condition: Condition | None = None,
     ) -> None:
+        #: what is scanned, as it was given
+        self.value = source
         self.source = open_source(source, encoding, condition)
+        self._encoding = encoding
+        self._condition = condition
         #: whether the number of rows depends on what is in them
         self.filtered = condition is not None
         known = self.source.n_rows if n_rows is not None else None
@@ -282,9 +288,17 @@ class Scan:
                 raise ValueError("the selections have different numbers of rows: all must describe the same people")
             rows += piece[0].shape[0]
             yield piece
-        self._check_rows(rows)
+        self.check_rows(rows)
 
-    def _check_rows(self, rows: int) -> None:
+    def again(self) -> Callable[[Any], Scan]:
+        """What scans other data like these, on another machine too."""
+        return partial(
+            Scan, n_rows=None, batch_rows=self._batch_rows, progress=False, encoding=self._encoding,
+            condition=self._condition,
+        )  # fmt: skip
+
+    def check_rows(self, rows: int) -> None:
+        """Raise ValueError at the end of a pass unless it gave as many rows as were declared, and as the last one."""
         # no number of rows is in the messages but the caller's own: it may be secret
         if self._n_rows is not None and rows != self._n_rows:
             raise ValueError(f"the source does not have n_rows = {self._n_rows} rows: correct or omit it")

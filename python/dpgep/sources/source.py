@@ -55,6 +55,13 @@ class Source(ABC):
         selected = None if self.columns is None else as_names(key, self.columns)
         return None if selected is None else as_text(selected)
 
+    def needed(self, keys: Sequence[Key]) -> list[Hashable]:
+        """Names of the columns of a table that `pieces` reads for some keys."""
+        known, names = self.columns or (), dict[Hashable, None]()
+        for key in keys:
+            names.update(dict.fromkeys(as_names(key, known) or (one_of(key),)))  # type: ignore[arg-type]
+        return list(names)
+
     @abstractmethod
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         """One pass over the rows: a part for each key, the same rows in all, about ``batch_rows`` or fewer if cheap."""
@@ -101,7 +108,7 @@ def check_names(names: tuple[Hashable, ...]) -> None:
         raise ValueError(f"column {twice!r} is selected twice")
 
 
-_PACKAGES = ("pyarrow", "pandas", "polars")
+_PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j")
 
 
 class UnreadableError(ValueError):
@@ -119,7 +126,7 @@ def messages_withheld(what: str) -> Iterator[None]:
 
 @contextmanager
 def packages_messages_withheld(what: str) -> Iterator[None]:
-    """The same for errors of pyarrow, pandas and polars alone: all others, the user's among them, pass through."""
+    """The same for errors of pyarrow, pandas, polars and Spark alone: others, the user's among them, pass through."""
     try:
         yield
     except Exception as error:

@@ -16,16 +16,6 @@ from dpgep.sources.parts import Assembler
 from dpgep.sources.source import Source
 
 
-def is_table(values: Any) -> bool:
-    """Whether the value is a table in memory."""
-    return (
-        kinds.is_frame(values)
-        or kinds.is_polars_frame(values)
-        or kinds.is_pyarrow_table(values)
-        or kinds.is_record_batch(values)
-    )
-
-
 def table_names(table: Any) -> Names:
     """Names of the columns of the matrix."""
     return as_text(table.columns) if _lies_in_one_piece(table) else _source(table).names(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +59,12 @@ def initial_vectors(
     return InitialVectors(kind, (*found, *_random(curator, k, n_starts - len(found))), spent, status)
 
 
-def given_vectors(values: Any, k: int, d: int) -> Matrix:
-    """A (K, d) block from the caller's array, (d,) for one component."""
+def given_vectors(values: Any, k: int, d: int, kinds: Sequence[str] = KINDS) -> Matrix:
+    """A (K, d) block from the caller's array, (d,) for one component; ``kinds`` are what else there may be."""
     array = np.atleast_2d(np.asarray(values))
     if array.dtype.kind not in "fiub" or array.shape != (k, d):
         raise ValueError(
-            f"init must be one of {', '.join(map(repr, KINDS))}, or a public array of real numbers of shape "
+            f"init must be one of {', '.join(map(repr, kinds))}, or a public array of real numbers of shape "
             f"({k}, {d}); got {array.dtype} of shape {np.shape(values)}"
         )
     block = array.astype(np.float64)

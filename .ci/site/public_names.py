@@ -1,0 +1,25 @@
+"""What the reference reads differently from how the sources are written."""
+
+import re
+
+import griffe
+
+# `name : what it is` in a section of attributes, where other programs read a type
+DESCRIBED = re.compile(r"^(\w+(?:, \w+)*) : (.* .*)$", re.MULTILINE)
+SECTION = re.compile(r"(?<=^Attributes\n----------\n).*?(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
+
+
+class PublicNames(griffe.Extension):
+    """Public functions in place of the modules that share their names; attributes with their descriptions."""
+
+    def on_instance(self, *, obj: griffe.Object, **kwargs: object) -> None:
+        if obj.docstring:
+            obj.docstring.value = SECTION.sub(
+                lambda section: DESCRIBED.sub(r"\1\n    \2", section[0]), obj.docstring.value
+            )
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: object) -> None:
+        for name in map(str, pkg.exports or []):
+            member = pkg.members[name]
+            if member.is_module and name in member.members:
+                pkg.set_member(name, griffe.Alias(name, member.members[name], parent=pkg))

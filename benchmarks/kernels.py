@@ -1,0 +1,274 @@
+"""The kernels over their floor: how much of what memory or BLAS can do, measured in the same rounds, they reach.
+
+    python benchmarks/kernels.py [--quick] [--threads 1 2] [--variants baseline v3] [--only NAME] [--json FILE]
+
+A kernel that moves bytes has as its floor a sweep over as many: a dot product of what it reads, or a copy where it
+writes as much as it reads. One that multiplies has BLAS's product of the same shape. A line shows medians over
+alternating rounds, and the share floor/kernel: 1 is all that can be had. `benchmarks/check.py` compares two builds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import threadpoolctl
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+
+from dpgep._dispatch import available_variants
+
+BITS = 20
+# Bytes of the largest array of a kernel: in the second cache, about the last one, beyond all.
+SIZES, QUICK_SIZES = (1 << 20, 1 << 25, 1 << 29), (1 << 20,)
+ROUNDS, QUICK_ROUNDS, SECONDS = 9, 3, 0.02
+_TOO_SMALL_FOR_THREADS = 1 << 23
+# Wanted beyond the last cache; of sparse rows, whose entries are read from anywhere.
+TARGET, SPARSE_TARGET = 0.7, 0.5
+
+
+class Work(NamedTuple):
+    """A call of a kernel, what does the least of the same work, and whether the answer of the kernel is right."""
+
+    kernel: Callable[[], Any]
+    floor: Callable[[], Any]
+    is_right: Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was measured of one kernel: medians in seconds."""
+
+    name: str
+    variant: str
+    threads: int
+    megabytes: float
+    seconds: float
+    floor: float
+
+    @property
+    def share(self) -> float:
+        return self.floor / self.seconds
+
+
+class Bench:
+    """One variant on so many threads."""
+
+    def __init__(self, variant: str, n_threads: int) -> None:
+        self.core = importlib.import_module(f"dpgep._core_{variant}")
+        self.n_threads = n_threads
+        self.rng = np.random.default_rng(0)
+        self._pool = ThreadPoolExecutor(n_threads)
+
+    def in_threads(self, call: Callable[..., Any], *arrays: NDArray[Any]) -> Callable[[], Any]:
+        """``call`` on a part of the arrays for each thread; of small ones, where that takes longer, on all at once."""
+        if self.n_threads == 1 or arrays[0].nbytes < _TOO_SMALL_FOR_THREADS:
+            return partial(call, *arrays)
+        parts = list(zip(*(np.array_split(each, self.n_threads) for each in arrays), strict=True))
+        return lambda: list(self._pool.map(lambda part: call(*part), parts))
+
+    def reading(self, array: NDArray[Any]) -> Callable[[], Any]:
+        """A sweep over the bytes of an array."""
+        flat = array.reshape(-1).view(np.float64)
+        return self.in_threads(np.dot, flat, flat)
+
+    def copying(self, array: NDArray[Any]) -> Callable[[], Any]:
+        flat = array.reshape(-1)
+        return self.in_threads(np.copyto, np.zeros_like(flat), flat)
+
+    # --- the kernels, each on arrays of so many bytes ---
+
+    def rows(self, size: int, d: int = 200) -> NDArray[np.float64]:
+        rows = self.rng.standard_normal((max(size // (8 * d), 1), d))
+        rows /= 1.25 * np.sqrt(d)
+        return rows
+
+    def product_with_a_vector(self, size: int) -> Work:
+        """X^T (X v): the rows once."""
+        x = self.rows(size)
+        v = self.rng.standard_normal((1, x.shape[1]))
+        products = self.core.DenseRows([x], np.ones(len(x)), 1.0, self.n_threads)
+        return Work(
+            lambda: products.times(v), self.reading(x), lambda: np.allclose(products.times(v)[0], x.T @ (x @ v[0]))
+        )
+
+    def product_of_sparse_rows(self, size: int) -> Work:
+        """X^T (X v), X with one entry in fifty: entries and their places once."""
+        n, d = max(size // (12 * 10), 1), 500
+        x = scipy.sparse.random_array((n, d), density=10 / d, format="csr", rng=self.rng)
+        v = self.rng.standard_normal((1, d))
+        places = x.indices.astype(np.int32), x.indptr.astype(np.int32)
+        products = self.core.CsrRows(x.data, *places, d, np.ones(n), 1.0, self.n_threads)
+        read = np.empty((x.data.nbytes + places[0].nbytes) // 8)
+        read.fill(1.0)
+        return Work(
+            lambda: products.times(v),
+            self.reading(read),
+            lambda: np.allclose(products.times(v)[0], x.T @ (x @ v[0])),
+        )
+
+    def product_of_a_symmetric_matrix(self, size: int) -> Work:
+        """A v: one triangle."""
+        d = int((size / 8) ** 0.5)
+        a = self.rng.standard_normal((d, d))
+        a += a.T
+        v = self.rng.standard_normal((1, d))
+        matrices = self.core.SymmetricMatrices(a, None, self.n_threads)
+        return Work(
+            lambda: matrices.times(v),
+            self.reading(a.reshape(-1)[: d * (d + 1) // 2]),
+            lambda: np.allclose(matrices.times(v)[0][0], a @ v[0]),
+        )
+
+    def rows_in_fixed_point(self, size: int) -> Work:
+        """Rows clipped, scaled and rounded: read and written once."""
+        x = self.rows(size)
+        out = np.empty_like(x)
+        unit = 2.0**BITS
+
+        def is_right() -> bool:
+            self.core.fixed_point_rows(x, 1.0, BITS, out, self.n_threads)
+            norms = np.linalg.norm(x, axis=1, keepdims=True)
+            return bool(np.abs(out - unit * x / np.maximum(norms, 1.0)).max() <= 1.001)
+
+        return Work(lambda: self.core.fixed_point_rows(x, 1.0, BITS, out, self.n_threads), self.copying(x), is_right)
+
+    def narrow_moments(self, size: int) -> Work:
+        """The exact moment matrix of rows of 20 features: by one kernel, beside dsyrk of rows in float64."""
+        return self._moments(size, 20)
+
+    def _moments(self, size: int, d: int) -> Work:
+        x = self.rows(size, d)
+        total = np.zeros((d + 1, d + 1), dtype=np.int64)
+
+        def kernel() -> None:
+            total[:] = 0
+            self.core.add_dense_moments(x, 0, len(x), None, 1, 1.0, BITS, total, self.n_threads)
+
+        def is_right() -> bool:
+            kernel()
+            clipped = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
+            second = np.triu(total[:d, :d]) / 4.0**BITS
+            return np.allclose(second, np.triu(clipped.T @ clipped), atol=1e-4 * len(x) ** 0.5, rtol=1e-4)
+
+        return Work(kernel, self.in_threads(lambda part: dsyrk(1.0, part.T), x), is_right)
+
+    def fold_of_sums(self, size: int) -> Work:
+        """Sums in float64 added to those in int64, and set to zero: a triangle of each read and written."""
+        d = int((size / 8) ** 0.5)
+        block, total = np.zeros((d, d)), np.zeros((d, d), dtype=np.int64)
+
+        def is_right() -> bool:
+            block[:], total[:] = 3.0, 4
+            self.core.fold_triangle(block, total, self.n_threads)
+            right = bool((np.triu(total) == 7 * np.triu(np.ones_like(total))).all() and not np.triu(block).any())
+            return right
+
+        return Work(
+            lambda: self.core.fold_triangle(block, total, self.n_threads),
+            self.copying(np.ones(d * (d + 1))),
+            is_right,
+        )
+
+    def checksum(self, size: int) -> Work:
+        """Of the bytes of a part, by which passes are compared: they and two keys are read."""
+        data = self.rng.integers(0, 256, size, dtype=np.uint8)
+        keys = [self.rng.integers(0, 1 << 61, size // 8, dtype=np.uint64) for _ in range(2)]
+        first = self.core.keyed_sums(data, *keys)
+        return Work(
+            lambda: self.core.keyed_sums(data, *keys),
+            self.reading(np.ones(3 * size // 8)),
+            lambda: first == self.core.keyed_sums(data.copy(), *keys),
+        )
+
+
+KERNELS = {
+    "X^T(X v)": Bench.product_with_a_vector,
+    "X^T(X v), sparse": Bench.product_of_sparse_rows,
+    "A v, symmetric": Bench.product_of_a_symmetric_matrix,
+    "rows in fixed point": Bench.rows_in_fixed_point,
+    "exact moments, d = 20": Bench.narrow_moments,
+    "sums folded": Bench.fold_of_sums,
+    "checksum": Bench.checksum,
+}
+
+
+def measured(kernel: Callable[[], Any], floor: Callable[[], Any], rounds: int) -> tuple[float, float]:
+    """Medians of both in seconds, each round as many calls as take ``SECONDS``."""
+    times: list[list[float]] = []
+    for call in (kernel, floor):
+        start = time.perf_counter()
+        call()
+        times.append([max(1, int(SECONDS / (time.perf_counter() - start)))])
+    counts = [each.pop() for each in times]
+    for _ in range(rounds):
+        for call, count, found in zip((kernel, floor), counts, times, strict=True):
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            found.append((time.perf_counter() - start) / count)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def lines(
+    variants: list[str], threads: list[int], sizes: tuple[int, ...], rounds: int, only: str = ""
+) -> Iterator[Line]:
+    """Measure every kernel whose name holds ``only``; AssertionError if an answer is wrong."""
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        for name, make in KERNELS.items():
+            for size in sizes if only in name else ():
+                for variant in variants:
+                    for n_threads in threads:
+                        work = make(Bench(variant, n_threads), size)
+                        assert work.is_right(), name
+                        seconds = measured(work.kernel, work.floor, rounds)
+                        yield Line(name, variant, n_threads, size / 1e6, *seconds)
+
+
+def last_cache() -> int:
+    """Bytes of the processor's last cache; where nothing says it, 64 MB."""
+    sizes = [path.read_text().strip() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    return max((int(size[:-1]) << 10 for size in sizes if size.endswith("K")), default=64 << 20)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small arrays, three rounds; nothing is judged")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--variants", nargs="+", default=list(available_variants()))
+    parser.add_argument("--only", default="", metavar="NAME", help="kernels whose name holds this")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    chosen = parser.parse_args()
+    sizes, rounds = (QUICK_SIZES, QUICK_ROUNDS) if chosen.quick else (SIZES, ROUNDS)
+    found, missed = [], 0
+    print(f"| kernel | variant | threads | MB | ms | floor, ms | share |\n|{'---|' * 7}")
+    for line in lines(chosen.variants, chosen.threads, sizes, rounds, chosen.only):
+        found.append(asdict(line))
+        is_beyond = line.megabytes * 1e6 > 2 * last_cache()
+        target = SPARSE_TARGET if "sparse" in line.name else TARGET
+        is_missed = is_beyond and line.share < target
+        missed += is_missed and not chosen.quick
+        print(
+            f"| {line.name} | {line.variant} | {line.threads} | {line.megabytes:.0f} | {1e3 * line.seconds:.3g} | "
+            f"{1e3 * line.floor:.3g} | {line.share:.2f}{' (missed)' if is_missed else ''} |",
+            flush=True,
+        )
+    if chosen.json:
+        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

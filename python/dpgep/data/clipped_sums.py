@@ -1,0 +1,167 @@
+"""Sums over people of clipped products: sum_i x_i clip(V^T (x_i - m))^T, exact, and how long the products are.
+
+clip(p) shrinks p to norm C where it is longer. All is in integers that float64 holds: the same for any batches, order
+and threads, whatever the order in which BLAS adds.
+
+    x    rows on the grid of 2^-BITS bounds, integers of norm at most 2^BITS
+    V    public directions on the grid of 2^-DIRECTION_BITS, so that partial sums of V^T x are below 2^53
+    clip integers of norm at most 2^BITS, in units of 2^-BITS C: a function of V^T (x - m) alone, which is exact
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.data.blocks import clipped_blocks
+from dpgep.data.float_sums import ROWS_IN_A_ROW
+from dpgep.data.rows import Batch, Rows
+from dpgep.data.sparse_rows import SparseRows
+from dpgep.models.bins import LEAST_THRESHOLD, PRODUCT_EDGES
+from dpgep.models.model import Matrix
+
+Integers = NDArray[np.int64]
+
+BITS, DIRECTION_BITS = 18, 30
+# A sum over more people might exceed 63 bits, with noise of up to 2^59 steps.
+MOST_PEOPLE = 1 << 26
+
+_ONE = 2.0**BITS
+# Rounding of a quotient, a root and a product leaves a norm of 2^BITS times this at most 2^BITS.
+_SHRUNK = 1 - 2.0**-40
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """V (K, d) and V m (K,) as integers: ``location`` is m, in bounds, of norm at most 1; None for 0. All public."""
+
+    vectors: Matrix
+    offset: Matrix
+
+    @classmethod
+    def on_grid(cls, vectors: Matrix, location: Matrix | None) -> Directions:
+        # row-major, as what Dask hands to a worker need not be
+        integers = np.ascontiguousarray(np.rint(np.ldexp(vectors, DIRECTION_BITS)))
+        if location is None:
+            return cls(integers, np.zeros(len(vectors)))
+        return cls(integers, np.rint(np.ldexp(vectors @ location, BITS + DIRECTION_BITS)))
+
+    def products(self, rows: Any) -> Matrix:
+        """(h, K), V (x - m) of rows on the grid, dense or sparse: exact."""
+        return np.asarray(rows @ self.vectors.T) - self.offset
+
+
+def clipped_integers(products: Matrix, threshold: float) -> Matrix:
+    """(h, K), `Directions.products` clipped to ``threshold`` bounds, in steps of 2^-BITS of it: norms at most 2^BITS.
+
+    A row depends on the same row of ``products`` alone, whatever is beside it.
+    """
+    steps, squares = _steps(products, threshold)
+    long = np.flatnonzero(squares > _ONE * _ONE)
+    factors = _ONE * _SHRUNK / np.sqrt(squares[long])
+    steps[long] = np.trunc(steps[long] * factors[:, None])
+    return steps
+
+
+def _steps(products: Matrix, unit: float) -> tuple[Matrix, Matrix]:
+    """Products in steps of 2^-BITS ``unit`` bounds, and squares of their norms.
+
+    A product is at most 2 bounds, and a unit at least LEAST_THRESHOLD: squares are below 2^53 and their sums exact.
+    """
+    steps = np.rint(products * (2.0**-DIRECTION_BITS / unit))
+    return steps, np.einsum("ij,ij->i", steps, steps)
+
+
+class _ProductSums(ABC):
+    """A sum over people of something that depends on V (x - m)."""
+
+    def __init__(self, directions: Directions) -> None:
+        self._directions = directions
+        self.n = 0
+
+    def add(self, batch: Batch) -> None:
+        """Add the people of a batch."""
+        for rows in _rows_on_grid(batch.rows):
+            self._add_rows(rows, self._directions.products(rows))
+        self.n += batch.n
+
+    @abstractmethod
+    def _add_rows(self, rows: Any, products: Matrix) -> None: ...
+
+
+class ClippedSums(_ProductSums):
+    """(d, K), ``total``: sum of x clip(V (x - m))^T, in steps of 4^-BITS bounds times thresholds; ``n`` people."""
+
+    def __init__(self, directions: Directions, threshold: float) -> None:
+        super().__init__(directions)
+        self._threshold = threshold
+        self.total: Integers = np.zeros(directions.vectors.shape[::-1], dtype=np.int64)
+
+    def merge(self, other: ClippedSums) -> None:
+        """Add the sums over other people."""
+        self.n += other.n
+        self.total += other.total
+
+    def _add_rows(self, rows: Any, products: Matrix) -> None:
+        # at most ROWS_IN_A_ROW terms of at most 4^BITS
+        self.total += np.asarray(rows.T @ clipped_integers(products, self._threshold)).astype(np.int64)
+
+
+class ProductMoment(_ProductSums):
+    """(K, K), ``total``: sum of p p^T, p = clip(V (x - m)), in steps of 4^-BITS squared thresholds; ``n`` people."""
+
+    def __init__(self, directions: Directions, threshold: float) -> None:
+        super().__init__(directions)
+        self._threshold = threshold
+        self.total: Integers = np.zeros((len(directions.vectors),) * 2, dtype=np.int64)
+
+    def merge(self, other: ProductMoment) -> None:
+        """Add the sums over other people."""
+        self.n += other.n
+        self.total += other.total
+
+    def _add_rows(self, rows: Any, products: Matrix) -> None:
+        clipped = clipped_integers(products, self._threshold)
+        self.total += (clipped.T @ clipped).astype(np.int64)
+
+
+class ProductNormCounts(_ProductSums):
+    """(bins,), ``counts``: how many people have a norm |V (x - m)| below, between or beyond PRODUCT_EDGES."""
+
+    def __init__(self, directions: Directions) -> None:
+        super().__init__(directions)
+        self.counts: Integers = np.zeros(len(PRODUCT_EDGES) + 1, dtype=np.int64)
+
+    def merge(self, other: ProductNormCounts) -> None:
+        """Add the counts of other people."""
+        self.n += other.n
+        self.counts += other.counts
+
+    def _add_rows(self, rows: Any, products: Matrix) -> None:
+        _, squares = _steps(products, LEAST_THRESHOLD)
+        edges = (PRODUCT_EDGES * (_ONE / LEAST_THRESHOLD)) ** 2
+        found = np.searchsorted(edges, squares, side="right")
+        self.counts += np.bincount(found, minlength=len(self.counts))
+
+
+def _rows_on_grid(rows: Rows) -> Iterator[Any]:
+    """Rows on the grid, some at a time: arrays, or CSR matrices where a view is sparse."""
+    if not rows.is_sparse:
+        for _, block in clipped_blocks(rows, bits=BITS, most_rows=ROWS_IN_A_ROW):
+            yield block
+        return
+    from scipy import sparse
+
+    for part in SparseRows(rows).on_grid(BITS, ROWS_IN_A_ROW):
+        yield sparse.csr_array((part.values.astype(np.float64), part.indices, part.indptr), shape=(part.n, part.d))
+
+
+def direction_error(n_directions: int, n_features: int) -> float:
+    """Operator norm of what rounding V to its grid changes, at most."""
+    return math.sqrt(n_directions * n_features) * 2.0 ** -(DIRECTION_BITS + 1)

@@ -1,0 +1,544 @@
+"""One release of the people of several sites that trust nobody: their sums are masked, and add up to the noisy sum.
+
+Every site adds its share of the noise to its exact sums, and masks that cancel in the sum over all sites. Whoever adds
+the messages, the coordinator, sees the noisy sum over everybody and nothing else; its noise is that of one curator who
+has all the rows. docs/masked.md has the protocol, the proof, and what is taken for granted: sites and coordinator are
+honest but curious. Needs the extra ``sites``.
+
+Examples
+--------
+>>> import numpy as np, dpgep
+>>> from dpgep.masked import Site, Terms, release
+>>> terms = Terms(dpgep.PcaModel(3, center=True), bound=1.0, epsilon=1.0, delta=1e-6, sites=("north", "south"),
+...               colluding=0, session="2026-11")
+>>> sites = {name: Site(terms, name) for name in terms.sites}
+>>> keys = {name: site.key for name, site in sites.items()}  # the coordinator passes them on
+>>> rng, messages = np.random.default_rng(0), {}
+>>> for name, site in sites.items():
+...     moments = dpgep.Moments(terms.model, bound=1.0)
+...     moments.update(rng.standard_normal((5000, 3)) * [3, 1, 1] / 8)
+...     messages[name] = site.mask(moments, keys)
+>>> release(terms, keys, messages).solve(n_components=1).privacy.epsilon
+1.0
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep import _container
+from dpgep._dispatch import core
+from dpgep._optional import import_extra
+from dpgep.data.integer_moments import IntegerMoments
+from dpgep.models.model import Adjacency, PublicFacts
+from dpgep.models.moments import MomentLayout
+from dpgep.models.preparation import Preparation
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.calibration import IntegerNoise
+from dpgep.privacy.ledger import LedgerEntry, Owner
+from dpgep.privacy.moment_release import add_share, normalized_moments, share_entry, summed_shares
+from dpgep.privacy.shares import LARGEST_MU, share_noise
+from dpgep.private_moments import PrivateMoments
+from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
+from dpgep.problems.moment_bytes import bound_fields, model_fields, packed_triangle, unpacked_triangle
+from dpgep.problems.moment_problem import RowModel
+from dpgep.reports.report import PrivacyReport
+from dpgep.solve import public_inputs, warn_of_delta, warn_of_epsilon
+
+__all__ = ["Site", "Terms", "new_identity", "release"]
+
+# (2, entries): an integer modulo 2^128, as two words, the lower one first
+Words = NDArray[np.uint64]
+Integers = NDArray[np.int64]
+
+_VERSION = 1
+_KEY, _SUM = "masked key", "masked sum"
+# Entries that are masked at a time: their masks stay in the cache.
+_CHUNK = 1 << 14
+# As in core.carry_triangle: a limb holds 40 bits, the next one the multiples of 2^40.
+_LOW_BITS = 40
+_VALUE_BITS = 63 + _LOW_BITS
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all sites and the coordinator have agreed on: public, and the same everywhere, or nothing is opened.
+
+    Parameters
+    ----------
+    model, bound, adjacency, public_n, bits
+        As in `dpgep.Moments`. Under "replace-one" the number of people of all sites together becomes public, that of
+        each site does not; under "add-remove" neither. Name the model's features if the release is to have names.
+    sites : sequence of str
+        Names of all sites, at least two.
+    colluding : int
+        At most so many sites tell what they know to the coordinator, or to each other; the guarantee is for the people
+        of the others. 0: it holds against the coordinator, and everybody who sees the result, alone. With 1 it holds
+        against every site as well, which knows its own share of the noise and can subtract it. The deviation of the
+        noise of k sites is sqrt(k/(k - colluding)) times that of one curator.
+    session : str
+        A name for this sum, by which nobody takes one for another.
+    epsilon, delta, rho, mu : float
+        The guarantee, in one form, as in `dpgep.Budget`; mu is between 2^-20 and 32, or infinite: without noise.
+    """
+
+    model: RowModel
+    bound: float | Preparation
+    sites: tuple[str, ...]
+    colluding: int
+    session: str
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+    mu: float | None = None
+    adjacency: Adjacency = "replace-one"
+    public_n: int | None = None
+    bits: int = DEFAULT_BITS
+
+    def __post_init__(self) -> None:
+        given: Any = self.sites
+        names = () if isinstance(given, str) else tuple(given)
+        if len(names) < 2 or len(set(names)) < len(names) or not all(map(_is_name, names)):
+            raise ValueError(f"sites must be two different names or more, got {self.sites!r}")
+        if isinstance(self.colluding, (bool, float)) or self.colluding not in range(len(names)):
+            raise ValueError(
+                f"colluding must be a whole number from 0 to {len(names) - 1}, all sites but one, got "
+                f"{self.colluding!r}"
+            )
+        if not _is_name(self.session):
+            raise ValueError(f"session must be a name for this sum, got {self.session!r}")
+        object.__setattr__(self, "sites", names)
+        for name in ("_fields", "share"):  # what they raise is to be raised here
+            getattr(self, name)
+        warn_of_epsilon(self.guarantee, stacklevel=4)
+
+    @property
+    def guarantee(self) -> Budget:
+        """The guarantee in all its forms: a new budget for this sum alone."""
+        return Budget(**{name: getattr(self, name) for name in _FORMS}, adjacency=self.adjacency)
+
+    @cached_property
+    def no_people(self) -> Moments:
+        """Sums of nobody, of this model, bound and grid."""
+        return Moments(self.model, bound=self.bound, adjacency=self.adjacency, public_n=self.public_n, bits=self.bits)
+
+    @property
+    def layout(self) -> MomentLayout:
+        """What is released."""
+        return self.no_people.layout
+
+    @cached_property
+    def share(self) -> IntegerNoise:
+        """The scales of one site's share of the noise."""
+        honest = len(self.sites) - self.colluding
+        return share_noise(self.guarantee.mu, self.layout, self.adjacency, self.bits, honest)
+
+    def entry(self) -> LedgerEntry:
+        """What the release costs each person."""
+        return share_entry(self.guarantee.mu, self.share, self.layout, len(self.sites), self.colluding)
+
+    @cached_property
+    def _fields(self) -> dict[str, Any]:
+        """The terms as JSON holds them."""
+        forms = {name: getattr(self, name) for name in _FORMS}
+        return {
+            "model": model_fields(self.model),
+            "bound": bound_fields(self.no_people.preparation or self.no_people.facts.bound),
+            "adjacency": self.adjacency,
+            "public_n": None if self.public_n is None else int(self.public_n),
+            "bits": self.no_people.grid_bits,
+            "sites": list(self.sites),
+            "colluding": int(self.colluding),
+            "session": self.session,
+            **{name: None if value is None else float(value) for name, value in forms.items()},
+        }
+
+
+_FORMS = ("epsilon", "delta", "rho", "mu")
+
+
+class Site:
+    """One site's part in one masked sum: a key of its own, then one message. It answers once.
+
+    Keep the object in the process that made it: it holds a secret, cannot be pickled or copied, and is of no use in a
+    forked child. A message that was lost on its way is sent again, as the same bytes; two sums under the same masks
+    would show their difference.
+
+    Parameters
+    ----------
+    terms : Terms
+        What all have agreed on.
+    name : str
+        That of this site.
+    identity : bytes, optional
+        The site's lasting secret key, from `new_identity`: signs ``key``, so that nobody can replace it.
+    trusted_keys : mapping of str to bytes, optional
+        The public keys of the other sites' identities, from them and not from the coordinator. Without them, a
+        coordinator that lies about keys can read the sums of each site with only that site's share of the noise.
+
+    Attributes
+    ----------
+    key : bytes, this site's public key and terms, for the coordinator to pass on to all sites.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        name: str,
+        *,
+        identity: bytes | None = None,
+        trusted_keys: Mapping[str, bytes] | None = None,
+    ) -> None:
+        if name not in terms.sites:
+            raise ValueError(f"{name!r} is none of the sites: {', '.join(terms.sites)}")
+        if trusted_keys is not None and (unknown := {*terms.sites} - {name} - {*trusted_keys}):
+            raise ValueError(f"trusted_keys lack {', '.join(sorted(unknown))}")
+        self.terms, self.name = terms, name
+        self._trusted = None if trusted_keys is None else _verifiers(trusted_keys)
+        self._secret = _x25519().X25519PrivateKey.generate()
+        self._public = self._secret.public_key().public_bytes_raw()
+        self._owner, self._lock = Owner(), threading.Lock()
+        header = {"site": name, "terms": terms._fields, "public_key": self._public.hex()}
+        if identity is not None:
+            signer = _ed25519().Ed25519PrivateKey.from_private_bytes(identity)
+            header["signature"] = signer.sign(_signed(terms, name, self._public)).hex()
+        self.key: bytes = _container.pack(_KEY, _VERSION, header, [])
+
+    def mask(self, moments: Moments, keys: Mapping[str, bytes], *, budget: Budget | None = None) -> bytes:
+        """Sums of this site with its share of the noise, masked: the message to the coordinator.
+
+        Parameters
+        ----------
+        moments : dpgep.Moments
+            Exact sums over the people of this site, who are nobody else's. They stay as they are.
+        keys : mapping of str to bytes
+            The ``key`` of every site by name, as the coordinator has passed them on.
+        budget : Budget, optional
+            Pays the mu of the terms, before anything leaves the site.
+
+        Raises
+        ------
+        ValueError
+            If a site is missing, or differs in a public fact, which the message names; if a key is damaged, was made by
+            somebody else than trusted_keys say, or is not the one that this site made; if ``moments`` are of another
+            model, bound, adjacency, grid or columns, or of fewer than two people under "replace-one". Nothing is spent
+            then, and the site can still answer.
+        PrivacyBudgetError
+            If the budget does not suffice, or in a forked process.
+        RuntimeError
+            If this site has answered already, or was interrupted while it did: what it paid stays spent.
+        """
+        roster = _roster(self.terms, keys, self._trusted, but=self.name)
+        if roster.get(self.name) != self._public:
+            raise ValueError(f"the key that came back for {self.name} is not the one that this site made")
+        self._require_terms(moments)
+        if budget is not None and LARGEST_MU < budget.mu < math.inf:
+            raise ValueError(
+                f"a masked sum is proved for budgets of a mu up to {LARGEST_MU:g}, this one has mu = {budget.mu:.6g}"
+            )
+        account = self.terms.guarantee if budget is None else budget
+        with account.reserve(mu=self.terms.guarantee.mu, adjacency=self.terms.adjacency) as ledger:
+            sums = moments.integer_moments(self.terms.share.bits)
+            seeds = self._take_seeds(roster)  # after all that may be refused
+            add_share(sums, self.terms.share, self.terms.entry(), core.NoiseStream(), ledger.record)
+            words = _words(sums, self.terms)
+            for sign, seed in seeds:
+                _add_mask(words, seed, sign)
+        header = {"site": self.name, "roster": _digest(self.terms, roster).hex()}
+        return _container.pack(_SUM, _VERSION, header, [words.astype("<u8").tobytes()])
+
+    def _require_terms(self, moments: Moments) -> None:
+        """Raise unless these are sums of the terms' kind."""
+        if not isinstance(moments, Moments):
+            raise TypeError(f"moments must be dpgep.Moments, got {type(moments).__name__}")
+        self.terms.no_people.require_same_kind(moments)
+        if self.terms.model.feature_names is None and moments.model.feature_names is not None:
+            raise ValueError(
+                "the columns of these moments have names, which the terms do not: name the features of the terms' "
+                "model, or sites may add up different columns"
+            )
+
+    def _take_seeds(self, roster: dict[str, bytes]) -> list[tuple[int, bytes]]:
+        """The seeds of all masks, once: the secret key is dropped with them."""
+        self._owner.require("this site of a masked sum")  # before the lock, which a fork may have left held
+        with self._lock:
+            if self._secret is None:
+                raise RuntimeError(
+                    f"{self.name} has answered in this session: two sums under the same masks would show their "
+                    "difference. Send the same message again, or start a new session"
+                )
+            seeds = list(self._seeds(self._secret, roster))
+            self._secret = None
+        return seeds
+
+    def _seeds(self, secret: Any, roster: dict[str, bytes]) -> Iterator[tuple[int, bytes]]:
+        """A sign and a seed for each other site: that site has the same seed and the other sign."""
+        hashes, hkdf = (
+            import_extra(f"cryptography.hazmat.primitives.{name}", "sites") for name in ("hashes", "kdf.hkdf")
+        )
+        salt, own = _digest(self.terms, roster), self.terms.sites.index(self.name)
+        for place, other in enumerate(self.terms.sites):
+            if place == own:
+                continue
+            try:
+                shared = secret.exchange(_x25519().X25519PublicKey.from_public_bytes(roster[other]))
+            except ValueError:
+                raise ValueError(f"the public key of {other} is not a valid one") from None
+            pair = json.dumps([f"dpgep masks {_VERSION}", *sorted((self.name, other), key=self.terms.sites.index)])
+            seed = hkdf.HKDF(hashes.SHA256(), length=32, salt=salt, info=pair.encode()).derive(shared)
+            yield (1 if own < place else -1), seed
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a Site cannot be copied or pickled: two copies could each answer, under the same masks")
+
+    def __repr__(self) -> str:
+        state = "has answered" if self._secret is None else "has not answered yet"
+        return f"Site({self.name!r} of {len(self.terms.sites)}, session {self.terms.session!r}; {state})"
+
+
+def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, bytes]) -> PrivateMoments:
+    """The coordinator's part: the sum of all sites' messages, in which the masks cancel, as one release.
+
+    Parameters
+    ----------
+    terms : Terms
+        What all have agreed on.
+    keys, messages : mapping of str to bytes
+        What `Site.key` and `Site.mask` of every site returned, by name.
+
+    Returns
+    -------
+    PrivateMoments
+        What `dpgep.release` returns of the merged moments of all sites.
+
+    Raises
+    ------
+    ValueError
+        If a site is missing, which the message names: the sum of the others stays masked, and a new session is needed.
+        If a message is damaged, or belongs to other keys or terms; if masks do not cancel.
+    """
+    roster = _roster(terms, keys, None)
+    digest, total = _digest(terms, roster).hex(), _zeros(terms)
+    for name in _complete(terms, messages, "message"):
+        header, payload = _unpacked(_SUM, name, messages[name], {"roster": str})
+        if header["roster"] != digest:
+            raise ValueError(f"the message of {name} was masked for other keys: it belongs to another session")
+        if len(payload) != total.nbytes:
+            raise ValueError(f"the message of {name} has {len(payload)} bytes of sums, not {total.nbytes}")
+        words = np.frombuffer(payload, dtype="<u8").reshape(total.shape)
+        _add(total, words[0], words[1])
+    sums = _integers(total, terms)
+    facts = terms.no_people.facts
+    if facts.adjacency == "replace-one":
+        facts = PublicFacts(facts.adjacency, facts.bound, sums.n)
+    noise = summed_shares(terms.share, len(terms.sites))
+    noisy = normalized_moments(facts, terms.layout, sums.n, sums.to_float(), noise)
+    report = _report(terms, facts)
+    moments = PrivateMoments(terms.model, report, noisy, frozenset([digest]), terms.no_people.preparation)
+    warn_of_delta(terms.guarantee, facts.n, moments, stacklevel=3)
+    return moments
+
+
+def new_identity() -> tuple[bytes, bytes]:
+    """A lasting key pair of a site, (secret, public): ``identity``, and what others put into ``trusted_keys``."""
+    secret = _ed25519().Ed25519PrivateKey.generate()
+    return secret.private_bytes_raw(), secret.public_key().public_bytes_raw()
+
+
+def _report(terms: Terms, facts: PublicFacts) -> PrivacyReport:
+    budget, entry = terms.guarantee, terms.entry()
+    return PrivacyReport(
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        mu=budget.mu,
+        adjacency=facts.adjacency,
+        bound=facts.bound,
+        releases=(entry,),
+        exact=entry.rounding != "none",
+        seeded=False,
+        public=public_inputs(terms.model, facts.n, {}),
+    )
+
+
+def _roster(
+    terms: Terms, keys: Mapping[str, bytes], trusted: Mapping[str, Any] | None, but: str | None = None
+) -> dict[str, bytes]:
+    """The public keys of all sites in their order, made for these terms, by whom ``trusted`` says (``but`` for one)."""
+    roster = {}
+    for name in _complete(terms, keys, "key"):
+        header, _ = _unpacked(_KEY, name, keys[name], {"terms": dict, "public_key": str})
+        theirs, ours = header["terms"], terms._fields
+        if _json(theirs) != _json(ours):  # on which the seeds depend: for Python 1, 1.0 and True are equal
+            both = {key: [each.get(key, "nothing") for each in (theirs, ours)] for key in {**ours, **theirs}}
+            differing = [f"{key} ({a!r:.200} and {b!r:.200})" for key, (a, b) in both.items() if _json(a) != _json(b)]
+            raise ValueError(f"the terms of {name} differ in {', '.join(differing)}")
+        try:
+            roster[name] = bytes.fromhex(header["public_key"])
+        except ValueError:
+            raise ValueError(f"the public key of {name} is not a valid one") from None
+        if trusted is not None and name != but:
+            _require_signature(terms, name, roster[name], header.get("signature"), trusted[name])
+    return roster
+
+
+def _verifiers(trusted: Mapping[str, bytes]) -> dict[str, Any]:
+    """The public keys of identities, ready to verify what these have signed."""
+    verifiers = {}
+    for name, key in trusted.items():
+        try:
+            verifiers[name] = _ed25519().Ed25519PublicKey.from_public_bytes(key)
+        except ValueError as error:
+            raise ValueError(f"trusted_keys of {name}: {error}") from None
+    return verifiers
+
+
+def _require_signature(terms: Terms, name: str, public: bytes, signature: object, verifier: Any) -> None:
+    invalid = import_extra("cryptography.exceptions", "sites").InvalidSignature
+    try:
+        verifier.verify(bytes.fromhex(str(signature)), _signed(terms, name, public))
+    except (invalid, ValueError):
+        raise ValueError(f"the key of {name} is not signed by the identity in trusted_keys") from None
+
+
+def _complete(terms: Terms, given: Mapping[str, bytes], what: str) -> tuple[str, ...]:
+    """The names of the sites. Raises ValueError where there is not one of each."""
+    if missing := [name for name in terms.sites if name not in given]:
+        raise ValueError(
+            f"no {what} from {', '.join(missing)}: masks cancel in the sum over all sites alone, and nothing can be "
+            "opened without one; start a new session, with a new list of sites"
+        )
+    if unknown := [name for name in given if name not in terms.sites]:
+        raise ValueError(f"a {what} from {', '.join(map(str, unknown))}, none of the sites")
+    return terms.sites
+
+
+def _unpacked(kind: str, name: str, data: bytes, fields: dict[str, type]) -> tuple[dict[str, Any], memoryview]:
+    """(header, payload) of what a site sent: ``fields`` of these types are in the header."""
+    if not isinstance(data, (bytes, bytearray)):
+        raise TypeError(f"from {name}: bytes are needed, got {type(data).__name__}")
+    header: Any
+    try:
+        header, payload = _container.unpack(kind, _VERSION, data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"from {name}: {error}") from None
+    for field, its_type in {"site": str, **fields}.items():
+        if not isinstance(header, dict) or not isinstance(header.get(field), its_type):
+            raise ValueError(f"from {name}: this {kind} makes no sense, its {field} is missing or damaged")
+    if header["site"] != name:
+        raise ValueError(f"what was given as from {name} was made by {header['site']:.200}")
+    return header, payload
+
+
+def _digest(terms: Terms, roster: dict[str, bytes]) -> bytes:
+    """What seeds depend on: every public fact, and all keys in the order of the sites."""
+    keys = [[name, roster[name].hex()] for name in terms.sites]
+    return hashlib.sha256(_json({"terms": terms._fields, "keys": keys})).digest()
+
+
+def _signed(terms: Terms, name: str, public: bytes) -> bytes:
+    said = {"kind": _KEY, "version": _VERSION, "terms": terms._fields, "site": name, "public_key": public.hex()}
+    return _json(said)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _x25519() -> Any:
+    return import_extra("cryptography.hazmat.primitives.asymmetric.x25519", "sites")
+
+
+def _ed25519() -> Any:
+    return import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sites")
+
+
+# ---- integers modulo 2^128 ----
+
+
+def _sizes(terms: Terms) -> tuple[int, int, int, int]:
+    """Numbers of entries: of the second moment's triangle, sums, counts, and, where it is public, n."""
+    layout = terms.layout
+    d, groups = layout.n_features, layout.n_groups
+    return d * (d + 1) // 2, d * groups * layout.sums, groups * layout.counts, terms.adjacency == "replace-one"
+
+
+def _zeros(terms: Terms) -> Words:
+    return np.zeros((2, sum(_sizes(terms))), dtype=np.uint64)
+
+
+def _words(sums: IntegerMoments, terms: Terms) -> Words:
+    """The integers of a release, and n where it is public, modulo 2^128."""
+    words, is_public = _zeros(terms), terms.adjacency == "replace-one"
+    low = _flat((sums.second, sums.sums, sums.counts), [sums.n] * is_public)
+    _add(words, low.view(np.uint64), (low >> 63).view(np.uint64))
+    if sums.high is not None:
+        high = _flat(sums.high, [0] * is_public)
+        _add(words, (high << _LOW_BITS).view(np.uint64), (high >> (64 - _LOW_BITS)).view(np.uint64))
+    return words
+
+
+def _flat(blocks: tuple[Integers, ...], n: list[int]) -> Integers:
+    """Second moment (its triangle), sums and counts, and n where it is public, as one vector."""
+    second, sums, counts = blocks
+    triangle = np.frombuffer(b"".join(packed_triangle(second, "=i8")), dtype=np.int64)
+    return np.concatenate([triangle, sums.ravel(), counts, np.array(n, dtype=np.int64)])
+
+
+def _integers(words: Words, terms: Terms) -> IntegerMoments:
+    """The integers that these words are modulo 2^128: of magnitude below 2^103, so that they fit two limbs."""
+    top = words[1].view(np.int64) >> (_VALUE_BITS - 64)
+    if (top != top >> 63).any():
+        raise ValueError("the masks do not cancel: a message was altered, or was not made by this protocol")
+    low = (words[0] & np.uint64((1 << _LOW_BITS) - 1)).view(np.int64)
+    high = (words[0] >> np.uint64(_LOW_BITS) | words[1] << np.uint64(64 - _LOW_BITS)).view(np.int64)
+    ends = np.cumsum(_sizes(terms))[:-1]
+    *lows, n = np.split(low, ends)
+    *highs, n_high = np.split(high, ends)
+    people = (int(n_high[0]) << _LOW_BITS) + int(n[0]) if n.size else 0
+    if n.size and people < 1:
+        raise ValueError("the people of all sites are none: a message was altered, or was not made by this protocol")
+    return IntegerMoments(*_blocks(lows, terms), high=_blocks(highs, terms), bits=terms.bits, n=people)
+
+
+def _blocks(parts: list[Integers], terms: Terms) -> tuple[Integers, Integers, Integers]:
+    triangle, sums, counts = parts
+    d = terms.layout.n_features
+    return unpacked_triangle(triangle, d), sums.reshape(d, -1 if sums.size else 0), counts
+
+
+def _add_mask(words: Words, seed: bytes, sign: int) -> None:
+    """Add the stream of a seed, or subtract it, modulo 2^128."""
+    ciphers = import_extra("cryptography.hazmat.primitives.ciphers", "sites")
+    stream = ciphers.Cipher(ciphers.algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()
+    zeros, combine = bytes(16 * _CHUNK), _add if sign > 0 else _subtract
+    for start in range(0, words.shape[1], _CHUNK):
+        chunk = words[:, start : start + _CHUNK]
+        mask = np.frombuffer(stream.update(zeros[: chunk.nbytes]), dtype="<u8").reshape(chunk.shape)
+        combine(chunk, mask[0], mask[1])
+
+
+def _add(words: Words, low: Words, high: Words) -> None:
+    words[0] += low
+    words[1] += high
+    words[1] += words[0] < low  # the carry
+
+
+def _subtract(words: Words, low: Words, high: Words) -> None:
+    borrow = words[0] < low
+    words[0] -= low
+    words[1] -= high
+    words[1] -= borrow

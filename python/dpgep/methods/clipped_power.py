@@ -1,0 +1,245 @@
+"""A power method on clipped products: noise of d/(n mu) where a release has d^1.5/(n mu).
+
+    G_t = (1/n) sum_i x_i clip(V_t^T (x_i - m))^T + Z_t,    V_{t+1} = polar(sum of G_s over the later half of s <= t)
+
+clip(p) shrinks p to a norm of C where it is longer. A person moves a sum by at most 2 b C, b the bound on |x|, not by
+the b^2 of a product: where variance is spread over many directions, |V^T x| is much shorter than |x|, and C is its
+median, bought from the same budget. If rows are elliptical about m, clipping changes no eigenvector: the mean of
+x clip(v^T (x - m)) is a multiple of S v for eigenvectors v, and there signal falls more slowly than noise as C falls.
+For other rows it is a bias. A is linear: answers are averaged, and the blocks they belong to, so that noise falls as if
+there were fewer steps. At the end, the second moment of V^T (x - m), K x K, gives eigenvalues and turns V to their
+directions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dpgep._checks import require_count, require_each, require_one_of, require_share
+from dpgep.methods.papers.initial_vectors import given_vectors
+from dpgep.methods.quotient_accuracy import quotient_accuracy
+from dpgep.methods.result import Diagnostics, MethodResult, method_result
+from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, PRODUCT_EDGES
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentNoise, ReleasedGroups
+from dpgep.privacy.clipped_products import Asked, NoisyMean
+from dpgep.privacy.curator import Curator, PublicSide
+
+# Shares of mu^2: of the mean, of looks at the norms of products, of the eigenvalues.
+_MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
+# Products of so many thresholds are clipped for the eigenvalues: 4 deviations of normal ones from a median.
+_VALUES_THRESHOLDS = 6.0
+# What init may be beside an array.
+_KINDS = ("random",)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClippedPowerOptions:
+    """Options of "clipped-power". Nothing here may be chosen by looking at the data.
+
+    Parameters
+    ----------
+    n_iterations : int
+        Number of steps, each a pass over the rows; default 12.
+    threshold : "auto", or float
+        C as a part of the bound, from 1/128 to 1: public. "auto" buys histograms of |V^T (x - m)|, before the first
+        step and half way, for 2 % of mu^2, and takes the ``quantile``.
+    quantile : float in (0, 1)
+        Share of the people whose products are not clipped, with threshold="auto"; default 0.5.
+    init : "random", or array of shape (K, d) or (d,)
+        An array must be public: it must not be computed from these data outside the budget.
+    """
+
+    n_iterations: int = 12
+    threshold: Any = "auto"
+    quantile: float = 0.5
+    init: Any = "random"
+
+    def __post_init__(self) -> None:
+        require_count("n_iterations", self.n_iterations)
+        require_each(require_share, self, "quantile")
+        if isinstance(self.threshold, str):
+            require_one_of("threshold", self.threshold, ("auto",))
+        elif not (
+            type(self.threshold) in (int, float, np.float64) and LEAST_THRESHOLD <= self.threshold <= LARGEST_THRESHOLD
+        ):
+            raise ValueError(
+                f'threshold must be "auto" or a part of the bound between {LEAST_THRESHOLD:g} and '
+                f"{LARGEST_THRESHOLD:g}, got {self.threshold!r}"
+            )
+        if isinstance(self.init, str):
+            require_one_of("init", self.init, _KINDS)
+
+    def check(self, public: PublicSide, k: int) -> None:
+        """What depends on the problem. Raises before anything is released."""
+        if not public.model.is_covariance:
+            raise ValueError(
+                f"clipped-power is for pca without standardize: what clipped products change is not proved for "
+                f'{public.model.name}; use method="release"'
+            )
+        if not public.facts.n_is_public:
+            raise ValueError(
+                "clipped-power divides by a public number of people: give public_n to the problem (it need not be "
+                "exact)"
+            )
+        if not isinstance(self.init, str):
+            given_vectors(self.init, k, public.model.n_features, _KINDS)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ClippedPowerDiagnostics(Diagnostics):
+    """How the power method went; all of it follows from released numbers.
+
+    ``noise_level`` is that of the mean of the answers that the result averages, divided by ``kept``, as if the noise
+    were that of a released matrix. Variances are counted from the mean of all, as directions drawn at random tell it;
+    from zero, where ``init`` was given. Errors count noise; the bias that clipping has where rows are not elliptical is
+    not among them.
+
+    Attributes
+    ----------
+    n_iterations : number of steps.
+    thresholds : C of every step, as parts of the bound.
+    kept : what clipping left of the components' variance, 0 to 1, about.
+    """
+
+    n_iterations: int
+    thresholds: tuple[float, ...]
+    kept: float
+
+    def summary(self) -> list[str]:
+        return [
+            f"  steps        {self.n_iterations}, products clipped to {self.thresholds[-1]:.3g} times the bound",
+            f"  kept         {self.kept:.2g} of the variance",
+        ]
+
+
+def clipped_power(
+    curator: Curator, n_components: int, options: ClippedPowerOptions, share: float = 1.0, centre: float = 0.0
+) -> MethodResult:
+    """The K leading eigenvectors of a covariance or second moment; ``share`` is the part of mu^2 that is left.
+
+    ``centre`` is that of a `probe` from which ``options.init`` comes.
+    """
+    run = _Run(curator, options, share, centre)
+    vectors, averaged = run.iterate(n_components)
+    return run.result(vectors, averaged)
+
+
+def probe(curator: Curator, n_components: int, n_iterations: int, share: float) -> tuple[Matrix, float, float]:
+    """A block (K, d) after a few steps for ``share`` of mu^2; the variance along it, summed, in squared bounds; and
+    the mean of all variances that clipping leaves.
+    """
+    assert curator.facts.bound is not None
+    run = _Run(curator, ClippedPowerOptions(n_iterations=n_iterations), share)
+    vectors, _ = run.iterate(n_components)
+    variances = run.quotients(vectors, share * _VALUES_SHARE)
+    return vectors, float(np.trace(variances)) / curator.facts.bound**2, run.centre
+
+
+class _Run:
+    """What the steps share: the mean, shares of the budget, of which they may take ``share``, and thresholds.
+
+    ``centre``: the mean of all variances, of what clipping leaves of them; 0 where it is not known.
+    """
+
+    def __init__(self, curator: Curator, options: ClippedPowerOptions, share: float = 1.0, centre: float = 0.0) -> None:
+        self._curator, self._options, self.centre = curator, options, centre
+        centred, steps = not curator.model.is_second_moment, options.n_iterations
+        looks = options.threshold == "auto" and not curator.noiseless
+        self._look_at = {0, steps // 2} if looks else set()
+        self._each_look = share * _LOOKS_SHARE / 2 if steps > 1 else share * _LOOKS_SHARE
+        self._each = share * (1 - _VALUES_SHARE - _MEAN_SHARE * centred - _LOOKS_SHARE * looks) / steps
+        curator.require_clipped_products(min(self._each, share * _VALUES_SHARE))
+        self._mean = curator.mean(share * _MEAN_SHARE) if centred else None
+        self._threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
+        self._thresholds: list[float] = []
+        self._deviations: list[float] = []
+
+    def iterate(self, k: int) -> tuple[Matrix, list[Matrix]]:
+        """The block (K, d) after all steps, and the answers whose sum it is the polar factor of."""
+        vectors, answers = self._start(k), []
+        start = vectors
+        for step in range(self._options.n_iterations):
+            answers.append(self._product(vectors, step))
+            averaged = answers[-_averaged(step) :]
+            vectors = _polar(np.sum(averaged, axis=0))
+        if isinstance(self._options.init, str):  # directions drawn at random
+            self.centre = max(0.0, float(np.vdot(start, answers[0])) / k)
+        return vectors, averaged
+
+    def _start(self, k: int) -> Matrix:
+        """Orthonormal (K, d) to begin at."""
+        d = self._curator.model.n_features
+        if isinstance(self._options.init, str):
+            return _polar(self._curator.public_generator().standard_normal((k, d)))
+        return _polar(given_vectors(self._options.init, k, d, _KINDS))
+
+    def _product(self, vectors: Matrix, step: int) -> Matrix:
+        """G_t."""
+        asked = self._asked(vectors)
+        if step in self._look_at:
+            norms = self._curator.product_norms(asked, self._each_look)
+            self._threshold = _quantile(norms, self._options.quantile)
+        answer = self._curator.clipped_products(asked, self._threshold, self._each, f"step {step + 1}")
+        self._thresholds.append(self._threshold)
+        self._deviations.append(answer.deviation)
+        return answer.values
+
+    def quotients(self, vectors: Matrix, share: float | None = None) -> Matrix:
+        """V^T S V, for ``share`` of mu^2 or all that is left."""
+        limit = min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * self._thresholds[-1])
+        answer = self._curator.product_moment(self._asked(vectors), limit, share, "eigenvalues")
+        return np.asarray((answer.values + answer.values.T) / 2)
+
+    def result(self, vectors: Matrix, averaged: list[Matrix]) -> MethodResult:
+        """Eigenvectors on the span of V, which the last answers led to."""
+        curator, d, n_averaged = self._curator, self._curator.model.n_features, len(averaged)
+        quotients, answer = self.quotients(vectors), np.mean(averaged, axis=0)
+        values, rotation = scipy.linalg.eigh(quotients)
+        values, total = values[::-1].copy(), float(np.trace(quotients))
+        kept = float(np.clip(np.vdot(vectors, answer) / total, 2.0**-10, 1.0)) if total > 0 else 1.0
+        # one entry of G has the variance of the noise; one of a noisy matrix off its diagonal, half of it
+        deviation = math.sqrt(2 * np.mean(np.square(self._deviations[-n_averaged:])) / n_averaged)
+        level = deviation * math.sqrt(2 * d) / kept
+        diagnostics = ClippedPowerDiagnostics(
+            noise_level=level,
+            accuracy=quotient_accuracy(
+                values, np.ones(len(values)), noise_level=level, n_features=d, centre=self.centre / kept
+            ),
+            n_iterations=self._options.n_iterations,
+            thresholds=tuple(self._thresholds),
+            kept=kept,
+        )
+        released = None if self._mean is None else _groups(self._mean)
+        return method_result(curator.model, released, rotation[:, ::-1].T @ vectors, values, diagnostics, ())
+
+    def _asked(self, vectors: Matrix) -> Asked:
+        return Asked(vectors, None if self._mean is None else self._mean.values)
+
+
+def _averaged(step: int) -> int:
+    """How many of the answers up to this step, from 0, the next block is made of."""
+    return step // 2 + 1
+
+
+def _polar(block: Matrix) -> Matrix:
+    """The orthonormal rows nearest to those of ``block``: a sum of blocks stays near each of them."""
+    left, _, right = np.linalg.svd(block, full_matrices=False)
+    return np.ascontiguousarray(left @ right)
+
+
+def _quantile(norms: NoisyMean, share: float) -> float:
+    """The first edge below which there is this share of the people."""
+    below = np.cumsum(norms.values[:-1])
+    reached = np.flatnonzero(below >= share)
+    return float(PRODUCT_EDGES[reached[0]] if len(reached) else LARGEST_THRESHOLD)
+
+
+def _groups(mean: NoisyMean) -> ReleasedGroups:
+    noise = MomentNoise(0.0, mean.deviation, 0.0)
+    return ReleasedGroups(sums=mean.values[:, None], counts=np.ones(1), n=float(mean.n), noise=noise)

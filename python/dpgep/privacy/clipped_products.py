@@ -1,0 +1,195 @@
+"""Sums of clipped products with noise: what a power method with little noise asks of rows.
+
+A person adds x q^T, |x| <= 1 their row in bounds, q = clip(V^T (x - m)) their clipped product, |q| <= c, V with
+orthonormal columns. Added or removed, that moves the sum by at most c in Frobenius norm. Replaced, by at most 2 c; and
+for m = 0 by at most the root of
+
+    4 c^2 (1 - c^2)  where c^2 <= 1/2 (one direction) or 1/3 (several),    1  or  (1 + c^2)^2/2  beyond,
+
+which is attained (docs/mathematics.md, section 11). Without clipping this is 1, or 2 as of a second moment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpgep._dispatch import core
+from dpgep._threads import thread_count
+from dpgep.data.clipped_sums import (
+    BITS,
+    MOST_PEOPLE,
+    ClippedSums,
+    Directions,
+    ProductMoment,
+    ProductNormCounts,
+    direction_error,
+)
+from dpgep.data.grid_sums import GridSums
+from dpgep.data.rows import S
+from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD
+from dpgep.models.model import Adjacency, Matrix
+from dpgep.models.moments import MomentLayout
+from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
+from dpgep.privacy.moment_release import row_bound
+from dpgep.problems.moment_problem import MomentProblem
+
+# Directions are orthonormal up to this, in Frobenius norm.
+_ORTHONORMAL = 2.0**-36
+# The least part of the mean's length that is left when it is brought to the unit ball.
+_INSIDE = 1 - 2.0**-40
+_ROUND_UP = 1 + 2.0**-48
+_MOST_SCALE_BITS = 55
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """V^T (x - m): orthonormal ``vectors`` (K, d), and the ``location`` m (d,) in the units of the rows. All public."""
+
+    vectors: Matrix
+    location: Matrix | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMean:
+    """A mean over people plus independent noise of this deviation in each entry, in the units of the rows; public."""
+
+    values: Matrix
+    deviation: float
+    n: int
+
+
+class ClippedProducts:
+    """Answers about the rows of ``problem`` with noise from ``stream``. Raises ValueError where n is not public."""
+
+    def __init__(self, problem: MomentProblem, stream: core.NoiseStream) -> None:
+        if not problem.model.is_covariance:
+            raise ValueError(f"clipped products are for pca, whose sums have a proof, not {problem.model.name}")
+        if not problem.facts.n_is_public:
+            raise ValueError("clipped products are divided by a public number of people: give public_n to the problem")
+        self._problem, self._stream = problem, stream
+        self._adjacency, self._bound = problem.facts.adjacency, row_bound(problem.facts)
+
+    def require(self, mu: float) -> None:
+        """Raise ValueError where sums for mu would have more noise than integers hold. Reads nothing."""
+        if math.isfinite(mu):
+            _least_scale((4 if self._replaces else 1) * Fraction(16**BITS), mu)
+
+    def mean(self, mu: float, charge: Charge) -> NoisyMean:
+        """(d,), the mean of the rows."""
+        layout = MomentLayout(self._problem.model.n_features, 1, sums=True, counts=False)
+        sums = self._summed(partial(GridSums, layout, BITS))
+        squared = (4 if self._replaces else 1) * Fraction(4**BITS)
+        scale = self._add_noise(sums.sums, squared, mu, BITS, "mean of the rows", charge)
+        return self._mean_of(sums.sums[:, 0], sums.n, math.ldexp(self._bound, -BITS), scale)
+
+    def norms(self, asked: Asked, mu: float, charge: Charge) -> NoisyMean:
+        """The share of the people with a norm |V^T (x - m)|, in bounds, below, between or beyond `PRODUCT_EDGES`."""
+        sums = self._summed(partial(ProductNormCounts, self._directions(asked)))
+        counts = sums.counts << BITS
+        squared = (2 if self._replaces else 1) * Fraction(4**BITS)
+        scale = self._add_noise(counts, squared, mu, BITS, "histogram of norms of products", charge)
+        return self._mean_of(counts, sums.n, 2.0**-BITS, scale)
+
+    def products(self, asked: Asked, threshold: float, mu: float, charge: Charge) -> NoisyMean:
+        """(K, d), the mean of x clip(V^T (x - m)), clipped to a norm of ``threshold`` bounds."""
+        _require_threshold(threshold)
+        sums = self._summed(partial(ClippedSums, self._directions(asked), threshold))
+        k, d = asked.vectors.shape
+        change = product_sensitivity(threshold, k, d, self._adjacency, located=asked.location is not None)
+        squared = Fraction(change) ** 2 * 16**BITS
+        query = f"sum of x clip(V^T x), norms of {threshold:.4g} bounds"
+        scale = self._add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
+        return self._mean_of(sums.total.T, sums.n, math.ldexp(self._bound * self._bound * threshold, -2 * BITS), scale)
+
+    def moment(self, asked: Asked, threshold: float, mu: float, charge: Charge) -> NoisyMean:
+        """(K, K), the mean of p p^T, p = clip(V^T (x - m)); noise is independent, also in entries that mirror others.
+
+        One person adds a matrix of norm at most C^2, and replacing it moves the sum by at most sqrt(2) C^2.
+        """
+        _require_threshold(threshold)
+        sums = self._summed(partial(ProductMoment, self._directions(asked), threshold))
+        squared = (2 if self._replaces else 1) * Fraction(16**BITS)
+        query = f"second moment of V^T x, norms of {threshold:.4g} bounds"
+        scale = self._add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
+        return self._mean_of(sums.total, sums.n, math.ldexp((self._bound * threshold) ** 2, -2 * BITS), scale)
+
+    @property
+    def _replaces(self) -> bool:
+        return self._adjacency == "replace-one"
+
+    def _directions(self, asked: Asked) -> Directions:
+        defect = np.linalg.norm(asked.vectors @ asked.vectors.T - np.eye(len(asked.vectors)))
+        if not defect <= _ORTHONORMAL:
+            raise ValueError(f"directions must be orthonormal, they miss it by {defect:.3g}")
+        location = asked.location
+        if location is not None:
+            location = location / self._bound
+            location = location * min(1.0, _INSIDE / max(float(np.linalg.norm(location)), _INSIDE))
+        return Directions.on_grid(asked.vectors, location)
+
+    def _summed(self, make: Callable[[], S]) -> S:
+        """One pass. Raises ValueError where there are so many people that sums might overflow."""
+        sums: Any = self._problem.dataset.accumulate(make, alone=True)
+        if sums.n >= MOST_PEOPLE:
+            raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people; nothing was released")
+        return sums  # type: ignore[no-any-return]
+
+    def _add_noise(self, sums: Any, squared: Fraction, mu: float, grid_bits: int, query: str, charge: Charge) -> int:
+        """Noise of ``scale`` steps in the place of ``sums``, one person moving which by at most sqrt(squared) steps."""
+        if math.isinf(mu):
+            charge(LedgerEntry(query, mu, ()))
+            return 0
+        scale = _least_scale(squared, mu)
+        deviation = math.ldexp(scale, -grid_bits)
+        charge(LedgerEntry(query, mu, (NoiseBlock(query, "independent", deviation, scale),), grid_bits // 2))
+        core.add_exact_noise(sums, scale, self._stream, thread_count())
+        return scale
+
+    def _mean_of(self, sums: Any, n: int, unit: float, scale: int) -> NoisyMean:
+        n = self._problem.facts.n or n
+        return NoisyMean(np.ascontiguousarray(sums, dtype=np.float64) * (unit / n), scale * unit / n, n)
+
+
+def _require_threshold(threshold: float) -> None:
+    if not LEAST_THRESHOLD <= threshold <= LARGEST_THRESHOLD:
+        raise ValueError(f"threshold must be between {LEAST_THRESHOLD} and {LARGEST_THRESHOLD}, got {threshold}")
+
+
+def product_sensitivity(
+    threshold: float, n_directions: int, n_features: int, adjacency: Adjacency, *, located: bool = False
+) -> float:
+    """What one person moves a sum of `ClippedProducts.products` by, in Frobenius norm and in bounds times thresholds.
+
+    Rounded up. ``located``: whether there is an m. The bound for m = 0 holds of exact products; those on the grid are
+    at most ``error`` away from it, so that two people's sums are at most twice that.
+    """
+    if adjacency == "add-remove":
+        return 1.0
+    if located:
+        return 2.0
+    square = threshold * threshold
+    if square <= (1 / 2 if n_directions == 1 else 1 / 3):
+        exact = 2 * math.sqrt(1 - square)
+    else:
+        exact = (1.0 if n_directions == 1 else (1 + square) / math.sqrt(2)) / threshold
+    # V on its grid, and orthonormal; rounded to the nearest step, then shrunk and cut to a step
+    error = (direction_error(n_directions, n_features) + _ORTHONORMAL) / threshold
+    error += (1.5 * math.sqrt(n_directions) + 1) * 2.0**-BITS
+    return min(2.0, (exact + 2 * error) * _ROUND_UP)
+
+
+def _least_scale(squared: Fraction, mu: float) -> int:
+    """The least whole deviation that makes a change of sqrt(squared) steps cost at most mu."""
+    least = math.ceil(squared / Fraction(mu) ** 2)
+    scale = math.isqrt(least)
+    scale += scale * scale < least
+    if scale.bit_length() > _MOST_SCALE_BITS:
+        raise ValueError(f"mu = {mu:.3g} of a clipped product is too little: use a larger budget or fewer steps")
+    return scale

@@ -1,0 +1,120 @@
+"""The comparators of benchmarks/frontier: what each learns of people costs what it says; each finds what there is."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "frontier"
+NAMES = ["gaussian", "separate_covariance", "noisy_power", "eigenvector_sampling", "coinpress"]
+MU = 0.7
+
+Matrix = np.ndarray[Any, np.dtype[np.float64]]
+
+pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="benchmarks are part of a clone alone")
+
+
+def load(name: str) -> Any:
+    """A module of the folder, whose files import one another by name."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+def spiked(n: int = 4000, d: int = 6) -> Matrix:
+    rows = np.random.default_rng(0).standard_normal((n, d)) * [3.0, 2.0, *[0.3] * (d - 2)]
+    return np.asarray(rows / 8)
+
+
+def neighbours(n: int, d: int) -> list[tuple[Matrix, Matrix]]:
+    """Data sets in the unit ball that differ in their last row: random ones, and e_j for e_i."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((n, d))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    pairs = []
+    for turn in range(40):
+        last = rng.standard_normal((2, d)) if turn % 2 else np.eye(d)[[turn % d, (turn + turn // d + 1) % d]]
+        last = last / np.linalg.norm(last, axis=1, keepdims=True)
+        pairs.append((np.vstack([rows[:-1], last[:1]]), np.vstack([rows[:-1], last[1:]])))
+    return pairs
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_comparator_pays_for_all_that_it_asks(name: str, k: int) -> None:
+    """Every query of a run, repeated on neighbours: none moves by more than was charged; all of them compose to mu."""
+    analyst = load("mechanism").Analyst.of(spiked(50, 4), 1.0, np.random.default_rng(2))
+    load(name).ask(analyst, k, MU)
+    assert analyst.spent == pytest.approx(MU, rel=1e-12)
+    largest = {}
+    for first, second in neighbours(50, 4):
+        for turn, answer in enumerate(analyst.answers):
+            difference = answer.query(first) - answer.query(second)
+            # the score of the exponential mechanism is u^T C u: it moves by the operator norm of what C moves by
+            moved = np.linalg.norm(difference, 2 if name == "eigenvector_sampling" else None)
+            assert moved <= answer.sensitivity * (1 + 1e-12)
+            largest[turn] = max(largest.get(turn, 0.0), float(moved) / answer.sensitivity)
+    assert max(largest.values()) > 0.7
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_comparator_finds_components(name: str) -> None:
+    found = load(name).components(spiked(), 2, 20.0, np.random.default_rng(3), 1.0)
+    np.testing.assert_allclose(found @ found.T, np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(np.abs(found[:, :2]), np.eye(2), atol=0.15)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_clipped(name: str) -> None:
+    """One that is too long by far has the weight of one."""
+    rows = np.vstack([spiked(), [[0.0, 0.0, 1e6, 0.0, 0.0, 0.0]]])
+    found = load(name).components(rows, 1, 20.0, np.random.default_rng(3), 1.0)
+    assert abs(found[0, 0]) > 0.95
+
+
+def test_noise_has_the_deviation_that_is_charged() -> None:
+    """20000 normal deviates: their root mean square is off by 5 % with a probability below 1e-20."""
+    analyst = load("mechanism").Analyst.of(spiked(10, 6), 1.0, np.random.default_rng(4))
+    zeros = np.zeros((200, 200))
+    assert np.std(analyst.ask(lambda rows: zeros, 3.0, 0.5)) == pytest.approx(6.0, rel=0.05)
+    noise = analyst.ask_symmetric(lambda rows: zeros, 3.0, 0.5)
+    np.testing.assert_array_equal(noise, noise.T)
+    assert np.std(noise[np.triu_indices(200, 1)]) == pytest.approx(6.0 / math.sqrt(2), rel=0.05)
+    assert np.std(np.diagonal(noise)) == pytest.approx(6.0, rel=0.3)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
+def test_pure_privacy_in_the_currency_of_mu(mu: float) -> None:
+    """The curve of N(mu, 1) lies below that of randomized response with this epsilon, and touches it."""
+    from scipy.stats import norm
+
+    epsilon = load("mechanism").epsilon_of(mu)
+    at = np.linspace(0, 1, 1001)
+    pure = np.maximum(np.maximum(0, 1 - math.exp(epsilon) * at), math.exp(-epsilon) * (1 - at))
+    gaussian = norm.cdf(norm.ppf(1 - at) - mu)
+    assert np.all(gaussian <= pure + 1e-12)
+    kink = 1 / (1 + math.exp(epsilon))
+    assert norm.cdf(norm.ppf(1 - kink) - mu) == pytest.approx(kink)
+
+
+def test_directions_are_drawn_from_the_law_that_is_claimed() -> None:
+    """In two dimensions density exp(u^T M u) of an angle: 4000 draws against its distribution function.
+
+    Kolmogorov and Smirnov's statistic exceeds 0.04 with a probability below 1e-5.
+    """
+    bingham, rng = load("eigenvector_sampling").bingham, np.random.default_rng(5)
+    matrix = np.array([[2.0, 0.5], [0.5, -1.0]])
+    angles = np.sort([math.atan2(*bingham(matrix, rng)[::-1]) % math.pi for _ in range(4000)])
+    grid = np.linspace(0, math.pi, 20001)
+    directions = np.stack([np.cos(grid), np.sin(grid)])
+    density = np.exp(np.einsum("ij,ik,kj->j", directions, matrix, directions))
+    distribution = np.cumsum(density) / density.sum()
+    assert np.abs(np.interp(angles, grid, distribution) - (np.arange(4000) + 0.5) / 4000).max() < 0.04
