@@ -107,7 +107,7 @@ class Bench:
     def product_of_sparse_rows(self, size: int) -> Work:
         """X^T (X v), X with one entry in fifty: entries and their places once."""
         n, d = max(size // (12 * 10), 1), 500
-        x = scipy.sparse.random_array((n, d), density=10 / d, format="csr", rng=self.rng)
+        x = scipy.sparse.random(n, d, density=10 / d, format="csr", random_state=self.rng)
         v = self.rng.standard_normal((1, d))
         places = x.indices.astype(np.int32), x.indptr.astype(np.int32)
         products = self.core.CsrRows(x.data, *places, d, np.ones(n), 1.0, self.n_threads)
