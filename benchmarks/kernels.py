@@ -32,7 +32,7 @@ from dpgep._dispatch import available_variants
 
 BITS = 20
 # Bytes of the largest array of a kernel: in the second cache, about the last one, beyond all.
-SIZES, QUICK_SIZES = (1 << 20, 1 << 25, 1 << 29), (1 << 20,)
+SIZES, QUICK_SIZES = (1 << 20, 1 << 25, 1 << 30), (1 << 20,)
 ROUNDS, QUICK_ROUNDS, SECONDS = 9, 3, 0.02
 _TOO_SMALL_FOR_THREADS = 1 << 23
 # Wanted beyond the last cache; of sparse rows, whose entries are read from anywhere.
