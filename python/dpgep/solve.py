@@ -65,7 +65,7 @@ def solve(
     share: float | None = None,
     accounting: Accounting = "gdp",
     n_components: int | None = None,
-    method: str = "release",
+    method: str = "auto",
     seed: int | None = None,
     n_threads: int | None = None,
     **options: Any,
@@ -89,10 +89,13 @@ def solve(
     n_components : int, optional
         K. Default: all components of the model. Under ``method="release"`` more components cost no privacy.
     method : str
+        "auto": "release", but for `pca` of rows in memory where its noise would not be small, n mu < 20 d^1.5:
+        there a twentieth of mu^2 shows which of "release" and "clipped-power" is better, unless an option of "release"
+        is given. `Solution.method` says which it was.
         "release": one noisy moment matrix, from which everything else is computed, in memory or through products
         (docs/scale.md). "rayleigh-flow" and "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says
         when to use which). "clipped-power": a power method on clipped products, for pca of spread spectra, with less
-        noise (docs/clipped-power.md). "auto": that or "release", whichever a tenth of mu^2 shows to be better.
+        noise (docs/clipped-power.md).
         "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for
         pca(center=False) and (epsilon, delta).
     seed : int, optional
@@ -149,7 +152,8 @@ def solve(
         curator = run.curator(Curator, mixed=not options_on_columns(settings))
         result = chosen.run(curator, k, settings)
     passes = problem.passes - before
-    solution = solution_of(result, run.report, curator.model, method, passes=passes, preparation=run.preparation)
+    name = result.method or method
+    solution = solution_of(result, run.report, curator.model, name, passes=passes, preparation=run.preparation)
     run.warn_of_counted(solution)
     warn_of_accuracy(result, solution)
     return solution

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpgep.methods.choosing import AutoOptions, auto
+from dpgep.methods.choosing import auto
 from dpgep.methods.clipped_power import ClippedPowerOptions, clipped_power
 from dpgep.methods.papers.local_gaussian import LocalGaussianOptions, local_gaussian
 from dpgep.methods.papers.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
@@ -40,7 +40,7 @@ METHODS: dict[str, Method] = {
     "local-gaussian": Method(LocalGaussianOptions, local_gaussian, lambda *_: True),
     "rayleigh-flow": Method(FlowOptions, rayleigh_flow),
     "truncated-rayleigh-flow": Method(TruncatedFlowOptions, rayleigh_flow),
-    "auto": Method(AutoOptions, auto),
+    "auto": Method(ReleaseOptions, auto, ReleaseOptions.in_one_pass),
     "clipped-power": Method(ClippedPowerOptions, clipped_power),
     "sr-dp": Method(SimultaneousReductionOptions, sr_dp, lambda *_: True),
     "dpsr": Method(DpsrOptions, dpsr),

@@ -1,45 +1,53 @@
-"""A release or a power method on clipped products, whichever the spectrum favours.
+"""A release or a power method on clipped products, whichever the spectrum favours: what `dpgep.solve` does by itself.
 
 To first order in the noise, with C the median of a normal product and 12 steps, errors of the two are in the ratio
 
     release : clipped power = b^2 : 16 (lambda_1 + ... + lambda_K),
 
-b the row bound (docs/mathematics.md, section 11). A tenth of mu^2 buys a few steps of the power method and the variance
-along the block they end at; what is left, which costs at most a ninth more of squared error, goes to the better one.
+b the row bound (docs/mathematics.md, section 11). Public numbers decide first: a release it is where only one can be
+had, and where its noise is small beside b^2/d, the mean of all variances. Elsewhere a twentieth of mu^2 buys a few
+steps of the power method and the variance along the block they end at; what is left, which costs a nineteenth more of
+squared error, goes to the better one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from dpgep.methods.clipped_power import ClippedPowerOptions, clipped_power, probe
+from dpgep.methods.clipped_power import VALUES_SHARE, ClippedPowerOptions, clipped_power, probe
 from dpgep.methods.release import ReleaseOptions, release
 from dpgep.methods.result import MethodResult
-from dpgep.privacy.curator import Curator, PublicSide
+from dpgep.privacy.curator import Curator
 
-_PROBE_SHARE, _PROBE_STEPS = 0.1, 4
+_PROBE_SHARE, _PROBE_STEPS = 0.05, 4
 # Of the variance, in squared bounds, below which clipped products are better.
 _SPREAD = 1 / 16
+# The edge of a release's noise, 2 b^2 sqrt(d)/(n mu), in units of b^2/d, up to which there is nothing to choose: what
+# stands out by one such unit is then found with a squared sine of (0.1/2)^2.
+_SMALL_NOISE = 0.1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AutoOptions:
-    """There are none: "release" and "clipped-power" have their defaults."""
-
-    def check(self, public: PublicSide, k: int) -> None:
-        """What depends on the problem. Raises before anything is released."""
-        ReleaseOptions().check(public, k)
-
-
-def auto(curator: Curator, n_components: int, options: AutoOptions) -> MethodResult:
-    """The K leading eigenvectors by the method that a probe favours; models that have only one get a release."""
-    if not _has_both(curator.public) or curator.noiseless:
-        return release(curator, n_components, ReleaseOptions())
+def auto(curator: Curator, n_components: int, options: ReleaseOptions) -> MethodResult:
+    """The K leading eigenvectors by the method that a probe favours, by a release where there is nothing to choose."""
+    if not _is_open(curator, n_components, options):
+        return replace(release(curator, n_components, options), method="release")
     vectors, variance, centre = probe(curator, n_components, _PROBE_STEPS, _PROBE_SHARE)
     if variance >= _SPREAD:
-        return release(curator, n_components, ReleaseOptions())
-    return clipped_power(curator, n_components, ClippedPowerOptions(init=vectors), 1 - _PROBE_SHARE, centre)
+        return replace(release(curator, n_components, options), method="release")
+    init = ClippedPowerOptions(init=vectors)
+    return replace(clipped_power(curator, n_components, init, 1 - _PROBE_SHARE, centre), method="clipped-power")
 
 
-def _has_both(public: PublicSide) -> bool:
-    return public.model.is_covariance and public.facts.n_is_public
+def _is_open(curator: Curator, k: int, options: ReleaseOptions) -> bool:
+    """Whether it is worth a probe which is better; a function of public numbers.
+
+    K components hold at least the part K/d of all variance: clipped products cannot win by much where that is a
+    sixteenth. Rows that are not in memory would be read many times.
+    """
+    public, d = curator.public, curator.model.n_features
+    n = public.facts.n
+    if not (public.model.is_covariance and public.at_hand and options == ReleaseOptions()) or k / d > _SPREAD:
+        return False
+    if n is None or 2 * d**1.5 <= _SMALL_NOISE * n * curator.remaining:
+        return False
+    return curator.affords_clipped_products(_PROBE_SHARE * VALUES_SHARE)

@@ -31,7 +31,7 @@ from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator, PublicSide
 
 # Shares of mu^2: of the mean, of looks at the norms of products, of the eigenvalues.
-_MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
+_MEAN_SHARE, _LOOKS_SHARE, VALUES_SHARE = 0.05, 0.02, 0.05
 # Products of so many thresholds are clipped for the eigenvalues: 4 deviations of normal ones from a median.
 _VALUES_THRESHOLDS = 6.0
 # What init may be beside an array.
@@ -137,7 +137,7 @@ def probe(curator: Curator, n_components: int, n_iterations: int, share: float) 
     assert curator.facts.bound is not None
     run = _Run(curator, ClippedPowerOptions(n_iterations=n_iterations), share)
     vectors, _ = run.iterate(n_components)
-    variances = run.quotients(vectors, share * _VALUES_SHARE)
+    variances = run.quotients(vectors, share * VALUES_SHARE)
     return vectors, float(np.trace(variances)) / curator.facts.bound**2, run.centre
 
 
@@ -153,8 +153,9 @@ class _Run:
         looks = options.threshold == "auto" and not curator.noiseless
         self._look_at = {0, steps // 2} if looks else set()
         self._each_look = share * _LOOKS_SHARE / 2 if steps > 1 else share * _LOOKS_SHARE
-        self._each = share * (1 - _VALUES_SHARE - _MEAN_SHARE * centred - _LOOKS_SHARE * looks) / steps
-        curator.require_clipped_products(min(self._each, share * _VALUES_SHARE))
+        self._each = share * (1 - VALUES_SHARE - _MEAN_SHARE * centred - _LOOKS_SHARE * looks) / steps
+        if not curator.affords_clipped_products(min(self._each, share * VALUES_SHARE)):
+            raise ValueError("the budget is too little for clipped products: use more of it, fewer steps, or a release")
         self._mean = curator.mean(share * _MEAN_SHARE) if centred else None
         self._threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
         self._thresholds: list[float] = []

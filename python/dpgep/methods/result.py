@@ -81,7 +81,7 @@ class MethodResult:
     """Components (K, d), eigenvalues (K,), the mean; ``accuracy_warnings`` become warnings once the solution exists.
 
     They are not raised here: an error filter must not lose an answer that is paid for. ``moments``: what was released,
-    where it is small enough to be kept.
+    where it is small enough to be kept. ``method``: which one it was, where that was left open.
     """
 
     components: Matrix
@@ -90,6 +90,7 @@ class MethodResult:
     diagnostics: Diagnostics
     accuracy_warnings: tuple[str, ...]
     moments: ReleasedMoments | None = None
+    method: str | None = None
 
 
 def method_result(

@@ -76,10 +76,9 @@ class ClippedProducts:
         self._problem, self._stream = problem, stream
         self._adjacency, self._bound = problem.facts.adjacency, row_bound(problem.facts)
 
-    def require(self, mu: float) -> None:
-        """Raise ValueError where sums for mu would have more noise than integers hold. Reads nothing."""
-        if math.isfinite(mu):
-            _least_scale((4 if self._replaces else 1) * Fraction(16**BITS), mu)
+    def affords(self, mu: float) -> bool:
+        """Whether sums for mu have no more noise than integers hold."""
+        return math.isinf(mu) or _is_held(_least_scale((4 if self._replaces else 1) * Fraction(16**BITS), mu))
 
     def mean(self, mu: float, charge: Charge) -> NoisyMean:
         """(d,), the mean of the rows."""
@@ -147,6 +146,8 @@ class ClippedProducts:
             charge(LedgerEntry(query, mu, ()))
             return 0
         scale = _least_scale(squared, mu)
+        if not _is_held(scale):
+            raise ValueError(f"mu = {mu:.3g} of a clipped product is too little: use a larger budget or fewer steps")
         deviation = math.ldexp(scale, -grid_bits)
         charge(LedgerEntry(query, mu, (NoiseBlock(query, "independent", deviation, scale),), grid_bits // 2))
         core.add_exact_noise(sums, scale, self._stream, thread_count())
@@ -189,7 +190,9 @@ def _least_scale(squared: Fraction, mu: float) -> int:
     """The least whole deviation that makes a change of sqrt(squared) steps cost at most mu."""
     least = math.ceil(squared / Fraction(mu) ** 2)
     scale = math.isqrt(least)
-    scale += scale * scale < least
-    if scale.bit_length() > _MOST_SCALE_BITS:
-        raise ValueError(f"mu = {mu:.3g} of a clipped product is too little: use a larger budget or fewer steps")
-    return scale
+    return scale + (scale * scale < least)
+
+
+def _is_held(scale: int) -> bool:
+    """Whether integers hold noise of this deviation."""
+    return scale.bit_length() <= _MOST_SCALE_BITS

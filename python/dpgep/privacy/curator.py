@@ -201,7 +201,12 @@ class Curator:
     @property
     def noiseless(self) -> bool:
         """Whether epsilon is infinite."""
-        return math.isinf(self._ledger.remaining)
+        return math.isinf(self.remaining)
+
+    @property
+    def remaining(self) -> float:
+        """The mu that is left."""
+        return self._ledger.remaining
 
     def public_generator(self) -> np.random.Generator:
         """Randomness that need not stay secret, for starting points; reproducible where the noise is seeded."""
@@ -235,9 +240,9 @@ class Curator:
         """Products A V and B V with noise, for blocks V that the method chooses as it goes."""
         return self._mechanism.products(self._affordable(share), noise, self._charge(purpose))
 
-    def require_clipped_products(self, share: float) -> None:
-        """Raise ValueError where ``share`` of mu^2 is too little for `clipped_products` or a `product_moment`."""
-        self._mechanism.clipped().require(self._affordable(share))
+    def affords_clipped_products(self, share: float) -> bool:
+        """Whether ``share`` of mu^2 is enough for `clipped_products` or a `product_moment`."""
+        return self._mechanism.clipped().affords(self._affordable(share))
 
     def mean(self, share: float | None = None, purpose: str = "") -> NoisyMean:
         """The mean of the rows, (d,)."""
