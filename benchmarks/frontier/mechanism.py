@@ -15,22 +15,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import log_ndtr
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 Query = Callable[[Matrix], Matrix]
+Norm = Literal[2, "nuc"] | None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A query that was answered with noise for ``sensitivity``, or chosen by the exponential mechanism; its price."""
+    """A query that was answered with noise for ``sensitivity``, or chosen by the exponential mechanism; its price.
+
+    ``norm`` is what `numpy.linalg.norm` measures the move of the query by: None (Frobenius), "nuc", or 2.
+    """
 
     query: Query
     sensitivity: float
     mu: float
+    norm: Norm = None
 
 
 @dataclass
@@ -69,13 +74,30 @@ class Analyst:
         noise = self.rng.standard_normal(exact.shape)
         return exact + sensitivity / mu * (noise + noise.T) / 2
 
-    def choose(self, score: Query, sample: Callable[[Matrix, float], Matrix], mu: float) -> Matrix:
-        """One draw of density exp(epsilon/2 score) for a score that moves by at most 1: `epsilon_of` (mu)-DP.
+    def ask_pure(self, query: Query, norm: Norm, noise: Callable[[float], Matrix], mu: float) -> Matrix:
+        """The query plus ``noise(epsilon)``, which hides a move of at most 2 in ``norm`` with epsilon-DP."""
+        self.answers.append(Answer(query, 2.0, mu, norm))
+        return query(self.rows) + noise(epsilon_of(mu))
 
-        ``score`` is a matrix C with score u^T C u; ``sample(C, factor)`` draws u of density exp(factor u^T C u).
+    def choose(self, score: Query, sample: Callable[[Matrix, float], Matrix], mu: float) -> Matrix:
+        """One draw of density exp(factor score) for a score that moves by at most 1, up or down: the factor is
+        `epsilon_of` (mu), twice what (epsilon/2) for epsilon-DP allows.
+
+        ``score`` is a matrix C with score tr(V^T C V); ``sample(C, factor)`` draws V of density
+        exp(factor tr(V^T C V)). Such scores move by the operator norm of what a replaced row adds to C, x x^T - y y^T
+        with one eigenvalue of either sign.
+
+        Log-likelihood ratios of two neighbours are factor (their scores' difference) + a constant, so they lie in an
+        interval of length r = 2 factor around zero (Dong, Durfee and Rogers 2020). Of all pairs of laws with ratios in
+        [t - r, t] those on two points, at its ends, are the easiest to tell apart: probabilities p and q with
+        logit p - logit q = r, which cost mu = Phi^-1(p) - Phi^-1(q). That is most at p = 1 - q = 1/(1 + e^(-r/2)), the
+        pair of `epsilon_of`, if the derivative of Phi^-1 of 1/(1 + e^(-l)) in l falls for l > 0: with z = Phi^-1, if
+        Phi(z) Phi(-z)/phi(z) falls for z > 0, that is if w(z) = phi (2 Phi - 1) - z Phi (1 - Phi) > 0. It is: w(0) = 0,
+        w(infinity) = 0, and w' = 2 phi^2 - Phi (1 - Phi) is positive first and then negative, as w'(0) > 0,
+        w'(infinity) = 0, and w'' = phi (2 Phi - 1 - 4 z phi) is negative first and then positive.
         """
-        self.answers.append(Answer(score, 1.0, mu))
-        return sample(score(self.rows), epsilon_of(mu) / 2)
+        self.answers.append(Answer(score, 1.0, mu, 2))
+        return sample(score(self.rows), epsilon_of(mu))
 
 
 def epsilon_of(mu: float) -> float:
