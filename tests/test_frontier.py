@@ -122,6 +122,17 @@ def test_directions_are_drawn_from_the_law_that_is_claimed() -> None:
     assert np.abs(np.interp(angles, grid, distribution) - (np.arange(4000) + 0.5) / 4000).max() < 0.04
 
 
+def test_pure_noise_and_draws_get_what_is_charged() -> None:
+    mechanism = load("mechanism")
+    analyst, seen = mechanism.Analyst.of(spiked(10, 3), 1.0, np.random.default_rng(4)), []
+    zeros = np.zeros((3, 3))
+    analyst.ask_pure(lambda rows: zeros, "nuc", lambda epsilon: seen.append(epsilon) or zeros, 0.5)
+    analyst.choose(lambda rows: zeros, lambda scores, factor: seen.append(factor) or scores, 1.5)
+    assert seen == [mechanism.epsilon_of(0.5), mechanism.epsilon_of(1.5)]
+    assert [(answer.sensitivity, answer.norm) for answer in analyst.answers] == [(2.0, "nuc"), (1.0, 2)]
+    assert analyst.spent == pytest.approx(math.hypot(0.5, 1.5))
+
+
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
 def test_the_exponential_mechanism_in_the_currency_of_mu(mu: float) -> None:
     """Laws on two points with log-ratios t and t - 2 factor: none costs more than mu, and t = factor costs it."""
@@ -179,17 +190,17 @@ def test_printed_wishart_noise_shows_who_is_there() -> None:
 
 @pytest.mark.statistical
 def test_repaired_wishart_noise_hides_who_is_there() -> None:
-    """e_1 replaced by e_2, epsilon = 2, 20000 draws each: P(M_11 > 1.5, M_22 < -0.5) changes by a factor of at most e^2,
+    """e_1 replaced by e_2, epsilon = 2, 20000 draws each: P(M_11 > 1.5, M_22 < -0.5) falls by a factor of at most e^2,
     and by more than e^1.2. The logarithm (1.6) has a deviation of 0.05: wrong with a probability below 1e-11. Half of
     the noise, with a logarithm of 3.3 of deviation 0.16, is found out.
     """
     noise, rng = load("wishart").noise, np.random.default_rng(9)
 
-    def loss(scale: float) -> float:
-        draws = np.array([np.diagonal(noise(2, scale, rng)) for _ in range(40000)]).reshape(2, 20000, 2)
+    def loss(epsilon: float) -> float:
+        draws = np.array([np.diagonal(noise(2, epsilon, rng)) for _ in range(40000)]).reshape(2, 20000, 2)
         published = draws + np.eye(2)[:, None]  # of e_1 alone, and of e_2 alone
         seen = np.mean((published[..., 0] > 1.5) & (published[..., 1] < -0.5), axis=1)
         return math.log(seen[0] / seen[1])
 
-    assert 1.2 < loss(1 / 2.0) < 2.0
-    assert loss(1 / 4.0) > 2.3
+    assert 1.2 < loss(2.0) < 2.0
+    assert loss(4.0) > 2.3

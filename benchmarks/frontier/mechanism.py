@@ -76,7 +76,7 @@ class Analyst:
 
     def ask_pure(self, query: Query, norm: Norm, noise: Callable[[float], Matrix], mu: float) -> Matrix:
         """The query plus ``noise(epsilon)``, which hides a move of at most 2 in ``norm`` with epsilon-DP."""
-        self.answers.append(Answer(query, 2.0, mu, norm))
+        self.answers.append(Answer(query, 2.0, mu, norm=norm))
         return query(self.rows) + noise(epsilon_of(mu))
 
     def choose(self, score: Query, sample: Callable[[Matrix, float], Matrix], mu: float) -> Matrix:
@@ -96,7 +96,7 @@ class Analyst:
         w(infinity) = 0, and w' = 2 phi^2 - Phi (1 - Phi) is positive first and then negative, as w'(0) > 0,
         w'(infinity) = 0, and w'' = phi (2 Phi - 1 - 4 z phi) is negative first and then positive.
         """
-        self.answers.append(Answer(score, 1.0, mu, 2))
+        self.answers.append(Answer(score, 1.0, mu, norm=2))
         return sample(score(self.rows), epsilon_of(mu))
 
 

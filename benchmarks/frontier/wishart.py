@@ -31,12 +31,12 @@ def components(rows: Matrix, k: int, mu: float, rng: np.random.Generator, bound:
 
 def ask(analyst: Analyst, k: int, mu: float) -> Matrix:
     d, rng = analyst.shape[1], analyst.rng
-    return leading(analyst.ask_pure(second_moment, "nuc", lambda epsilon: noise(d, 1 / epsilon, rng), mu), k)
+    return leading(analyst.ask_pure(second_moment, "nuc", lambda epsilon: noise(d, epsilon, rng), mu), k)
 
 
-def noise(d: int, scale: float, rng: np.random.Generator) -> Matrix:
-    """W - W'."""
-    return wishart(d, scale, rng) - wishart(d, scale, rng)
+def noise(d: int, epsilon: float, rng: np.random.Generator) -> Matrix:
+    """W - W', which hides a replaced row."""
+    return wishart(d, 1 / epsilon, rng) - wishart(d, 1 / epsilon, rng)
 
 
 def wishart(d: int, scale: float, rng: np.random.Generator) -> Matrix:
