@@ -47,6 +47,7 @@ def test_a_release_has_its_first_order_error(bounds: Any, k: int) -> None:
     assert expected < 0.05
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("rest", "bound", "mu"), [(0.02, 3.5, 0.2), (0.2, 6.0, 0.3)])
 def test_clipped_power_has_its_first_order_error(bounds: Any, rest: float, bound: float, mu: float) -> None:
     """40 runs, about 99 squared normal deviates each: a deviation of 2.3 %."""
