@@ -18,7 +18,16 @@ from clipped_power_map import decaying, heavy, spiked
 import dpgep
 
 SEEDS = int(os.environ.get("DPGEP_SEEDS", "5"))
-COMPARATORS = ("gaussian", "separate_covariance", "noisy_power", "eigenvector_sampling", "coinpress")
+COMPARATORS = (
+    "gaussian",
+    "separate_covariance",
+    "noisy_power",
+    "eigenvector_sampling",
+    "coinpress",
+    "dp_pca",
+    "k_dp_pca",
+    "coherence",
+)
 OURS = ("release", "clipped-power")
 # (rows, n, d, their parameters, K, mu)
 SETTINGS = {
