@@ -121,6 +121,17 @@ def test_filtered_gradients_are_no_farther_apart_than_is_charged() -> None:
         assert np.linalg.norm(gradients[0] - gradients[1], axis=1).max() <= coherence.sensitivity(tau) * (1 + 1e-12)
 
 
+def test_a_step_charges_for_rows_on_both_sides_of_the_threshold_that_it_found() -> None:
+    """Scores up to 0.1 lead to the level 1/8 of LEVELS; rows at it move the sum by what is charged."""
+    rows = np.full((100, 3), [0.1, 0.5, 0.0])
+    analyst = load("mechanism").Analyst.of(rows, 1.0, np.random.default_rng(9))
+    load("coherence").step(analyst, np.eye(3)[0], np.zeros((0, 3)), 100.0)
+    answer = analyst.answers[1]
+    assert answer.sensitivity == load("coherence").sensitivity(1 / 8)
+    sides = [np.vstack([rows[1:], [[1 / 8, side * math.sqrt(1 - 1 / 64), 0.0]]]) for side in (1, -1)]
+    assert np.linalg.norm(answer.query(sides[0]) - answer.query(sides[1])) == pytest.approx(answer.sensitivity)
+
+
 def test_a_run_costs_what_it_learns_of_the_one_it_asks_most() -> None:
     """Disjoint batches cost the larger, and one that overlaps with them adds its square."""
     analyst = load("mechanism").Analyst.of(spiked(10, 3), 1.0, np.random.default_rng(8))

@@ -1,20 +1,20 @@
-"""Adaptive power iteration by filtering (Nguyen, Ene, Nguyen 2026): w <- sum of x (x^T w), rows with large |x^T w| left out.
+"""Adaptive power iteration by filtering (Nguyen, Ene, Nguyen 2026): w <- sum of x (x^T w) over rows of small |x^T w|.
 
 A step looks for the smallest tau that next to nobody's |x^T w| exceeds, and adds up the rows up to tau. Where rows have
 low coherence, each has a small part in every direction, tau is far below 1, and so is the noise.
 
 Sound here: counts of |x^T w| between 1, 1/2, 1/4, ... move by sqrt(2); tau is the smallest for which the noisy number
-above it is within ZETA of noise alone. What a row with |x^T w| = s up to tau adds is s^2 along w and at most
-s sqrt(1 - s^2) across; with s = sin(phi) it lies on a circle of radius 1/2, or within, 2 phi from the origin, and two of
-them are at most sin(phi + phi') apart: 2 tau sqrt(1 - tau^2), or 1 from tau = 1/sqrt(2) on. Each of L steps costs
-mu/sqrt(L), `SHARE` of its square for counts.
+above it is within what noise alone exceeds with probability ZETA. What a row with |x^T w| = s up to tau adds is s^2
+along w and at most s sqrt(1 - s^2) across. With s = sin(phi) that is a chord of a circle of radius 1/2 through the
+origin, or less, and the ends of two are at most sin(phi + phi') apart: 2 tau sqrt(1 - tau^2), or 1 from tau =
+1/sqrt(2) on. Each of L steps costs mu/sqrt(L), `SHARE` of its square for counts.
 
-Printed: by the abstract, and summaries of it that were at hand, a filter in each step that adapts to the coherence, found
-by the sparse vector technique, Gaussian noise in each sum, and (epsilon, delta)-DP if one row differs. Its constants, its
-threshold on the number above tau, and whether rows that were left out once stay out, are not verified: the text itself
-was not at hand. Counts here replace the technique: all of them cost one answer.
+Printed: the text itself was not at hand. By its abstract, and a public summary, a filter of rows in each step, found by
+the sparse vector technique, that adapts to the coherence; Gaussian noise in each sum; (epsilon, delta)-DP if one row
+differs. Its constants, how many rows may be above tau, and whether a row stays out once it was left out, are not
+verified. Noisy counts replace the technique here: all levels are one answer.
 
-The number of steps is left open up to constants; here 6. The paper has one component. For more, here one after the other,
+The number of steps is here 6, as in `noisy_power.py`. The paper has one component. For more, here one after the other,
 each of projected rows, at mu/sqrt(K).
 """
 

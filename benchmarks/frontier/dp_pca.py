@@ -11,14 +11,14 @@ no farther apart, nor by more than 2 r sqrt(d). Where this exceeds 1 the box is 
 
 Printed (from memory of the paper, its constants are not verified; no code of the authors was found): stability-based
 histograms, which are (epsilon, delta)-DP over infinitely many bins. Here Gaussian noise on the counts of finitely many,
-which rows of the unit ball allow: eigenvalues from 1/2 down to `SMALLEST`, coordinates between -1 and 1. Bins and boxes are
-the printed ones: ratio 2^(1/4); width 2^(1/4) K sqrt(Lambda) log^a 25; r = 3 K sqrt(Lambda) log^a(B d T/zeta). The
-number of subsets is printed as C log(1/(delta zeta))/epsilon; here a vote of a quarter of them exceeds all noise.
+which rows of the unit ball allow: eigenvalues from 1/2 down to `SMALLEST`, coordinates between -1 and 1. Bins and boxes
+are the printed ones: ratio 2^(1/4); width 2^(1/4) K sqrt(Lambda) log^a 25; r = 3 K sqrt(Lambda) log^a(B d T/zeta). The
+number of subsets is printed as C log(1/(delta zeta))/epsilon; here a quarter of them outvotes the noise of all bins.
 
 Left open: K and a, of the law of rows: here 1 and 1/2 (r is then some 13 deviations). The number of batches, printed as
 log^2 n up to a constant: here log n. The rate, printed as h/((lambda_1 - lambda_2)(xi + t)) with eigenvalues that
-nobody knows: here the length of the noisy gradient stands for their difference, h = 8, xi = 1,
-the best of a few on the rows of `compare.py`.
+nobody knows: here the length of the noisy gradient stands for their difference, h = 8, xi = 1, the best of a few on
+generated rows.
 
 The paper has one component. For more, here one after the other, each of everybody's rows, projected, at mu/sqrt(K).
 """
@@ -98,7 +98,7 @@ def clipped_mean(analyst: Analyst, people: People, of: Query, spread: float, rad
     d = analyst.shape[1]
     moved = 2 * radius * math.sqrt(d)
     if moved >= 1:
-        return analyst.ask(lambda rows: of(rows).mean(axis=0), 1 / len(people), mu, people)
+        return analyst.ask(lambda rows: np.asarray(of(rows).mean(axis=0)), 1 / len(people), mu, people)
     width = RATIO * K * math.sqrt(spread) * math.log(25) ** A
     n_bins = math.ceil(2 / width)
 
@@ -110,6 +110,6 @@ def clipped_mean(analyst: Analyst, people: People, of: Query, spread: float, rad
     center = (most + 0.5) * width - 1
 
     def mean(rows: Matrix) -> Matrix:
-        return np.clip(of(rows), center - radius, center + radius).mean(axis=0)
+        return np.asarray(np.clip(of(rows) - center, -radius, radius).mean(axis=0))
 
-    return analyst.ask(mean, moved / len(people), mu / math.sqrt(2), people)
+    return center + analyst.ask(mean, moved / len(people), mu / math.sqrt(2), people)

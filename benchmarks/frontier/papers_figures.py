@@ -72,7 +72,14 @@ class Figure:
 
 FIGURES = {
     "dp-pca": Figure(
-        "spread", (1e-1, 1e-2, 1e-3, 1e-4, 1e-5), around_a_line, 10000, 50, 1, 0.5, ("gaussian", "noisy_power", "dp_pca")
+        "spread",
+        (1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
+        around_a_line,
+        10000,
+        50,
+        1,
+        0.5,
+        ("gaussian", "noisy_power", "dp_pca"),
     ),
     "k-dp-pca": Figure(
         "people",
