@@ -12,8 +12,19 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "frontier"
-NAMES = ["gaussian", "separate_covariance", "noisy_power", "eigenvector_sampling", "coinpress"]
-NAMES += ["subsample_aggregate", "wishart", "exponential"]
+NAMES = [
+    "gaussian",
+    "separate_covariance",
+    "noisy_power",
+    "eigenvector_sampling",
+    "coinpress",
+    "dp_pca",
+    "k_dp_pca",
+    "coherence",
+    "subsample_aggregate",
+    "wishart",
+    "exponential",
+]
 MU = 0.7
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
@@ -35,8 +46,14 @@ def spiked(n: int = 4000, d: int = 6) -> Matrix:
     return np.asarray(rows / 8)
 
 
-def neighbours(n: int, d: int) -> list[tuple[Matrix, Matrix]]:
-    """Data sets in the unit ball that differ in their last row: random ones, and e_j for e_i."""
+def nearly_equal(n: int, d: int) -> Matrix:
+    """+v or -v up to 1e-6: what DP-PCA puts a box around."""
+    rng = np.random.default_rng(6)
+    return np.asarray(rng.choice([-0.5, 0.5], (n, 1)) * np.eye(d)[0] + 1e-6 * rng.standard_normal((n, d)))
+
+
+def neighbours(n: int, d: int, at: int) -> list[tuple[Matrix, Matrix]]:
+    """Data sets in the unit ball that differ in one row: random ones, and e_j for e_i."""
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((n, d))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -44,8 +61,24 @@ def neighbours(n: int, d: int) -> list[tuple[Matrix, Matrix]]:
     for turn in range(40):
         last = rng.standard_normal((2, d)) if turn % 2 else np.eye(d)[[turn % d, (turn + turn // d + 1) % d]]
         last = last / np.linalg.norm(last, axis=1, keepdims=True)
-        pairs.append((np.vstack([rows[:-1], last[:1]]), np.vstack([rows[:-1], last[1:]])))
+        pairs.append((rows.copy(), rows.copy()))
+        for side in range(2):
+            pairs[-1][side][at] = last[side]
     return pairs
+
+
+def largest_moves(analyst: Any) -> list[float]:
+    """Of each answer of a run, in units of its sensitivity: the first and last of those asked, and one between."""
+    largest = []
+    for answer in analyst.answers:
+        assert len(np.unique(answer.people)) == len(answer.people)
+        moved = 0.0
+        for at in answer.people[[0, len(answer.people) // 3, -1]]:
+            for first, second in neighbours(*analyst.shape, at):
+                difference = answer.query(first[answer.people]) - answer.query(second[answer.people])
+                moved = max(moved, float(np.linalg.norm(difference, answer.norm)) / answer.sensitivity)
+        largest.append(moved)
+    return largest
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -55,13 +88,59 @@ def test_a_comparator_pays_for_all_that_it_asks(name: str, k: int) -> None:
     analyst = load("mechanism").Analyst.of(spiked(50, 4), 1.0, np.random.default_rng(2))
     load(name).ask(analyst, k, MU)
     assert analyst.spent == pytest.approx(MU, rel=1e-12)
-    largest = {}
-    for first, second in neighbours(50, 4):
-        for turn, answer in enumerate(analyst.answers):
-            moved = np.linalg.norm(answer.query(first) - answer.query(second), answer.norm)
-            assert moved <= answer.sensitivity * (1 + 1e-12)
-            largest[turn] = max(largest.get(turn, 0.0), float(moved) / answer.sensitivity)
-    assert max(largest.values()) > 0.7
+    largest = largest_moves(analyst)
+    assert 0.7 < max(largest) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("name", ["dp_pca", "k_dp_pca"])
+def test_a_box_around_gradients_is_paid_for(name: str) -> None:
+    """Its counts and its mean, which the rows of the test above do not lead to."""
+    analyst = load("mechanism").Analyst.of(nearly_equal(1000, 3), 1.0, np.random.default_rng(2))
+    load(name).ask(analyst, 1, MU)
+    assert analyst.spent == pytest.approx(MU, rel=1e-12)
+    counts = [turn for turn, answer in enumerate(analyst.answers) if answer.sensitivity == math.sqrt(6)]
+    assert counts
+    largest = largest_moves(analyst)
+    assert max(largest) <= 1 + 1e-12
+    for turn in counts:
+        assert min(largest[turn : turn + 2]) > 0.7
+        assert analyst.answers[turn + 1].sensitivity < 1 / len(analyst.answers[turn + 1].people)
+
+
+def test_filtered_gradients_are_no_farther_apart_than_is_charged() -> None:
+    """Rows on both sides of w at the threshold reach the bound; none of 200000 random pairs exceeds it."""
+    coherence, rng, w = load("coherence"), np.random.default_rng(7), np.eye(3)[0]
+    for tau in [0.05, 0.5, 0.7, 0.8, 1.0]:
+        s = min(tau, math.sqrt(0.5))
+        pair = np.array([[s, math.sqrt(1 - s**2), 0.0], [s, -math.sqrt(1 - s**2), 0.0]])
+        moved = np.linalg.norm(np.diff(pair * (pair @ w)[:, None], axis=0))
+        assert moved == pytest.approx(coherence.sensitivity(tau), rel=1e-12)
+        rows = rng.standard_normal((2, 200000, 3)) * [tau, 1.0, 0.1]
+        rows /= np.maximum(np.linalg.norm(rows, axis=2, keepdims=True), 1.0)
+        scores = rows @ w
+        gradients = rows * np.where(np.abs(scores) <= tau, scores, 0.0)[:, :, None]
+        assert np.linalg.norm(gradients[0] - gradients[1], axis=1).max() <= coherence.sensitivity(tau) * (1 + 1e-12)
+
+
+def test_a_step_charges_for_rows_on_both_sides_of_the_threshold_that_it_found() -> None:
+    """Scores up to 0.1 lead to the level 1/8 of LEVELS; rows at it move the sum by what is charged."""
+    rows = np.full((100, 3), [0.1, 0.5, 0.0])
+    analyst = load("mechanism").Analyst.of(rows, 1.0, np.random.default_rng(9))
+    load("coherence").step(analyst, np.eye(3)[0], np.zeros((0, 3)), 100.0)
+    answer = analyst.answers[1]
+    assert answer.sensitivity == load("coherence").sensitivity(1 / 8)
+    sides = [np.vstack([rows[1:], [[1 / 8, side * math.sqrt(1 - 1 / 64), 0.0]]]) for side in (1, -1)]
+    assert np.linalg.norm(answer.query(sides[0]) - answer.query(sides[1])) == pytest.approx(answer.sensitivity)
+
+
+def test_a_run_costs_what_it_learns_of_the_one_it_asks_most() -> None:
+    """Disjoint batches cost the larger, and one that overlaps with them adds its square."""
+    analyst = load("mechanism").Analyst.of(spiked(10, 3), 1.0, np.random.default_rng(8))
+    seen = [analyst.rows[[1, 3]], analyst.rows[[0, 2]], analyst.rows[[2, 4]], analyst.rows]
+    batches = [np.array([1, 3]), np.array([0, 2]), np.array([2, 4]), None]
+    for batch, mu, spent, rows in zip(batches, [3.0, 1.0, 4.0, 2.0], [3.0, 3.0, 17**0.5, 21**0.5], seen, strict=True):
+        analyst.ask(lambda given, rows=rows: np.testing.assert_array_equal(given, rows) or given, 1.0, mu, batch)
+        assert analyst.spent == pytest.approx(spent)
 
 
 @pytest.mark.parametrize("name", NAMES)

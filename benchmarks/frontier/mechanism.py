@@ -8,6 +8,10 @@ sound for mu-GDP under replace-one with public n: all that it learns from ``rows
 adds the noise for a sensitivity that the comparator states, and composes mu^2. tests/test_frontier.py repeats the
 queries that a run made on worst and random neighbours, and adds up what they cost. What a paper prints where that
 differs is in the docstring of its file. NumPy's noise is for experiments: its low bits are not private.
+
+A single pass asks each batch of people about themselves only. The batches are drawn without a look at rows; so a
+replaced row is in the same batches on both sides, all answers of others have one law given those before them, and what
+remains is the composition over the answers that saw the row: the mu of a run is the largest of those of its people.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
+People = np.ndarray[Any, np.dtype[np.intp]]
 Query = Callable[[Matrix], Matrix]
 Norm = Literal[2, "nuc"] | None
 
@@ -35,6 +40,7 @@ class Answer:
     query: Query
     sensitivity: float
     mu: float
+    people: People  # whose rows the query was given: nobody else's move it
     norm: Norm = None
 
 
@@ -58,25 +64,35 @@ class Analyst:
 
     @property
     def spent(self) -> float:
-        """The mu of everything so far."""
-        return math.sqrt(sum(answer.mu**2 for answer in self.answers))
+        """The mu of everything so far, of the one who was asked most."""
+        squares = np.zeros(len(self.rows))
+        for answer in self.answers:
+            squares[answer.people] += answer.mu**2
+        return math.sqrt(squares.max())
 
-    def ask(self, query: Query, sensitivity: float, mu: float) -> Matrix:
-        """The query plus independent noise in every entry."""
-        self.answers.append(Answer(query, sensitivity, mu))
-        exact = query(self.rows)
+    @property
+    def everybody(self) -> People:
+        return np.arange(len(self.rows))
+
+    def ask(self, query: Query, sensitivity: float, mu: float, people: People | None = None) -> Matrix:
+        """The query plus independent noise in every entry; of the rows of ``people``, distinct and chosen without a
+        look at rows, if not of everybody's.
+        """
+        people = self.everybody if people is None else people
+        self.answers.append(Answer(query, sensitivity, mu, people))
+        exact = query(self.rows[people])
         return exact + sensitivity / mu * self.rng.standard_normal(exact.shape)
 
     def ask_symmetric(self, query: Query, sensitivity: float, mu: float) -> Matrix:
         """A symmetric matrix plus noise whose entries off the diagonal have half of the diagonal's variance."""
-        self.answers.append(Answer(query, sensitivity, mu))
+        self.answers.append(Answer(query, sensitivity, mu, self.everybody))
         exact = query(self.rows)
         noise = self.rng.standard_normal(exact.shape)
         return exact + sensitivity / mu * (noise + noise.T) / 2
 
     def ask_pure(self, query: Query, norm: Norm, noise: Callable[[float], Matrix], mu: float) -> Matrix:
         """The query plus ``noise(epsilon)``, which hides a move of at most 2 in ``norm`` with epsilon-DP."""
-        self.answers.append(Answer(query, 2.0, mu, norm=norm))
+        self.answers.append(Answer(query, 2.0, mu, self.everybody, norm=norm))
         return query(self.rows) + noise(epsilon_of(mu))
 
     def choose(self, score: Query, sample: Callable[[Matrix, float], Matrix], mu: float) -> Matrix:
@@ -96,7 +112,7 @@ class Analyst:
         w(infinity) = 0, and w' = 2 phi^2 - Phi (1 - Phi) is positive first and then negative, as w'(0) > 0,
         w'(infinity) = 0, and w'' = phi (2 Phi - 1 - 4 z phi) is negative first and then positive.
         """
-        self.answers.append(Answer(score, 1.0, mu, norm=2))
+        self.answers.append(Answer(score, 1.0, mu, self.everybody, norm=2))
         return sample(score(self.rows), epsilon_of(mu))
 
 
