@@ -20,8 +20,16 @@ from clipped_power_map import decaying, heavy, spiked
 import dpgep
 
 SEEDS = int(os.environ.get("DPGEP_SEEDS", "5"))
-COMPARATORS = ("gaussian", "separate_covariance", "noisy_power", "eigenvector_sampling", "coinpress")
-COMPARATORS += ("subsample_aggregate", "wishart", "exponential")
+COMPARATORS = (
+    "gaussian",
+    "separate_covariance",
+    "noisy_power",
+    "eigenvector_sampling",
+    "coinpress",
+    "subsample_aggregate",
+    "wishart",
+    "exponential",
+)
 OURS = ("release", "clipped-power")
 EXPECTED = ("release, first order", "clipped-power, first order")
 # (rows, n, d, their parameters, K, mu)
