@@ -116,7 +116,7 @@ def spiked_rate(n: int, d: int, k: int, spike: float, epsilon: float) -> float:
     which is this; for K > 1 Cai, Xia and Zha 2024. Both from memory of the papers: that they are minimax up to
     logarithms is in the abstracts; the formulas are not verified.
     """
-    return (1 + spike) / spike**2 * (d * k / n + (d * k / (n * epsilon)) ** 2)
+    return (1 + spike) / spike**2 * (d * k / n + math.pow(d * k / (n * epsilon), 2))
 
 
 def captured_variance_rate(d: int, k: int, epsilon: float) -> float:

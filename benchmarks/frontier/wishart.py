@@ -43,4 +43,4 @@ def noise(d: int, epsilon: float, rng: np.random.Generator) -> Matrix:
 def wishart(d: int, scale: float, rng: np.random.Generator) -> Matrix:
     """W_d(d + 1, scale I)."""
     normal = rng.standard_normal((d + 1, d))
-    return scale * normal.T @ normal
+    return np.asarray(scale * normal.T @ normal)
