@@ -1,4 +1,4 @@
-"""What three papers show of their methods, on rows of their models, with ours at the same budget: a table for each.
+"""Three papers' methods on rows of the kind they are about, with ours at the same budget: a table for each.
 
     python benchmarks/frontier/papers_figures.py [dp-pca] [k-dp-pca] [coherence]
 
@@ -7,8 +7,9 @@ k-dp-pca   error against the number of people, two components of a spiked covari
 coherence  error against the share of people that has the leading direction, at one strength of it (Nguyen, Ene,
            Nguyen 2026)
 
-The models are the papers'; sizes and budgets are ours, as their figures' numbers were not at hand. Errors are sums of
-squared sines to the span of the law, medians over seeds (DPGEP_SEEDS); the column exact is the span without noise.
+Rows are of the kind that the papers are about, as far as their text was at hand; models, sizes and budgets are ours.
+Errors are sums of squared sines to the span of the law, medians over seeds (DPGEP_SEEDS); the column exact is the span
+without noise.
 """
 
 from __future__ import annotations

@@ -1,0 +1,219 @@
+"""Who wins where: all comparators and ours at one budget, over spectra, laws, sizes and budgets; a table and a picture.
+
+    python benchmarks/frontier/regimes.py [--quick] [--only PART ...] [--json FILE] [--picture FILE]
+
+A cell of the picture is a median over seeds (DPGEP_SEEDS, default 11) of the sum of squared sines to the span without
+noise, coloured by its ratio to the best of its row. Bounds stand for public numbers; all methods get the same one.
+Methods that take minutes for so many columns are left out there: nan. MNIST is read from the folder DPGEP_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lower_bounds
+import numpy as np
+from clipped_power_map import Rows, clusters, decaying, heavy, mnist, sparse_counts, spiked
+from papers_figures import around_a_line, concentrated
+
+import dpgep
+
+SEEDS, DELTA = int(os.environ.get("DPGEP_SEEDS", "11")), 1e-6
+# Of DP-PCA's two, k-DP-PCA is both; of the exponential mechanism's two, eigenvector sampling is both.
+COMPARATORS = (
+    "gaussian", "separate_covariance", "noisy_power", "eigenvector_sampling", "coinpress", "k_dp_pca", "coherence",
+    "subsample_aggregate", "wishart",
+)  # fmt: skip
+SLOW, MANY_COLUMNS = ("coinpress", "subsample_aggregate", "coherence"), 1000
+OURS = ("release", "clipped-power", "auto")
+METHODS = (*COMPARATORS, *OURS)
+FLOORS = ("release, first order", "no method below")
+# Errors below this are all the same to whoever asks: ratios are of errors raised by it.
+NOTHING = 1e-5
+
+
+class Setting(NamedTuple):
+    make: Callable[..., Rows]
+    n: int
+    d: int
+    parameters: Any
+    k: int
+    epsilon: float
+
+
+def unit(n: int, d: int, spikes: list[float], rng: np.random.Generator) -> Rows:
+    """Spiked rows, each divided by its length."""
+    rows = spiked(n, d, spikes, rng)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def line(n: int, d: int, spread: float, rng: np.random.Generator) -> Rows:
+    return around_a_line(spread, n, d, rng)[0]
+
+
+def shared(n: int, d: int, share: float, rng: np.random.Generator) -> Rows:
+    return concentrated(share, n, d, rng)[0]
+
+
+SETTINGS = {
+    "flat but for a spike, d = 500": Setting(spiked, 30_000, 500, [2.0], 1, 4.0),
+    "flat but for a spike, d = 2000": Setting(spiked, 20_000, 2000, [10.0], 1, 4.0),
+    "spiked, d = 50, small budget": Setting(spiked, 2_000, 50, [5.0], 1, 0.5),
+    "spiked, d = 100": Setting(spiked, 5_000, 100, [5.0], 1, 1.0),
+    "spiked, d = 100, large budget": Setting(spiked, 5_000, 100, [5.0], 1, 4.0),
+    "spiked, d = 500": Setting(spiked, 15_000, 500, [5.0], 1, 1.0),
+    "spiked, d = 500, large budget": Setting(spiked, 15_000, 500, [5.0], 1, 4.0),
+    "spiked, K = 2": Setting(spiked, 8_000, 250, [6.0, 4.0], 2, 2.0),
+    "spiked, K = 3": Setting(spiked, 5_000, 100, [8.0, 6.0, 4.0], 3, 2.0),
+    "spiked, K = 5": Setting(spiked, 8_000, 250, [10.0, 8.0, 7.0, 6.0, 5.0], 5, 4.0),
+    "unit rows, d = 100": Setting(unit, 5_000, 100, [5.0], 1, 1.0),
+    "unit rows, d = 250": Setting(unit, 8_000, 250, [8.0], 1, 2.0),
+    "Student's law, d = 100": Setting(heavy, 5_000, 100, [5.0], 1, 4.0),
+    "Student's law, d = 250": Setting(heavy, 8_000, 250, [5.0], 1, 2.0),
+    "clusters, K = 1": Setting(clusters, 8_000, 250, [0.7, 0.3], 1, 2.0),
+    "clusters, K = 2": Setting(clusters, 8_000, 100, [0.4, 0.3, 0.3], 2, 2.0),
+    "strong spike, d = 100": Setting(spiked, 4_000, 100, [100.0], 1, 1.0),
+    "strong spike, d = 250": Setting(spiked, 8_000, 250, [100.0], 1, 1.0),
+    "strong spikes, K = 2": Setting(spiked, 4_000, 100, [200.0, 50.0], 2, 1.0),
+    "variances 1/sqrt(j)": Setting(decaying, 8_000, 250, [0.5], 1, 4.0),
+    "variances 1/j": Setting(decaying, 8_000, 250, [1.0], 1, 1.0),
+    "variances 1/j, K = 3": Setting(decaying, 8_000, 250, [1.0], 3, 4.0),
+    "variances 1/j^2": Setting(decaying, 8_000, 250, [2.0], 1, 1.0),
+    "variances 1/j^2, K = 3": Setting(decaying, 8_000, 250, [2.0], 3, 1.0),
+    "zeros and ones": Setting(sparse_counts, 8_000, 250, [3.0], 1, 1.0),
+    "direction of all people": Setting(shared, 8_000, 100, 1.0, 1, 2.0),
+    "direction of a tenth": Setting(shared, 8_000, 100, 0.1, 1, 2.0),
+    "direction of one in thirty": Setting(shared, 8_000, 100, 0.03, 1, 2.0),
+    "almost on a line": Setting(line, 4_000, 100, 1e-3, 1, 1.0),
+    "few columns": Setting(spiked, 2_000, 10, [2.0], 1, 1.0),
+    "few columns, many people": Setting(spiked, 20_000, 20, [2.0, 1.0], 2, 1.0),
+    "MNIST, K = 1": Setting(mnist, 20_000, 784, [], 1, 1.0),
+    "MNIST, K = 5": Setting(mnist, 20_000, 784, [], 5, 1.0),
+}
+
+
+def errors(name: str, seed: int) -> dict[str, float]:
+    """Of every method on one draw of a setting, and the floors of that draw."""
+    make, n, d, parameters, k, epsilon = SETTINGS[name]
+    rows = make(n, d, parameters, np.random.default_rng(seed))
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    bound = float(np.quantile(norms, 0.9))
+    clipped = rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+    values, vectors = np.linalg.eigh(clipped.T @ clipped)
+    truth, mu = vectors[:, -k:], dpgep.Budget(epsilon=epsilon, delta=DELTA).mu
+    found = {}
+    for method in METHODS:
+        if d > MANY_COLUMNS and method in SLOW:
+            found[method] = np.nan
+            continue
+        if method in COMPARATORS:
+            answer = importlib.import_module(method).components(rows, k, mu, np.random.default_rng([seed, 1]), bound)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                problem = dpgep.pca(rows, center=False, bound=bound)
+                answer = dpgep.solve(problem, mu=mu, n_components=k, method=method, seed=seed).components
+        found[method] = k - float(np.sum((np.linalg.qr(answer.T)[0].T @ truth) ** 2))
+    gap = (values[-k] - values[-k - 1]) / bound**2
+    below = lower_bounds.worst_case(n, d, gap, mu) if k == 1 else np.nan
+    return found | dict(zip(FLOORS, (lower_bounds.release(values[::-1], k, mu, bound), below), strict=True))
+
+
+def medians(names: list[str]) -> dict[str, dict[str, float]]:
+    """Over seeds, one process for each processor."""
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        drawn = {name: [pool.submit(errors, name, seed) for seed in range(SEEDS)] for name in names}
+        result = {}
+        for name, futures in drawn.items():
+            found = [future.result() for future in futures]
+            result[name] = {key: float(np.median([each[key] for each in found])) for key in found[0]}
+            print(f"  {name}", file=sys.stderr, flush=True)
+    return result
+
+
+def ratio_of_default(found: dict[str, float]) -> float:
+    """Error of the default over that of the best method."""
+    return (found["auto"] + NOTHING) / (min(found[m] for m in METHODS if found[m] == found[m]) + NOTHING)
+
+
+def table(result: dict[str, dict[str, float]]) -> str:
+    columns = [*METHODS, *FLOORS]
+    lines = ["| rows | n | d | K | epsilon | " + " | ".join(columns) + " | default : best |"]
+    lines.append("|---" * (6 + len(columns)) + "|")
+    for name, found in result.items():
+        _, n, d, _, k, epsilon = SETTINGS[name]
+        shown = [f"{found[column]:.2g}" for column in columns]
+        lines.append(f"| {name} | {n} | {d} | {k} | {epsilon:g} | " + " | ".join(shown))
+        lines[-1] += f" | {ratio_of_default(found):.2f} |"
+    return "\n".join(lines)
+
+
+def draw(result: dict[str, dict[str, float]], path: Path) -> None:
+    """Rows are settings, columns methods; dark is the best of a row."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    values = np.array([[found[method] for method in METHODS] for found in result.values()])
+    ratios = (values + NOTHING) / (np.nanmin(values, axis=1, keepdims=True) + NOTHING)
+    figure, ax = plt.subplots(figsize=(9.5, 0.27 * len(result) + 1.6), layout="constrained")
+    image = ax.imshow(np.log10(ratios), cmap="viridis", vmin=0, vmax=2, aspect="auto")
+    for (i, j), value in np.ndenumerate(values):
+        ink = "white" if ratios[i, j] < 10 else "black"
+        weight = "bold" if ratios[i, j] <= 1.2 else "normal"
+        ax.text(
+            j,
+            i,
+            f"{value:.1g}" if value == value else "",
+            ha="center",
+            va="center",
+            fontsize=7,
+            color=ink,
+            weight=weight,
+        )
+    ax.set_xticks(range(len(METHODS)), [m.replace("_", " ") for m in METHODS], rotation=35, ha="left", fontsize=8)
+    ax.xaxis.tick_top()
+    ax.set_yticks(range(len(result)), list(result), fontsize=8)
+    ax.axvline(len(COMPARATORS) - 0.5, color="white", linewidth=2)
+    bar = figure.colorbar(image, ax=ax, shrink=0.5, label="error over the best of the row")
+    bar.set_ticks([0, 0.5, 1, 1.5, 2], labels=["1", "3", "10", "30", "100 or more"])
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="settings of at most 100 columns alone")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="PART", help="settings whose names hold one of these"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the medians there")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw them there")
+    chosen = parser.parse_args()
+    names = [
+        name
+        for name, setting in SETTINGS.items()
+        if any(part in name for part in chosen.only)
+        and not (chosen.quick and setting.d > 100)
+        and not (setting.make is mnist and "DPGEP_DATA" not in os.environ)
+    ]
+    result = medians(names)
+    print(table(result))
+    if chosen.json:
+        chosen.json.write_text(json.dumps(result, indent=1) + "\n")
+    if chosen.picture:
+        draw(result, chosen.picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
