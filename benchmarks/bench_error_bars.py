@@ -164,7 +164,9 @@ def norm_of(problem: Any) -> Matrix | None:
 def solved(setting: Setting, seed: int, **budget: Any) -> tuple[dpgep.Solution, bool]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        solution = dpgep.solve(setting.problem, n_components=setting.k, seed=seed, **budget, **setting.options)
+        solution = dpgep.solve(
+            setting.problem, n_components=setting.k, seed=seed, **budget, **{"method": "release", **setting.options}
+        )
     return solution, any(issubclass(warning.category, dpgep.AccuracyWarning) for warning in caught)
 
 

@@ -27,7 +27,8 @@ Fit = Callable[[Any, Any], Any]
 def private_pca(x: Any, labels: Any) -> Any:
     import dpgep
 
-    return dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=1.0, delta=len(x) ** -1.1, n_components=10).components
+    problem = dpgep.pca(x, bound=1.0)
+    return dpgep.solve(problem, epsilon=1.0, delta=len(x) ** -1.1, n_components=10, method="release").components
 
 
 def private_fda(x: Any, labels: Any) -> Any:

@@ -52,7 +52,7 @@ def solved(rows: Any, bound: Any = 1.0, **options: Any) -> support.Matrix:
     import dpgep
 
     problem = dpgep.pca(rows, center=False, bound=bound)
-    return dpgep.solve(problem, epsilon=EPSILON, delta=DELTA, n_components=1, **options).components
+    return dpgep.solve(problem, epsilon=EPSILON, delta=DELTA, n_components=1, method="release", **options).components
 
 
 def screened(rows: Any, bound: Any = 1.0) -> support.Matrix:

@@ -23,7 +23,8 @@ def test_private_pca_against_scikit_learn(benchmark: Any, mnist: Callable[[], An
     n = len(x)
 
     def private(epsilon: float = EPSILON) -> dpgep.Solution:
-        return dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=epsilon, delta=n**-1.1, n_components=N_COMPONENTS)
+        problem = dpgep.pca(x, bound=1.0)
+        return dpgep.solve(problem, epsilon=epsilon, delta=n**-1.1, n_components=N_COMPONENTS, method="release")
 
     def not_private() -> PCA:
         return PCA(N_COMPONENTS, svd_solver="covariance_eigh").fit(x)

@@ -54,15 +54,22 @@ SECTIONS = {
         ("peers.py",),
         figures=True,
     ),
-    "frontier": Section(
-        "Published methods at one budget",
-        "Sums of squared sines to the span without noise, medians; each calibrated soundly, in mu under replace-one.",
-        ("frontier/compare.py",),
+    "papers": Section(
+        "The papers' experiments",
+        "Hu et al. 2023 at small sizes: printed, sound, ours. All of them, and the others': [errata](errata.md).",
+        ("papers/hu2023.py", "--quick"),
     ),
-    "clipped": Section(
-        "Where clipped products win",
-        "The same errors of `release` and `clipped-power`.",
-        ("frontier/clipped_power_map.py",),
+    "regimes": Section(
+        "Published methods at one budget",
+        "Sums of squared sines to the span without noise, medians; each calibrated soundly, in mu under replace-one. "
+        "[Which method when](frontier.md) says what follows.",
+        ("frontier/regimes.py", "--picture", "docs/pictures/regimes.svg"),
+        figures=True,
+    ),
+    "utility": Section(
+        "Error against epsilon",
+        "Squared sines of the default, medians, beside floors; drawn in [which method when](frontier.md).",
+        ("frontier/utility.py", "--picture", "docs/pictures/utility.svg"),
     ),
 }
 

@@ -161,8 +161,9 @@ def draw(result: dict[str, dict[str, float]], path: Path) -> None:
     """Rows are settings, columns methods; dark is the best of a row."""
     import matplotlib
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "regimes", "svg.fonttype": "none"})
+    import matplotlib.pyplot as plt
 
     values = np.array([[found[method] for method in METHODS] for found in result.values()])
     ratios = (values + NOTHING) / (np.nanmin(values, axis=1, keepdims=True) + NOTHING)

@@ -287,7 +287,7 @@ def solve_options(case: Case, method: str) -> dict[str, Any]:
     """
     sparse = {} if case.sparsity is None else {"sparsity": case.sparsity}
     if method in ("release", "rescaled"):
-        return sparse
+        return sparse | {"method": "release"}
     return (sparse | {"n_starts": 1} if sparse else {}) | {
         "method": "rayleigh-flow" if case.sparsity is None else "truncated-rayleigh-flow",
         "n_iterations": N_ITERATIONS,
