@@ -147,16 +147,16 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
     """Canonical pairs."""
     model, d = curator.model, curator.model.n_features
     share = _MEAN_SHARE * model.shift_free
-    mean = curator.mean(share) if share else None
-    found = ResidualAscent(
+    ascent = ResidualAscent(
         curator,
         _start(curator, n_components, options.init),
-        None if mean is None else mean.values,
         n_iterations=options.n_iterations,
         threshold=None if isinstance(options.threshold, str) else float(options.threshold),
         quantile=options.quantile,
         share=1 - share,
-    ).run()
+    )
+    mean = curator.mean(share) if share else None
+    found = ascent.run(None if mean is None else mean.values)
     level = found.deviation * math.sqrt(2 * d / max(1, options.n_iterations // 2)) / found.kept
     accuracy = quotient_accuracy(found.values, np.ones(n_components), noise_level=level, n_features=d)
     diagnostics = ClippedPowerDiagnostics(

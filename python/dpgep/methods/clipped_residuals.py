@@ -68,14 +68,14 @@ class ResidualAscent:
         self,
         curator: Curator,
         start: Matrix,
-        location: Matrix | None,
         *,
         n_iterations: int,
         threshold: float | None,
         quantile: float,
         share: float,
     ) -> None:
-        self._curator, self._location, self._steps = curator, location, n_iterations
+        self._curator, self._steps = curator, n_iterations
+        self._location: Matrix | None = None
         self._given, self._quantile = threshold, quantile
         self._power = min(_POWER_STEPS, n_iterations)
         self._look_at = {0, self._power, (self._power + n_iterations) // 2} - {n_iterations}
@@ -90,8 +90,9 @@ class ResidualAscent:
         self._thresholds: list[float] = []
         self._deviation, self._kept = 0.0, 1.0
 
-    def run(self) -> Ascent:
-        """All steps."""
+    def run(self, location: Matrix | None) -> Ascent:
+        """All steps; the mean of the rows is ``location``, None for 0."""
+        self._location = location
         x, y = self._curator.model.views
         for step in range(self._power):
             answer = self._gradient(step)
