@@ -423,6 +423,24 @@ def test_residuals_beat_a_release_of_canonical_pairs(correlations: list[float], 
     assert 0.3 < np.median(expected) / clipped < 4.0
 
 
+def test_indicators_of_slices_make_it_sliced_inverse_regression() -> None:
+    rng, errors = np.random.default_rng(2), []
+    edges, bound = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]), 9.0
+    for seed in range(3):
+        x = rng.standard_normal((15000, 60))
+        y = x[:, 0] + 0.5 * rng.standard_normal(15000)
+        indicators = np.eye(6)[np.searchsorted(edges, y)] * 0.1 * bound
+        scored = dpgep.cca(x, indicators, bound=bound * 1.005)
+        sliced = dpgep.sir(x, y, edges=[-9.0, *edges, 9.0], bound=bound)
+        exact = dpgep.solve(sliced, mu=math.inf, n_components=1, method="release").components[0]
+        arguments: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "n_components": 1}
+        clipped = solve_seeded(scored, seed, **arguments, method=METHOD).x_weights[0]
+        released = solve_seeded(sliced, seed, **arguments, method="release").components[0]
+        errors.append([1 - (found @ exact) ** 2 / (found @ found) for found in (clipped, released)])
+    clipped_error, released_error = np.median(errors, axis=0)
+    assert clipped_error < 0.5 * released_error
+
+
 def test_canonical_pairs_have_the_same_bits_wherever_the_rows_are() -> None:
     rows = rows_of(2000, D, seed=3) + 0.05
     x, y = rows[:, :D_X], rows[:, D_X:]
