@@ -124,7 +124,7 @@ class ClippedPowerDiagnostics(Diagnostics):
         last = " and ".join(f"{each:.3g}" for each in self.thresholds[-n_views:])
         return [
             f"  steps        {self.n_iterations}, products clipped to {last} times the bound",
-            f"  kept         {self.kept:.2g} of the variance",
+            f"  kept         {self.kept:.2g} after clipping",
         ]
 
 
