@@ -132,9 +132,11 @@ def settings() -> dict[str, Callable[[int], Any]]:
                 made[name] = lambda seed, model=model, law=law, r=correlations, e=epsilon: two_views_errors(
                     model, 15000, 100, law, r, e, seed
                 )
-        made[f"{model} | flat | 15000 | 10 + 10 | 1 | 1"] = lambda seed, model=model: two_views_errors(
-            model, 15000, 10, "flat", [0.8], 1.0, seed
-        )
+        for d in (10, 20, 40):
+            for law in ("flat", "decay 1"):
+                made[f"{model} | {law} | 15000 | {d} + {d} | 1 | 2"] = lambda seed, model=model, law=law, d=d: (
+                    two_views_errors(model, 15000, d, law, [0.8], 2.0, seed)
+                )
     for model, h, k in (("fda", 2, 1), ("fda", 3, 2), ("sir", 6, 1)):
         for law in LAWS:
             name = f"{model}, {h} groups | {law} | 15000 | 100 | {k} | 2"
