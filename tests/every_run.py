@@ -11,7 +11,7 @@ import dpgep
 from dpgep.methods import METHODS
 
 D, N = 8, 400
-PCA_ALONE = ("clipped-power",)  # methods for `pca` without standardize, of a public number of people
+PCA_ALONE = ("clipped-power",)  # for `pca` without standardize, `pls` and `cca`, of a public number of people
 MATRIX_ALONE = ({}, {"sparsity": 2}, {"sparsity": "auto"})  # options of "release" that need no product, and no screen
 SECOND_MOMENT_ALONE = ("local-gaussian", "dp-spca", "dp-vrpca")  # methods for `pca(X, center=False)`
 
@@ -33,7 +33,7 @@ def runs(d: int) -> list[tuple[str, dict[str, Any]]]:
         "rayleigh-flow": [flow, {**flow, "noise": "fresh"}, {**flow, "init": "screen"}, {**flow, "init": "convex"}],
         "truncated-rayleigh-flow": [{**flow, "sparsity": 2}, {**flow, "sparsity": 2, "init": "screen"}],
         "auto": [{}],
-        "clipped-power": [{"n_iterations": 3}, {"n_iterations": 1, "threshold": 0.25, "init": np.eye(1, d)}],
+        "clipped-power": [{"n_iterations": 3}, {"n_iterations": 1, "threshold": 0.25, "init": np.ones((1, d))}],
         "sr-dp": [{}],
         "dpsr": [{}, {"noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],
         "dpsrs": [{"sparsity": 3}, {"sparsity": 2, "noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],

@@ -17,12 +17,20 @@ from reference import clipped_product, fixed_point_rows
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.clipped_sums import BITS, DIRECTION_BITS, ClippedSums, Directions, ProductMoment, ProductNormCounts
+from dpgep.data.clipped_sums import (
+    BITS,
+    DIRECTION_BITS,
+    ClippedSums,
+    Directions,
+    Factors,
+    ProductMoment,
+    ProductNormCounts,
+)
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.bins import LEAST_THRESHOLD, PRODUCT_EDGES
 from dpgep.models.model import Adjacency
 from dpgep.privacy import clipped_products
-from dpgep.privacy.clipped_products import Asked, ClippedProducts, product_sensitivity
+from dpgep.privacy.clipped_products import Asked, ClippedProducts, product_sensitivity, views_sensitivity
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger, LedgerEntry
 
@@ -45,6 +53,10 @@ def batch_of(rows: Any, bound: float = 1.0) -> Batch:
     return Batch(Rows((rows,), bound))
 
 
+def one_view(threshold: float) -> tuple[Factors, ...]:
+    return (Factors(slice(None), slice(None), threshold),)
+
+
 def summed(make: Any, *batches: Batch) -> Any:
     sums = make()
     for batch in batches:
@@ -65,8 +77,8 @@ def test_sums_equal_the_plain_twin(threshold: float, location: Matrix | None) ->
     expected, clipped, squares = clipped_product(
         on_grid, directions.vectors, directions.offset, threshold, BITS, DIRECTION_BITS
     )
-    assert summed(partial(ClippedSums, directions, threshold), batch_of(rows)).total.tolist() == expected
-    moment = summed(partial(ProductMoment, directions, threshold), batch_of(rows)).total
+    assert summed(partial(ClippedSums, directions, one_view(threshold)), batch_of(rows)).total.tolist() == expected
+    moment = summed(partial(ProductMoment, directions, one_view(threshold)), batch_of(rows)).total
     assert moment.tolist() == [[sum(p[i] * p[j] for p in clipped) for j in range(K)] for i in range(K)]
     assert all(sum(entry * entry for entry in p) <= 4**BITS for p in clipped)
     counted = summed(partial(ProductNormCounts, directions), batch_of(rows))
@@ -87,7 +99,7 @@ def test_sums_equal_the_plain_twin(threshold: float, location: Matrix | None) ->
 )
 def test_storage_batches_and_order_change_no_bit(form: Any) -> None:
     rows, directions = rows_of(), Directions.on_grid(directions_of(), np.full(D, 0.1))
-    for make in (partial(ClippedSums, directions, 0.1), partial(ProductMoment, directions, 0.2)):
+    for make in (partial(ClippedSums, directions, one_view(0.1)), partial(ProductMoment, directions, one_view(0.2))):
         expected = summed(make, batch_of(rows)).total
         assert np.any(expected)
         cut = [batch_of(form(rows[part])) for part in (slice(7, 200), slice(200, N), slice(0, 7))]
@@ -118,7 +130,8 @@ def test_solutions_have_the_same_bits_wherever_the_rows_are() -> None:
 def change(pair: Matrix, vectors: Matrix, threshold: float) -> float:
     """What the sums of two people differ by, in bounds times thresholds."""
     directions = Directions.on_grid(vectors, None)
-    first, second = (summed(partial(ClippedSums, directions, threshold), batch_of(row[None, :])).total for row in pair)
+    make = partial(ClippedSums, directions, one_view(threshold))
+    first, second = (summed(make, batch_of(row[None, :])).total for row in pair)
     return float(np.linalg.norm((first - second).astype(float))) / 4.0**BITS
 
 
@@ -162,8 +175,301 @@ def test_a_person_added_or_removed_and_a_location() -> None:
     # with a location, products of rows that oppose each other may oppose each other, too: nothing below 2 would do
     directions = Directions.on_grid(np.eye(3)[:1], np.array([0.5, 0.0, 0.0]))
     pair = np.array([[part, 0.0, math.sqrt(1 - part**2)] for part in (0.511, 0.489)])
-    moved = [summed(partial(ClippedSums, directions, 0.01), batch_of(row[None, :])).total for row in pair]
+    moved = [summed(partial(ClippedSums, directions, one_view(0.01)), batch_of(row[None, :])).total for row in pair]
     assert 1.999 < np.linalg.norm((moved[0] - moved[1]).astype(float)) / 4.0**BITS <= 2
+
+
+# --- two views -------------------------------------------------------------------------------------------------------
+
+D_X = 3
+VIEWS = (slice(0, D_X), slice(D_X, D))
+
+
+def asked_of_views(k: int = 1, location: Matrix | None = None) -> Asked:
+    """So many orthonormal directions of each view."""
+    vectors = np.zeros((2 * k, D))
+    for number, view in enumerate(VIEWS):
+        vectors[number * k : (number + 1) * k, view] = directions_of(k, view.stop - view.start, seed=number)
+    return Asked(vectors, location)
+
+
+def crossed(thresholds: tuple[float, float], k: int = 1) -> tuple[Factors, ...]:
+    """Each view with the products of the other one."""
+    c_x, c_y = thresholds
+    return Factors(VIEWS[0], slice(k, 2 * k), c_y), Factors(VIEWS[1], slice(0, k), c_x)
+
+
+def crossed_change(pair: Matrix, asked: Asked, thresholds: tuple[float, float], make: Any = ClippedSums) -> float:
+    """What the sums of two people differ by, in bounds times thresholds, or in thresholds squared."""
+    directions = Directions.on_grid(asked.vectors, asked.location)
+    made = partial(make, directions, crossed(thresholds, len(asked.vectors) // 2))
+    first, second = (summed(made, batch_of(row[None, :])).total for row in pair)
+    return float(np.linalg.norm((first - second).astype(float))) / 4.0**BITS
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array], ids=["arrays", "sparse"])
+@pytest.mark.parametrize("thresholds", [(0.1, 0.1), (0.02, 0.3)])
+def test_sums_of_two_views_equal_the_plain_twin(thresholds: tuple[float, float], form: Any) -> None:
+    k, rows, asked = 2, rows_of(), asked_of_views(2, np.linspace(-0.2, 0.2, D))
+    directions = Directions.on_grid(asked.vectors, asked.location)
+    on_grid = fixed_point_rows(rows, 1.0, BITS)
+    twins = [
+        clipped_product(on_grid, directions.vectors[part], directions.offset[part], threshold, BITS, DIRECTION_BITS)
+        for part, threshold in zip((slice(0, k), slice(k, 2 * k)), thresholds, strict=True)
+    ]
+    (by_x, x, _), (by_y, y, _) = twins
+    batches = [Batch(Rows((form(rows[part, :D_X]), form(rows[part, D_X:])), 1.0)) for part in (slice(9, N), slice(9))]
+    total = summed(partial(ClippedSums, directions, crossed(thresholds, k)), *batches).total
+    assert total.tolist() == by_y[:D_X] + by_x[D_X:]
+    moment = summed(partial(ProductMoment, directions, crossed(thresholds, k)), *batches).total
+    assert moment.tolist() == [
+        [sum(p[i] * q[j] for p, q in zip(x, y, strict=True)) for j in range(k)] for i in range(k)
+    ]
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_views_turned_against_each_other_attain_the_sensitivity(k: int) -> None:
+    """To replace x by -x negates x q_y^T and y q_x^T, together as long as the row where both products are clipped."""
+    asked, (x, y) = asked_of_views(k), VIEWS
+    row = np.zeros(D)
+    row[x], row[y] = asked.vectors[0, x] / math.sqrt(2), asked.vectors[k, y] / math.sqrt(2)
+    opposed = np.concatenate([-row[x], row[y]])
+    for thresholds in ((0.3, 0.3), (0.01, 0.7)):
+        pair = np.array([row, opposed]) * (1 - 1e-9)
+        assert 1.9999 < crossed_change(pair, asked, thresholds) <= 2.0
+        assert 0.9999 < crossed_change(np.array([row, np.zeros(D)]), asked, thresholds) <= 1.0
+        assert 1.9999 < crossed_change(pair, asked, thresholds, ProductMoment) <= 2.0
+
+
+def test_no_pair_of_rows_of_two_views_exceeds_the_sensitivity() -> None:
+    rng = np.random.default_rng(4)
+    for k, thresholds in ((1, (0.05, 0.6)), (2, (0.3, 0.3)), (2, (1.0, 1.0)), (2, (1 / 128, 0.1))):
+        for located in (None, rng.standard_normal(D) / D):
+            asked = asked_of_views(k, located)
+            pairs = rng.standard_normal((100, 2, D))
+            pairs[:50, 1] = pairs[:50, 0] * np.where(np.arange(D) < D_X, -1.0, 1.0)
+            pairs *= rng.choice([0.3, 1.0, 2.0], (100, 2, 1)) / np.linalg.norm(pairs, axis=2, keepdims=True)
+            for pair in pairs:
+                for make in (ClippedSums, ProductMoment):
+                    assert crossed_change(pair, asked, thresholds, make) <= 2.0
+                    if located is None:  # a row of zeros is nobody
+                        assert crossed_change(np.array([pair[0], np.zeros(D)]), asked, thresholds, make) <= 1.0
+
+
+def residuals_asked(k: int, rng: np.random.Generator) -> Asked:
+    """What an ascent asks: directions that are not orthonormal, with an operator norm of 1."""
+    vectors = rng.standard_normal((2 * k, D))
+    return Asked(vectors / np.linalg.norm(vectors, 2), None)
+
+
+def test_no_pair_of_rows_exceeds_the_sensitivity_of_residuals() -> None:
+    rng = np.random.default_rng(6)
+    most = {"residuals": 0.0, "coordinates": 0.0}
+    for k, thresholds in ((1, (0.05, 0.2)), (2, (0.1, 0.1)), (2, (1 / 128, 0.5))):
+        asked = residuals_asked(k, rng)
+        directions = Directions.on_grid(asked.vectors, None)
+        pairs = rng.standard_normal((300, 2, D))
+        pairs[:100, 1] = pairs[:100, 0] * np.where(np.arange(D) < D_X, -1.0, 1.0)
+        pairs /= np.linalg.norm(pairs, axis=2, keepdims=True)
+        for pair in pairs:
+            most["residuals"] = max(most["residuals"], crossed_change(pair, asked, thresholds))
+            make = partial(ProductMoment, directions, one_view(thresholds[0]))
+            first, second = (summed(make, batch_of(row[None, :])).total for row in pair)
+            change = float(np.linalg.norm((first - second).astype(float))) / 4.0**BITS
+            most["coordinates"] = max(most["coordinates"], change)
+    assert 1.9 < most["residuals"] <= 2.0
+    assert 1.4 < most["coordinates"] <= math.sqrt(2)
+
+
+def pls_of(rows: Matrix, **options: Any) -> Any:
+    return dpgep.pls(rows[:, :D_X], rows[:, D_X:], bound=1.0, **options)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_noise_of_two_views_costs_what_the_ledger_says(adjacency: Adjacency) -> None:
+    mu, thresholds, public = 0.37, (0.2, 0.05), {"public_n": N} if adjacency == "add-remove" else {}
+    problem, replaced = pls_of(rows_of(), center=False, adjacency=adjacency, **public), adjacency == "replace-one"
+    d_y = D - D_X
+    units = {
+        "clipped_products": math.sqrt((D_X * thresholds[1] ** 2 + d_y * thresholds[0] ** 2) / D),
+        "product_moment": thresholds[0] * thresholds[1],
+    }
+    for query, unit in units.items():
+        answer, entry = released_by(problem, query, asked_of_views(2), thresholds, mu=mu)
+        (noise,) = entry.noise
+        assert entry.mu == mu
+        assert noise.scale is not None
+        paid = Fraction((4 if replaced else 1) * 16**BITS) / Fraction(noise.scale) ** 2
+        assert Fraction(mu) ** 2 * Fraction(999, 1000) < paid <= Fraction(mu) ** 2
+        assert answer.deviation == pytest.approx(noise.deviation * unit / N)
+
+
+def test_thresholds_must_be_one_for_each_view() -> None:
+    curator = Curator(pls_of(rows_of()), Ledger(1.0), core.NoiseStream(bytes(32)))
+    with pytest.raises(ValueError, match=r"one for each of 2 views, got \(0\.1, 0\.1, 0\.1\)"):
+        curator.clipped_products(asked_of_views(), (0.1,) * 3)
+
+
+def test_solutions_of_two_views_have_the_same_bits_wherever_the_rows_are() -> None:
+    rows = rows_of(2000, D, seed=3) + 0.05
+    arguments: dict[str, Any] = {"mu": 2.0, "n_components": 2, "method": METHOD}
+    first = solve_seeded(pls_of(rows), 5, **arguments, n_threads=1)
+    x, y = rows[:, :D_X], rows[:, D_X:]
+    parts = [dask.array.from_array(part, chunks=(700, part.shape[1])) for part in (x, y)]
+    for views in (parts, [scipy.sparse.csr_array(x), scipy.sparse.csr_array(y)], [np.asfortranarray(x), y]):
+        other = solve_seeded(dpgep.pls(*views, bound=1.0), 5, **arguments, n_threads=3)
+        np.testing.assert_array_equal(first.components, other.components)
+        np.testing.assert_array_equal(first.eigenvalues, other.eigenvalues)
+    assert first.passes == 1 + 2 * 2 + 12 + 1
+
+
+@pytest.mark.parametrize("start", ["random", np.ones((2, D)) + np.eye(2, D) + np.eye(2, D, D_X)])
+def test_without_noise_two_views_converge_to_singular_vectors(start: Any) -> None:
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((4000, D_X)) + 0.3
+    y = x @ np.diag([1.0, 0.6, 0.2]) @ np.eye(D_X, D - D_X) + rng.standard_normal((4000, D - D_X))
+    problem = dpgep.pls(x, 0.1 * y, bound=20.0)
+    solution = dpgep.solve(problem, mu=math.inf, n_components=2, method=METHOD, n_iterations=60, init=start)
+    left, values, right = np.linalg.svd(0.1 * (x - x.mean(axis=0)).T @ (y - y.mean(axis=0)) / 4000)
+    np.testing.assert_allclose(np.abs(solution.x_weights @ left[:, :2]), np.eye(2), atol=1e-3)
+    np.testing.assert_allclose(np.abs(solution.y_weights @ right[:2].T), np.eye(2), atol=1e-3)
+    np.testing.assert_allclose(solution.eigenvalues, values[:2], rtol=1e-3)
+    signs = np.sign(np.diag(solution.x_weights @ left[:, :2]) * np.diag(solution.y_weights @ right[:2].T))
+    np.testing.assert_array_equal(signs, [1, 1])
+    assert solution.diagnostics.thresholds == (1.0,) * 120
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.2])
+@pytest.mark.parametrize("correlations", [[0.8], [0.8, 0.6]])
+def test_it_beats_a_release_of_two_views(correlations: list[float], scale: float) -> None:
+    k, d, rng, errors, expected = len(correlations), 60, np.random.default_rng(1), [], []
+    for seed in range(5):
+        x, y = rng.standard_normal((2, 20000, d))
+        u, w = (np.linalg.qr(rng.standard_normal((d, k)))[0] for _ in range(2))
+        kept = np.sqrt(1 - np.square(correlations))
+        y += (x @ u * correlations + y @ w * (kept - 1)) @ w.T
+        left, _, right = np.linalg.svd(x.T @ y)
+        problem = dpgep.pls(x, scale * y, bound=math.hypot(1, scale) * math.sqrt(d) * 1.05)
+        arguments: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "n_components": k}
+        solutions = [solve_seeded(problem, seed, **arguments, method=m) for m in ("release", METHOD)]
+        errors.append(
+            [
+                k - (np.sum((s.x_weights @ left[:, :k]) ** 2) + np.sum((s.y_weights @ right[:k].T) ** 2)) / 2
+                for s in solutions
+            ]
+        )
+        expected.append(solutions[1].diagnostics.expected_subspace_error)
+    released, clipped = np.median(errors, axis=0)
+    assert clipped < 0.6 * released
+    assert 0.5 < np.median(expected) / clipped < 2.0
+
+
+def correlated(
+    n: int, d: int, correlations: list[float], power: float, rng: np.random.Generator
+) -> tuple[Matrix, Matrix]:
+    """Normal views with variances j^-power in random directions, in which pairs of directions are correlated."""
+    k = len(correlations)
+    x, y = rng.standard_normal((2, n, d))
+    u, w = (np.linalg.qr(rng.standard_normal((d, k)))[0] for _ in range(2))
+    kept = np.sqrt(1 - np.square(correlations))
+    y += (x @ u * correlations + y @ w * (kept - 1)) @ w.T
+    scales = np.arange(1, d + 1) ** (-power / 2)
+    return x * scales, y * scales
+
+
+def canonical_error(solution: Any, x: Matrix, y: Matrix) -> float:
+    """Mean of both views' squared sines to the leading pairs without noise, in the norms of their covariances."""
+    k = len(solution.components)
+    left, right = (np.linalg.qr(view - view.mean(axis=0)) for view in (x, y))
+    u, _, w = np.linalg.svd(left[0].T @ right[0])
+    cosines = [
+        np.linalg.norm(np.linalg.qr(root @ weights.T)[0].T @ truth) ** 2
+        for root, weights, truth in (
+            (left[1], solution.x_weights, u[:, :k]),
+            (right[1], solution.y_weights, w[:k].T),
+        )
+    ]
+    return k - sum(cosines) / 2
+
+
+@pytest.mark.parametrize("start", ["random", np.ones((2, D)) + np.eye(2, D) + np.eye(2, D, D_X)])
+def test_without_noise_residuals_lead_to_canonical_pairs(start: Any) -> None:
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((4000, D_X)) * [1.0, 0.3, 5.0] + 0.3
+    y = (x @ np.diag([1.0, 0.3, 0.0]) @ np.eye(D_X, D - D_X) + rng.standard_normal((4000, D - D_X)) * 0.5) * 0.2
+    problem = dpgep.cca(x, y, bound=40.0)
+    solution = dpgep.solve(problem, mu=math.inf, n_components=2, method=METHOD, n_iterations=25, init=start)
+    exact = dpgep.solve(problem, mu=math.inf, n_components=2, method="release")
+    assert canonical_error(solution, x, y) < 1e-4
+    np.testing.assert_allclose(solution.eigenvalues, exact.eigenvalues, rtol=1e-3)
+    np.testing.assert_allclose(np.abs(np.sum(solution.components * exact.components, axis=1)), 1, atol=1e-3)
+    assert max(solution.diagnostics.expected_error) < 1e-4
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0])
+@pytest.mark.parametrize("correlations", [[0.8], [0.85, 0.6]])
+def test_residuals_beat_a_release_of_canonical_pairs(correlations: list[float], power: float) -> None:
+    rng, errors, expected = np.random.default_rng(1), [], []
+    for seed in range(3):
+        x, y = correlated(20000, 60, correlations, power, rng)
+        bound = float(np.quantile(np.linalg.norm(np.hstack([x, y]), axis=1), 0.95))  # stands for a public number
+        problem = dpgep.cca(x, 0.2 * y, bound=bound)
+        arguments: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-6, "n_components": len(correlations)}
+        solutions = [solve_seeded(problem, seed, **arguments, method=m) for m in ("release", METHOD)]
+        errors.append([canonical_error(solution, x, y) for solution in solutions])
+        expected.append(solutions[1].diagnostics.expected_subspace_error)
+    released, clipped = np.median(errors, axis=0)
+    assert clipped < 0.6 * released
+    assert 0.3 < np.median(expected) / clipped < 4.0
+
+
+def test_indicators_of_slices_make_it_sliced_inverse_regression() -> None:
+    rng, errors = np.random.default_rng(2), []
+    edges, bound = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]), 9.0
+    for seed in range(3):
+        x = rng.standard_normal((15000, 60))
+        y = x[:, 0] + 0.5 * rng.standard_normal(15000)
+        indicators = np.eye(6)[np.searchsorted(edges, y)] * 0.1 * bound
+        scored = dpgep.cca(x, indicators, bound=bound * 1.005)
+        sliced = dpgep.sir(x, y, edges=[-9.0, *edges, 9.0], bound=bound)
+        exact = dpgep.solve(sliced, mu=math.inf, n_components=1, method="release").components[0]
+        arguments: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "n_components": 1}
+        clipped = solve_seeded(scored, seed, **arguments, method=METHOD).x_weights[0]
+        released = solve_seeded(sliced, seed, **arguments, method="release").components[0]
+        errors.append([1 - (found @ exact) ** 2 / (found @ found) for found in (clipped, released)])
+    clipped_error, released_error = np.median(errors, axis=0)
+    assert clipped_error < 0.5 * released_error
+
+
+def test_canonical_pairs_have_the_same_bits_wherever_the_rows_are() -> None:
+    rows = rows_of(2000, D, seed=3) + 0.05
+    x, y = rows[:, :D_X], rows[:, D_X:]
+    arguments: dict[str, Any] = {"mu": 2.0, "n_components": 2, "method": METHOD, "n_iterations": 6}
+    first = solve_seeded(dpgep.cca(x, y, bound=1.0), 5, **arguments, n_threads=1)
+    parts = [dask.array.from_array(part, chunks=(700, part.shape[1])) for part in (x, y)]
+    for views in (parts, [scipy.sparse.csr_array(x), scipy.sparse.csr_array(y)], [np.asfortranarray(x), y]):
+        other = solve_seeded(dpgep.cca(*views, bound=1.0), 5, **arguments, n_threads=3)
+        np.testing.assert_array_equal(first.components, other.components)
+        np.testing.assert_array_equal(first.eigenvalues, other.eigenvalues)
+    assert first.passes == 1 + 6 + 3 * 2 + 4
+    assert len(first.diagnostics.thresholds) == 12
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.1}, {"n_iterations": 2}, {"n_iterations": 1}])
+def test_correlations_below_the_noise_are_lost(options: dict[str, Any]) -> None:
+    x, y = np.random.default_rng(5).standard_normal((2, 1000, 40))
+    solution = solve_seeded(dpgep.cca(x, y, bound=9.0), 1, mu=0.5, n_components=1, method=METHOD, **options)
+    assert solution.diagnostics.lost == (True,)
+    assert 0 <= solution.eigenvalues[0] <= 1
+
+
+def test_directions_given_must_be_there_in_both_views() -> None:
+    budget = dpgep.Budget(mu=1.0)
+    with nothing_spent(budget), pytest.raises(ValueError, match="linearly independent rows in each view"):
+        dpgep.solve(pls_of(rows_of()), budget=budget, method=METHOD, n_components=1, init=np.eye(1, D))
+
+
+# --- accounting ------------------------------------------------------------------------------------------------------
 
 
 def released_by(problem: Any, query: str, *arguments: Any, mu: float) -> tuple[Any, LedgerEntry]:
@@ -182,8 +488,8 @@ def test_the_noise_costs_what_the_ledger_says(adjacency: Adjacency, located: boo
     replaced = adjacency == "replace-one"
     exact = product_sensitivity(threshold, K, D, adjacency, located=located)
     for query, arguments, squared, bits in (
-        ("clipped_products", (asked, threshold), Fraction(exact) ** 2, 2 * BITS),
-        ("product_moment", (asked, threshold), Fraction(2 if replaced else 1), 2 * BITS),
+        ("clipped_products", (asked, (threshold,)), Fraction(exact) ** 2, 2 * BITS),
+        ("product_moment", (asked, (threshold,)), Fraction(2 if replaced else 1), 2 * BITS),
         ("product_norms", (asked,), Fraction(2 if replaced else 1), BITS),
         ("mean", (), Fraction(4 if replaced else 1), BITS),
     ):
@@ -202,11 +508,11 @@ def test_noise_has_the_deviation_that_is_claimed() -> None:
     """4000 normal deviates: their root mean square is off by 6 % with a probability below 1e-7."""
     rows, asked = rows_of(), Asked(directions_of())
     curator = Curator(dpgep.pca(rows, center=False, bound=1.0), Ledger(math.inf), core.NoiseStream(bytes(32)))
-    plain = curator.clipped_products(asked, 0.1).values
+    plain = curator.clipped_products(asked, (0.1,)).values
     stream, values, deviation = core.NoiseStream(bytes(32)), [], 0.0
     for _ in range(4000 // (K * D) + 1):
         curator = Curator(dpgep.pca(rows, center=False, bound=1.0), Ledger(1.0), stream)
-        answer = curator.clipped_products(asked, 0.1)
+        answer = curator.clipped_products(asked, (0.1,))
         values.append(answer.values - plain)
         deviation = answer.deviation
     assert np.sqrt(np.mean(np.square(values))) == pytest.approx(deviation, rel=0.06)
@@ -229,7 +535,7 @@ def test_an_audit_flags_a_sensitivity_that_is_too_small(part: float, monkeypatch
     def answer(last: Matrix) -> Matrix:
         rows = np.vstack([rows_of(20, 4), last])
         curator = Curator(dpgep.pca(rows, center=False, bound=1.0), Ledger(2.0), stream)
-        return curator.clipped_products(asked, threshold).values
+        return curator.clipped_products(asked, (threshold,)).values
 
     apart = np.outer(first[:2], first) - np.outer(second[:2], second)
     result = dpgep.audit(
@@ -239,17 +545,40 @@ def test_an_audit_flags_a_sensitivity_that_is_too_small(part: float, monkeypatch
     assert result.mu > 1.4
 
 
+@pytest.mark.parametrize("part", [1.0, 0.6], ids=["as it is", "too little noise"])
+def test_an_audit_flags_too_little_noise_for_two_views(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clipped_products, "views_sensitivity", lambda *a: part * views_sensitivity(*a))
+    stream, asked, thresholds = core.NoiseStream(bytes(32)), Asked(np.eye(4)[[0, 2]]), (0.3, 0.2)
+    row = np.array([1.0, 0.0, 1.0, 0.0]) / math.sqrt(2)
+    first, second = row, row * [-1.0, 1.0, 1.0, 1.0]
+
+    def answer(last: Matrix) -> Matrix:
+        rows = np.vstack([rows_of(20, 4), last])
+        problem = dpgep.pls(rows[:, :2], rows[:, 2:], center=False, bound=1.0)
+        return Curator(problem, Ledger(2.0), stream).clipped_products(asked, thresholds).values
+
+    apart = first * [1 / 0.2, 1.0, 1 / 0.3, 1.0]  # each view over the deviation of its noise
+    result = dpgep.audit(
+        answer, (second, first), lambda values: float(values[0] @ apart), mu=2.0, runs=400, gaussian=True
+    )
+    assert result.flagged == (part < 1)
+    assert result.mu > 1.4
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["cca", "pls", "fda", "sir", "standardized-pca", "gep"])
+@pytest.mark.parametrize("name", ["fda", "sir", "standardized-pca", "gep"])
 def test_other_models_are_refused(name: str) -> None:
     problem = matrix_problem() if name == "gep" else (problems() | of_a_matrix_alone())[name]
     budget = dpgep.Budget(mu=1.0)
-    with nothing_spent(budget), pytest.raises(ValueError, match=f"clipped-power is for pca .* not proved for {name}"):
+    with (
+        nothing_spent(budget),
+        pytest.raises(ValueError, match=f"clipped-power is for cca, pls, and pca .* not proved for {name}"),
+    ):
         dpgep.solve(problem, budget=budget, method=METHOD, n_components=1)
     if name not in ("gep", "standardized-pca"):
-        with pytest.raises(ValueError, match=f"clipped products are for pca.* not {name}"):
+        with pytest.raises(ValueError, match=f"clipped products are for pca, pls and cca.* not {name}"):
             ClippedProducts(problem, core.NoiseStream(bytes(32)))
 
 
@@ -296,24 +625,30 @@ def test_too_little_budget_and_too_many_people(monkeypatch: pytest.MonkeyPatch) 
     ledger = Ledger(1e-6)
     curator = Curator(problem, ledger, core.NoiseStream(bytes(32)))
     with pytest.raises(ValueError, match="of a clipped product is too little"):
-        curator.clipped_products(asked, 0.1)
-    budget, centred = dpgep.Budget(mu=1e-5), dpgep.pca(rows_of(), bound=1.0)
-    with nothing_spent(budget), pytest.raises(ValueError, match="budget is too little for clipped products"):
-        dpgep.solve(centred, budget=budget, method=METHOD, n_components=1)
-    assert centred.passes == 0
+        curator.clipped_products(asked, (0.1,))
+    rows, budget = rows_of(), dpgep.Budget(mu=1e-5)
+    for centred in (dpgep.pca(rows, bound=1.0), pls_of(rows), dpgep.cca(rows[:, :D_X], rows[:, D_X:], bound=1.0)):
+        with nothing_spent(budget), pytest.raises(ValueError, match="budget is too little for clipped products"):
+            dpgep.solve(centred, budget=budget, method=METHOD, n_components=1)
+        assert centred.passes == 0
     monkeypatch.setattr(clipped_products, "MOST_PEOPLE", N)
     with pytest.raises(ValueError, match=f"fewer than {N} people; nothing was released"):
-        Curator(problem, ledger, core.NoiseStream(bytes(32))).clipped_products(asked, 0.1)
+        Curator(problem, ledger, core.NoiseStream(bytes(32))).clipped_products(asked, (0.1,))
     assert ledger.releases == ()
 
 
 def test_directions_must_be_orthonormal_and_thresholds_within_limits() -> None:
     curator = Curator(dpgep.pca(rows_of(), bound=1.0), Ledger(1.0), core.NoiseStream(bytes(32)))
     with pytest.raises(ValueError, match="orthonormal, they miss it by"):
-        curator.clipped_products(Asked(directions_of() * (1 + 1e-10)), 0.1)
+        curator.clipped_products(Asked(directions_of() * (1 - 1e-10)), (0.1,))
+    for query in (curator.clipped_products, curator.product_moment):
+        with pytest.raises(ValueError, match=r"operator norm of at most 1, got 1\.00000000"):
+            query(Asked(directions_of() * (1 + 1e-10)), (0.1,))
+    with pytest.raises(ValueError, match="operator norm of at most 1"):
+        curator.product_norms(Asked(directions_of() * 1.1))
     for query in (curator.clipped_products, curator.product_moment):
         with pytest.raises(ValueError, match=r"threshold must be between .* got 0\.001"):
-            query(Asked(directions_of()), 0.001)
+            query(Asked(directions_of()), (0.001,))
 
 
 def test_a_location_is_brought_to_the_unit_ball() -> None:

@@ -30,7 +30,7 @@ def runs_of_models() -> list[Any]:
         if method == "local-gaussian":
             served = [("pca uncentred", "replace-one")]
         elif method in PCA_ALONE:
-            served = [("pca", "replace-one"), ("pca uncentred", "replace-one")]
+            served = [(name, "replace-one") for name in ("pca", "pca uncentred", "pls", "cca")]
         elif method in SECOND_MOMENT_ALONE:
             served = []
         else:

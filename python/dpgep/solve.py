@@ -94,8 +94,8 @@ def solve(
         is given. `Solution.method` says which it was.
         "release": one noisy moment matrix, from which everything else is computed, in memory or through products
         (docs/scale.md). "rayleigh-flow" and "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says
-        when to use which). "clipped-power": a power method on clipped products, for pca of spread spectra, with less
-        noise (docs/clipped-power.md).
+        when to use which). "clipped-power": a power method on clipped products, for pca of spread spectra, pls and cca
+        of many columns, with less noise (docs/clipped-power.md).
         "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for
         pca(center=False) and (epsilon, delta).
     seed : int, optional

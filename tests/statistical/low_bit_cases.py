@@ -101,12 +101,17 @@ def _products(model: str, mu: float, kind: Any, shape: Any) -> Mechanism:
 
 
 def _clipped(model: str, mu: float) -> Mechanism:
-    """The answer to a direction that no grid holds, and what else is asked beside it."""
-    stream, asked = stream_of(f"bits: clipped {model}"), Asked(np.full((1, D), 1 / 7))
+    """The answer to directions that no grid holds, one of each view, and what else is asked beside it."""
+    views = [slice(0, 25), slice(25, D)] if model == "pls" else [slice(0, D)]
+    vectors = np.zeros((len(views), D))
+    for vector, view in zip(vectors, views, strict=True):
+        vector[view] = 1 / math.sqrt(len(vector[view]))
+    stream, asked, thresholds = stream_of(f"bits: clipped {model}"), Asked(vectors), (0.1,) * len(views)
 
     def mechanism(rows: Matrix) -> Any:
-        curator = curator_of(MODELS[model](rows), stream, mu)
-        answers = curator.clipped_products(asked, 0.1, 0.3), curator.product_moment(asked, 0.1, 0.3)
+        problem = dpgep.pls(rows[:, :25], rows[:, 25:], bound=1.0) if model == "pls" else MODELS[model](rows)
+        curator = curator_of(problem, stream, mu)
+        answers = curator.clipped_products(asked, thresholds, 0.3), curator.product_moment(asked, thresholds, 0.3)
         return [answer.values for answer in (*answers, curator.product_norms(asked, 0.2), curator.mean(0.2))]
 
     return mechanism
@@ -195,7 +200,8 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
         if not model.startswith("cca"):
             mechanisms[f"fresh products, iid, {model}"] = lambda model=model: _products(model, mu, "fresh", "iid")
         mechanisms[f"screen, {model}"] = lambda model=model: _screen(model, mu)
-    mechanisms["clipped products, pca"] = lambda: _clipped("pca", mu)
+    for model in ("pca", "pls"):
+        mechanisms[f"clipped products, {model}"] = lambda model=model: _clipped(model, mu)
     for model in ("pca, uncentred", "cca, uncentred", "gep"):
         mechanisms[f"private_operator, {model}"] = lambda model=model: _operator(model, mu)
     for name, model, options in (
@@ -206,6 +212,7 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
         ("release by products", "pca", {"storage": "operator", "memory_limit": 1 << 15}),
         ("clipped-power", "pca", {"method": "clipped-power", **FEW_STEPS}),
         ("clipped-power", "pca, uncentred", {"method": "clipped-power", "threshold": 0.25, **FEW_STEPS}),
+        ("clipped-power", "cca", {"method": "clipped-power", "n_iterations": 4}),
         ("dpsr", "pca", {"method": "dpsr", "n_iterations_a": 2}),
         ("dpsrs", "pca", {"method": "dpsrs", "sparsity": 2, "n_iterations_a": 2}),
     ):

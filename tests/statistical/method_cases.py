@@ -242,16 +242,58 @@ def clipped_case(adjacency: Adjacency, located: bool, least: float = 0.6) -> Met
 
     def answers(problem: Any, mu: float, stream: core.NoiseStream, second: Matrix | None = None) -> list[Any]:
         curator = curator_of(problem, stream, mu)
-        first = curator.clipped_products(Asked(E1[None, :], location), c, shares[0])
+        first = curator.clipped_products(Asked(E1[None, :], location), (c,), shares[0])
         if second is None:  # adaptive, and all but the first question again: that pair is the worst
             second = E1 + 1e-3 * first.values[0] / np.linalg.norm(first.values[0])
             second /= np.linalg.norm(second)
         asked = Asked(second[None, :], location)
-        given = [first, curator.clipped_products(asked, c, shares[1]), curator.product_moment(asked, c)]
+        given = [first, curator.clipped_products(asked, (c,), shares[1]), curator.product_moment(asked, (c,))]
         return [*given, second]
 
+    statistic = clipped_statistic(answers, problems)
+    return MethodCase(lambda problem: answers(problem, MU, stream), problems, statistic, GAUSSIAN_CLAIM, least)
+
+
+def clipped_views_case(
+    adjacency: Adjacency, problem_of: Callable[..., Any] = dpgep.pls, least: float = 0.6
+) -> MethodCase:
+    """The same of two views: a row and one whose first view is negated, or a row that is there or not.
+
+    For cca products are residuals y . w - x . u/2 and x . u - y . w/2, and the moment is that of all coordinates.
+    """
+    is_cca, shares, thresholds = problem_of is dpgep.cca, (0.48, 0.48), (0.25, 0.25)
+    stream = stream_of(f"clipped views {adjacency} {is_cca}")
+    residuals = np.array([[1.0, -0.5], [-0.5, 1.0]]) / 1.5 if is_cca else np.eye(2)
+    rest = {"center": False, "bound": 1.0, "adjacency": adjacency}
+    others = np.tile([0.0, 0.5, 0.0], (7, 1))
+    row = np.array([1.0, 1.0, 0.0]) / math.sqrt(2)
+    if adjacency == "replace-one":
+        pair = [np.vstack([others, row * [sign, 1.0, 1.0]]) for sign in (1.0, -1.0)]
+    else:
+        pair, rest = [others, np.vstack([others, row])], {**rest, "public_n": 8}
+    problems = problem_of(pair[0][:, :1], pair[0][:, 1:], **rest), problem_of(pair[1][:, :1], pair[1][:, 1:], **rest)
+
+    def answers(problem: Any, mu: float, stream: core.NoiseStream, second: Matrix | None = None) -> list[Any]:
+        curator = curator_of(problem, stream, mu)
+        first = curator.clipped_products(Asked(residuals @ np.eye(3)[:2]), thresholds, shares[0])
+        if second is None:
+            second = np.eye(3)[:2]
+            second[1, 1:] += 1e-3 * first.values[0, 1:] / np.linalg.norm(first.values[0, 1:])
+            second[1] /= np.linalg.norm(second[1])
+        products = curator.clipped_products(Asked(residuals @ second), thresholds, shares[1])
+        moment = curator.product_moment(Asked(second), thresholds[:1] if is_cca else thresholds)
+        return [first, products, moment, second]
+
+    statistic = clipped_statistic(answers, problems)
+    return MethodCase(lambda problem: answers(problem, MU, stream), problems, statistic, GAUSSIAN_CLAIM, least)
+
+
+def clipped_statistic(answers: Callable[..., list[Any]], problems: tuple[Any, Any]) -> Callable[[list[Any]], float]:
+    """The likelihood ratio of answers with independent noise of known deviations; the last of them is a question."""
+    unused = core.NoiseStream(bytes(32))  # answers without noise draw none
+
     def statistic(output: list[Any]) -> float:
-        plain = [answers(problem, math.inf, stream, output[-1])[:-1] for problem in problems]
+        plain = [answers(problem, math.inf, unused, output[-1])[:-1] for problem in problems]
         return float(
             sum(
                 np.vdot(b.values - a.values, answer.values) / answer.deviation**2
@@ -260,7 +302,7 @@ def clipped_case(adjacency: Adjacency, located: bool, least: float = 0.6) -> Met
             )
         )
 
-    return MethodCase(lambda problem: answers(problem, MU, stream), problems, statistic, GAUSSIAN_CLAIM, least)
+    return statistic
 
 
 # --- screens ---------------------------------------------------------------------------------------------------------
@@ -575,6 +617,10 @@ def _cases() -> dict[str, Callable[[], MethodCase]]:
     for adjacency, located in (("replace-one", False), ("replace-one", True), ("add-remove", False)):
         name = f"clipped products, {adjacency}{', located' if located else ''}"
         cases[name] = lambda adjacency=adjacency, located=located: clipped_case(adjacency, located)
+    for adjacency in ("replace-one", "add-remove"):
+        name = f"clipped products of two views, {adjacency}"
+        cases[name] = lambda adjacency=adjacency: clipped_views_case(adjacency)
+        cases[f"clipped residuals, {adjacency}"] = lambda adjacency=adjacency: clipped_views_case(adjacency, dpgep.cca)
     cases["samples, add-remove"] = lambda: sampled_case("add-remove", 4, 0, 0.5, 0.35)
     cases["samples and everybody, add-remove"] = lambda: sampled_case("add-remove", 2, 1, 0.5, 0.35)
     cases["samples, replace-one"] = lambda: sampled_case("replace-one", 4, 0, 0.5, 0.0)

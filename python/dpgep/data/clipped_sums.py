@@ -1,7 +1,7 @@
 """Sums over people of clipped products: sum_i x_i clip(V^T (x_i - m))^T, exact, and how long the products are.
 
-clip(p) shrinks p to norm C where it is longer. All is in integers that float64 holds: the same for any batches, order
-and threads, whatever the order in which BLAS adds.
+clip(p) shrinks p to norm C where it is longer. Of two views, each is multiplied by the products of the other one. All
+is in integers that float64 holds: the same for any batches, order and threads, whatever the order in which BLAS adds.
 
     x    rows on the grid of 2^-BITS bounds, integers of norm at most 2^BITS
     V    public directions on the grid of 2^-DIRECTION_BITS, so that partial sums of V^T x are below 2^53
@@ -57,6 +57,22 @@ class Directions:
         return np.asarray(rows @ self.vectors.T) - self.offset
 
 
+@dataclass(frozen=True)
+class Factors:
+    """Some ``features`` of a row, and the products with some ``directions`` that they are multiplied by.
+
+    The products are clipped to a norm of ``threshold`` bounds. Different factors have different features.
+    """
+
+    features: slice
+    directions: slice
+    threshold: float
+
+    def clipped(self, products: Matrix) -> Matrix:
+        """(h, K), of `Directions.products`."""
+        return clipped_integers(products[:, self.directions], self.threshold)
+
+
 def clipped_integers(products: Matrix, threshold: float) -> Matrix:
     """(h, K), `Directions.products` clipped to ``threshold`` bounds, in steps of 2^-BITS of it: norms at most 2^BITS.
 
@@ -96,12 +112,16 @@ class _ProductSums(ABC):
 
 
 class ClippedSums(_ProductSums):
-    """(d, K), ``total``: sum of x clip(V (x - m))^T, in steps of 4^-BITS bounds times thresholds; ``n`` people."""
+    """(d, K), ``total``: sum of x clip(V (x - m))^T, in steps of 4^-BITS bounds times thresholds; ``n`` people.
 
-    def __init__(self, directions: Directions, threshold: float) -> None:
+    V consists of K directions for each of the ``factors``.
+    """
+
+    def __init__(self, directions: Directions, factors: tuple[Factors, ...]) -> None:
         super().__init__(directions)
-        self._threshold = threshold
-        self.total: Integers = np.zeros(directions.vectors.shape[::-1], dtype=np.int64)
+        self._factors = factors
+        m, d = directions.vectors.shape
+        self.total: Integers = np.zeros((d, m // len(factors)), dtype=np.int64)
 
     def merge(self, other: ClippedSums) -> None:
         """Add the sums over other people."""
@@ -109,17 +129,22 @@ class ClippedSums(_ProductSums):
         self.total += other.total
 
     def _add_rows(self, rows: Any, products: Matrix) -> None:
-        # at most ROWS_IN_A_ROW terms of at most 4^BITS
-        self.total += np.asarray(rows.T @ clipped_integers(products, self._threshold)).astype(np.int64)
+        for each in self._factors:
+            # at most ROWS_IN_A_ROW terms of at most 4^BITS
+            added = rows[:, each.features].T @ each.clipped(products)
+            self.total[each.features] += np.asarray(added).astype(np.int64)
 
 
 class ProductMoment(_ProductSums):
-    """(K, K), ``total``: sum of p p^T, p = clip(V (x - m)), in steps of 4^-BITS squared thresholds; ``n`` people."""
+    """(K, K), ``total``: sum of p p^T, p = clip(V (x - m)), in steps of 4^-BITS squared thresholds; ``n`` people.
 
-    def __init__(self, directions: Directions, threshold: float) -> None:
+    Of two views, it is the sum of p_x p_y^T, in steps of 4^-BITS times both thresholds.
+    """
+
+    def __init__(self, directions: Directions, factors: tuple[Factors, ...]) -> None:
         super().__init__(directions)
-        self._threshold = threshold
-        self.total: Integers = np.zeros((len(directions.vectors),) * 2, dtype=np.int64)
+        self._by_first, self._by_last = factors[0], factors[-1]
+        self.total: Integers = np.zeros((len(directions.vectors) // len(factors),) * 2, dtype=np.int64)
 
     def merge(self, other: ProductMoment) -> None:
         """Add the sums over other people."""
@@ -127,8 +152,9 @@ class ProductMoment(_ProductSums):
         self.total += other.total
 
     def _add_rows(self, rows: Any, products: Matrix) -> None:
-        clipped = clipped_integers(products, self._threshold)
-        self.total += (clipped.T @ clipped).astype(np.int64)
+        # the first view is multiplied by the products of the last one, and the last by those of the first
+        first, last = self._by_last.clipped(products), self._by_first.clipped(products)
+        self.total += (first.T @ last).astype(np.int64)
 
 
 class ProductNormCounts(_ProductSums):

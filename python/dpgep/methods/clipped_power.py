@@ -9,6 +9,9 @@ x clip(v^T (x - m)) is a multiple of S v for eigenvectors v, and there signal fa
 For other rows it is a bias. A is linear: answers are averaged, and the blocks they belong to, so that noise falls as if
 there were fewer steps. At the end, the second moment of V^T (x - m), K x K, gives eigenvalues and turns V to their
 directions.
+
+Of two views (pls) each has its V, and a step multiplies x by the products of y and y by those of x. That is one answer,
+which a person moves by no more than a sum over rows of one view.
 """
 
 from __future__ import annotations
@@ -21,12 +24,13 @@ import numpy as np
 import scipy.linalg
 
 from dpgep._checks import require_count, require_each, require_one_of, require_share
+from dpgep.methods.clipped_residuals import ResidualAscent, polar, require_affordable
 from dpgep.methods.papers.initial_vectors import given_vectors
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import Diagnostics, MethodResult, method_result
-from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, PRODUCT_EDGES
+from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, norm_quantile
 from dpgep.models.model import Matrix
-from dpgep.models.moments import MomentNoise, ReleasedGroups
+from dpgep.models.moments import MomentModel, MomentNoise, ReleasedGroups
 from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator, PublicSide
 
@@ -45,10 +49,10 @@ class ClippedPowerOptions:
     Parameters
     ----------
     n_iterations : int
-        Number of steps, each a pass over the rows; default 12.
+        Number of steps, each a pass over the rows, for cca two; default 12.
     threshold : "auto", or float
         C as a part of the bound, from 1/128 to 1: public. "auto" buys histograms of |V^T (x - m)|, before the first
-        step and half way, for 2 % of mu^2, and takes the ``quantile``.
+        step and half way, for 2 % of mu^2, and takes the ``quantile``. For cca: of residuals, for 6 %.
     quantile : float in (0, 1)
         Share of the people whose products are not clipped, with threshold="auto"; default 0.5.
     init : "random", or array of shape (K, d) or (d,)
@@ -77,10 +81,10 @@ class ClippedPowerOptions:
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
-        if not public.model.is_covariance:
+        if not public.model.has_clipped_products:
             raise ValueError(
-                f"clipped-power is for pca without standardize: what clipped products change is not proved for "
-                f'{public.model.name}; use method="release"'
+                f"clipped-power is for cca, pls, and pca without standardize: what clipped products change is not "
+                f'proved for {public.model.name}; use method="release"'
             )
         if not public.facts.n_is_public:
             raise ValueError(
@@ -88,7 +92,9 @@ class ClippedPowerOptions:
                 "exact)"
             )
         if not isinstance(self.init, str):
-            given_vectors(self.init, k, public.model.n_features, _KINDS)
+            vectors = given_vectors(self.init, k, public.model.n_features, _KINDS)
+            if any(np.linalg.matrix_rank(part) < k for part in public.model.views_of(vectors)):
+                raise ValueError("init must have linearly independent rows in each view")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -98,13 +104,15 @@ class ClippedPowerDiagnostics(Diagnostics):
     ``noise_level`` is that of the mean of the answers that the result averages, divided by ``kept``, as if the noise
     were that of a released matrix. Variances are counted from the mean of all, as directions drawn at random tell it;
     from zero, where ``init`` was given. Errors count noise; the bias that clipping has where rows are not elliptical is
-    not among them.
+    not among them. For cca noise is counted as if the columns of a view were uncorrelated, and what the last three
+    steps changed, if that is more.
 
     Attributes
     ----------
     n_iterations : number of steps.
-    thresholds : C of every step, as parts of the bound.
-    kept : what clipping left of the components' variance, 0 to 1, about.
+    thresholds : C of every step, as parts of the bound; of two views, one after the other.
+    kept : what clipping left of the components' variance, 0 to 1, about; for cca, the share of the people whose
+        residuals were not clipped.
     """
 
     n_iterations: int
@@ -112,22 +120,53 @@ class ClippedPowerDiagnostics(Diagnostics):
     kept: float
 
     def summary(self) -> list[str]:
+        n_views = len(self.thresholds) // self.n_iterations
+        last = " and ".join(f"{each:.3g}" for each in self.thresholds[-n_views:])
         return [
-            f"  steps        {self.n_iterations}, products clipped to {self.thresholds[-1]:.3g} times the bound",
-            f"  kept         {self.kept:.2g} of the variance",
+            f"  steps        {self.n_iterations}, products clipped to {last} times the bound",
+            f"  kept         {self.kept:.2g} after clipping",
         ]
 
 
 def clipped_power(
     curator: Curator, n_components: int, options: ClippedPowerOptions, share: float = 1.0, centre: float = 0.0
 ) -> MethodResult:
-    """The K leading eigenvectors of a covariance or second moment; ``share`` is the part of mu^2 that is left.
+    """The K leading eigenvectors of a model's pair; ``share`` is the part of mu^2 that is left.
 
     ``centre`` is that of a `probe` from which ``options.init`` comes.
     """
+    assert isinstance(curator.model, MomentModel)
+    if not curator.model.identity_b:
+        return _correlations(curator, n_components, options)
     run = _Run(curator, options, share, centre)
     vectors, averaged = run.iterate(n_components)
     return run.result(vectors, averaged)
+
+
+def _correlations(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
+    """Canonical pairs."""
+    model, d = curator.model, curator.model.n_features
+    share = _MEAN_SHARE * model.shift_free
+    ascent = ResidualAscent(
+        curator,
+        _start(curator, n_components, options.init),
+        n_iterations=options.n_iterations,
+        threshold=None if isinstance(options.threshold, str) else float(options.threshold),
+        quantile=options.quantile,
+        share=1 - share,
+    )
+    mean = curator.mean(share) if share else None
+    found = ascent.run(None if mean is None else mean.values)
+    level = found.deviation * math.sqrt(2 * d / max(1, options.n_iterations // 2)) / found.kept
+    accuracy = quotient_accuracy(found.values, np.ones(n_components), noise_level=level, n_features=d)
+    diagnostics = ClippedPowerDiagnostics(
+        noise_level=level,
+        accuracy=accuracy.worsened(np.maximum(found.moved - accuracy.errors, 0.0)),
+        n_iterations=options.n_iterations,
+        thresholds=found.thresholds,
+        kept=found.kept,
+    )
+    return method_result(model, None if mean is None else _groups(mean), found.vectors, found.values, diagnostics, ())
 
 
 def probe(curator: Curator, n_components: int, n_iterations: int, share: float) -> tuple[Matrix, float, float]:
@@ -149,63 +188,63 @@ class _Run:
 
     def __init__(self, curator: Curator, options: ClippedPowerOptions, share: float = 1.0, centre: float = 0.0) -> None:
         self._curator, self._options, self.centre = curator, options, centre
-        centred, steps = not curator.model.is_second_moment, options.n_iterations
+        self._views = curator.model.views
+        centred, steps = curator.model.shift_free, options.n_iterations
         looks = options.threshold == "auto" and not curator.noiseless
         self._look_at = {0, steps // 2} if looks else set()
-        self._each_look = share * _LOOKS_SHARE / 2 if steps > 1 else share * _LOOKS_SHARE
+        self._each_look = share * _LOOKS_SHARE / (min(steps, 2) * len(self._views))
         self._each = share * (1 - VALUES_SHARE - _MEAN_SHARE * centred - _LOOKS_SHARE * looks) / steps
-        if not curator.affords_clipped_products(min(self._each, share * VALUES_SHARE)):
-            raise ValueError("the budget is too little for clipped products: use more of it, fewer steps, or a release")
+        require_affordable(curator, min(self._each, share * VALUES_SHARE))
         self._mean = curator.mean(share * _MEAN_SHARE) if centred else None
-        self._threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
+        threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
+        self._now = (threshold,) * len(self._views)
         self._thresholds: list[float] = []
         self._deviations: list[float] = []
 
     def iterate(self, k: int) -> tuple[Matrix, list[Matrix]]:
         """The block (K, d) after all steps, and the answers whose sum it is the polar factor of."""
-        vectors, answers = self._start(k), []
+        vectors, answers = _start(self._curator, k, self._options.init), []
         start = vectors
         for step in range(self._options.n_iterations):
             answers.append(self._product(vectors, step))
             averaged = answers[-_averaged(step) :]
-            vectors = _polar(np.sum(averaged, axis=0))
-        if isinstance(self._options.init, str):  # directions drawn at random
+            vectors = _polar(np.sum(averaged, axis=0), self._views)
+            if step == 0:  # of two views drawn at random, the first alone decides on signs and rotations
+                first = slice(0, self._views[-1].start)
+                vectors[:, first] = start[:, first]
+        if isinstance(self._options.init, str) and len(self._views) == 1:  # directions drawn at random
             self.centre = max(0.0, float(np.vdot(start, answers[0])) / k)
         return vectors, averaged
-
-    def _start(self, k: int) -> Matrix:
-        """Orthonormal (K, d) to begin at."""
-        d = self._curator.model.n_features
-        if isinstance(self._options.init, str):
-            return _polar(self._curator.public_generator().standard_normal((k, d)))
-        return _polar(given_vectors(self._options.init, k, d, _KINDS))
 
     def _product(self, vectors: Matrix, step: int) -> Matrix:
         """G_t."""
         asked = self._asked(vectors)
         if step in self._look_at:
-            norms = self._curator.product_norms(asked, self._each_look)
-            self._threshold = _quantile(norms, self._options.quantile)
-        answer = self._curator.clipped_products(asked, self._threshold, self._each, f"step {step + 1}")
-        self._thresholds.append(self._threshold)
+            self._now = tuple(self._look(Asked(v, asked.location)) for v in np.split(asked.vectors, len(self._views)))
+        answer = self._curator.clipped_products(asked, self._now, self._each, f"step {step + 1}")
+        self._thresholds.extend(self._now)
         self._deviations.append(answer.deviation)
         return answer.values
 
+    def _look(self, asked: Asked) -> float:
+        """The threshold that a histogram of norms shows."""
+        return norm_quantile(self._curator.product_norms(asked, self._each_look).values, self._options.quantile)
+
     def quotients(self, vectors: Matrix, share: float | None = None) -> Matrix:
-        """V^T S V, for ``share`` of mu^2 or all that is left."""
-        limit = min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * self._thresholds[-1])
-        answer = self._curator.product_moment(self._asked(vectors), limit, share, "eigenvalues")
-        return np.asarray((answer.values + answer.values.T) / 2)
+        """V^T S V, for ``share`` of mu^2 or all that is left; V_x^T S V_y, of two views."""
+        limits = tuple(min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * threshold) for threshold in self._now)
+        return self._curator.product_moment(self._asked(vectors), limits, share, "eigenvalues").values
 
     def result(self, vectors: Matrix, averaged: list[Matrix]) -> MethodResult:
         """Eigenvectors on the span of V, which the last answers led to."""
         curator, d, n_averaged = self._curator, self._curator.model.n_features, len(averaged)
-        quotients, answer = self.quotients(vectors), np.mean(averaged, axis=0)
-        values, rotation = scipy.linalg.eigh(quotients)
-        values, total = values[::-1].copy(), float(np.trace(quotients))
+        quotients, answer, n_views = self.quotients(vectors), np.mean(averaged, axis=0), len(self._views)
+        values, turned = self._axes(quotients, vectors)
+        total = n_views * float(np.trace(quotients))
         kept = float(np.clip(np.vdot(vectors, answer) / total, 2.0**-10, 1.0)) if total > 0 else 1.0
-        # one entry of G has the variance of the noise; one of a noisy matrix off its diagonal, half of it
-        deviation = math.sqrt(2 * np.mean(np.square(self._deviations[-n_averaged:])) / n_averaged)
+        # one entry of G has the variance of the noise; one of a noisy matrix off its diagonal, half of it. Of two views
+        # a component has halves of unit length, and twice the squared length
+        deviation = math.sqrt(2 / n_views * np.mean(np.square(self._deviations[-n_averaged:])) / n_averaged)
         level = deviation * math.sqrt(2 * d) / kept
         diagnostics = ClippedPowerDiagnostics(
             noise_level=level,
@@ -217,28 +256,41 @@ class _Run:
             kept=kept,
         )
         released = None if self._mean is None else _groups(self._mean)
-        return method_result(curator.model, released, rotation[:, ::-1].T @ vectors, values, diagnostics, ())
+        return method_result(curator.model, released, turned, values, diagnostics, ())
+
+    def _axes(self, quotients: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        """Eigenvalues (K,), descending, and ``vectors`` turned to their directions; singular ones of two views."""
+        if len(self._views) == 1:
+            values, rotation = scipy.linalg.eigh((quotients + quotients.T) / 2)
+            return values[::-1].copy(), rotation[:, ::-1].T @ vectors
+        left, values, right = np.linalg.svd(quotients)
+        x, y = self._views
+        return values, np.hstack([left.T @ vectors[:, x], right @ vectors[:, y]])
 
     def _asked(self, vectors: Matrix) -> Asked:
-        return Asked(vectors, None if self._mean is None else self._mean.values)
+        k = len(vectors)
+        apart = np.zeros((k * len(self._views), vectors.shape[1]))
+        for number, view in enumerate(self._views):
+            apart[number * k : (number + 1) * k, view] = vectors[:, view]
+        return Asked(apart, None if self._mean is None else self._mean.values)
+
+
+def _start(curator: Curator, k: int, init: Any) -> Matrix:
+    """(K, d) to begin at, orthonormal in each view."""
+    d = curator.model.n_features
+    if isinstance(init, str):
+        return _polar(curator.public_generator().standard_normal((k, d)), curator.model.views)
+    return _polar(given_vectors(init, k, d, _KINDS), curator.model.views)
+
+
+def _polar(block: Matrix, views: list[slice]) -> Matrix:
+    """The block (K, d) whose rows are, in each view, the orthonormal ones nearest to those of ``block``."""
+    return np.hstack([polar(block[:, view]) for view in views])
 
 
 def _averaged(step: int) -> int:
     """How many of the answers up to this step, from 0, the next block is made of."""
     return step // 2 + 1
-
-
-def _polar(block: Matrix) -> Matrix:
-    """The orthonormal rows nearest to those of ``block``: a sum of blocks stays near each of them."""
-    left, _, right = np.linalg.svd(block, full_matrices=False)
-    return np.ascontiguousarray(left @ right)
-
-
-def _quantile(norms: NoisyMean, share: float) -> float:
-    """The first edge below which there is this share of the people."""
-    below = np.cumsum(norms.values[:-1])
-    reached = np.flatnonzero(below >= share)
-    return float(PRODUCT_EDGES[reached[0]] if len(reached) else LARGEST_THRESHOLD)
 
 
 def _groups(mean: NoisyMean) -> ReleasedGroups:

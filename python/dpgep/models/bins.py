@@ -21,6 +21,17 @@ LEAST_THRESHOLD, LARGEST_THRESHOLD = 2.0**-7, 1.0
 PRODUCT_EDGES = 2.0 ** (np.arange(-7 * NORM_STEPS, 1) / NORM_STEPS)
 
 
+def norm_quantile(shares: Matrix, share: float) -> float:
+    """The first edge below which there is this share of the people, of whom ``shares`` lie between PRODUCT_EDGES."""
+    reached = np.flatnonzero(np.cumsum(shares[:-1]) >= share)
+    return float(PRODUCT_EDGES[reached[0]] if len(reached) else LARGEST_THRESHOLD)
+
+
+def share_below(shares: Matrix, threshold: float) -> float:
+    """The share of the people below the first edge that is at least ``threshold``, between 1/1024 and 1."""
+    return float(np.clip(shares[: np.searchsorted(PRODUCT_EDGES, threshold) + 1].sum(), 2.0**-10, 1.0))
+
+
 @dataclass(frozen=True, eq=False)
 class Interval:
     """An interval for each of d columns: its middle, and half its width, which is positive."""

@@ -101,6 +101,11 @@ class Model(ABC):
         return False
 
     @property
+    def has_clipped_products(self) -> bool:
+        """Whether sums of clipped products are known to serve it."""
+        return self.is_covariance
+
+    @property
     @abstractmethod
     def max_components(self) -> int:
         """How many directions carry information."""

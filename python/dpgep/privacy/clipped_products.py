@@ -7,6 +7,9 @@ for m = 0 by at most the root of
     4 c^2 (1 - c^2)  where c^2 <= 1/2 (one direction) or 1/3 (several),    1  or  (1 + c^2)^2/2  beyond,
 
 which is attained (docs/mathematics.md, section 11). Without clipping this is 1, or 2 as of a second moment.
+
+Of two views x and y, of joint norm at most 1, a person adds both x q_y^T/c_y and y q_x^T/c_x, q_y and q_x the clipped
+products of the other view: together of norm at most 1. Replaced, that is at most 2, attained by x' = -x, y' = y.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from dpgep.data.clipped_sums import (
     MOST_PEOPLE,
     ClippedSums,
     Directions,
+    Factors,
     ProductMoment,
     ProductNormCounts,
     direction_error,
@@ -47,10 +51,17 @@ _INSIDE = 1 - 2.0**-40
 _ROUND_UP = 1 + 2.0**-48
 _MOST_SCALE_BITS = 55
 
+# C of each view, in bounds.
+Thresholds = tuple[float, ...]
+
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """V^T (x - m): orthonormal ``vectors`` (K, d), and the ``location`` m (d,) in the units of the rows. All public."""
+    """V^T (x - m): ``vectors`` (K, d), and the ``location`` m (d,) in the units of the rows. All public.
+
+    Vectors have an operator norm of at most 1. Where each of two views has products of its own, the first half of them
+    is that by whose products the second view is multiplied.
+    """
 
     vectors: Matrix
     location: Matrix | None = None
@@ -58,7 +69,10 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMean:
-    """A mean over people plus independent noise of this deviation in each entry, in the units of the rows; public."""
+    """A mean over people plus independent noise of this deviation in each entry, in the units of the rows; public.
+
+    Where the entries' deviations differ, it is the root of the mean of their squares.
+    """
 
     values: Matrix
     deviation: float
@@ -69,8 +83,10 @@ class ClippedProducts:
     """Answers about the rows of ``problem`` with noise from ``stream``. Raises ValueError where n is not public."""
 
     def __init__(self, problem: MomentProblem, stream: core.NoiseStream) -> None:
-        if not problem.model.is_covariance:
-            raise ValueError(f"clipped products are for pca, whose sums have a proof, not {problem.model.name}")
+        if not problem.model.has_clipped_products:
+            raise ValueError(
+                f"clipped products are for pca, pls and cca, whose sums have a proof, not {problem.model.name}"
+            )
         if not problem.facts.n_is_public:
             raise ValueError("clipped products are divided by a public number of people: give public_n to the problem")
         self._problem, self._stream = problem, stream
@@ -96,37 +112,66 @@ class ClippedProducts:
         scale = self._add_noise(counts, squared, mu, BITS, "histogram of norms of products", charge)
         return self._mean_of(counts, sums.n, 2.0**-BITS, scale)
 
-    def products(self, asked: Asked, threshold: float, mu: float, charge: Charge) -> NoisyMean:
-        """(K, d), the mean of x clip(V^T (x - m)), clipped to a norm of ``threshold`` bounds."""
-        _require_threshold(threshold)
-        sums = self._summed(partial(ClippedSums, self._directions(asked), threshold))
-        k, d = asked.vectors.shape
-        change = product_sensitivity(threshold, k, d, self._adjacency, located=asked.location is not None)
+    def products(self, asked: Asked, thresholds: Thresholds, mu: float, charge: Charge) -> NoisyMean:
+        """(K, d), the mean of x clip(V^T (x - m)), clipped to a norm of so many bounds; of two views, of the other."""
+        factors = self._factors(asked, thresholds)
+        sums = self._summed(partial(ClippedSums, self._directions(asked), factors))
+        if len(factors) == 1:
+            k, d = asked.vectors.shape
+            _require_orthonormal(asked.vectors)
+            change = product_sensitivity(thresholds[0], k, d, self._adjacency, located=asked.location is not None)
+        else:
+            change = views_sensitivity(self._adjacency)
         squared = Fraction(change) ** 2 * 16**BITS
-        query = f"sum of x clip(V^T x), norms of {threshold:.4g} bounds"
-        scale = self._add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
-        return self._mean_of(sums.total.T, sums.n, math.ldexp(self._bound * self._bound * threshold, -2 * BITS), scale)
+        scale = self._add_noise(
+            sums.total, squared, mu, 2 * BITS, f"sum of x clip(V^T x), norms of {_named(thresholds)} bounds", charge
+        )
+        units = np.empty(asked.vectors.shape[1])
+        for each in factors:
+            units[each.features] = math.ldexp(self._bound * self._bound * each.threshold, -2 * BITS)
+        return self._mean_of(sums.total.T, sums.n, units, scale)
 
-    def moment(self, asked: Asked, threshold: float, mu: float, charge: Charge) -> NoisyMean:
+    def moment(self, asked: Asked, thresholds: Thresholds, mu: float, charge: Charge) -> NoisyMean:
         """(K, K), the mean of p p^T, p = clip(V^T (x - m)); noise is independent, also in entries that mirror others.
 
-        One person adds a matrix of norm at most C^2, and replacing it moves the sum by at most sqrt(2) C^2.
+        One person adds a matrix of norm at most C^2, and replacing it moves the sum by at most sqrt(2) C^2. Of two
+        views it is the mean of p_x p_y^T, of norm at most C_x C_y; p_x' = -p_x moves the sum by twice that.
         """
-        _require_threshold(threshold)
-        sums = self._summed(partial(ProductMoment, self._directions(asked), threshold))
-        squared = (2 if self._replaces else 1) * Fraction(16**BITS)
-        query = f"second moment of V^T x, norms of {threshold:.4g} bounds"
+        factors = self._factors(asked, thresholds)
+        sums = self._summed(partial(ProductMoment, self._directions(asked), factors))
+        squared = (2 * len(factors) if self._replaces else 1) * Fraction(16**BITS)
+        query = f"second moment of V^T x, norms of {_named(thresholds)} bounds"
         scale = self._add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
-        return self._mean_of(sums.total, sums.n, math.ldexp((self._bound * threshold) ** 2, -2 * BITS), scale)
+        unit = math.ldexp(self._bound * self._bound * thresholds[0] * thresholds[-1], -2 * BITS)
+        return self._mean_of(sums.total, sums.n, unit, scale)
 
     @property
     def _replaces(self) -> bool:
         return self._adjacency == "replace-one"
 
+    def _factors(self, asked: Asked, thresholds: Thresholds) -> tuple[Factors, ...]:
+        """Each view with the products of the other one; with one threshold, the whole row with all products."""
+        views = self._problem.model.views
+        if len(thresholds) == 1:
+            views = [slice(0, self._problem.model.n_features)]
+        if len(thresholds) != len(views):
+            raise ValueError(f"thresholds must be one, or one for each of {len(views)} views, got {thresholds}")
+        for threshold in thresholds:
+            if not LEAST_THRESHOLD <= threshold <= LARGEST_THRESHOLD:
+                raise ValueError(
+                    f"threshold must be between {LEAST_THRESHOLD} and {LARGEST_THRESHOLD}, got {threshold}"
+                )
+        k = len(asked.vectors) // len(views)
+        others = reversed(range(len(views)))
+        return tuple(
+            Factors(features, slice(other * k, (other + 1) * k), thresholds[other])
+            for features, other in zip(views, others, strict=True)
+        )
+
     def _directions(self, asked: Asked) -> Directions:
-        defect = np.linalg.norm(asked.vectors @ asked.vectors.T - np.eye(len(asked.vectors)))
-        if not defect <= _ORTHONORMAL:
-            raise ValueError(f"directions must be orthonormal, they miss it by {defect:.3g}")
+        longest = np.linalg.norm(asked.vectors, 2)
+        if not longest <= 1 + _ORTHONORMAL:
+            raise ValueError(f"directions must have an operator norm of at most 1, got {longest:.17g}")
         location = asked.location
         if location is not None:
             location = location / self._bound
@@ -153,14 +198,21 @@ class ClippedProducts:
         core.add_exact_noise(sums, scale, self._stream, thread_count())
         return scale
 
-    def _mean_of(self, sums: Any, n: int, unit: float, scale: int) -> NoisyMean:
+    def _mean_of(self, sums: Any, n: int, unit: Matrix | float, scale: int) -> NoisyMean:
+        """``unit``: a step of the sums, or of each of their columns."""
         n = self._problem.facts.n or n
-        return NoisyMean(np.ascontiguousarray(sums, dtype=np.float64) * (unit / n), scale * unit / n, n)
+        values = np.ascontiguousarray(sums, dtype=np.float64) * (unit / n)
+        return NoisyMean(values, scale * float(np.sqrt(np.mean(np.square(unit)))) / n, n)
 
 
-def _require_threshold(threshold: float) -> None:
-    if not LEAST_THRESHOLD <= threshold <= LARGEST_THRESHOLD:
-        raise ValueError(f"threshold must be between {LEAST_THRESHOLD} and {LARGEST_THRESHOLD}, got {threshold}")
+def _require_orthonormal(vectors: Matrix) -> None:
+    defect = np.linalg.norm(vectors @ vectors.T - np.eye(len(vectors)))
+    if not defect <= _ORTHONORMAL:
+        raise ValueError(f"directions must be orthonormal, they miss it by {defect:.3g}")
+
+
+def _named(thresholds: Thresholds) -> str:
+    return " and ".join(f"{threshold:.4g}" for threshold in thresholds)
 
 
 def product_sensitivity(
@@ -168,8 +220,8 @@ def product_sensitivity(
 ) -> float:
     """What one person moves a sum of `ClippedProducts.products` by, in Frobenius norm and in bounds times thresholds.
 
-    Rounded up. ``located``: whether there is an m. The bound for m = 0 holds of exact products; those on the grid are
-    at most ``error`` away from it, so that two people's sums are at most twice that.
+    Of one view; rounded up. ``located``: whether there is an m. The bound for m = 0 holds of exact products; those on
+    the grid are at most ``error`` away from it, so that two people's sums are at most twice that.
     """
     if adjacency == "add-remove":
         return 1.0
@@ -184,6 +236,11 @@ def product_sensitivity(
     error = (direction_error(n_directions, n_features) + _ORTHONORMAL) / threshold
     error += (1.5 * math.sqrt(n_directions) + 1) * 2.0**-BITS
     return min(2.0, (exact + 2 * error) * _ROUND_UP)
+
+
+def views_sensitivity(adjacency: Adjacency) -> float:
+    """The same where each of two views is multiplied by products of its own, both sums together; exact on the grid."""
+    return 2.0 if adjacency == "replace-one" else 1.0
 
 
 def _least_scale(squared: Fraction, mu: float) -> int:

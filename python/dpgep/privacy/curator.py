@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import ReleasedMoments
-from dpgep.privacy.clipped_products import Asked, ClippedProducts, NoisyMean
+from dpgep.privacy.clipped_products import Asked, ClippedProducts, NoisyMean, Thresholds
 from dpgep.privacy.ledger import Charge, Ledger, LedgerEntry
 from dpgep.privacy.matrix_release import release_matrices
 from dpgep.privacy.moment_release import release_moments
@@ -253,16 +253,16 @@ class Curator:
         return self._mechanism.clipped().norms(asked, self._affordable(share), self._charge(purpose))
 
     def clipped_products(
-        self, asked: Asked, threshold: float, share: float | None = None, purpose: str = ""
+        self, asked: Asked, thresholds: Thresholds, share: float | None = None, purpose: str = ""
     ) -> NoisyMean:
-        """The mean of x clip(V^T (x - m)), (K, d), products clipped to a norm of ``threshold`` bounds, for PCA only."""
-        return self._mechanism.clipped().products(asked, threshold, self._affordable(share), self._charge(purpose))
+        """The mean of x clip(V^T (x - m)), (K, d), products clipped to norms of so many bounds: for PCA and PLS."""
+        return self._mechanism.clipped().products(asked, thresholds, self._affordable(share), self._charge(purpose))
 
     def product_moment(
-        self, asked: Asked, threshold: float, share: float | None = None, purpose: str = ""
+        self, asked: Asked, thresholds: Thresholds, share: float | None = None, purpose: str = ""
     ) -> NoisyMean:
-        """The second moment of clip(V^T (x - m)), (K, K)."""
-        return self._mechanism.clipped().moment(asked, threshold, self._affordable(share), self._charge(purpose))
+        """The second moment of clip(V^T (x - m)), (K, K); that between two views."""
+        return self._mechanism.clipped().moment(asked, thresholds, self._affordable(share), self._charge(purpose))
 
     def sampling_mu(self) -> float:
         """The Gaussian-DP parameter under add/remove that this run's (epsilon, delta) allows: public, for planning.

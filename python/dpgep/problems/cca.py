@@ -23,6 +23,10 @@ class CcaModel(TwoViewModel):
     shift = 1.0  # eigenvalues are correlations
     largest_eigenvalue = 1.0
 
+    @property
+    def has_clipped_products(self) -> bool:
+        return True
+
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
         weights = -np.ones(len(mean))

@@ -25,6 +25,10 @@ class PlsModel(TwoViewModel):
     scale_free = False
     linear_free = False
 
+    @property
+    def has_clipped_products(self) -> bool:
+        return True
+
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
         return Pencil(mean, PencilPart(-np.ones(len(mean)), blocks="between"), None, first_view_size=self.d_x)

@@ -1,0 +1,229 @@
+"""Canonical correlations by ascent on clipped residuals: A v = lambda B v without a noisy B.
+
+For v = (u, w) with u^T Sx u = w^T Sy w = 1 and correlation r, the gradient of the correlation is a mean over people of
+x (y . w - r x . u) and y (x . u - r y . w): of rows times residuals. Clipped, its noise is that of `clipped_power`, and
+falls with 1 - r^2 besides. At the solution residuals are uncorrelated with the view they multiply, and for elliptical
+rows they remain so when they are clipped: the gradient vanishes where it should.
+
+A step takes v, the gradient g and the last change p, and solves the problem within their span, of which the second
+moment of few coordinates is bought. (Rayleigh and Ritz; without noise, LOBPCG of Knyazev 2001, from memory of the
+paper.) So steps have the best lengths whatever the condition of B, and noise in g is weighed against that in v.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy  # its special functions are loaded when they are used
+import scipy.linalg
+
+from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, norm_quantile, share_below
+from dpgep.models.model import Matrix
+from dpgep.privacy.clipped_products import Asked, Thresholds
+from dpgep.privacy.curator import Curator
+
+# Shares of mu^2: of looks at the norms of products, of the second moments of few coordinates.
+_LOOKS_SHARE, _RITZ_SHARE = 0.06, 0.2
+# Steps with r = 0, a power method on the cross-covariance: they find a direction where there was none.
+_POWER_STEPS = 3
+# Few coordinates are clipped to so many times the length that normal ones of mean variance have.
+_RITZ_THRESHOLD = 1.5
+# So many last steps tell how far the vectors still move.
+_RECENT = 3
+# 1 - r^2 counts as at least this.
+_LEAST_RESIDUAL = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent:
+    """What an ascent has found.
+
+    Attributes
+    ----------
+    vectors, values : (K, d) and (K,), descending.
+    thresholds : C of both views, step by step.
+    deviation : of the noise of one answer, as if it were that of a released matrix and B the identity.
+    kept : share of the people whose residuals were not clipped.
+    moved : (K,), squared sines by which the last steps turned the vectors, in the norm of B.
+    """
+
+    vectors: Matrix
+    values: Matrix
+    thresholds: Thresholds
+    deviation: float
+    kept: float
+    moved: Matrix
+
+
+class ResidualAscent:
+    """K canonical pairs from ``start`` (K, d), orthonormal in each view, for ``share`` of mu^2.
+
+    ``threshold``: C as a part of the bound; None: the ``quantile`` of the norms of residuals, bought at the start, when
+    residuals are first asked for, and half way.
+    """
+
+    def __init__(
+        self,
+        curator: Curator,
+        start: Matrix,
+        *,
+        n_iterations: int,
+        threshold: float | None,
+        quantile: float,
+        share: float,
+    ) -> None:
+        self._curator, self._steps = curator, n_iterations
+        self._location: Matrix | None = None
+        self._given, self._quantile = threshold, quantile
+        self._power = min(_POWER_STEPS, n_iterations)
+        self._look_at = {0, self._power, (self._power + n_iterations) // 2} - {n_iterations}
+        self._each = share * (1 - _LOOKS_SHARE - _RITZ_SHARE) / n_iterations
+        self._each_look = share * _LOOKS_SHARE / (2 * len(self._look_at))
+        self._each_ritz = share * _RITZ_SHARE / (n_iterations - self._power + 1)
+        require_affordable(curator, min(self._each, self._each_ritz))
+        self._vectors, self._values, self._change = start, np.zeros(len(start)), start[:0]
+        self._moves: list[Matrix] = []
+        # of each view: deviation of a product with a unit vector, in bounds; C over the size of a residual
+        self._sizes, self._ratios = np.ones(2), np.ones(2)
+        self._thresholds: list[float] = []
+        self._deviation, self._kept = 0.0, 1.0
+
+    def run(self, location: Matrix | None) -> Ascent:
+        """All steps; the mean of the rows is ``location``, None for 0."""
+        self._location = location
+        x, y = self._curator.model.views
+        for step in range(self._power):
+            answer = self._gradient(step)
+            first = self._vectors[:, x] if step == 0 else polar(answer[:, x])  # the first view decides on signs
+            self._vectors = np.hstack([first, polar(answer[:, y])])
+        self._solve_within(self._vectors)
+        for step in range(self._power, self._steps):
+            self._solve_within(np.vstack([self._vectors, self._gradient(step), self._change]))
+        return Ascent(
+            vectors=self._vectors,
+            values=self._values,
+            thresholds=tuple(self._thresholds),
+            deviation=self._deviation,
+            kept=self._kept,
+            moved=np.sum(self._moves[-_RECENT:], axis=0),
+        )
+
+    def _gradient(self, step: int) -> Matrix:
+        """(K, d), the gradient for the vectors as they are, clipped and noisy."""
+        x, y = self._curator.model.views
+        by_first, by_second = self._vectors.copy(), self._vectors.copy()
+        by_first[:, y] *= -self._values[:, None]
+        by_second[:, x] *= -self._values[:, None]
+        directions = np.vstack([by_first, by_second])
+        length = float(np.linalg.norm(directions, 2)) * (1 + 2.0**-40)
+        directions /= length
+        size = math.sqrt(float(np.maximum(1 - self._values**2, _LEAST_RESIDUAL).sum())) / length
+        if step in self._look_at and not self._curator.noiseless:
+            self._look(np.split(directions, 2), size, step)
+        thresholds = self._thresholds_now(size)
+        asked = Asked(directions, self._location)
+        answer = self._curator.clipped_products(asked, thresholds, self._each, f"step {step + 1}")
+        self._thresholds.extend(thresholds)
+        self._deviation = length * self._against_scores(answer.deviation, thresholds, step)
+        return answer.values * length
+
+    def _look(self, halves: list[Matrix], size: float, step: int) -> None:
+        """Buy how long the residuals of both views are."""
+        norms = [self._curator.product_norms(Asked(half, self._location), self._each_look).values for half in halves]
+        quantiles = np.array([norm_quantile(each, self._quantile) for each in norms])
+        self._ratios = quantiles / size
+        if step == 0:  # their median is known of normal products
+            median = math.sqrt(2 * float(scipy.special.gammaincinv(len(self._values) / 2, 0.5)))
+            self._sizes = np.array([norm_quantile(each, 0.5) for each in norms]) / median
+        self._kept = min(share_below(each, c) for each, c in zip(norms, self._thresholds_now(size), strict=True))
+
+    def _thresholds_now(self, size: float) -> Thresholds:
+        if self._curator.noiseless:
+            return LARGEST_THRESHOLD, LARGEST_THRESHOLD
+        if self._given is not None:
+            return self._given, self._given
+        first, second = np.clip(self._ratios * size, LEAST_THRESHOLD, LARGEST_THRESHOLD).tolist()
+        return first, second
+
+    def _against_scores(self, deviation: float, thresholds: Thresholds, step: int) -> float:
+        """Root mean square of the noise in the entries, each divided by the deviations of its column and its score.
+
+        ``deviation`` is that of all entries, which is proportional to the threshold of the other view.
+        """
+        assert self._curator.facts.bound is not None
+        x, y = self._curator.model.views
+        shares = np.array([x.stop, y.stop - x.stop]) / y.stop
+        columns = self._sizes * self._curator.facts.bound
+        scores = columns[::-1] if step < self._power else np.ones(2)  # later ones have unit variance
+        squares = np.square(thresholds[::-1])
+        return deviation * math.sqrt(float(shares @ (squares / (columns * scores) ** 2)) / float(shares @ squares))
+
+    def _solve_within(self, rows: Matrix) -> None:
+        """The leading pairs within the span of ``rows`` (m, d) in each view; the first K are the pairs so far."""
+        views, m, k = self._curator.model.views, len(rows), len(self._values)
+        halves = (slice(0, m), slice(m, 2 * m))
+        directions, before = np.zeros((2 * m, rows.shape[1])), np.zeros((2 * m, k))
+        for half, view, size in zip(halves, views, self._sizes, strict=True):
+            basis, coordinates = np.linalg.qr(rows[:, view].T)
+            # coordinates of both views of one size: their norm is clipped
+            directions[half][: basis.shape[1], view] = basis.T * (self._sizes.min() / size * (1 - 2.0**-40))
+            before[half][: basis.shape[1]] = coordinates[:, :k]
+        asked = Asked(directions, self._location)
+        moment = self._curator.product_moment(asked, (self._ritz_threshold(m),), self._each_ritz, "few coordinates")
+        joint = _raised(moment.values, moment.deviation)
+        roots = [np.asarray(np.linalg.cholesky(joint[half, half]), dtype=np.float64) for half in halves]
+        self._values, whitened = _leading_pairs(joint[halves[0], halves[1]], roots, k)
+        old, parts, moves = self._vectors, [], []
+        for half, view, root, pair in zip(halves, views, roots, whitened, strict=True):
+            moves.append(_squared_sines(pair, root.T @ before[half]))
+            parts.append(scipy.linalg.solve_triangular(root, pair, lower=True, trans="T").T @ directions[half, view])
+        self._moves.append(np.mean(moves, axis=0))
+        self._vectors = np.hstack(parts)
+        self._change = np.hstack([_across(part, old[:, view]) for part, view in zip(parts, views, strict=True)])
+
+    def _ritz_threshold(self, m: int) -> float:
+        if self._curator.noiseless:
+            return LARGEST_THRESHOLD
+        wanted = _RITZ_THRESHOLD * math.sqrt(2 * m) * float(self._sizes.min())
+        return min(max(wanted, LEAST_THRESHOLD), LARGEST_THRESHOLD)
+
+
+def _raised(moment: Matrix, deviation: float) -> Matrix:
+    """A noisy second moment with eigenvalues of at least the deviation of an entry."""
+    values, vectors = scipy.linalg.eigh((moment + moment.T) / 2)
+    floor = max(deviation, float(values[-1]) * 2.0**-40, np.finfo(float).tiny)
+    return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
+
+
+def _leading_pairs(cross: Matrix, roots: list[Matrix], k: int) -> tuple[Matrix, tuple[Matrix, Matrix]]:
+    """Correlations (K,) and orthonormal coefficients (m, K) of both views in coordinates whitened by ``roots``."""
+    x, y = roots
+    half = scipy.linalg.solve_triangular(x, cross, lower=True)
+    left, correlations, right = np.linalg.svd(scipy.linalg.solve_triangular(y, half.T, lower=True).T)
+    return correlations[:k], (left[:, :k], right[:k].T)
+
+
+def _squared_sines(vectors: Matrix, others: Matrix) -> Matrix:
+    """Of orthonormal columns to the span of ``others``."""
+    basis = np.linalg.qr(others)[0]
+    return np.asarray(np.maximum(0.0, 1 - np.sum((basis.T @ vectors) ** 2, axis=0)))
+
+
+def _across(rows: Matrix, others: Matrix) -> Matrix:
+    """What is left of ``rows`` across the span of ``others``."""
+    basis = np.linalg.qr(others.T)[0]
+    return np.asarray(rows - rows @ basis @ basis.T)
+
+
+def require_affordable(curator: Curator, share: float) -> None:
+    """Raise ValueError where this share of mu^2 is too little for an answer. Reads nothing."""
+    if not curator.affords_clipped_products(share):
+        raise ValueError("the budget is too little for clipped products: use more of it, fewer steps, or a release")
+
+
+def polar(block: Matrix) -> Matrix:
+    """The orthonormal rows nearest to those of ``block``: a sum of blocks stays near each of them."""
+    left, _, right = np.linalg.svd(block, full_matrices=False)
+    return np.ascontiguousarray(left @ right)
