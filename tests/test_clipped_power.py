@@ -27,6 +27,7 @@ from dpgep.data.clipped_sums import (
     ProductNormCounts,
 )
 from dpgep.data.rows import Batch, Rows
+from dpgep.methods.release import ReleaseOptions
 from dpgep.models.bins import LEAST_THRESHOLD, PRODUCT_EDGES
 from dpgep.models.model import Adjacency
 from dpgep.privacy import clipped_products
@@ -752,3 +753,35 @@ def test_thresholds_are_the_quantile_that_was_bought() -> None:
     given = solve_seeded(dpgep.pca(rows, center=False, bound=1.0), 2, **options, threshold=np.float64(0.25))
     assert given.diagnostics.thresholds == (0.25,) * 4
     assert len(given.privacy.releases) == 5
+
+
+def test_a_solution_says_that_its_errors_are_of_noise_alone() -> None:
+    """A few people along one direction, and a weaker one that all have: the bias is large, and not in the errors."""
+    rng = np.random.default_rng(0)
+    rows = 0.95 * rng.standard_normal((20000, 100)) / 10
+    rows[:, 1] *= 1.8
+    few = rng.random(20000) < 0.03
+    rows[few] *= 0.1
+    rows[few, 0] = rng.choice([-1.0, 1.0], few.sum())
+    problem = dpgep.pca(rows, center=False, bound=1.0)
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "n_components": 1}
+    released, clipped = (solve_seeded(problem, 1, **budget, method=m) for m in ("release", METHOD))
+    assert abs(released.components[0, 0]) > 0.99
+    assert abs(clipped.components[0, 0]) < 0.5
+    assert "of noise alone" in str(clipped)
+    assert solve_seeded(problem, 1, **budget).method == "release"
+
+
+def test_auto_refuses_nothing_that_a_release_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where clipped products have a limit, or a release would need products, public numbers close the choice."""
+    rows = np.random.default_rng(0).standard_normal((2000, 100))
+    budget: dict[str, Any] = {"mu": 0.5, "n_components": 1, "method": "auto"}
+    assert solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget).method == "clipped-power"
+    monkeypatch.setattr(clipped_products, "MOST_PEOPLE", 2000)
+    assert solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget).method == "release"
+    monkeypatch.undo()
+    monkeypatch.setattr(ReleaseOptions, "storage_for", lambda self, d: "operator")
+    paid = dpgep.Budget(mu=0.5)
+    solution = solve_seeded(dpgep.pca(rows, bound=11.0), 1, budget=paid, n_components=1, method="auto")
+    assert solution.method == "release"
+    assert len(solution.privacy.releases) == 1

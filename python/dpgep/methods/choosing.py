@@ -1,13 +1,16 @@
-"""A release or a power method on clipped products, whichever the spectrum favours: what `dpgep.solve` does by itself.
+"""A release or a power method on clipped products, whichever the spectrum favours.
 
 To first order in the noise, with C the median of a normal product and 12 steps, errors of the two are in the ratio
 
     release : clipped power = b^2 : 16 (lambda_1 + ... + lambda_K),
 
 b the row bound (docs/mathematics.md, section 11). Public numbers decide first: a release it is where only one can be
-had, and where its noise is small beside b^2/d, the mean of all variances. Elsewhere a twentieth of mu^2 buys a few
-steps of the power method and the variance along the block they end at; what is left, which costs a nineteenth more of
-squared error, goes to the better one.
+had, and where its noise is small beside b^2/d, the mean variance of rows as long as the bound. Elsewhere a twentieth of
+mu^2 buys a few steps of the power method and the variance along the block they end at; what is left, which costs a
+nineteenth more of squared error, goes to the better one.
+
+Not the default: a direction that few people have is clipped away before a probe finds it, and the errors that clipped
+products state do not count that bias.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ def auto(curator: Curator, n_components: int, options: ReleaseOptions) -> Method
         return replace(release(curator, n_components, options), method="release")
     vectors, variance, centre = probe(curator, n_components, _PROBE_STEPS, _PROBE_SHARE)
     if variance >= _SPREAD:
-        return replace(release(curator, n_components, options), method="release")
+        # in memory, whose exact sums are refused for no budget: nothing is refused after a payment
+        return replace(release(curator, n_components, replace(options, storage="matrix")), method="release")
     init = ClippedPowerOptions(init=vectors)
     return replace(clipped_power(curator, n_components, init, 1 - _PROBE_SHARE, centre), method="clipped-power")
 
@@ -46,7 +50,9 @@ def _is_open(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     """
     public, d = curator.public, curator.model.n_features
     n = public.facts.n
-    if not (public.model.is_covariance and public.at_hand and options == ReleaseOptions()) or k / d > _SPREAD:
+    if not (public.model.is_covariance and public.at_hand and options == ReleaseOptions()):
+        return False
+    if k / d > _SPREAD or options.storage_for(d) != "matrix":
         return False
     if n is None or 2 * d**1.5 <= _SMALL_NOISE * n * curator.remaining:
         return False

@@ -125,6 +125,7 @@ class ClippedPowerDiagnostics(Diagnostics):
         return [
             f"  steps        {self.n_iterations}, products clipped to {last} times the bound",
             f"  kept         {self.kept:.2g} after clipping",
+            "  errors       of noise alone: where rows are not elliptical, clipping adds a bias",
         ]
 
 

@@ -218,9 +218,12 @@ def _across(rows: Matrix, others: Matrix) -> Matrix:
 
 
 def require_affordable(curator: Curator, share: float) -> None:
-    """Raise ValueError where this share of mu^2 is too little for an answer. Reads nothing."""
+    """Raise ValueError where this share of mu^2 is too little for an answer, or people are too many. Reads nothing."""
     if not curator.affords_clipped_products(share):
-        raise ValueError("the budget is too little for clipped products: use more of it, fewer steps, or a release")
+        raise ValueError(
+            "the budget is too little for clipped products, or people are too many (2^26): use more of it, fewer "
+            "steps, or a release; nothing was read or spent"
+        )
 
 
 def polar(block: Matrix) -> Matrix:

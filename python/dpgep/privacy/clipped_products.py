@@ -93,7 +93,9 @@ class ClippedProducts:
         self._adjacency, self._bound = problem.facts.adjacency, row_bound(problem.facts)
 
     def affords(self, mu: float) -> bool:
-        """Whether sums for mu have no more noise than integers hold."""
+        """Whether integers hold the noise of sums for mu, and sums over a public number of people."""
+        if (self._problem.facts.n or 0) >= MOST_PEOPLE:
+            return False
         return math.isinf(mu) or _is_held(_least_scale((4 if self._replaces else 1) * Fraction(16**BITS), mu))
 
     def mean(self, mu: float, charge: Charge) -> NoisyMean:

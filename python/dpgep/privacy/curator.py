@@ -241,7 +241,7 @@ class Curator:
         return self._mechanism.products(self._affordable(share), noise, self._charge(purpose))
 
     def affords_clipped_products(self, share: float) -> bool:
-        """Whether ``share`` of mu^2 is enough for `clipped_products` or a `product_moment`."""
+        """Whether ``share`` of mu^2 is enough for `clipped_products` and a `product_moment`, and people few enough."""
         return self._mechanism.clipped().affords(self._affordable(share))
 
     def mean(self, share: float | None = None, purpose: str = "") -> NoisyMean:
