@@ -1,5 +1,5 @@
 // One vector and a run of neighbouring sparse rows. Row by row, the processor guesses wrong where
-// most short rows end, and waits for memory at each guess. Here all entries of the run are
+// most short rows end, and does not look far ahead for memory. Here all entries of the run are
 // multiplied by those of v, then added up by rows, a stretch at a time that need not be full, and
 // weighted in one loop again: no branch depends on where a row of at most a stretch ends.
 #pragma once
