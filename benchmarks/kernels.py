@@ -3,8 +3,9 @@
     python benchmarks/kernels.py [--quick] [--threads 1 2] [--variants baseline v3] [--only NAME] [--json FILE]
 
 A kernel that moves bytes has as its floor a sweep over as many: a dot product of what it reads, or a copy where it
-writes as much as it reads. One that multiplies has BLAS's product of the same shape. A line shows medians over
-alternating rounds, and the share floor/kernel: 1 is all that can be had. `benchmarks/check.py` compares two builds.
+writes as much as it reads, to where it writes. One that multiplies has BLAS's product of the same shape. A line shows
+medians over alternating rounds, and the share floor/kernel: 1 is all that can be had. `benchmarks/check.py` compares
+two builds.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ import numpy as np
 import scipy.sparse
 import threadpoolctl
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
 
 from dpgep._dispatch import available_variants
+from dpgep.data.blocks import block_height
 
 BITS = 20
 # Bytes of the largest array of a kernel: in the second cache, about the last one, beyond all.
@@ -78,6 +79,19 @@ class Bench:
             return partial(call, *arrays)
         parts = list(zip(*(np.array_split(each, self.n_threads) for each in arrays), strict=True))
         return lambda: list(self._pool.map(lambda part: call(*part), parts))
+
+    def in_blocks(self, call: Callable[..., Any], x: NDArray[np.float64]) -> Callable[[], Any]:
+        """``call`` on block after block of rows and the same memory for each, as the library has one in each thread."""
+        height, d = block_height(*x.shape), x.shape[1]
+
+        def sweep(rows: NDArray[np.float64], buffer: NDArray[np.float64]) -> None:
+            for first in range(0, len(rows), height):
+                block = rows[first : first + height]
+                call(block, buffer[: len(block)])
+
+        n_parts = self.n_threads if x.nbytes >= _TOO_SMALL_FOR_THREADS else 1
+        parts = [(rows, np.zeros((height, d))) for rows in np.array_split(x, n_parts)]
+        return partial(sweep, *parts[0]) if n_parts == 1 else lambda: list(self._pool.map(lambda p: sweep(*p), parts))
 
     def reading(self, array: NDArray[Any]) -> Callable[[], Any]:
         """A sweep over the bytes of an array."""
@@ -133,20 +147,29 @@ class Bench:
         )
 
     def rows_in_fixed_point(self, size: int) -> Work:
-        """Rows clipped, scaled and rounded: read and written once."""
+        """Rows clipped, scaled and rounded: read from memory once, written to a block that stays in the cache."""
         x = self.rows(size)
-        out = np.empty_like(x)
-        unit = 2.0**BITS
+        unit, errors = 2.0**BITS, list[float]()
+
+        def kernel(rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+            self.core.fixed_point_rows(rows, 1.0, BITS, out, 1)
+
+        def compare(rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+            kernel(rows, out)
+            norms = np.linalg.norm(rows, axis=1, keepdims=True)
+            errors.append(np.abs(out - unit * rows / np.maximum(norms, 1.0)).max())
 
         def is_right() -> bool:
-            self.core.fixed_point_rows(x, 1.0, BITS, out, self.n_threads)
-            norms = np.linalg.norm(x, axis=1, keepdims=True)
-            return bool(np.abs(out - unit * x / np.maximum(norms, 1.0)).max() <= 1.001)
+            self.in_blocks(compare, x)()
+            return max(errors) <= 1.001
 
-        return Work(lambda: self.core.fixed_point_rows(x, 1.0, BITS, out, self.n_threads), self.copying(x), is_right)
+        return Work(self.in_blocks(kernel, x), self.in_blocks(lambda rows, out: np.copyto(out, rows), x), is_right)
 
     def narrow_moments(self, size: int) -> Work:
-        """The exact moment matrix of rows of 20 features: by one kernel, beside dsyrk of rows in float64."""
+        """The exact moment matrix of rows of 20 features: by one kernel, beside BLAS's of rows in float64.
+
+        BLAS by NumPy, which makes ``dsyrk`` of such a product and lets other threads run, as SciPy's wrapper does not.
+        """
         return self._moments(size, 20)
 
     def _moments(self, size: int, d: int) -> Work:
@@ -163,7 +186,7 @@ class Bench:
             second = np.triu(total[:d, :d]) / 4.0**BITS
             return np.allclose(second, np.triu(clipped.T @ clipped), atol=1e-4 * len(x) ** 0.5, rtol=1e-4)
 
-        return Work(kernel, self.in_threads(lambda part: dsyrk(1.0, part.T), x), is_right)
+        return Work(kernel, self.in_threads(lambda part: part.T @ part, x), is_right)
 
     def fold_of_sums(self, size: int) -> Work:
         """Sums in float64 added to those in int64, and set to zero: a triangle of each read and written."""
@@ -203,6 +226,8 @@ KERNELS = {
     "sums folded": Bench.fold_of_sums,
     "checksum": Bench.checksum,
 }
+# Those that take no number of threads.
+ON_ONE_THREAD = {"checksum"}
 
 
 def measured(kernel: Callable[[], Any], floor: Callable[[], Any], rounds: int) -> tuple[float, float]:
@@ -230,7 +255,7 @@ def lines(
         for name, make in KERNELS.items():
             for size in sizes if only in name else ():
                 for variant in variants:
-                    for n_threads in threads:
+                    for n_threads in [1] if name in ON_ONE_THREAD else threads:
                         work = make(Bench(variant, n_threads), size)
                         assert work.is_right(), name
                         seconds = measured(work.kernel, work.floor, rounds)

@@ -332,6 +332,19 @@ def test_fold_against_python_integers(d, n_threads):
     assert np.all(block[~upper(block)] == 0.5)
 
 
+@pytest.mark.parametrize("largest", [1, 2**51 - 1, 2**51, 2**51 + 1, 2**52 - 1, 2**52, 2**52 + 1, 2**53 - 1])
+def test_fold_of_integers_around_what_is_added_without_converting(largest):
+    # The first row is longer than what is looked at at once: one part of it may be small, and another not.
+    d = 600
+    block = np.random.default_rng(3).integers(-1000, 1000, (d, d)).astype(np.float64)
+    block[0, [0, 255, 256, 599]] = block[7, [7, 300, 301, 302]] = [largest, -largest, largest, -largest]
+    total = np.random.default_rng(4).integers(-(2**62), 2**62, (d, d))
+    expected = total + np.triu(block.astype(np.int64))
+    core.fold_triangle(block, total)
+    np.testing.assert_array_equal(total, expected)
+    assert not np.any(np.triu(block))
+
+
 def test_corners_of_larger_arrays_are_folded_in_place():
     block, total = np.ones((9, 9)), np.ones((7, 8), dtype=np.int64)
     core.fold_triangle(block[:5, :5], total[:5, :5])

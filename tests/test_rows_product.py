@@ -199,6 +199,30 @@ def test_rows_without_entries():
     np.testing.assert_array_equal(csr_rows(arrays, np.ones(5)).times(np.ones((2, 4))), np.zeros((2, 4)))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("index_type", INDEX_TYPES)
+def test_one_vector_and_rows_of_all_lengths(dtype, index_type):
+    # The kernel takes runs of at most 256 entries, and looks at 16 entries of a row at a time. What a row that counts
+    # for nothing holds must not be multiplied, whether it is inside of a run or by itself.
+    lengths = np.array([0, 1, 3, 4, 5, 15, 16, 17, 31, 32, 33, 100, 255, 256, 257, 300, 0, 16, 240, 0, 1, 2])
+    n, d, rng = len(lengths), 300, np.random.default_rng(0)
+    indptr = np.append(0, np.cumsum(lengths))
+    indices = np.concatenate([np.sort(rng.choice(d, length, replace=False)) for length in lengths])
+    factors, data = rng.uniform(0.1, 1.0, n), rng.standard_normal(indptr[-1]).astype(dtype)
+    arrays = data, indices.astype(index_type), indptr.astype(index_type), (n, d)
+    v = rng.standard_normal((1, d))
+    assert_close(csr_rows(arrays, factors).times(v), reference.rows_product(dense(arrays), factors, 1.0, v))
+    # One by one, in the same order: neighbours in a run change no bit.
+    by_itself = np.zeros(d)
+    for i in range(n):
+        by_itself += csr_rows(arrays, np.where(np.arange(n) == i, factors, 0.0)).times(v)[0]
+    np.testing.assert_array_equal(csr_rows(arrays, factors).times(v)[0], by_itself)
+    for i in (3, 11, 14):
+        data[indptr[i]] = np.nan
+        factors[i] = 0.0
+    assert np.all(np.isfinite(csr_rows(arrays, factors).times(v)))
+
+
 # --- contract of the rows ---
 
 ROWS, FACTORS, BLOCK = case(6, 4, 2)

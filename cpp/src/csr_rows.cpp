@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "csr_run.hpp"
 #include "dpgep/rows_product.hpp"
 #include "large_array.hpp"
 #include "partial_sums.hpp"
@@ -127,6 +128,34 @@ struct Task {
 // An array of sums costs as much as the work on this many entries for each sum.
 constexpr double entries_per_sum = 16.0;
 
+template <class Vectors, class Sparse>
+void add_row(const Task<Sparse>& task, Index i, double* sums) {
+  if (task.factors[i] == 0.0) return;  // its product might overflow
+  const auto begin = static_cast<Index>(task.rows.indptr[i]);
+  const auto end = static_cast<Index>(task.rows.indptr[i + 1]);
+  typename Vectors::Weights c;
+  Vectors::dot(task.rows, begin, end, task.factors[i], task.v, c);
+  Vectors::add(task.rows, begin, end, c, sums);
+}
+
+// sums += sum of f^2 z (z . v) over the rows first, ..., last - 1.
+template <class Vectors, class Sparse>
+void add_rows(const Task<Sparse>& task, Index first, Index last, double* sums) {
+  if constexpr (Vectors::width > 1) {
+    for (Index i = first; i < last; ++i) add_row<Vectors>(task, i, sums);
+  } else {
+    for (Index i = first; i < last;) {
+      const Index end = end_of_run(task.rows, task.factors, i, last);
+      if (end > i) {
+        add_run(task.rows, i, end, task.factors, task.v, sums);
+        i = end;
+      } else {
+        add_row<Vectors>(task, i++, sums);
+      }
+    }
+  }
+}
+
 // One pass over the rows: product = scale * sum over rows of f^2 z (z . v).
 template <class Vectors, class Sparse>
 void multiply_in_one_pass(const Task<Sparse>& task) {
@@ -137,15 +166,7 @@ void multiply_in_one_pass(const Task<Sparse>& task) {
   const int n_threads = threads_for(work, task.n_threads);
   PartialSums partials(chunks.count(), n_sums);
   parallel_for(chunks.count(), n_threads, [&](Index chunk) {
-    double* const sums = partials.start(chunk);
-    for (Index i = chunks.first(chunk); i < chunks.last(chunk); ++i) {
-      if (task.factors[i] == 0.0) continue;  // its product might overflow
-      const auto begin = static_cast<Index>(rows.indptr[i]);
-      const auto end = static_cast<Index>(rows.indptr[i + 1]);
-      typename Vectors::Weights c;
-      Vectors::dot(rows, begin, end, task.factors[i], task.v, c);
-      Vectors::add(rows, begin, end, c, sums);
-    }
+    add_rows<Vectors>(task, chunks.first(chunk), chunks.last(chunk), partials.start(chunk));
   });
   partials.add_up(task.scale, task.product, n_threads);
 }

@@ -10,6 +10,7 @@
 #include "dpgep/csr.hpp"
 #include "dpgep/norm.hpp"
 #include "dpgep/parallel.hpp"
+#include "lanes.hpp"
 #include "prefetch.hpp"
 
 namespace dpgep {
@@ -52,48 +53,53 @@ inline double to_grid(Scalar entry, Scale by) {
 }
 
 // The sum of squares of the row on the grid, which is also written where `write`. Exact where it is
-// at most 2^53, and otherwise no less than 2^53: sums of integers that do not decrease. The next
-// row is fetched from memory meanwhile: the processor does not look ahead beyond a page.
+// at most 2^53, and otherwise no less than 2^53: sums of integers that do not decrease. A later row
+// is fetched from memory meanwhile: the processor does not look ahead beyond a page.
 template <bool write, class Scalar, class Grid>
-double squared_norm_on_grid(const Scalar* row, const Scalar* next_row, Index d, Scale by,
+double squared_norm_on_grid(const Scalar* row, const Scalar* later_row, Index d, Scale by,
                             Grid* out) {
-  double partial[n_partial] = {};
+  Lanes low = {};
+  Lanes high = {};
   const Index n_blocked = d - d % n_partial;
   for (Index i = 0; i < n_blocked; i += n_partial) {
-    if constexpr (write) expect_to_read(next_row + i);
+    if constexpr (write) expect_to_read(later_row + i);
     double q[n_partial];
     for (Index j = 0; j < n_partial; ++j) q[j] = to_grid(row[i + j], by);
-    for (Index j = 0; j < n_partial; ++j) partial[j] += q[j] * q[j];
+    Lanes x;
+    load(q, x);
+    low += x * x;
+    load(q + n_lanes, x);
+    high += x * x;
     if constexpr (write) {
       for (Index j = 0; j < n_partial; ++j) out[i + j] = static_cast<Grid>(q[j]);
     }
   }
   for (Index i = n_blocked; i < d; ++i) {
     const double q = to_grid(row[i], by);
-    partial[0] += q * q;
+    low[0] += q * q;
     if constexpr (write) out[i] = static_cast<Grid>(q);
   }
   double sum = 0.0;
-  for (const double term : partial) sum += term;
+  for (Index t = 0; t < n_lanes; ++t) sum += low[t];
+  for (Index t = 0; t < n_lanes; ++t) sum += high[t];
   return sum;
 }
 
 // Shrinks the scale until the row on the grid is in the ball.
 template <bool write, class Scalar, class Grid>
-void fit_to_ball(const Scalar* row, const Scalar* next_row, Index d, double radius, Scale& by,
+void fit_to_ball(const Scalar* row, const Scalar* later_row, Index d, double radius, Scale& by,
                  Grid* out) {
-  for (int turn = 0; squared_norm_on_grid<write>(row, next_row, d, by, out) > radius * radius;
+  for (int turn = 0; squared_norm_on_grid<write>(row, later_row, d, by, out) > radius * radius;
        ++turn) {
     if (turn == max_turns) throw std::logic_error("a row cannot be shrunk onto the ball");
     by.scale *= shrink;
   }
 }
 
-// The row is read from memory once; what follows the first look finds it in the cache.
+// The row is read from memory once; what follows its norm finds it in the cache.
 template <class Scalar, class Grid>
-bool row_to_grid(const Scalar* row, const Scalar* next_row, Index d, double bound, double radius,
-                 Grid* out) {
-  const FactoredNorm length = norm_of(row, d);
+bool row_to_grid(const Scalar* row, const FactoredNorm& length, const Scalar* later_row, Index d,
+                 double bound, double radius, Grid* out) {
   if (!std::isfinite(length.scale) || !std::isfinite(length.relative)) return false;
   const double size = std::max(bound, length.scale == 1.0 ? length.relative : length.scale);
   const double lift = size > 0x1p900 ? 0x1p-100 : (size < 0x1p-900 ? 0x1p100 : 1.0);
@@ -104,9 +110,9 @@ bool row_to_grid(const Scalar* row, const Scalar* next_row, Index d, double boun
   // before it is overwritten.
   const bool is_near = lifted_norm > lifted_bound * shrink;
   if (is_near && static_cast<const void*>(row) == out) {
-    fit_to_ball<false>(row, next_row, d, radius, by, out);
+    fit_to_ball<false>(row, later_row, d, radius, by, out);
   }
-  fit_to_ball<true>(row, next_row, d, radius, by, out);
+  fit_to_ball<true>(row, later_row, d, radius, by, out);
   return true;
 }
 
@@ -137,12 +143,16 @@ bool fixed_point_rows(const ConstRows<Scalar>& rows, double bound, int bits, Row
   std::atomic<bool> all_finite{true};
   parallel_for(n_tasks, n_threads, [&](Index task) {
     const Index last = std::min(n, (task + 1) * rows_per_task);
+    const auto row = [&](Index i) {
+      return rows.data() + std::min(i, last - 1) * rows.outerStride();
+    };
+    // The norm of the row after it is independent work while a row waits for a root and a quotient.
+    FactoredNorm next_length = norm_of(row(task * rows_per_task), d);
     for (Index i = task * rows_per_task; i < last; ++i) {
-      const Scalar* const row = rows.data() + i * rows.outerStride();
-      const Scalar* const next_row = i + 1 < last ? row + rows.outerStride() : row;
-      if (!row_to_grid(row, next_row, d, bound, radius, out.data() + i * out.outerStride())) {
-        all_finite = false;
-      }
+      const FactoredNorm length = next_length;
+      if (i + 1 < last) next_length = norm_of(row(i + 1), d);
+      double* const out_row = out.data() + i * out.outerStride();
+      if (!row_to_grid(row(i), length, row(i + 2), d, bound, radius, out_row)) all_finite = false;
     }
   });
   return all_finite;
@@ -166,7 +176,9 @@ bool fixed_point_csr(const ConstVectorView<Scalar>& data, const ConstVectorView<
     for (; row < last; ++row) {
       const Scalar* const entries = data.data() + row[0];
       const auto n_entries = static_cast<Index>(row[1] - row[0]);
-      if (!row_to_grid(entries, entries, n_entries, bound, radius, out.data() + row[0])) {
+      const FactoredNorm length = norm_of(entries, n_entries);
+      std::int32_t* const out_row = out.data() + row[0];
+      if (!row_to_grid(entries, length, entries, n_entries, bound, radius, out_row)) {
         all_finite = false;
       }
     }

@@ -3,6 +3,7 @@
 // the lanes by themselves shuffle them instead.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -36,6 +37,17 @@ inline void load(const float* from, Lanes& to) {
 
 inline void store(const Lanes& from, double* to) {
   std::memcpy(to, &from, sizeof from);
+}
+
+// to_t = from_t where mask_t is -1, and 0 where it is 0, whatever is there.
+inline void load_kept(const double* from, const std::int64_t* mask, Lanes& to) {
+  using Masks = std::int64_t __attribute__((vector_size(n_lanes * sizeof(std::int64_t))));
+  Masks bits;
+  Masks kept;
+  std::memcpy(&bits, from, sizeof bits);
+  std::memcpy(&kept, mask, sizeof kept);
+  kept &= bits;
+  std::memcpy(&to, &kept, sizeof to);
 }
 
 #else
@@ -73,6 +85,10 @@ void load(const Scalar* from, Lanes& to) {
 
 inline void store(const Lanes& from, double* to) {
   std::memcpy(to, from.lane, sizeof from.lane);
+}
+
+inline void load_kept(const double* from, const std::int64_t* mask, Lanes& to) {
+  for (Index t = 0; t < n_lanes; ++t) to[t] = mask[t] == 0 ? 0.0 : from[t];
 }
 
 #endif
