@@ -68,7 +68,7 @@ SECTIONS = {
     ),
     "utility": Section(
         "Error against epsilon",
-        "Squared sines of the default, medians, beside floors; drawn in [which method when](frontier.md).",
+        "Squared sines of `auto`, medians, beside floors; drawn in [which method when](frontier.md).",
         ("frontier/utility.py", "--picture", "docs/pictures/utility.svg"),
     ),
 }

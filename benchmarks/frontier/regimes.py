@@ -140,20 +140,20 @@ def medians(names: list[str]) -> dict[str, dict[str, float]]:
     return result
 
 
-def ratio_of_default(found: dict[str, float]) -> float:
-    """Error of the default over that of the best method."""
+def ratio_of_auto(found: dict[str, float]) -> float:
+    """Error of "auto" over that of the best method."""
     return (found["auto"] + NOTHING) / (min(found[m] for m in METHODS if found[m] == found[m]) + NOTHING)
 
 
 def table(result: dict[str, dict[str, float]]) -> str:
     columns = [*METHODS, *FLOORS]
-    lines = ["| rows | n | d | K | epsilon | " + " | ".join(columns) + " | default : best |"]
+    lines = ["| rows | n | d | K | epsilon | " + " | ".join(columns) + " | auto : best |"]
     lines.append("|---" * (6 + len(columns)) + "|")
     for name, found in result.items():
         _, n, d, _, k, epsilon = SETTINGS[name]
         shown = [f"{found[column]:.2g}" for column in columns]
         lines.append(f"| {name} | {n} | {d} | {k} | {epsilon:g} | " + " | ".join(shown))
-        lines[-1] += f" | {ratio_of_default(found):.2f} |"
+        lines[-1] += f" | {ratio_of_auto(found):.2f} |"
     return "\n".join(lines)
 
 

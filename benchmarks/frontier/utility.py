@@ -2,7 +2,7 @@
 
     python benchmarks/frontier/utility.py [--quick] [--picture FILE]
 
-Lines with marks are medians over seeds (DPGEP_SEEDS, default 11) of the default, squared sines to the answer without
+Lines with marks are medians over seeds (DPGEP_SEEDS, default 11) of method "auto", squared sines to the answer without
 noise. Dashed: a release to first order; dotted: what no mu-GDP method is below on some rows with that gap
 (`lower_bounds`). For CCA, whose B is not the identity, only the error that the release expects of itself is drawn.
 delta = 1e-6; bounds are public.
@@ -29,7 +29,7 @@ EPSILONS, QUICK_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 4.0)
 
 
 class Point(NamedTuple):
-    """Median error of the default; first order of a release; what no method is below, where that is known."""
+    """Median error of "auto"; first order of a release; what no method is below, where that is known."""
 
     epsilon: float
     error: float
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 def solved(problem: Any, epsilon: float, seed: int) -> dpgep.Solution:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return dpgep.solve(problem, epsilon=epsilon, delta=DELTA, n_components=1, seed=seed)
+        return dpgep.solve(problem, epsilon=epsilon, delta=DELTA, n_components=1, method="auto", seed=seed)
 
 
 def pca(n: int, d: int, spike: float, epsilon: float) -> Point:
@@ -116,7 +116,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="two budgets; no picture unless it is named")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the curves there")
     chosen = parser.parse_args()
-    print("| varied | curve | epsilon | default | release, first order | no method below |\n|---|---|---|---|---|---|")
+    print("| varied | curve | epsilon | auto | release, first order | no method below |\n|---|---|---|---|---|---|")
     panels: dict[str, dict[str, list[Point]]] = {}
     for title, curves in PANELS.items():
         for label, curve in curves.items():
