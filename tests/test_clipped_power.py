@@ -785,3 +785,48 @@ def test_auto_refuses_nothing_that_a_release_answers(monkeypatch: pytest.MonkeyP
     solution = solve_seeded(dpgep.pca(rows, bound=11.0), 1, budget=paid, n_components=1, method="auto")
     assert solution.method == "release"
     assert len(solution.privacy.releases) == 1
+
+
+def canonical(n: int, dx: int, dy: int, correlations: list[float], rng: np.random.Generator) -> Any:
+    """First columns of these correlations, and exactly none beside: every row occurs with y and with -y."""
+    x, y = rng.standard_normal((n // 2, dx)), rng.standard_normal((n // 2, dy))
+    x, y = np.vstack([x, x]), np.vstack([y, -y])
+    for j, r in enumerate(correlations):
+        y[:, j] = r * x[:, j] + math.sqrt(1 - r**2) * y[:, j]
+    return dpgep.cca(x, y, center=False, bound=1.1 * math.sqrt(dx + dy))
+
+
+@pytest.mark.parametrize("n_iterations", [1, 2, 3, 4, 7, 18, 44, 47, 55, 56, 100])
+@pytest.mark.parametrize("mu", [0.5, 1.0])
+def test_an_ascent_of_any_length_spends_no_more_than_there_is(n_iterations: int, mu: float) -> None:
+    """Shares are rounded: their sum was a bit more than one, and the last answer was refused when all else was paid."""
+    problem = canonical(300, 2, 3, [0.9], np.random.default_rng(0))
+    options: dict[str, Any] = {"method": METHOD, "n_iterations": n_iterations, "n_components": 1}
+    solution = solve_seeded(problem, 1, mu=mu, **options)
+    spent = sum(Fraction(entry.mu) ** 2 for entry in solution.privacy.releases)
+    assert Fraction(mu) ** 2 * (1 - Fraction(1, 10**12)) < spent <= Fraction(mu) ** 2
+
+
+@pytest.mark.parametrize(("dx", "dy", "k", "mu"), [(8, 8, 1, 0.3), (20, 20, 2, 1.0), (3, 30, 2, 0.3)])
+def test_correlations_that_noise_makes_are_lost(dx: int, dy: int, k: int, mu: float) -> None:
+    """Each of 5 runs finds what is not there with a probability of 1/200: two do so with 2.5e-4, three with 1.3e-6."""
+    problem = canonical(20000, dx, dy, [], np.random.default_rng(3))
+    runs = [solve_seeded(problem, seed, mu=mu, method=METHOD, n_components=k) for seed in range(5)]
+    assert sum(not run.diagnostics.lost[0] for run in runs) <= 2
+    for run in runs:
+        assert (run.diagnostics.expected_error <= 1).all()
+
+
+def test_correlations_that_stand_out_are_not_lost() -> None:
+    problem = canonical(20000, 20, 20, [0.8], np.random.default_rng(3))
+    solution = solve_seeded(problem, 1, mu=1.0, method=METHOD, n_components=1)
+    assert solution.diagnostics.lost == (False,)
+
+
+def test_a_view_of_few_columns_has_no_more_coordinates() -> None:
+    """Those of nothing would be noise that is taken for columns, and raise the threshold of the others."""
+    problem = canonical(15000, 60, 3, [0.9, 0.8, 0.7], np.random.default_rng(1))
+    solution = solve_seeded(problem, 2, mu=1.0, method=METHOD, n_components=3)
+    found = np.linalg.qr(solution.components[:, :60].T)[0]
+    assert 3 - np.sum(found[:3] ** 2) < 0.05
+    assert solution.diagnostics.expected_subspace_error < 0.3

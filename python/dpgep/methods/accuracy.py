@@ -54,6 +54,13 @@ class Accuracy(Shown):
         """With independent errors, squared sines (K,), besides."""
         return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), float(len(by))), self.lost)
 
+    def without(self, lost: tuple[bool, ...]) -> Accuracy:
+        """Where these are lost besides."""
+        gone = np.asarray(self.lost) | np.asarray(lost)
+        errors = np.where(gone, 1.0, self.errors)
+        span = min(self.span + float((errors - self.errors).sum()), float(len(gone)))
+        return Accuracy(errors, span, tuple(gone.tolist()))
+
     def after_screen(self, missed: float) -> Accuracy:
         """Of components of which this share is expected outside of the features that a screen kept."""
         k = len(self.lost)

@@ -159,10 +159,15 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
     mean = curator.mean(share) if share else None
     found = ascent.run(None if mean is None else mean.values)
     level = found.deviation * math.sqrt(2 * d / max(1, options.n_iterations // 2)) / found.kept
-    accuracy = quotient_accuracy(found.values, np.ones(n_components), noise_level=level, n_features=d)
+    sizes, few = np.ones(n_components), found.n_coordinates
+    accuracy = quotient_accuracy(found.values, sizes, noise_level=level, n_features=d)
+    # correlations are those of few coordinates: the noise of these may produce them, too
+    among_few = quotient_accuracy(
+        found.values, sizes, noise_level=found.coordinate_noise * math.sqrt(2 * few), n_features=few
+    )
     diagnostics = ClippedPowerDiagnostics(
         noise_level=level,
-        accuracy=accuracy.worsened(np.maximum(found.moved - accuracy.errors, 0.0)),
+        accuracy=accuracy.worsened(np.maximum(found.moved - accuracy.errors, 0.0)).without(among_few.lost),
         n_iterations=options.n_iterations,
         thresholds=found.thresholds,
         kept=found.kept,

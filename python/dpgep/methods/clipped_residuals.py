@@ -47,6 +47,8 @@ class Ascent:
     deviation : of the noise of one answer, as if it were that of a released matrix and B the identity.
     kept : share of the people whose residuals were not clipped.
     moved : (K,), squared sines by which the last steps turned the vectors, in the norm of B.
+    n_coordinates, coordinate_noise : of the last second moment, its size, and the deviation of the noise in an entry
+        over the least variance.
     """
 
     vectors: Matrix
@@ -55,6 +57,8 @@ class Ascent:
     deviation: float
     kept: float
     moved: Matrix
+    n_coordinates: int
+    coordinate_noise: float
 
 
 class ResidualAscent:
@@ -89,6 +93,7 @@ class ResidualAscent:
         self._sizes, self._ratios = np.ones(2), np.ones(2)
         self._thresholds: list[float] = []
         self._deviation, self._kept = 0.0, 1.0
+        self._n_coordinates, self._coordinate_noise = 0, 0.0
 
     def run(self, location: Matrix | None) -> Ascent:
         """All steps; the mean of the rows is ``location``, None for 0."""
@@ -98,16 +103,20 @@ class ResidualAscent:
             answer = self._gradient(step)
             first = self._vectors[:, x] if step == 0 else polar(answer[:, x])  # the first view decides on signs
             self._vectors = np.hstack([first, polar(answer[:, y])])
-        self._solve_within(self._vectors)
-        for step in range(self._power, self._steps):
-            self._solve_within(np.vstack([self._vectors, self._gradient(step), self._change]))
+        # the last one takes all that is left: shares that are rounded may be a bit more than there is
+        shares = [self._each_ritz] * (self._steps - self._power) + [None]
+        self._solve_within(self._vectors, shares[0])
+        for step, share in zip(range(self._power, self._steps), shares[1:], strict=True):
+            self._solve_within(np.vstack([self._vectors, self._gradient(step), self._change]), share)
         return Ascent(
             vectors=self._vectors,
             values=self._values,
             thresholds=tuple(self._thresholds),
             deviation=self._deviation,
             kept=self._kept,
-            moved=np.sum(self._moves[-_RECENT:], axis=0),
+            moved=np.minimum(np.sum(self._moves[-_RECENT:], axis=0), 1.0),
+            n_coordinates=self._n_coordinates,
+            coordinate_noise=self._coordinate_noise,
         )
 
     def _gradient(self, step: int) -> Matrix:
@@ -160,33 +169,35 @@ class ResidualAscent:
         squares = np.square(thresholds[::-1])
         return deviation * math.sqrt(float(shares @ (squares / (columns * scores) ** 2)) / float(shares @ squares))
 
-    def _solve_within(self, rows: Matrix) -> None:
+    def _solve_within(self, rows: Matrix, share: float | None) -> None:
         """The leading pairs within the span of ``rows`` (m, d) in each view; the first K are the pairs so far."""
-        views, m, k = self._curator.model.views, len(rows), len(self._values)
-        halves = (slice(0, m), slice(m, 2 * m))
-        directions, before = np.zeros((2 * m, rows.shape[1])), np.zeros((2 * m, k))
-        for half, view, size in zip(halves, views, self._sizes, strict=True):
-            basis, coordinates = np.linalg.qr(rows[:, view].T)
+        views, k = self._curator.model.views, len(self._values)
+        bases, coordinates = zip(*(np.linalg.qr(rows[:, view].T) for view in views), strict=True)
+        width, n_coordinates = bases[0].shape[1], sum(basis.shape[1] for basis in bases)
+        halves = (slice(0, width), slice(width, n_coordinates))  # a view has no more of them than columns
+        directions = np.zeros((n_coordinates, rows.shape[1]))
+        for half, view, size, basis in zip(halves, views, self._sizes, bases, strict=True):
             # coordinates of both views of one size: their norm is clipped
-            directions[half][: basis.shape[1], view] = basis.T * (self._sizes.min() / size * (1 - 2.0**-40))
-            before[half][: basis.shape[1]] = coordinates[:, :k]
-        asked = Asked(directions, self._location)
-        moment = self._curator.product_moment(asked, (self._ritz_threshold(m),), self._each_ritz, "few coordinates")
+            directions[half, view] = basis.T * (self._sizes.min() / size * (1 - 2.0**-40))
+        asked, threshold = Asked(directions, self._location), self._ritz_threshold(n_coordinates)
+        moment = self._curator.product_moment(asked, (threshold,), share, "few coordinates")
         joint = _raised(moment.values, moment.deviation)
+        self._n_coordinates = n_coordinates
+        self._coordinate_noise = moment.deviation / float(np.diag(joint).min())
         roots = [np.asarray(np.linalg.cholesky(joint[half, half]), dtype=np.float64) for half in halves]
         self._values, whitened = _leading_pairs(joint[halves[0], halves[1]], roots, k)
         old, parts, moves = self._vectors, [], []
-        for half, view, root, pair in zip(halves, views, roots, whitened, strict=True):
-            moves.append(_squared_sines(pair, root.T @ before[half]))
+        for half, view, root, pair, before in zip(halves, views, roots, whitened, coordinates, strict=True):
+            moves.append(_squared_sines(pair, root.T @ before[:, :k]))
             parts.append(scipy.linalg.solve_triangular(root, pair, lower=True, trans="T").T @ directions[half, view])
         self._moves.append(np.mean(moves, axis=0))
         self._vectors = np.hstack(parts)
         self._change = np.hstack([_across(part, old[:, view]) for part, view in zip(parts, views, strict=True)])
 
-    def _ritz_threshold(self, m: int) -> float:
+    def _ritz_threshold(self, n_coordinates: int) -> float:
         if self._curator.noiseless:
             return LARGEST_THRESHOLD
-        wanted = _RITZ_THRESHOLD * math.sqrt(2 * m) * float(self._sizes.min())
+        wanted = _RITZ_THRESHOLD * math.sqrt(n_coordinates) * float(self._sizes.min())
         return min(max(wanted, LEAST_THRESHOLD), LARGEST_THRESHOLD)
 
 
@@ -222,7 +233,7 @@ def require_affordable(curator: Curator, share: float) -> None:
     if not curator.affords_clipped_products(share):
         raise ValueError(
             "the budget is too little for clipped products, or people are too many (2^26): use more of it, fewer "
-            "steps, or a release; nothing was read or spent"
+            "steps, or a release"
         )
 
 
