@@ -633,7 +633,7 @@ def test_too_little_budget_and_too_many_people(monkeypatch: pytest.MonkeyPatch) 
             dpgep.solve(centred, budget=budget, method=METHOD, n_components=1)
         assert centred.passes == 0
     monkeypatch.setattr(clipped_products, "MOST_PEOPLE", N)
-    with pytest.raises(ValueError, match=f"fewer than {N} people; nothing was released"):
+    with pytest.raises(ValueError, match=f"fewer than {N} people: use a release"):
         Curator(problem, ledger, core.NoiseStream(bytes(32))).clipped_products(asked, (0.1,))
     assert ledger.releases == ()
 

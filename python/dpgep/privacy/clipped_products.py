@@ -184,7 +184,7 @@ class ClippedProducts:
         """One pass. Raises ValueError where there are so many people that sums might overflow."""
         sums: Any = self._problem.dataset.accumulate(make, alone=True)
         if sums.n >= MOST_PEOPLE:
-            raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people; nothing was released")
+            raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people: use a release")
         return sums  # type: ignore[no-any-return]
 
     def _add_noise(self, sums: Any, squared: Fraction, mu: float, grid_bits: int, query: str, charge: Charge) -> int:
