@@ -110,7 +110,7 @@ def written(name: str, section: Section, quick: bool) -> tuple[str, bool]:
         [sys.executable, ROOT / "benchmarks" / script, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     seconds = time.perf_counter() - start
-    verdict = "" if done.returncode == 0 else " Its command failed: a figure misses its target, or an answer is wrong."
+    verdict = "" if done.returncode == 0 else " Its command exits with 1: a target is missed, or an answer wrong."
     when = f"{datetime.date.today().isoformat()}, commit {commit()}, load {load:.1f} at the start"
     text = f"""## {section.title}
 
