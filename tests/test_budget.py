@@ -649,7 +649,7 @@ def test_nothing_beyond_the_budget_has_its_epsilon() -> None:
 def test_what_is_no_mu_cannot_be_reserved(total: float, mu: Any) -> None:
     budget = Budget(mu=total)
     with pytest.raises((ValueError, TypeError), match="mu must be"), budget.reserve(mu=mu, adjacency="replace-one"):
-        pass
+        pytest.fail("it was reserved")
     assert budget.adjacency is None
 
 
@@ -662,8 +662,8 @@ def test_a_mu_is_reserved_in_full_or_not_at_all() -> None:
                 pytest.raises(PrivacyBudgetError, match="cannot pay"),
                 budget.reserve(mu=more, adjacency="replace-one"),
             ):
-                pass
+                pytest.fail("it was reserved")
     for parts in ({"share": 0.5, "mu": 0.5}, {"epsilon": 0.5, "mu": 0.5}):
         with pytest.raises(ValueError, match="two parts"), budget.reserve(**parts, adjacency="replace-one"):
-            pass
+            pytest.fail("it was reserved")
     assert budget.remaining_mu == 1.0
