@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from threading import get_ident
@@ -61,6 +61,10 @@ class IntegerMoments:
         high = self.high or (None, None, None)
         second, sums, counts = (_limbs_to_float(h, part, -2 * self.bits) for h, part in zip(high, low, strict=True))
         return second, sums, counts
+
+    def copy(self) -> IntegerMoments:
+        high = None if self.high is None else tuple(part.copy() for part in self.high)
+        return replace(self, second=self.second.copy(), sums=self.sums.copy(), counts=self.counts.copy(), high=high)
 
 
 class ExactMomentAccumulator:

@@ -1,59 +1,200 @@
-"""A release or a power method on clipped products, whichever the spectrum favours.
+"""A release or a power method on clipped products, whichever the rows favour: the default.
 
-To first order in the noise, with C the median of a normal product and 12 steps, errors of the two are in the ratio
+A release for a sixteenth of mu^2 shows the leading block V. A histogram of |V^T (x - m)| tells the variance S along it,
+and the part S' that clipping to the median C keeps. With c and c' the same of the mean direction, normal, errors of the
+two are to first order in the noise in the ratio
 
-    release : clipped power = b^2 : 16 (lambda_1 + ... + lambda_K),
+    release : clipped power = ((S' - c')/(S - c))^2 : 4 (C/b)^2,
 
-b the row bound (docs/mathematics.md, section 11). Public numbers decide first: a release it is where only one can be
-had, and where its noise is small beside b^2/d, the mean variance of rows as long as the bound. Elsewhere a twentieth of
-mu^2 buys a few steps of the power method and the variance along the block they end at; what is left, which costs a
-nineteenth more of squared error, goes to the better one.
+b the row bound (docs/mathematics.md, section 11). Of a direction that few people have little is kept, so that it gets a
+release. That is pooled with the first one: next to nothing is lost.
 
-Not the default: a direction that few people have is clipped away before a probe finds it, and the errors that clipped
-products state do not count that bias.
+Public numbers decide before where there is nothing to choose: where only a release can be had; where its noise is small
+beside b^2/d, the mean variance of rows as long as the bound; where it is so large that a probe would show nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
-from dpgep.methods.clipped_power import VALUES_SHARE, ClippedPowerOptions, clipped_power, probe
-from dpgep.methods.release import ReleaseOptions, release
+import numpy as np
+import scipy  # its special functions are loaded when they are used
+
+from dpgep.methods.clipped_power import LEAST_SHARE, Begun, ClippedPowerDiagnostics, ClippedPowerOptions, clipped_power
+from dpgep.methods.eigen import solve_pair
+from dpgep.methods.operator_release import leading_by_products, operator_release
+from dpgep.methods.quotient_accuracy import semicircle_edge
+from dpgep.methods.release import ReleaseOptions, by_products, release, solve_released
 from dpgep.methods.result import MethodResult
+from dpgep.models.bins import PRODUCT_EDGES, norm_quantile
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled
+from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator
 
-_PROBE_SHARE, _PROBE_STEPS = 0.05, 4
-# Of the variance, in squared bounds, below which clipped products are better.
-_SPREAD = 1 / 16
+# Share of mu^2 of the probe.
+_PROBE_SHARE = 1 / 16
+# That of the histogram is so large that S, in squared bounds, has noise of this deviation; within limits.
+_LOOK_DEVIATION, _LEAST_LOOK, _LARGEST_LOOK = 0.005, 0.005, 0.04
+_QUANTILE = 0.5
+# The ratio above, from which on clipped products are taken: 4 as measured, and what the probe costs them.
+_FAVOURED = 5.0
+# More components than this part of d are not for clipped products: so much variance do they have at least.
+_MOST_COMPONENTS = 1 / 16
 # The edge of a release's noise, 2 b^2 sqrt(d)/(n mu), in units of b^2/d, up to which there is nothing to choose: what
-# stands out by one such unit is then found with a squared sine of (0.1/2)^2.
-_SMALL_NOISE = 0.1
+# stands out by one such unit is then found with a squared sine of (0.1/2)^2. And that of a probe, in units of b^2, from
+# which on it shows nothing.
+_SMALL_NOISE, _LARGE_NOISE = 0.1, 1.0
+# Normal deviations by which noise may hide a direction: a probability of 1/200.
+_RANK = 2.58
 
 
 def auto(curator: Curator, n_components: int, options: ReleaseOptions) -> MethodResult:
     """The K leading eigenvectors by the method that a probe favours, by a release where there is nothing to choose."""
     if not _is_open(curator, n_components, options):
         return replace(release(curator, n_components, options), method="release")
-    vectors, variance, centre = probe(curator, n_components, _PROBE_STEPS, _PROBE_SHARE)
-    if variance >= _SPREAD:
-        # in memory, whose exact sums are refused for no budget: nothing is refused after a payment
-        return replace(release(curator, n_components, replace(options, storage="matrix")), method="release")
-    init = ClippedPowerOptions(init=vectors)
-    return replace(clipped_power(curator, n_components, init, 1 - _PROBE_SHARE, centre), method="clipped-power")
+    look_share = _look_share(curator)
+    probe = _probe(curator, n_components, options)
+    vectors = probe.vectors[:n_components]
+    location = None if probe.mean is None else probe.mean.values
+    shares = curator.product_norms(Asked(vectors, location), look_share, "look along the probe").values
+    threshold = norm_quantile(shares, _QUANTILE)
+    if not _favours_clipping(curator, probe, shares, threshold):
+        return replace(_rest(curator, probe, n_components, options), method="release")
+    begun = Begun(vectors, threshold, probe.mean, probe.centre, 1 - _PROBE_SHARE - look_share)
+    found = clipped_power(curator, n_components, ClippedPowerOptions(), begun)
+    return replace(_with_unseen(found, probe), method="clipped-power")
+
+
+def _look_share(curator: Curator) -> float:
+    """Share of mu^2 for the histogram; public."""
+    assert curator.facts.n is not None
+    # the deviation of a share is sqrt(2)/(n mu), of sums of shares times squared norms 1.3 times that
+    needed = (1.3 * math.sqrt(2) / (_LOOK_DEVIATION * curator.facts.n * curator.remaining)) ** 2
+    return min(max(needed, _LEAST_LOOK), _LARGEST_LOOK)
 
 
 def _is_open(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     """Whether it is worth a probe which is better; a function of public numbers.
 
-    K components hold at least the part K/d of all variance: clipped products cannot win by much where that is a
-    sixteenth. Rows that are not in memory would be read many times.
+    Rows that are not in memory would be read many times.
     """
     public, d = curator.public, curator.model.n_features
     n = public.facts.n
     if not (public.model.is_covariance and public.at_hand and options == ReleaseOptions()):
         return False
-    if k / d > _SPREAD or options.storage_for(d) != "matrix":
+    if k > _MOST_COMPONENTS * d or options.storage_for(d) != "matrix" or n is None:
         return False
-    if n is None or 2 * d**1.5 <= _SMALL_NOISE * n * curator.remaining:
+    edge = 2 * math.sqrt(d) / (n * curator.remaining)
+    if edge * d <= _SMALL_NOISE or edge >= _LARGE_NOISE * math.sqrt(_PROBE_SHARE):
         return False
-    return curator.affords_clipped_products(_PROBE_SHARE * VALUES_SHARE)
+    return curator.affords_clipped_products(LEAST_SHARE / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class _Probe:
+    """What a release with little of the budget shows.
+
+    ``vectors`` (K + 1, d) and ``values``: its leading eigenvectors and eigenvalues; ``deviation``: of its noise, as
+    that of `goe`; ``centre``: the mean of all variances. ``moments``: the release, where it is a matrix.
+    """
+
+    vectors: Matrix
+    values: Matrix
+    deviation: float
+    mean: NoisyMean | None
+    centre: float
+    moments: ReleasedMoments | None
+
+
+def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
+    model = curator.model
+    if by_products(curator, k, options):
+        products, leading = leading_by_products(curator, k + 1, options, _PROBE_SHARE, "probe")
+        deviation = products.noise_level / math.sqrt(2 * model.n_features)
+        values = leading.system.values[: k + 1]
+        return _Probe(leading.vectors, values, deviation, _mean(curator, products.groups), leading.centre, None)
+    curator.keep_sums()
+    moments = curator.release(_PROBE_SHARE, "probe")
+    assert isinstance(moments, ReleasedMoments)
+    pair = model.pair(replace(moments, second=moments.second.copy()))
+    centre = float(np.trace(pair.a)) / len(pair.a)
+    system = solve_pair(pair.a, None, regularization=0.0, rounding=pair.rounding, n_vectors=k + 1)
+    vectors = np.ascontiguousarray(system.vectors[:, : k + 1].T)
+    return _Probe(vectors, system.values[: k + 1], moments.noise.second, _mean(curator, moments), centre, moments)
+
+
+def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
+    """That of the rows, where the model shifts them."""
+    if not curator.model.shift_free or groups is None:
+        return None
+    return NoisyMean(groups.sums[:, 0], groups.noise.sums, int(groups.n))
+
+
+def _favours_clipping(curator: Curator, probe: _Probe, shares: Matrix, threshold: float) -> bool:
+    """Whether the ratio above exceeds 5, from the ``shares`` of people between `PRODUCT_EDGES`.
+
+    Where the probe shows nothing but noise, V is any block, S is about c, and they are compared without c.
+    """
+    k, bound = len(probe.values) - 1, curator.facts.bound
+    assert bound is not None
+    norms = np.concatenate([[PRODUCT_EDGES[0] / 2], np.sqrt(PRODUCT_EDGES[1:] * PRODUCT_EDGES[:-1]), [1.0]])
+    variance, kept = float(shares @ norms**2), float(shares @ (norms * np.minimum(norms, threshold)))
+    if probe.values[0] - probe.centre > probe.deviation * semicircle_edge(curator.model.n_features):
+        centre = max(probe.centre, 0.0) / bound**2
+        variance, kept = variance - k * centre, kept - _kept_of_normal(centre, threshold, k)
+    return kept > math.sqrt(_FAVOURED) * threshold * variance
+
+
+def _kept_of_normal(variance: float, threshold: float, k: int) -> float:
+    """E |p| min(|p|, C) for p with k normal entries of this variance."""
+    if variance == 0:
+        return 0.0
+    chi2, special = threshold**2 / (2 * variance), scipy.special
+    mean = math.sqrt(2 * variance) * math.exp(math.lgamma((k + 1) / 2) - math.lgamma(k / 2))
+    short, long = special.gammainc(k / 2 + 1, chi2), special.gammaincc((k + 1) / 2, chi2)
+    return float(k * variance * short + threshold * mean * long)
+
+
+def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> MethodResult:
+    """A release for all that is left, with the probe."""
+    if probe.moments is None:
+        return operator_release(curator, k, options)
+    rest = curator.release()
+    assert isinstance(rest, ReleasedMoments)
+    return solve_released(curator.model, pooled(probe.moments, rest), k, options)
+
+
+def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:
+    """With what the probe cannot exclude: see `ClippedPowerDiagnostics.unseen`."""
+    diagnostics, weakest = found.diagnostics, float(found.eigenvalues[-1])
+    assert isinstance(diagnostics, ClippedPowerDiagnostics)
+    unseen = _largest_beyond(probe, found.components) / weakest if weakest > 0 else math.inf
+    warnings = found.accuracy_warnings
+    if unseen > 1 and not any(diagnostics.lost):
+        warnings = (*warnings, _unseen_warning(unseen))
+    return replace(found, diagnostics=replace(diagnostics, unseen=unseen), accuracy_warnings=warnings)
+
+
+def _largest_beyond(probe: _Probe, components: Matrix) -> float:
+    """The largest variance, beyond the span of ``components``, that the probe may not have shown.
+
+    With its leading u_i and values l_i the probe is at most l_{K+1} I + sum_i (l_i - l_{K+1}) u_i u_i^T; so is its
+    largest eigenvalue l beyond the span. A variance h there would show at h + edge^2/(4 h) or above, up to chance.
+    """
+    d, k = components.shape[1], len(components)
+    *leading, rest = probe.values
+    beyond = probe.vectors[:k] - probe.vectors[:k] @ components.T @ components
+    roots = np.sqrt(np.array(leading) - rest)
+    largest = rest + float(np.linalg.norm(roots[:, None] * beyond, 2)) ** 2 + _RANK * probe.deviation
+    edge = probe.deviation * math.sqrt(2 * d)
+    return (largest + math.sqrt(largest**2 - edge**2)) / 2 if largest > edge else edge / 2
+
+
+def _unseen_warning(unseen: float) -> str:
+    return (
+        f"a direction that few rows have could hold up to {unseen:.2g} times the variance of the last component and be "
+        "missed: clipped products weigh it down, and the probe had too much noise to exclude it; if that matters, use "
+        'method="release", which weighs all rows alike'
+    )

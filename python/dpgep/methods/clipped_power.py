@@ -1,14 +1,15 @@
 """A power method on clipped products: noise of d/(n mu) where a release has d^1.5/(n mu).
 
-    G_t = (1/n) sum_i x_i clip(V_t^T (x_i - m))^T + Z_t,    V_{t+1} = polar(sum of G_s over the later half of s <= t)
+    G_t = (1/n) sum_i x_i clip(V_t^T (x_i - m))^T + Z_t,    V_{t+1} = polar(sum over s <= t of w_s (G_s - theta V_s))
 
 clip(p) shrinks p to a norm of C where it is longer. A person moves a sum by at most 2 b C, b the bound on |x|, not by
 the b^2 of a product: where variance is spread over many directions, |V^T x| is much shorter than |x|, and C is its
 median, bought from the same budget. If rows are elliptical about m, clipping changes no eigenvector: the mean of
 x clip(v^T (x - m)) is a multiple of S v for eigenvectors v, and there signal falls more slowly than noise as C falls.
-For other rows it is a bias. A is linear: answers are averaged, and the blocks they belong to, so that noise falls as if
-there were fewer steps. At the end, the second moment of V^T (x - m), K x K, gives eigenvalues and turns V to their
-directions.
+For other rows it is a bias. A is linear: answers are averaged, with the weights w_s = s^2 of their parts of the budget,
+so that noise is as little as if all of it had gone to one answer, and early blocks, which are far off, count for
+little. theta, the mean of all variances that clipping leaves, but at most half of the components', takes the others
+out faster. At the end, the second moment of V^T (x - m), K x K, gives eigenvalues and turns V to their directions.
 
 Of two views (pls) each has its V, and a step multiplies x by the products of y and y by those of x. That is one answer,
 which a person moves by no more than a sum over rows of one view.
@@ -35,7 +36,13 @@ from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator, PublicSide
 
 # Shares of mu^2: of the mean, of looks at the norms of products, of the eigenvalues.
-_MEAN_SHARE, _LOOKS_SHARE, VALUES_SHARE = 0.05, 0.02, 0.05
+_MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
+# Parts of the budget, and weights of answers, grow like this power of the step's number.
+_GROWTH = 2
+# No answer of a dozen steps takes less than this share of mu^2.
+LEAST_SHARE = (1 - _MEAN_SHARE - _LOOKS_SHARE - _VALUES_SHARE) / sum(t**_GROWTH for t in range(1, 13))
+# What clipping to the median of the components leaves of other variances, about.
+_KEPT_OF_OTHERS = 0.6
 # Products of so many thresholds are clipped for the eigenvalues: 4 deviations of normal ones from a median.
 _VALUES_THRESHOLDS = 6.0
 # What init may be beside an array.
@@ -113,11 +120,15 @@ class ClippedPowerDiagnostics(Diagnostics):
     thresholds : C of every step, as parts of the bound; of two views, one after the other.
     kept : what clipping left of the components' variance, 0 to 1, about; for cca, the share of the people whose
         residuals were not clipped.
+    unseen : the largest variance, of any direction beyond the components, that a probe before the first step cannot
+        exclude, over that of the last component. Above 1 there may be a direction of few rows in its place: clipping
+        weighs it down. None where there was no probe.
     """
 
     n_iterations: int
     thresholds: tuple[float, ...]
     kept: float
+    unseen: float | None = None
 
     def summary(self) -> list[str]:
         n_views = len(self.thresholds) // self.n_iterations
@@ -126,22 +137,39 @@ class ClippedPowerDiagnostics(Diagnostics):
             f"  steps        {self.n_iterations}, products clipped to {last} times the bound",
             f"  kept         {self.kept:.2g} after clipping",
             "  errors       of noise alone: where rows are not elliptical, clipping adds a bias",
+            *([] if self.unseen is None else [f"  unseen       at most {self.unseen:.2g} times the last eigenvalue"]),
         ]
 
 
-def clipped_power(
-    curator: Curator, n_components: int, options: ClippedPowerOptions, share: float = 1.0, centre: float = 0.0
-) -> MethodResult:
-    """The K leading eigenvectors of a model's pair; ``share`` is the part of mu^2 that is left.
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """What is known before the first step, and paid for.
 
-    ``centre`` is that of a `probe` from which ``options.init`` comes.
+    Attributes
+    ----------
+    vectors : (K, d), orthonormal rows to begin at.
+    threshold : C, in bounds.
+    mean : of the rows; None where the model does not shift them.
+    centre : the mean of all variances.
+    share : the part of mu^2 that is left.
     """
+
+    vectors: Matrix
+    threshold: float
+    mean: NoisyMean | None
+    centre: float
+    share: float
+
+
+def clipped_power(
+    curator: Curator, n_components: int, options: ClippedPowerOptions, begun: Begun | None = None
+) -> MethodResult:
+    """The K leading eigenvectors of a model's pair."""
     assert isinstance(curator.model, MomentModel)
     if not curator.model.identity_b:
         return _correlations(curator, n_components, options)
-    run = _Run(curator, options, share, centre)
-    vectors, averaged = run.iterate(n_components)
-    return run.result(vectors, averaged)
+    run = _Run(curator, options, begun)
+    return run.result(*run.iterate(n_components))
 
 
 def _correlations(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
@@ -175,59 +203,73 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
     return method_result(model, None if mean is None else _groups(mean), found.vectors, found.values, diagnostics, ())
 
 
-def probe(curator: Curator, n_components: int, n_iterations: int, share: float) -> tuple[Matrix, float, float]:
-    """A block (K, d) after a few steps for ``share`` of mu^2; the variance along it, summed, in squared bounds; and
-    the mean of all variances that clipping leaves.
-    """
-    assert curator.facts.bound is not None
-    run = _Run(curator, ClippedPowerOptions(n_iterations=n_iterations), share)
-    vectors, _ = run.iterate(n_components)
-    variances = run.quotients(vectors, share * VALUES_SHARE)
-    return vectors, float(np.trace(variances)) / curator.facts.bound**2, run.centre
-
-
 class _Run:
-    """What the steps share: the mean, shares of the budget, of which they may take ``share``, and thresholds.
+    """What the steps share: the mean, shares of the budget, and thresholds.
 
-    ``centre``: the mean of all variances, of what clipping leaves of them; 0 where it is not known.
+    ``_centre``: the mean of all variances, of what clipping leaves of them; 0 where it is not known.
     """
 
-    def __init__(self, curator: Curator, options: ClippedPowerOptions, share: float = 1.0, centre: float = 0.0) -> None:
-        self._curator, self._options, self.centre = curator, options, centre
-        self._views = curator.model.views
-        centred, steps = curator.model.shift_free, options.n_iterations
+    def __init__(self, curator: Curator, options: ClippedPowerOptions, begun: Begun | None) -> None:
+        self._curator, self._options, self._begun = curator, options, begun
+        self._views, self._centre = curator.model.views, 0.0
+        centred, steps = curator.model.shift_free and begun is None, options.n_iterations
         looks = options.threshold == "auto" and not curator.noiseless
-        self._look_at = {0, steps // 2} if looks else set()
+        self._look_at = {steps // 2} | ({0} if begun is None else set()) if looks else set()
+        share = 1.0 if begun is None else begun.share
         self._each_look = share * _LOOKS_SHARE / (min(steps, 2) * len(self._views))
-        self._each = share * (1 - VALUES_SHARE - _MEAN_SHARE * centred - _LOOKS_SHARE * looks) / steps
-        require_affordable(curator, min(self._each, share * VALUES_SHARE))
-        self._mean = curator.mean(share * _MEAN_SHARE) if centred else None
+        self._share = share * (1 - _VALUES_SHARE - _MEAN_SHARE * centred - _LOOKS_SHARE * looks)
+        self._weights = np.arange(1.0, steps + 1) ** _GROWTH
+        self._weights /= self._weights.sum()
+        require_affordable(curator, min(self._share * float(self._weights[0]), share * _VALUES_SHARE))
+        self._mean = begun.mean if begun else curator.mean(share * _MEAN_SHARE) if centred else None
         threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
-        self._now = (threshold,) * len(self._views)
+        self._now = (begun.threshold if begun else threshold,) * len(self._views)
         self._thresholds: list[float] = []
         self._deviations: list[float] = []
 
-    def iterate(self, k: int) -> tuple[Matrix, list[Matrix]]:
-        """The block (K, d) after all steps, and the answers whose sum it is the polar factor of."""
-        vectors, answers = _start(self._curator, k, self._options.init), []
-        start = vectors
-        for step in range(self._options.n_iterations):
-            answers.append(self._product(vectors, step))
-            averaged = answers[-_averaged(step) :]
-            vectors = _polar(np.sum(averaged, axis=0), self._views)
+    def iterate(self, k: int) -> tuple[Matrix, Matrix]:
+        """The block (K, d) after all steps, and the mean of the answers that it follows from."""
+        begun = self._begun
+        start = vectors = _start(self._curator, k, self._options.init) if begun is None else begun.vectors
+        answers, blocks, quotients = np.zeros_like(start), np.zeros_like(start), np.zeros((k, k))
+        for step, weight in enumerate(self._weights.tolist()):
+            answer = self._product(vectors, step)
+            if step == 0:
+                self._centre = self._centre_of(start, answer)
+            answers += weight * answer
+            blocks += weight * vectors
+            quotients += weight * (answer @ vectors.T)
+            shift = self._shift(quotients, float(self._weights[: step + 1].sum()))
+            vectors = _polar(answers - shift * blocks, self._views)
             if step == 0:  # of two views drawn at random, the first alone decides on signs and rotations
                 first = slice(0, self._views[-1].start)
                 vectors[:, first] = start[:, first]
-        if isinstance(self._options.init, str) and len(self._views) == 1:  # directions drawn at random
-            self.centre = max(0.0, float(np.vdot(start, answers[0])) / k)
-        return vectors, averaged
+        return vectors, answers
+
+    def _centre_of(self, start: Matrix, answer: Matrix) -> float:
+        """``_centre`` from the first answer, where directions were drawn at random, or from what is known before.
+
+        Where clipping leaves half of a component's variance, it leaves more of smaller ones.
+        """
+        if len(self._views) > 1:
+            return 0.0  # eigenvalues come with their negatives
+        if self._begun is not None:
+            return _KEPT_OF_OTHERS * self._begun.centre
+        drawn = isinstance(self._options.init, str)
+        return max(0.0, float(np.vdot(start, answer)) / len(start)) if drawn else 0.0
+
+    def _shift(self, quotients: Matrix, weight: float) -> float:
+        """theta: with at most half of the least quotient, no small eigenvalue becomes a large one below zero."""
+        least = float(np.linalg.eigvalsh(quotients + quotients.T)[0]) / 2
+        return max(0.0, min(self._centre, least / weight / 2))
 
     def _product(self, vectors: Matrix, step: int) -> Matrix:
         """G_t."""
         asked = self._asked(vectors)
         if step in self._look_at:
             self._now = tuple(self._look(Asked(v, asked.location)) for v in np.split(asked.vectors, len(self._views)))
-        answer = self._curator.clipped_products(asked, self._now, self._each, f"step {step + 1}")
+        share = self._share * float(self._weights[step])
+        answer = self._curator.clipped_products(asked, self._now, share, f"step {step + 1}")
         self._thresholds.extend(self._now)
         self._deviations.append(answer.deviation)
         return answer.values
@@ -236,26 +278,30 @@ class _Run:
         """The threshold that a histogram of norms shows."""
         return norm_quantile(self._curator.product_norms(asked, self._each_look).values, self._options.quantile)
 
-    def quotients(self, vectors: Matrix, share: float | None = None) -> Matrix:
-        """V^T S V, for ``share`` of mu^2 or all that is left; V_x^T S V_y, of two views."""
+    def _quotients(self, vectors: Matrix) -> Matrix:
+        """V^T S V, for all that is left; V_x^T S V_y, of two views."""
         limits = tuple(min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * threshold) for threshold in self._now)
-        return self._curator.product_moment(self._asked(vectors), limits, share, "eigenvalues").values
+        return self._curator.product_moment(self._asked(vectors), limits, None, "eigenvalues").values
 
-    def result(self, vectors: Matrix, averaged: list[Matrix]) -> MethodResult:
-        """Eigenvectors on the span of V, which the last answers led to."""
-        curator, d, n_averaged = self._curator, self._curator.model.n_features, len(averaged)
-        quotients, answer, n_views = self.quotients(vectors), np.mean(averaged, axis=0), len(self._views)
+    def result(self, vectors: Matrix, answer: Matrix) -> MethodResult:
+        """Eigenvectors on the span of V, which the mean ``answer`` led to."""
+        curator, d, n_views = self._curator, self._curator.model.n_features, len(self._views)
+        quotients = self._quotients(vectors)
         values, turned = self._axes(quotients, vectors)
         total = n_views * float(np.trace(quotients))
         kept = float(np.clip(np.vdot(vectors, answer) / total, 2.0**-10, 1.0)) if total > 0 else 1.0
         # one entry of G has the variance of the noise; one of a noisy matrix off its diagonal, half of it. Of two views
         # a component has halves of unit length, and twice the squared length
-        deviation = math.sqrt(2 / n_views * np.mean(np.square(self._deviations[-n_averaged:])) / n_averaged)
+        deviation = math.sqrt(2 / n_views) * float(np.linalg.norm(self._weights * self._deviations))
         level = deviation * math.sqrt(2 * d) / kept
         diagnostics = ClippedPowerDiagnostics(
             noise_level=level,
             accuracy=quotient_accuracy(
-                values, np.ones(len(values)), noise_level=level, n_features=d, centre=self.centre / kept
+                values,
+                np.ones(len(values)),
+                noise_level=level,
+                n_features=d,
+                centre=self._centre / kept if self._begun is None else self._begun.centre,
             ),
             n_iterations=self._options.n_iterations,
             thresholds=tuple(self._thresholds),
@@ -292,11 +338,6 @@ def _start(curator: Curator, k: int, init: Any) -> Matrix:
 def _polar(block: Matrix, views: list[slice]) -> Matrix:
     """The block (K, d) whose rows are, in each view, the orthonormal ones nearest to those of ``block``."""
     return np.hstack([polar(block[:, view]) for view in views])
-
-
-def _averaged(step: int) -> int:
-    """How many of the answers up to this step, from 0, the next block is made of."""
-    return step // 2 + 1
 
 
 def _groups(mean: NoisyMean) -> ReleasedGroups:

@@ -63,7 +63,20 @@ class OperatorDiagnostics(Diagnostics):
 
 def operator_release(curator: Curator, k: int, options: ReleaseOptions) -> MethodResult:
     """The K leading solutions of a release that is known by its products, dense or sparse."""
-    products = curator.products(ProductNoise("lazy", "goe", 0, options.memory_limit))
+    products, leading = leading_by_products(curator, k, options)
+    if not len(leading.vectors):
+        raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
+    if options.sparsity is None:
+        return _dense(curator, products, leading, k)
+    assert isinstance(options.sparsity, int)  # the others need the matrix
+    return _sparse(curator, products, leading, k, options.sparsity, options)
+
+
+def leading_by_products(
+    curator: Curator, k: int, options: ReleaseOptions, share: float | None = None, purpose: str = ""
+) -> tuple[NoisyProducts, Leading]:
+    """A release that is known by its products, for ``share`` of mu^2 or all that is left; its dense solutions."""
+    products = curator.products(ProductNoise("lazy", "goe", 0, options.memory_limit), share, purpose)
     capacity = min(directions_in(options.memory_limit, curator.public, copies=1), products.capacity)
     leading = leading_solutions(
         products,
@@ -74,12 +87,7 @@ def operator_release(curator: Curator, k: int, options: ReleaseOptions) -> Metho
         fallback=products_ridge(products, None),
         most_directions=capacity if options.sparsity is None else _DENSE_SHARE * capacity,
     )
-    if not len(leading.vectors):
-        raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
-    if options.sparsity is None:
-        return _dense(curator, products, leading, k)
-    assert isinstance(options.sparsity, int)  # the others need the matrix
-    return _sparse(curator, products, leading, k, options.sparsity, options)
+    return products, leading
 
 
 def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int) -> MethodResult:

@@ -231,10 +231,16 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse."""
     if options.screen is not None:
         return _screened_release(curator, n_components, options, options.screen)
-    by_products = options.storage_for(curator.model.n_features) == "operator"
-    if by_products or (options.storage == "auto" and _faster_by_products(curator, n_components, options)):
+    if by_products(curator, n_components, options):
         return operator_release(curator, n_components, options)
     return solve_released(curator.model, curator.release(), n_components, options)
+
+
+def by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:
+    """Whether the released matrix is to be known by its products."""
+    if options.storage_for(curator.model.n_features) == "operator":
+        return True
+    return options.storage == "auto" and _faster_by_products(curator, k, options)
 
 
 def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:

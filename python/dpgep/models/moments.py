@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -135,6 +135,26 @@ class ReleasedMoments(ReleasedGroups):
 
 
 NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
+
+
+def pooled(first: ReleasedMoments, second: ReleasedMoments) -> ReleasedMoments:
+    """Two releases of one layout about the same people, a public number, as one: weighted by their precision.
+
+    Their noise is independent, and its scales have one proportion: so has what is pooled, as if bought at once.
+    """
+    assert first.n == second.n
+    precisions = np.array([each.noise.second**-2 for each in (first, second)])
+    p, q = precisions / precisions.sum()
+    of_second, of_sums, of_counts = (
+        math.hypot(p * one, q * other) for one, other in zip(astuple(first.noise), astuple(second.noise), strict=True)
+    )
+    return replace(
+        first,
+        second=p * first.second + q * second.second,
+        sums=p * first.sums + q * second.sums,
+        counts=p * first.counts + q * second.counts,
+        noise=MomentNoise(of_second, of_sums, of_counts),
+    )
 
 
 @dataclass(frozen=True, eq=False)

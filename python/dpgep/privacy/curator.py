@@ -20,7 +20,7 @@ from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.clipped_products import Asked, ClippedProducts, NoisyMean, Thresholds
 from dpgep.privacy.ledger import Charge, Ledger, LedgerEntry
 from dpgep.privacy.matrix_release import release_matrices
-from dpgep.privacy.moment_release import release_moments
+from dpgep.privacy.moment_release import KeptSums, release_moments
 from dpgep.privacy.products import NoisyProducts, ProductNoise, matrix_products, row_products
 from dpgep.privacy.sampled import SampledMechanism, add_remove_mu
 from dpgep.privacy.sampled_products import NoisySamples, sampled_products
@@ -69,6 +69,9 @@ class Mechanism(ABC):
     @abstractmethod
     def release(self, mu: float, charge: Charge) -> ReleasedMoments | ReleasedMatrices:
         """Everything the model needs."""
+
+    def keep_sums(self) -> None:  # noqa: B027 -- nothing to keep, where there are no rows
+        """From here on releases share the exact sums of the first one, where that saves reading rows again."""
 
     def release_local(self, mu: float, charge: Charge) -> ReleasedMoments:
         """The mean of local reports."""
@@ -127,7 +130,7 @@ class OfSums(Mechanism):
 
     def __init__(self, sums: Moments | MomentProblem, stream: core.NoiseStream) -> None:
         super().__init__(stream)
-        self._sums = sums
+        self._sums: Moments | MomentProblem | KeptSums = sums
 
     def release(self, mu: float, charge: Charge) -> ReleasedMoments:
         return release_moments(self._sums, mu, self._stream, charge)
@@ -149,6 +152,9 @@ class OfRows(OfSums):
     def __init__(self, problem: MomentProblem, stream: core.NoiseStream) -> None:
         super().__init__(problem, stream)
         self._problem = problem
+
+    def keep_sums(self) -> None:
+        self._sums = KeptSums(self._problem)
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> tuple[Model, Mechanism]:
         problem = self._problem.restricted(features, bound)
@@ -215,6 +221,10 @@ class Curator:
     def release(self, share: float | None = None, purpose: str = "") -> ReleasedMoments | ReleasedMatrices:
         """Everything the model needs, in one release."""
         return self._mechanism.release(self._affordable(share), self._charge(purpose))
+
+    def keep_sums(self) -> None:
+        """Announces several releases of everything: their exact sums are kept, if they are sums of rows."""
+        self._mechanism.keep_sums()
 
     def release_features(
         self, features: NDArray[np.intp], bound: float, share: float | None = None, purpose: str = ""

@@ -19,7 +19,25 @@ from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem
 
-Summable = MomentProblem | Moments
+
+class KeptSums:
+    """The exact sums of a problem's rows, kept for several releases: rows are read once, unless grids differ."""
+
+    grid_bits = None
+
+    def __init__(self, problem: MomentProblem) -> None:
+        self.facts, self.layout = problem.facts, problem.layout
+        self._problem = problem
+        self._sums: IntegerMoments | None = None
+
+    def integer_moments(self, bits: int) -> IntegerMoments:
+        """A copy of them, to which noise may be added."""
+        if self._sums is None or self._sums.bits != bits:
+            self._sums = self._problem.integer_moments(bits)
+        return self._sums.copy()
+
+
+Summable = MomentProblem | Moments | KeptSums
 
 
 def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
@@ -75,6 +93,7 @@ def _add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseS
 
 def _plain(problem: Summable, charge: Charge) -> ReleasedMoments:
     """No noise, and no fixed point where there are rows: what a non-private solver computes, at infinite cost."""
+    assert not isinstance(problem, KeptSums)  # several releases share a budget: each has noise
     if isinstance(problem, Moments):
         moments = problem.integer_moments(problem.grid_bits)
         n, blocks, clipped = moments.n, moments.to_float(), 0.0
