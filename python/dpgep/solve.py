@@ -65,7 +65,7 @@ def solve(
     share: float | None = None,
     accounting: Accounting = "gdp",
     n_components: int | None = None,
-    method: str = "release",
+    method: str = "auto",
     seed: int | None = None,
     n_threads: int | None = None,
     **options: Any,
@@ -89,13 +89,15 @@ def solve(
     n_components : int, optional
         K. Default: all components of the model. Under ``method="release"`` more components cost no privacy.
     method : str
+        "auto": "release", but for `pca` of rows in memory where its noise would not be small, n mu < 20 d^1.5, and at
+        most d/8 components: there a sixteenth of mu^2 shows which of "release" and "clipped-power" serves better,
+        unless an option of "release" is given. `Solution.method` says which it was.
         "release": one noisy moment matrix, from which everything else is computed, in memory or through products
-        (docs/scale.md). "rayleigh-flow" and "truncated-rayleigh-flow": iterations on noisy products (docs/flows.md says
-        when to use which). "clipped-power": a power method on clipped products, for pca of spread spectra, pls and cca
-        of many columns, with less noise (docs/clipped-power.md). "auto": "release", but for `pca` of rows in memory and
-        n mu < 20 d^1.5, where a twentieth of mu^2 shows which of the two is better; `Solution.method` says which it
-        was. "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for
-        pca(center=False) and (epsilon, delta).
+        (docs/scale.md). Intervals and further questions need it. "rayleigh-flow" and "truncated-rayleigh-flow":
+        iterations on noisy products (docs/flows.md says when to use which). "clipped-power": a power method on clipped
+        products, for pca of spread spectra, pls and cca of many columns, with less noise (docs/clipped-power.md).
+        "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for pca(center=False) and
+        (epsilon, delta).
     seed : int, optional
         Makes the noise reproducible, for tests: anyone who knows the seed can remove the noise. Issues a warning and is
         recorded in the report.

@@ -1,12 +1,12 @@
 """A release or a power method on clipped products, whichever the rows favour: the default.
 
 A release for a sixteenth of mu^2 shows the leading block V. A histogram of |V^T (x - m)| tells the variance S along it,
-and the part S' that clipping to the median C keeps. With c and c' the same of the mean direction, normal, errors of the
-two are to first order in the noise in the ratio
+and the part S' that clipping to the median C keeps. With c and c' the same of the other directions, squared sines are
+to first order in the noise, in bounds,
 
-    release : clipped power = ((S' - c')/(S - c))^2 : 4 (C/b)^2,
+    release: 1/(n mu (S - c))^2,    clipped power: 4 C^2/(n mu (S' - c'))^2 + what clipping changes in a sample
 
-b the row bound (docs/mathematics.md, section 11). Of a direction that few people have little is kept, so that it gets a
+times d (docs/mathematics.md, section 11). Of a direction that few people have little is kept, so that it gets a
 release. That is pooled with the first one: next to nothing is lost.
 
 Public numbers decide before where there is nothing to choose: where only a release can be had; where its noise is small
@@ -19,9 +19,15 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy  # its special functions are loaded when they are used
 
-from dpgep.methods.clipped_power import LEAST_SHARE, Begun, ClippedPowerDiagnostics, ClippedPowerOptions, clipped_power
+from dpgep.methods.clipped_power import (
+    LEAST_SHARE,
+    Begun,
+    ClippedPowerDiagnostics,
+    ClippedPowerOptions,
+    clipped_power,
+    sampling_error,
+)
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.operator_release import leading_by_products, operator_release
 from dpgep.methods.quotient_accuracy import semicircle_edge
@@ -38,10 +44,10 @@ _PROBE_SHARE = 1 / 16
 # That of the histogram is so large that S, in squared bounds, has noise of this deviation; within limits.
 _LOOK_DEVIATION, _LEAST_LOOK, _LARGEST_LOOK = 0.005, 0.005, 0.04
 _QUANTILE = 0.5
-# The ratio above, from which on clipped products are taken: 4 as measured, and what the probe costs them.
+# In the place of 4 above: what the probe costs clipped products as well.
 _FAVOURED = 5.0
 # More components than this part of d are not for clipped products: so much variance do they have at least.
-_MOST_COMPONENTS = 1 / 16
+_MOST_COMPONENTS = 1 / 8
 # The edge of a release's noise, 2 b^2 sqrt(d)/(n mu), in units of b^2/d, up to which there is nothing to choose: what
 # stands out by one such unit is then found with a squared sine of (0.1/2)^2. And that of a probe, in units of b^2, from
 # which on it shows nothing.
@@ -133,28 +139,27 @@ def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
 
 
 def _favours_clipping(curator: Curator, probe: _Probe, shares: Matrix, threshold: float) -> bool:
-    """Whether the ratio above exceeds 5, from the ``shares`` of people between `PRODUCT_EDGES`.
+    """Whether clipped products have less error, from the ``shares`` of people between `PRODUCT_EDGES`; in bounds.
 
     Where the probe shows nothing but noise, V is any block, S is about c, and they are compared without c.
     """
-    k, bound = len(probe.values) - 1, curator.facts.bound
+    k, bound, n = len(probe.values) - 1, curator.facts.bound, curator.facts.n
     assert bound is not None
+    assert n is not None
     norms = np.concatenate([[PRODUCT_EDGES[0] / 2], np.sqrt(PRODUCT_EDGES[1:] * PRODUCT_EDGES[:-1]), [1.0]])
-    variance, kept = float(shares @ norms**2), float(shares @ (norms * np.minimum(norms, threshold)))
-    if probe.values[0] - probe.centre > probe.deviation * semicircle_edge(curator.model.n_features):
-        centre = max(probe.centre, 0.0) / bound**2
-        variance, kept = variance - k * centre, kept - _kept_of_normal(centre, threshold, k)
-    return kept > math.sqrt(_FAVOURED) * threshold * variance
-
-
-def _kept_of_normal(variance: float, threshold: float, k: int) -> float:
-    """E |p| min(|p|, C) for p with k normal entries of this variance."""
-    if variance == 0:
-        return 0.0
-    chi2, special = threshold**2 / (2 * variance), scipy.special
-    mean = math.sqrt(2 * variance) * math.exp(math.lgamma((k + 1) / 2) - math.lgamma(k / 2))
-    short, long = special.gammainc(k / 2 + 1, chi2), special.gammaincc((k + 1) / 2, chi2)
-    return float(k * variance * short + threshold * mean * long)
+    shrunk = np.minimum(1.0, threshold / norms)
+    variance, kept = float(shares @ norms**2), float(shares @ (norms**2 * shrunk))
+    if not probe.values[0] - probe.centre > probe.deviation * semicircle_edge(curator.model.n_features):
+        return kept > math.sqrt(_FAVOURED) * threshold * variance
+    centre = k * max(probe.centre, 0.0) / bound**2
+    # what clipping to a ball of k dimensions leaves across V: all within, beyond all but the direction to the middle
+    across = float(shares @ np.where(shrunk < 1, shrunk * (1 - 1 / k), 1.0))
+    signal, left = variance - centre, kept - across * centre
+    if signal <= 0 or left <= 0:
+        return left > 0
+    noise = (n * curator.remaining) ** -2
+    sampling = float(sampling_error(np.array([variance]), centre, min(kept / variance, 1.0))[0]) / (n * k)
+    return _FAVOURED * noise * (threshold / left) ** 2 + sampling < noise / signal**2
 
 
 def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> MethodResult:

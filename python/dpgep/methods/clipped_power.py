@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # its special functions are loaded when they are used
 import scipy.linalg
 
 from dpgep._checks import require_count, require_each, require_one_of, require_share
@@ -110,9 +111,9 @@ class ClippedPowerDiagnostics(Diagnostics):
 
     ``noise_level`` is that of the mean of the answers that the result averages, divided by ``kept``, as if the noise
     were that of a released matrix. Variances are counted from the mean of all, as directions drawn at random tell it;
-    from zero, where ``init`` was given. Errors count noise; the bias that clipping has where rows are not elliptical is
-    not among them. For cca noise is counted as if the columns of a view were uncorrelated, and what the last three
-    steps changed, if that is more.
+    from zero, where ``init`` was given. Errors count noise, and for pca what clipping changes in a sample of normal
+    rows; the bias that it has where rows are not elliptical is not among them. For cca noise is counted as if the
+    columns of a view were uncorrelated, and what the last three steps changed, if that is more.
 
     Attributes
     ----------
@@ -294,15 +295,12 @@ class _Run:
         # a component has halves of unit length, and twice the squared length
         deviation = math.sqrt(2 / n_views) * float(np.linalg.norm(self._weights * self._deviations))
         level = deviation * math.sqrt(2 * d) / kept
+        centre = self._centre / kept if self._begun is None else self._begun.centre
+        accuracy = quotient_accuracy(values, np.ones(len(values)), noise_level=level, n_features=d, centre=centre)
+        assert curator.facts.n is not None
         diagnostics = ClippedPowerDiagnostics(
             noise_level=level,
-            accuracy=quotient_accuracy(
-                values,
-                np.ones(len(values)),
-                noise_level=level,
-                n_features=d,
-                centre=self._centre / kept if self._begun is None else self._begun.centre,
-            ),
+            accuracy=accuracy.worsened(sampling_error(values, centre, kept) * d / curator.facts.n),
             n_iterations=self._options.n_iterations,
             thresholds=tuple(self._thresholds),
             kept=kept,
@@ -338,6 +336,20 @@ def _start(curator: Curator, k: int, init: Any) -> Matrix:
 def _polar(block: Matrix, views: list[slice]) -> Matrix:
     """The block (K, d) whose rows are, in each view, the orthonormal ones nearest to those of ``block``."""
     return np.hstack([polar(block[:, view]) for view in views])
+
+
+def sampling_error(values: Matrix, centre: float, kept: float) -> Matrix:
+    """n/d times the squared sines between eigenvectors of clipped products and of products, of the same normal rows.
+
+    c l/(l - c)^2 (E clip(z)^2/kept^2 - 1) for eigenvalue l among others of c; kept = P(|z| <= a) for a normal z that is
+    clipped to a (docs/mathematics.md, section 11).
+    """
+    if centre <= 0 or kept >= 1:
+        return np.zeros(len(values))
+    a = float(scipy.special.ndtri((1 + kept) / 2))
+    square = kept - a * math.sqrt(2 / math.pi) * math.exp(-a * a / 2) + a * a * (1 - kept)
+    gaps = np.maximum(values - centre, 1e-3 * centre)
+    return np.asarray(centre * np.maximum(values, 0.0) / gaps**2 * (square / kept**2 - 1))
 
 
 def _groups(mean: NoisyMean) -> ReleasedGroups:
