@@ -227,6 +227,7 @@ class _Run:
         self._now = (begun.threshold if begun else threshold,) * len(self._views)
         self._thresholds: list[float] = []
         self._deviations: list[float] = []
+        self._n = 1
 
     def iterate(self, k: int) -> tuple[Matrix, Matrix]:
         """The block (K, d) after all steps, and the mean of the answers that it follows from."""
@@ -273,6 +274,7 @@ class _Run:
         answer = self._curator.clipped_products(asked, self._now, share, f"step {step + 1}")
         self._thresholds.extend(self._now)
         self._deviations.append(answer.deviation)
+        self._n = answer.n
         return answer.values
 
     def _look(self, asked: Asked) -> float:
@@ -297,10 +299,11 @@ class _Run:
         level = deviation * math.sqrt(2 * d) / kept
         centre = self._centre / kept if self._begun is None else self._begun.centre
         accuracy = quotient_accuracy(values, np.ones(len(values)), noise_level=level, n_features=d, centre=centre)
-        assert curator.facts.n is not None
+        if level > 0:
+            accuracy = accuracy.worsened(sampling_error(values, centre, kept) * d / self._n)
         diagnostics = ClippedPowerDiagnostics(
             noise_level=level,
-            accuracy=accuracy.worsened(sampling_error(values, centre, kept) * d / curator.facts.n),
+            accuracy=accuracy,
             n_iterations=self._options.n_iterations,
             thresholds=tuple(self._thresholds),
             kept=kept,
@@ -348,7 +351,7 @@ def sampling_error(values: Matrix, centre: float, kept: float) -> Matrix:
         return np.zeros(len(values))
     a = float(scipy.special.ndtri((1 + kept) / 2))
     square = kept - a * math.sqrt(2 / math.pi) * math.exp(-a * a / 2) + a * a * (1 - kept)
-    gaps = np.maximum(values - centre, 1e-3 * centre)
+    gaps = np.maximum(values - centre, 1e-3 * centre)  # components that do not stand out are lost
     return np.asarray(centre * np.maximum(values, 0.0) / gaps**2 * (square / kept**2 - 1))
 
 
