@@ -27,7 +27,6 @@ from dpgep.data.clipped_sums import (
     ProductNormCounts,
 )
 from dpgep.data.rows import Batch, Rows
-from dpgep.methods.release import ReleaseOptions
 from dpgep.models.bins import LEAST_THRESHOLD, PRODUCT_EDGES
 from dpgep.models.model import Adjacency
 from dpgep.privacy import clipped_products
@@ -696,20 +695,6 @@ def test_it_beats_a_release_where_variance_is_spread(spikes: list[float]) -> Non
     assert 0.5 < np.median(expected) / clipped < 2.0
 
 
-@pytest.mark.parametrize(("spike", "chosen"), [(5.0, "ClippedPowerDiagnostics"), (200.0, "ReleaseDiagnostics")])
-@pytest.mark.parametrize("center", [False, True])
-def test_auto_takes_what_the_spectrum_favours(spike: float, chosen: str, center: bool) -> None:
-    rows, truth = spiked(4000, 200, [spike], np.random.default_rng(2))
-    solution = solve_seeded(
-        dpgep.pca(rows, center=center, bound=17.0), 3, epsilon=4.0, delta=1e-6, n_components=1, method="auto"
-    )
-    assert type(solution.diagnostics).__name__ == chosen
-    assert abs(solution.components[0] @ truth[0]) > 0.9
-    paid = math.fsum(entry.mu**2 for entry in solution.privacy.releases)
-    assert paid == pytest.approx(dpgep.Budget(epsilon=4.0, delta=1e-6).mu ** 2, rel=1e-9)
-    assert paid <= dpgep.Budget(epsilon=4.0, delta=1e-6).mu ** 2 * (1 + 1e-15)
-
-
 @pytest.mark.parametrize("method", [METHOD, "auto"])
 def test_components_of_a_flat_spectrum_are_lost(method: str) -> None:
     rows = np.random.default_rng(5).standard_normal((2000, 100))
@@ -717,14 +702,6 @@ def test_components_of_a_flat_spectrum_are_lost(method: str) -> None:
     solution = solve_seeded(problem, 1, mu=0.5, n_components=1, method=method)
     assert type(solution.diagnostics).__name__ == "ClippedPowerDiagnostics"
     assert solution.diagnostics.lost == (True,)
-
-
-def test_auto_is_a_release_without_noise_and_for_other_models() -> None:
-    problem = problems()["fda"]
-    auto, released = (solve_seeded(problem, 1, mu=1.0, n_components=1, method=m) for m in ("auto", "release"))
-    np.testing.assert_array_equal(auto.components, released.components)
-    plain = [dpgep.solve(dpgep.pca(rows_of(), bound=9.0), mu=math.inf, method=m) for m in ("auto", "release")]
-    np.testing.assert_array_equal(plain[0].components, plain[1].components)
 
 
 def test_a_bound_may_be_bought_and_a_solution_kept(tmp_path: Any) -> None:
@@ -770,21 +747,6 @@ def test_a_solution_says_that_its_errors_are_of_noise_alone() -> None:
     assert abs(clipped.components[0, 0]) < 0.5
     assert "of noise alone" in str(clipped)
     assert solve_seeded(problem, 1, **budget).method == "release"
-
-
-def test_auto_refuses_nothing_that_a_release_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where clipped products have a limit, or a release would need products, public numbers close the choice."""
-    rows = np.random.default_rng(0).standard_normal((2000, 100))
-    budget: dict[str, Any] = {"mu": 0.5, "n_components": 1, "method": "auto"}
-    assert solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget).method == "clipped-power"
-    monkeypatch.setattr(clipped_products, "MOST_PEOPLE", 2000)
-    assert solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget).method == "release"
-    monkeypatch.undo()
-    monkeypatch.setattr(ReleaseOptions, "storage_for", lambda self, d: "operator")
-    paid = dpgep.Budget(mu=0.5)
-    solution = solve_seeded(dpgep.pca(rows, bound=11.0), 1, budget=paid, n_components=1, method="auto")
-    assert solution.method == "release"
-    assert len(solution.privacy.releases) == 1
 
 
 def canonical(n: int, dx: int, dy: int, correlations: list[float], rng: np.random.Generator) -> Any:

@@ -1,10 +1,12 @@
 """Who wins where: all comparators and ours at one budget, over spectra, laws, sizes and budgets; a table and a picture.
 
-    python benchmarks/frontier/regimes.py [--quick] [--only PART ...] [--json FILE] [--picture FILE]
+    python benchmarks/frontier/regimes.py [--quick] [--only PART ...] [--methods NAME ...] [--json FILE]
+        [--picture FILE]
 
 A cell of the picture is a median over seeds (DPGEP_SEEDS, default 11) of the sum of squared sines to the span without
 noise, coloured by its ratio to the best of its row. Bounds stand for public numbers; all methods get the same one.
-Methods that take minutes for so many columns are left out there: nan. MNIST is read from the folder DPGEP_DATA.
+Methods that take minutes for so many columns are left out there: nan. With --methods these alone are run, and others
+read from the JSON file of a run before: draws are seeded. MNIST is read from the folder DPGEP_DATA.
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ SETTINGS = {
 }
 
 
-def errors(name: str, seed: int) -> dict[str, float]:
-    """Of every method on one draw of a setting, and the floors of that draw."""
+def errors(name: str, seed: int, methods: tuple[str, ...]) -> dict[str, float]:
+    """Of the methods on one draw of a setting, and the floors of that draw."""
     make, n, d, parameters, k, epsilon = SETTINGS[name]
     rows = make(n, d, parameters, np.random.default_rng(seed))
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -111,7 +113,7 @@ def errors(name: str, seed: int) -> dict[str, float]:
     values, vectors = np.linalg.eigh(clipped.T @ clipped)
     truth, mu = vectors[:, -k:], dpgep.Budget(epsilon=epsilon, delta=DELTA).mu
     found = {}
-    for method in METHODS:
+    for method in methods:
         if d > MANY_COLUMNS and method in SLOW:
             found[method] = np.nan
             continue
@@ -128,10 +130,10 @@ def errors(name: str, seed: int) -> dict[str, float]:
     return found | dict(zip(FLOORS, (lower_bounds.release(values[::-1], k, mu, bound), below), strict=True))
 
 
-def medians(names: list[str]) -> dict[str, dict[str, float]]:
+def medians(names: list[str], methods: tuple[str, ...]) -> dict[str, dict[str, float]]:
     """Over seeds, one process for each processor."""
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        drawn = {name: [pool.submit(errors, name, seed) for seed in range(SEEDS)] for name in names}
+        drawn = {name: [pool.submit(errors, name, seed, methods) for seed in range(SEEDS)] for name in names}
         result = {}
         for name, futures in drawn.items():
             found = [future.result() for future in futures]
@@ -197,6 +199,7 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="PART", help="settings whose names hold one of these"
     )
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, help="these alone; needs --json")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the medians there")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw them there")
     chosen = parser.parse_args()
@@ -207,7 +210,12 @@ def main() -> int:
         and not (chosen.quick and setting.d > 100)
         and not (setting.make is mnist and "DPGEP_DATA" not in os.environ)
     ]
-    result = medians(names)
+    result = medians(names, tuple(chosen.methods))
+    if set(chosen.methods) != set(METHODS):
+        before = json.loads(chosen.json.read_text())
+        result = {
+            name: {key: {**before[name], **found}[key] for key in (*METHODS, *FLOORS)} for name, found in result.items()
+        }
     print(table(result))
     if chosen.json:
         chosen.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -207,7 +207,7 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
 class _Run:
     """What the steps share: the mean, shares of the budget, and thresholds.
 
-    ``_centre``: the mean of all variances, of what clipping leaves of them; 0 where it is not known.
+    ``_centre``: the mean of all variances; 0 where it is not known.
     """
 
     def __init__(self, curator: Curator, options: ClippedPowerOptions, begun: Begun | None) -> None:
@@ -249,21 +249,21 @@ class _Run:
         return vectors, answers
 
     def _centre_of(self, start: Matrix, answer: Matrix) -> float:
-        """``_centre`` from the first answer, where directions were drawn at random, or from what is known before.
-
-        Where clipping leaves half of a component's variance, it leaves more of smaller ones.
-        """
+        """The mean of all variances: known before, or from the first answer, where directions were drawn at random."""
         if len(self._views) > 1:
             return 0.0  # eigenvalues come with their negatives
         if self._begun is not None:
-            return _KEPT_OF_OTHERS * self._begun.centre
-        drawn = isinstance(self._options.init, str)
-        return max(0.0, float(np.vdot(start, answer)) / len(start)) if drawn else 0.0
+            return self._begun.centre
+        if not isinstance(self._options.init, str):
+            return 0.0
+        assert self._curator.facts.bound is not None
+        k, threshold = len(start), self._now[0] * self._curator.facts.bound
+        return variance_before_clipping(max(0.0, float(np.vdot(start, answer)) / k), threshold, k)
 
     def _shift(self, quotients: Matrix, weight: float) -> float:
         """theta: with at most half of the least quotient, no small eigenvalue becomes a large one below zero."""
         least = float(np.linalg.eigvalsh(quotients + quotients.T)[0]) / 2
-        return max(0.0, min(self._centre, least / weight / 2))
+        return max(0.0, min(_KEPT_OF_OTHERS * self._centre, least / weight / 2))
 
     def _product(self, vectors: Matrix, step: int) -> Matrix:
         """G_t."""
@@ -297,10 +297,10 @@ class _Run:
         # a component has halves of unit length, and twice the squared length
         deviation = math.sqrt(2 / n_views) * float(np.linalg.norm(self._weights * self._deviations))
         level = deviation * math.sqrt(2 * d) / kept
-        centre = self._centre / kept if self._begun is None else self._begun.centre
-        accuracy = quotient_accuracy(values, np.ones(len(values)), noise_level=level, n_features=d, centre=centre)
+        ones = np.ones(len(values))
+        accuracy = quotient_accuracy(values, ones, noise_level=level, n_features=d, centre=self._centre)
         if level > 0:
-            accuracy = accuracy.worsened(sampling_error(values, centre, kept) * d / self._n)
+            accuracy = accuracy.worsened(sampling_error(values, self._centre, kept) * d / self._n)
         diagnostics = ClippedPowerDiagnostics(
             noise_level=level,
             accuracy=accuracy,
@@ -339,6 +339,22 @@ def _start(curator: Curator, k: int, init: Any) -> Matrix:
 def _polar(block: Matrix, views: list[slice]) -> Matrix:
     """The block (K, d) whose rows are, in each view, the orthonormal ones nearest to those of ``block``."""
     return np.hstack([polar(block[:, view]) for view in views])
+
+
+def variance_before_clipping(left: float, threshold: float, k: int) -> float:
+    """That of k normal entries p with E |p| min(|p|, C)/k = ``left``: a fixed point of left/(part that is kept)."""
+    variance = left
+    for _ in range(60 if left > 0 else 0):  # each halves the error, or more
+        variance = left / kept_of_normal(threshold**2 / variance, k)
+    return variance
+
+
+def kept_of_normal(squared_threshold: float, k: int) -> float:
+    """E |z| min(|z|, C)/k for z with k standard normal entries."""
+    special, half = scipy.special, squared_threshold / 2
+    mean = math.sqrt(2) * math.exp(math.lgamma((k + 1) / 2) - math.lgamma(k / 2))
+    beyond = math.sqrt(squared_threshold) * mean * special.gammaincc((k + 1) / 2, half) / k
+    return float(special.gammainc(k / 2 + 1, half) + beyond)
 
 
 def sampling_error(values: Matrix, centre: float, kept: float) -> Matrix:

@@ -1,0 +1,237 @@
+"""The default: a release or clipped products, by what a release with little of the budget shows."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from conftest import solve_seeded
+from every_run import problems
+
+import dpgep
+from dpgep._dispatch import core
+from dpgep.errors import AccuracyWarning
+from dpgep.methods.clipped_power import kept_of_normal, sampling_error, variance_before_clipping
+from dpgep.methods.operator_release import OperatorDiagnostics
+from dpgep.methods.release import ReleaseOptions
+from dpgep.models.moments import ReleasedMoments, pooled
+from dpgep.privacy import clipped_products
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.ledger import Ledger
+
+Matrix = np.ndarray[Any, np.dtype[np.float64]]
+
+N, D = 4000, 200
+
+
+def spiked(spikes: list[float], n: int = N, d: int = D, seed: int = 2) -> tuple[Matrix, Matrix]:
+    """Normal rows of variance 1 + spike along orthonormal directions, and 1 across; the directions (K, d)."""
+    rng = np.random.default_rng(seed)
+    vectors = np.linalg.qr(rng.standard_normal((d, len(spikes))))[0]
+    rows = rng.standard_normal((n, d))
+    return rows + (rows @ vectors * (np.sqrt(1 + np.array(spikes)) - 1)) @ vectors.T, np.asarray(vectors.T)
+
+
+def with_few(share: float, along: float, n: int, d: int) -> Matrix:
+    """Rows of variance 1/d, ``along`` times that on the second axis; a share of the people is +-1 on the first."""
+    rng = np.random.default_rng(0)
+    rows = 0.9 * rng.standard_normal((n, d)) / math.sqrt(d)
+    rows[:, 1] *= math.sqrt(along)
+    few = rng.random(n) < share
+    rows[few] *= 0.1
+    rows[few, 0] = rng.choice([-1.0, 1.0], few.sum())
+    return np.asarray(rows)
+
+
+def solve_aloud(problem: Any, **arguments: Any) -> dpgep.Solution:
+    """`dpgep.solve` with a seed, and its warnings of accuracy."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        return dpgep.solve(problem, seed=1, **arguments)
+
+
+# --- what is chosen --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spikes", "chosen"), [([5.0], "clipped-power"), ([8.0, 6.0], "clipped-power"), ([200.0], "release")]
+)
+@pytest.mark.parametrize("center", [False, True])
+def test_the_default_takes_what_the_spectrum_favours(spikes: list[float], chosen: str, center: bool) -> None:
+    rows, truth = spiked(spikes)
+    budget = dpgep.Budget(epsilon=4.0, delta=1e-6)
+    problem = dpgep.pca(rows + 3.0 * center, center=center, bound=17.0 + 43.0 * center)
+    solution = solve_seeded(problem, 3, budget=budget, n_components=len(spikes))
+    if not center:
+        assert solution.method == chosen
+        assert len(truth) - np.sum((solution.components @ truth.T) ** 2) < 0.1 * len(truth)
+    spent = sum((Fraction(entry.mu or 0.0) ** 2 for entry in solution.privacy.releases), Fraction(0))
+    assert Fraction(budget.mu) ** 2 * (1 - Fraction(1, 10**9)) < spent <= Fraction(budget.mu) ** 2
+
+
+def test_a_direction_of_few_people_gets_a_release() -> None:
+    """Clipped, it would lose against a weaker one that all have."""
+    problem = dpgep.pca(with_few(0.03, 1.8**2, 20000, 100), center=False, bound=1.0)
+    solution = solve_seeded(problem, 1, epsilon=1.0, delta=1e-6, n_components=1)
+    assert solution.method == "release"
+    assert abs(solution.components[0, 0]) > 0.99
+
+
+def test_what_a_probe_cannot_exclude_is_said() -> None:
+    """The stronger direction has few people, and the probe is nothing but noise: the answer is wrong, and warned of."""
+    problem = dpgep.pca(with_few(0.02, 3.0, 6000, 200), center=False, bound=1.0)
+    with pytest.warns(AccuracyWarning, match=r"few rows have could hold up to [\d.]+ times the variance"):
+        solution: Any = solve_aloud(problem, epsilon=2.0, delta=1e-6, n_components=1)
+    assert solution.method == "clipped-power"
+    assert abs(solution.components[0, 0]) < 0.6
+    assert solution.diagnostics.unseen > 1.5
+    assert f"at most {solution.diagnostics.unseen:.2g} times the last eigenvalue" in str(solution)
+
+
+def test_what_a_probe_excludes_is_not_warned_of() -> None:
+    rows, _ = spiked([5.0], 5000, 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AccuracyWarning)
+        problem = dpgep.pca(rows, center=False, bound=11.0)
+        solution: Any = solve_aloud(problem, epsilon=4.0, delta=1e-6, n_components=1)
+    assert solution.method == "clipped-power"
+    assert 0 < solution.diagnostics.unseen < 1
+
+
+def test_it_is_a_release_without_noise_and_for_other_models() -> None:
+    problem = problems()["fda"]
+    chosen, released = (solve_seeded(problem, 1, mu=1.0, n_components=1, method=m) for m in ("auto", "release"))
+    np.testing.assert_array_equal(chosen.components, released.components)
+    rows = np.random.default_rng(0).standard_normal((300, 20))
+    budgets: tuple[dict[str, Any], ...] = ({"mu": math.inf}, {"mu": 1.0, "sparsity": 3}, {"mu": 1e-4}, {"mu": 1e3})
+    for budget in budgets:
+        plain = [
+            solve_seeded(dpgep.pca(rows, bound=9.0), n_components=1, method=m, **budget) for m in ("auto", "release")
+        ]
+        np.testing.assert_array_equal(plain[0].components, plain[1].components)
+
+
+def test_it_refuses_nothing_that_a_release_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where clipped products have a limit, or a release would need products, public numbers close the choice."""
+    rows = np.random.default_rng(0).standard_normal((2000, 100))
+    budget: dict[str, Any] = {"mu": 0.5, "n_components": 1}
+    assert solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget).method == "clipped-power"
+    monkeypatch.setattr(clipped_products, "MOST_PEOPLE", 2000)
+    assert solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget).method == "release"
+    monkeypatch.undo()
+    monkeypatch.setattr(ReleaseOptions, "storage_for", lambda self, d: "operator")
+    solution = solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget)
+    assert solution.method == "release"
+    assert len(solution.privacy.releases) == 1
+
+
+@pytest.mark.parametrize(("spike", "chosen"), [(15.0, "clipped-power"), (4000.0, "release")])
+def test_many_columns_are_probed_by_products(spike: float, chosen: str) -> None:
+    rows, truth = spiked([spike], 3000, 2000)
+    bound = math.sqrt(2000 + 2 * spike)
+    solution = solve_seeded(dpgep.pca(rows, center=False, bound=bound), 1, mu=2.0, n_components=1)
+    assert solution.method == chosen
+    assert solution.privacy.releases[0].query.startswith("probe: ")
+    assert "known by its products" in solution.privacy.releases[0].query
+    assert isinstance(solution.diagnostics, OperatorDiagnostics) == (chosen == "release")
+    assert abs(solution.components[0] @ truth[0]) > 0.9
+
+
+# --- two releases as one ---------------------------------------------------------------------------------------------
+
+
+def twice(problem: Any, mu: float, first_share: float, key: int) -> tuple[ReleasedMoments, ReleasedMoments]:
+    curator = Curator(problem, Ledger(mu), core.NoiseStream(key.to_bytes(32, "little")))
+    curator.keep_sums()
+    first, second = curator.release(first_share), curator.release()
+    assert isinstance(first, ReleasedMoments)
+    assert isinstance(second, ReleasedMoments)
+    return first, second
+
+
+def test_kept_sums_are_read_once_and_stay_as_they_are() -> None:
+    rows = np.random.default_rng(0).standard_normal((500, 6)) / 3
+    for center in (False, True):
+        problem = dpgep.pca(rows, center=center, bound=1.0)
+        first, second = twice(problem, 1e6, 0.5, 1)
+        assert problem.passes == 1
+        np.testing.assert_allclose(first.second, second.second, atol=1e-5)
+        np.testing.assert_allclose(first.sums, second.sums, atol=1e-5)
+        assert not np.array_equal(first.second, second.second)
+
+
+def test_grids_that_differ_are_summed_anew() -> None:
+    problem = dpgep.pca(np.random.default_rng(0).standard_normal((500, 6)) / 3, bound=1.0)
+    first, second = twice(problem, 3e-4, 1 / 10**6, 1)
+    assert problem.passes == 2
+    assert first.noise.second > 900 * second.noise.second
+
+
+def test_pooled_releases_have_the_noise_of_one_and_are_not_worse() -> None:
+    """6000 entries: a sum of squares beyond 8 deviations of its law has a probability of 1e-15."""
+    rows = np.random.default_rng(0).standard_normal((400, 3)) / 3
+    problem = dpgep.pca(rows, bound=1.0)
+    exact = Curator(problem, Ledger(math.inf), core.NoiseStream(bytes(32))).release()
+    whole = Curator(problem, Ledger(0.7), core.NoiseStream(bytes(32))).release()
+    assert isinstance(exact, ReleasedMoments)
+    assert isinstance(whole, ReleasedMoments)
+    squares = {"second": 0.0, "sums": 0.0, "first alone": 0.0}
+    for key in range(1000):
+        first, second = twice(problem, 0.7, 1 / 16, key)
+        both = pooled(first, second)
+        for name in ("second", "sums", "counts"):
+            assert getattr(both.noise, name) == pytest.approx(getattr(whole.noise, name), rel=1e-6)
+        upper = np.triu_indices(3, 1)
+        squares["second"] += float(np.sum((both.second - exact.second)[upper] ** 2)) / (both.noise.second**2 / 2)
+        squares["first alone"] += float(np.sum((first.second - exact.second)[upper] ** 2)) / (both.noise.second**2 / 2)
+        squares["sums"] += float(np.sum((both.sums - exact.sums) ** 2)) / both.noise.sums**2
+    law = scipy.stats.chi2(3000)
+    for name in ("second", "sums"):
+        assert abs(squares[name] - law.mean()) < 8 * law.std()
+    assert squares["first alone"] > 10 * law.mean()  # the test sees a probe that is not pooled
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("spike", "n", "d"), [(2.0, 30000, 200), (5.0, 5000, 100), (10.0, 5000, 100)])
+def test_errors_count_what_clipping_changes_in_a_sample(spike: float, n: int, d: int) -> None:
+    """With next to no noise all of the error is that: a sum of d squares, a tenth more or less, and of first order."""
+    rows, _ = spiked([spike], n, d)
+    bound = 2 * math.sqrt(d + spike)
+    threshold = 0.7 * math.sqrt(1 + spike) / bound
+    solution: Any = solve_seeded(
+        dpgep.pca(rows, center=False, bound=bound),
+        1,
+        mu=1e4,
+        n_components=1,
+        method="clipped-power",
+        threshold=threshold,
+    )
+    vector = np.linalg.eigh(rows.T @ rows)[1][:, -1]
+    true, stated = 1 - float(solution.components[0] @ vector) ** 2, float(solution.diagnostics.expected_error[0])
+    assert 0.6 < stated / true < 1.6
+    assert sampling_error(solution.eigenvalues, 1.0, solution.diagnostics.kept)[0] * d / n > 0.8 * stated
+
+
+def test_nothing_is_added_where_nothing_is_clipped() -> None:
+    values = np.array([5.0, 2.0])
+    assert not sampling_error(values, 1.0, 1.0).any()
+    assert not sampling_error(values, 0.0, 0.5).any()
+    assert sampling_error(values, 1.0, 1 - 1e-9).max() < 1e-6
+
+
+@pytest.mark.parametrize("k", [1, 2, 7])
+@pytest.mark.parametrize("threshold", [0.02, 0.7, 3.0])
+def test_variances_before_clipping(k: int, threshold: float) -> None:
+    """A mean of 10^6 products: 6 deviations of it have a probability of 2e-9."""
+    norms = np.linalg.norm(np.random.default_rng(1).standard_normal((10**6, k)), axis=1)
+    left = norms * np.minimum(norms, threshold) / k
+    assert abs(left.mean() - kept_of_normal(threshold**2, k)) < 6 * left.std() / 1000
+    kept = kept_of_normal(threshold**2 / 2.5, k)
+    assert variance_before_clipping(2.5 * kept, threshold, k) == pytest.approx(2.5, rel=1e-9)
