@@ -16,6 +16,7 @@ beside b^2/d, the mean variance of rows as long as the bound; where it is so lar
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,6 +53,8 @@ _MOST_COMPONENTS = 1 / 8
 # stands out by one such unit is then found with a squared sine of (0.1/2)^2. And that of a probe, in units of b^2, from
 # which on it shows nothing.
 _SMALL_NOISE, _LARGE_NOISE = 0.1, 1.0
+# Components without variance have others so many times as large beside them, to give a number.
+_MOST_UNSEEN = 1e3
 # Normal deviations by which noise may hide a direction: a probability of 1/200.
 _RANK = 2.58
 
@@ -173,12 +176,10 @@ def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> M
 
 def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:
     """With what the probe cannot exclude: see `ClippedPowerDiagnostics.unseen`."""
-    diagnostics, weakest = found.diagnostics, float(found.eigenvalues[-1])
+    diagnostics, largest = found.diagnostics, _largest_beyond(probe, found.components)
     assert isinstance(diagnostics, ClippedPowerDiagnostics)
-    unseen = _largest_beyond(probe, found.components) / weakest if weakest > 0 else math.inf
-    warnings = found.accuracy_warnings
-    if unseen > 1 and not any(diagnostics.lost):
-        warnings = (*warnings, _unseen_warning(unseen))
+    unseen = largest / max(float(found.eigenvalues[-1]), largest / _MOST_UNSEEN)
+    warnings = (*found.accuracy_warnings, *_unseen_warning(unseen))
     return replace(found, diagnostics=replace(diagnostics, unseen=unseen), accuracy_warnings=warnings)
 
 
@@ -197,9 +198,10 @@ def _largest_beyond(probe: _Probe, components: Matrix) -> float:
     return (largest + math.sqrt(largest**2 - edge**2)) / 2 if largest > edge else edge / 2
 
 
-def _unseen_warning(unseen: float) -> str:
-    return (
-        f"a direction that few rows have could hold up to {unseen:.2g} times the variance of the last component and be "
-        "missed: clipped products weigh it down, and the probe had too much noise to exclude it; if that matters, use "
-        'method="release", which weighs all rows alike'
-    )
+def _unseen_warning(unseen: float) -> Iterator[str]:
+    if unseen > 1:
+        yield (
+            "a direction that few rows have may be missed: clipped products weigh it down, and a probe for a sixteenth of "
+            f"mu^2 excludes only variances of {unseen:.2g} times that of the last component, or more; if there may be "
+            'one, use method="release", which weighs all rows alike'
+        )
