@@ -16,7 +16,7 @@ from every_run import problems
 import dpgep
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
-from dpgep.methods.clipped_power import kept_of_normal, sampling_error, variance_before_clipping
+from dpgep.methods.clipping import kept_of_normal, sampling_error, variance_before_clipping
 from dpgep.methods.operator_release import OperatorDiagnostics
 from dpgep.methods.release import ReleaseOptions
 from dpgep.models.moments import ReleasedMoments, pooled

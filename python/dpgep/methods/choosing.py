@@ -21,29 +21,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpgep.methods.clipped_power import (
-    LEAST_SHARE,
-    Begun,
-    ClippedPowerDiagnostics,
-    ClippedPowerOptions,
-    clipped_power,
-    sampling_error,
-)
+from dpgep.methods.clipped_power import LEAST_SHARE, Begun, ClippedPowerDiagnostics, continued
+from dpgep.methods.clipping import Look, look_of, sampling_error
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.operator_release import leading_by_products, operator_release
 from dpgep.methods.quotient_accuracy import semicircle_edge
 from dpgep.methods.release import ReleaseOptions, by_products, release, solve_released
 from dpgep.methods.result import MethodResult
-from dpgep.models.bins import PRODUCT_EDGES, norm_quantile
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled
 from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator
+from dpgep.privacy.moment_release import row_bound
 
 # Share of mu^2 of the probe.
 _PROBE_SHARE = 1 / 16
 # That of the histogram is so large that S, in squared bounds, has noise of this deviation; within limits.
-_LOOK_DEVIATION, _LEAST_LOOK, _LARGEST_LOOK = 0.005, 0.005, 0.04
+_LOOK_DEVIATION, _LEAST_LOOK, _LARGEST_LOOK = 0.003, 0.005, 0.04
+# That deviation times n mu, for all of mu^2: sqrt(2), the noise of each share, times the root of the sum of squared
+# norms, squared. And how large it may be at most.
+_NOISE_OF_LOOKS, _MOST_NOISE_OF_LOOKS = 1.3 * math.sqrt(2), 0.03
 _QUANTILE = 0.5
 # In the place of 4 above: what the probe costs clipped products as well.
 _FAVOURED = 5.0
@@ -65,22 +62,34 @@ def auto(curator: Curator, n_components: int, options: ReleaseOptions) -> Method
         return replace(release(curator, n_components, options), method="release")
     look_share = _look_share(curator)
     probe = _probe(curator, n_components, options)
-    vectors = probe.vectors[:n_components]
-    location = None if probe.mean is None else probe.mean.values
-    shares = curator.product_norms(Asked(vectors, location), look_share, "look along the probe").values
-    threshold = norm_quantile(shares, _QUANTILE)
-    if not _favours_clipping(curator, probe, shares, threshold):
+    begun = _begun(curator, probe, look_share)
+    found = continued(curator, begun) if _favours_clipping(curator, probe, begun.look) else None
+    if found is None:
         return replace(_rest(curator, probe, n_components, options), method="release")
-    begun = Begun(vectors, threshold, probe.mean, probe.centre, 1 - _PROBE_SHARE - look_share)
-    found = clipped_power(curator, n_components, ClippedPowerOptions(), begun)
     return replace(_with_unseen(found, probe), method="clipped-power")
+
+
+def _begun(curator: Curator, probe: _Probe, look_share: float) -> Begun:
+    """What clipped products would begin with, for another look along the probe."""
+    vectors, location = probe.vectors[:-1], None if probe.mean is None else probe.mean.values
+    answer = curator.product_norms(Asked(vectors, location), look_share, "look along the probe")
+    return Begun(
+        vectors=vectors,
+        beside=probe.vectors,
+        edge=probe.deviation * math.sqrt(2 * curator.model.n_features),
+        look=look_of(answer, _QUANTILE, len(vectors)),
+        mean=probe.mean,
+        centre=probe.centre,
+        centre_deviation=probe.deviation / math.sqrt(curator.model.n_features),
+        share=1 - _PROBE_SHARE - look_share,
+        look_share=look_share,
+    )
 
 
 def _look_share(curator: Curator) -> float:
     """Share of mu^2 for the histogram; public."""
     assert curator.facts.n is not None
-    # the deviation of a share is sqrt(2)/(n mu), of sums of shares times squared norms 1.3 times that
-    needed = (1.3 * math.sqrt(2) / (_LOOK_DEVIATION * curator.facts.n * curator.remaining)) ** 2
+    needed = (_NOISE_OF_LOOKS / (_LOOK_DEVIATION * curator.facts.n * curator.remaining)) ** 2
     return min(max(needed, _LEAST_LOOK), _LARGEST_LOOK)
 
 
@@ -97,6 +106,8 @@ def _is_open(curator: Curator, k: int, options: ReleaseOptions) -> bool:
         return False
     edge = 2 * math.sqrt(d) / (n * curator.remaining)
     if edge * d <= _SMALL_NOISE or edge >= _LARGE_NOISE * math.sqrt(_PROBE_SHARE):
+        return False
+    if _NOISE_OF_LOOKS / (n * curator.remaining) > _MOST_NOISE_OF_LOOKS * math.sqrt(_LARGEST_LOOK):
         return False
     return curator.affords_clipped_products(LEAST_SHARE / 2)
 
@@ -141,28 +152,23 @@ def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
     return NoisyMean(groups.sums[:, 0], groups.noise.sums, int(groups.n))
 
 
-def _favours_clipping(curator: Curator, probe: _Probe, shares: Matrix, threshold: float) -> bool:
-    """Whether clipped products have less error, from the ``shares`` of people between `PRODUCT_EDGES`; in bounds.
+def _favours_clipping(curator: Curator, probe: _Probe, look: Look) -> bool:
+    """Whether clipped products have less error, from a ``look`` along the probe.
 
-    Where the probe shows nothing but noise, V is any block, S is about c, and they are compared without c.
+    Where V may be any block, as S is about c and the probe nothing but noise, they are compared without c.
     """
-    k, bound, n = len(probe.values) - 1, curator.facts.bound, curator.facts.n
-    assert bound is not None
+    k, n, bound = len(probe.values) - 1, curator.facts.n, row_bound(curator.facts)
     assert n is not None
-    norms = np.concatenate([[PRODUCT_EDGES[0] / 2], np.sqrt(PRODUCT_EDGES[1:] * PRODUCT_EDGES[:-1]), [1.0]])
-    shrunk = np.minimum(1.0, threshold / norms)
-    variance, kept = float(shares @ norms**2), float(shares @ (norms**2 * shrunk))
-    if not probe.values[0] - probe.centre > probe.deviation * semicircle_edge(curator.model.n_features):
-        return kept > math.sqrt(_FAVOURED) * threshold * variance
     centre = k * max(probe.centre, 0.0) / bound**2
-    # what clipping to a ball of k dimensions leaves across V: all within, beyond all but the direction to the middle
-    across = float(shares @ np.where(shrunk < 1, shrunk * (1 - 1 / k), 1.0))
-    signal, left = variance - centre, kept - across * centre
+    signal, left = look.variance - centre, look.kept - look.across * centre
+    edge = probe.deviation * semicircle_edge(curator.model.n_features)
+    if signal <= _RANK * look.deviation and probe.values[0] - probe.centre <= edge:
+        return look.kept > math.sqrt(_FAVOURED) * look.threshold * look.variance
     if signal <= 0 or left <= 0:
-        return left > 0
+        return False
     noise = (n * curator.remaining) ** -2
-    sampling = float(sampling_error(np.array([variance]), centre, min(kept / variance, 1.0))[0]) / (n * k)
-    return _FAVOURED * noise * (threshold / left) ** 2 + sampling < noise / signal**2
+    sampling = sampling_error(np.array([look.variance]), centre, min(look.kept / look.variance, 1.0))[0] / (n * k)
+    return bool(_FAVOURED * noise * (look.threshold / left) ** 2 + sampling < noise / signal**2)
 
 
 def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> MethodResult:
@@ -187,15 +193,17 @@ def _largest_beyond(probe: _Probe, components: Matrix) -> float:
     """The largest variance, beyond the span of ``components``, that the probe may not have shown.
 
     With its leading u_i and values l_i the probe is at most l_{K+1} I + sum_i (l_i - l_{K+1}) u_i u_i^T; so is its
-    largest eigenvalue l beyond the span. A variance h there would show at h + edge^2/(4 h) or above, up to chance.
+    largest eigenvalue l beyond the span. With c the mean of all variances, a variance c + h there would show at
+    c + h + edge^2/(4 h) or above, up to chance (docs/mathematics.md, section 11).
     """
     d, k = components.shape[1], len(components)
     *leading, rest = probe.values
     beyond = probe.vectors[:k] - probe.vectors[:k] @ components.T @ components
     roots = np.sqrt(np.array(leading) - rest)
-    largest = rest + float(np.linalg.norm(roots[:, None] * beyond, 2)) ** 2 + _RANK * probe.deviation
+    largest = rest + float(np.linalg.norm(roots[:, None] * beyond, 2)) ** 2 + _RANK * probe.deviation - probe.centre
     edge = probe.deviation * math.sqrt(2 * d)
-    return (largest + math.sqrt(largest**2 - edge**2)) / 2 if largest > edge else edge / 2
+    height = (largest + math.sqrt(largest**2 - edge**2)) / 2 if largest > edge else edge / 2
+    return max(probe.centre, 0.0) + height
 
 
 def _unseen_warning(unseen: float) -> Iterator[str]:

@@ -26,15 +26,18 @@ import scipy  # its special functions are loaded when they are used
 import scipy.linalg
 
 from dpgep._checks import require_count, require_each, require_one_of, require_share
+from dpgep.methods.accuracy import FALSE_ALARM
 from dpgep.methods.clipped_residuals import ResidualAscent, polar, require_affordable
+from dpgep.methods.clipping import Look, changed_by_clipping, look_of, sampling_error, variance_before_clipping
 from dpgep.methods.papers.initial_vectors import given_vectors
 from dpgep.methods.quotient_accuracy import quotient_accuracy
 from dpgep.methods.result import Diagnostics, MethodResult, method_result
-from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, norm_quantile
+from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentModel, MomentNoise, ReleasedGroups
 from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator, PublicSide
+from dpgep.privacy.moment_release import row_bound
 
 # Shares of mu^2: of the mean, of looks at the norms of products, of the eigenvalues.
 _MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
@@ -42,10 +45,14 @@ _MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
 _GROWTH = 2
 # No answer of a dozen steps takes less than this share of mu^2.
 LEAST_SHARE = (1 - _MEAN_SHARE - _LOOKS_SHARE - _VALUES_SHARE) / sum(t**_GROWTH for t in range(1, 13))
+# Noise of eigenvalues, as a part of the variance, up to which rows are clipped less where others began; normal
+# deviations at FALSE_ALARM; what is seen of the squares of entries between V and the rest, in deviations; rows shorter
+# than this are in the span of V.
+_NOISE_OF_VALUES, _RANK, _SEEN, _NOTHING = 0.005, 2.58, 4.5, 1e-6
 # What clipping to the median of the components leaves of other variances, about.
 _KEPT_OF_OTHERS = 0.6
-# Products of so many thresholds are clipped for the eigenvalues: 4 deviations of normal ones from a median.
-_VALUES_THRESHOLDS = 6.0
+# Products of so many thresholds are clipped for the eigenvalues: 3 deviations of normal ones from a median.
+_VALUES_THRESHOLDS = 4.5
 # What init may be beside an array.
 _KINDS = ("random",)
 
@@ -149,28 +156,39 @@ class Begun:
     Attributes
     ----------
     vectors : (K, d), orthonormal rows to begin at.
-    threshold : C, in bounds.
+    beside : (m, d), rows that the result is compared with at the end; eigenvectors among them have squared sines of
+        (``edge``/(2 theta))^2, theta the distance to other eigenvalues.
+    look : along ``vectors``.
     mean : of the rows; None where the model does not shift them.
-    centre : the mean of all variances.
-    share : the part of mu^2 that is left.
+    centre, centre_deviation : the mean of all variances, and how far noise has moved it.
+    share, look_share : the parts of mu^2 that are left, and that another look costs.
     """
 
     vectors: Matrix
-    threshold: float
+    beside: Matrix
+    edge: float
+    look: Look
     mean: NoisyMean | None
     centre: float
+    centre_deviation: float
     share: float
+    look_share: float
 
 
-def clipped_power(
-    curator: Curator, n_components: int, options: ClippedPowerOptions, begun: Begun | None = None
-) -> MethodResult:
+def clipped_power(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
     """The K leading eigenvectors of a model's pair."""
     assert isinstance(curator.model, MomentModel)
     if not curator.model.identity_b:
         return _correlations(curator, n_components, options)
-    run = _Run(curator, options, begun)
+    run = _Run(curator, options, None)
     return run.result(*run.iterate(n_components))
+
+
+def continued(curator: Curator, begun: Begun) -> MethodResult | None:
+    """The same from where others began; None, half way, where steps lead to less variance than they began at."""
+    run = _Run(curator, ClippedPowerOptions(), begun)
+    found = run.iterate(len(begun.vectors))
+    return None if run.leads_away else run.result(*found)
 
 
 def _correlations(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
@@ -207,37 +225,44 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
 class _Run:
     """What the steps share: the mean, shares of the budget, and thresholds.
 
-    ``_centre``: the mean of all variances; 0 where it is not known.
+    ``leads_away``: whether a look half way found less variance than there was at the beginning, by what noise cannot
+    explain: of rows of which few have a direction. There the steps end.
     """
 
     def __init__(self, curator: Curator, options: ClippedPowerOptions, begun: Begun | None) -> None:
         self._curator, self._options, self._begun = curator, options, begun
-        self._views, self._centre = curator.model.views, 0.0
+        self._views, self.leads_away = curator.model.views, False
         centred, steps = curator.model.shift_free and begun is None, options.n_iterations
         looks = options.threshold == "auto" and not curator.noiseless
         self._look_at = {steps // 2} | ({0} if begun is None else set()) if looks else set()
-        share = 1.0 if begun is None else begun.share
-        self._each_look = share * _LOOKS_SHARE / (min(steps, 2) * len(self._views))
-        self._share = share * (1 - _VALUES_SHARE - _MEAN_SHARE * centred - _LOOKS_SHARE * looks)
+        share = begun.share if begun else 1.0
+        self._each_look = begun.look_share if begun else _LOOKS_SHARE / (min(steps, 2) * len(self._views))
+        bought = begun.look_share if begun else _LOOKS_SHARE * looks
+        self._values_share = share * _VALUES_SHARE
+        self._share = share - self._values_share - _MEAN_SHARE * centred - bought
         self._weights = np.arange(1.0, steps + 1) ** _GROWTH
         self._weights /= self._weights.sum()
-        require_affordable(curator, min(self._share * float(self._weights[0]), share * _VALUES_SHARE))
-        self._mean = begun.mean if begun else curator.mean(share * _MEAN_SHARE) if centred else None
+        require_affordable(curator, min(self._share * float(self._weights[0]), self._values_share))
+        self._mean = begun.mean if begun else curator.mean(_MEAN_SHARE) if centred else None
         threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
-        self._now = (begun.threshold if begun else threshold,) * len(self._views)
+        self._now = (begun.look.threshold if begun else threshold,) * len(self._views)
         self._thresholds: list[float] = []
         self._deviations: list[float] = []
+        self._variance = 0.0  # along V, where a look has told
+        # the mean of all variances, and how far noise has moved it; 0 where it is not known
+        self._centre, self._centre_deviation = (begun.centre, begun.centre_deviation) if begun else (0.0, 0.0)
         self._n = 1
 
     def iterate(self, k: int) -> tuple[Matrix, Matrix]:
         """The block (K, d) after all steps, and the mean of the answers that it follows from."""
-        begun = self._begun
-        start = vectors = _start(self._curator, k, self._options.init) if begun is None else begun.vectors
+        start = vectors = _start(self._curator, k, self._options.init) if self._begun is None else self._begun.vectors
         answers, blocks, quotients = np.zeros_like(start), np.zeros_like(start), np.zeros((k, k))
         for step, weight in enumerate(self._weights.tolist()):
             answer = self._product(vectors, step)
-            if step == 0:
-                self._centre = self._centre_of(start, answer)
+            if self.leads_away:
+                break
+            if step == 0 and self._begun is None:
+                self._set_centre(start, answer)
             answers += weight * answer
             blocks += weight * vectors
             quotients += weight * (answer @ vectors.T)
@@ -248,17 +273,17 @@ class _Run:
                 vectors[:, first] = start[:, first]
         return vectors, answers
 
-    def _centre_of(self, start: Matrix, answer: Matrix) -> float:
-        """The mean of all variances: known before, or from the first answer, where directions were drawn at random."""
-        if len(self._views) > 1:
-            return 0.0  # eigenvalues come with their negatives
-        if self._begun is not None:
-            return self._begun.centre
-        if not isinstance(self._options.init, str):
-            return 0.0
-        assert self._curator.facts.bound is not None
-        k, threshold = len(start), self._now[0] * self._curator.facts.bound
-        return variance_before_clipping(max(0.0, float(np.vdot(start, answer)) / k), threshold, k)
+    def _set_centre(self, start: Matrix, answer: Matrix) -> None:
+        """The mean of all variances from the first answer, where directions were drawn at random.
+
+        Not of two views, where eigenvalues come with their negatives.
+        """
+        if len(self._views) > 1 or not isinstance(self._options.init, str):
+            return
+        k, left = len(start), max(0.0, float(np.vdot(start, answer)) / len(start))
+        self._centre = variance_before_clipping(left, self._now[0] * row_bound(self._curator.facts), k)
+        part = left / self._centre if left > 0 else 1.0
+        self._centre_deviation = self._deviations[0] / math.sqrt(k) / part
 
     def _shift(self, quotients: Matrix, weight: float) -> float:
         """theta: with at most half of the least quotient, no small eigenvalue becomes a large one below zero."""
@@ -266,10 +291,12 @@ class _Run:
         return max(0.0, min(_KEPT_OF_OTHERS * self._centre, least / weight / 2))
 
     def _product(self, vectors: Matrix, step: int) -> Matrix:
-        """G_t."""
+        """G_t; zero once the steps lead away."""
         asked = self._asked(vectors)
         if step in self._look_at:
             self._now = tuple(self._look(Asked(v, asked.location)) for v in np.split(asked.vectors, len(self._views)))
+            if self.leads_away:
+                return np.zeros_like(vectors)
         share = self._share * float(self._weights[step])
         answer = self._curator.clipped_products(asked, self._now, share, f"step {step + 1}")
         self._thresholds.extend(self._now)
@@ -279,28 +306,44 @@ class _Run:
 
     def _look(self, asked: Asked) -> float:
         """The threshold that a histogram of norms shows."""
-        return norm_quantile(self._curator.product_norms(asked, self._each_look).values, self._options.quantile)
+        answer = self._curator.product_norms(asked, self._each_look)
+        look = look_of(answer, self._options.quantile, len(asked.vectors))
+        self._variance = look.variance
+        if self._begun is not None:
+            before = self._begun.look
+            self.leads_away = before.variance - look.variance > _RANK * math.hypot(before.deviation, look.deviation)
+        return look.threshold
 
-    def _quotients(self, vectors: Matrix) -> Matrix:
-        """V^T S V, for all that is left; V_x^T S V_y, of two views."""
+    def _quotients(self, vectors: Matrix) -> NoisyMean:
+        """V^T S V, for all that is left; V_x^T S V_y, of two views.
+
+        Where others began, clipped as little as noise of a small part of the variance allows: rows beside may be long.
+        """
         limits = tuple(min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * threshold) for threshold in self._now)
-        return self._curator.product_moment(self._asked(vectors), limits, None, "eigenvalues").values
+        if self._begun is not None and self._variance > 0:
+            # a second moment clipped to C has noise of sqrt(2) C^2/(n mu)
+            most = math.sqrt(_NOISE_OF_VALUES * self._variance * self._n * self._curator.remaining / math.sqrt(2))
+            limits = (min(LARGEST_THRESHOLD, max(limits[0], most)),)
+        return self._curator.product_moment(self._asked(vectors), limits, None, "eigenvalues")
 
     def result(self, vectors: Matrix, answer: Matrix) -> MethodResult:
-        """Eigenvectors on the span of V, which the mean ``answer`` led to."""
-        curator, d, n_views = self._curator, self._curator.model.n_features, len(self._views)
-        quotients = self._quotients(vectors)
-        values, turned = self._axes(quotients, vectors)
-        total = n_views * float(np.trace(quotients))
+        """Eigenvectors on the span of V, which the mean ``answer`` led to, or beside it."""
+        curator, d, k, n_views = self._curator, self._curator.model.n_features, len(vectors), len(self._views)
+        basis = vectors if self._begun is None else np.vstack([vectors, across(self._begun.beside, vectors)])
+        quotients = self._quotients(basis)
+        axes = leading_axes(quotients, k) if n_views == 1 else self._axes_of_views(quotients)
+        values = axes.values
+        total = n_views * float(np.trace(quotients.values[:k, :k]))
         kept = float(np.clip(np.vdot(vectors, answer) / total, 2.0**-10, 1.0)) if total > 0 else 1.0
         # one entry of G has the variance of the noise; one of a noisy matrix off its diagonal, half of it. Of two views
         # a component has halves of unit length, and twice the squared length
         deviation = math.sqrt(2 / n_views) * float(np.linalg.norm(self._weights * self._deviations))
         level = deviation * math.sqrt(2 * d) / kept
-        ones = np.ones(len(values))
-        accuracy = quotient_accuracy(values, ones, noise_level=level, n_features=d, centre=self._centre)
+        accuracy = quotient_accuracy(values, np.ones(k), noise_level=level, n_features=d, centre=self._largest_centre())
         if level > 0:
             accuracy = accuracy.worsened(sampling_error(values, self._centre, kept) * d / self._n)
+        if self._begun is not None:
+            accuracy = accuracy.worsened(self._error_beside(axes, level, kept))
         diagnostics = ClippedPowerDiagnostics(
             noise_level=level,
             accuracy=accuracy,
@@ -309,16 +352,32 @@ class _Run:
             kept=kept,
         )
         released = None if self._mean is None else _groups(self._mean)
-        return method_result(curator.model, released, turned, values, diagnostics, ())
+        return method_result(curator.model, released, axes.of(basis, self._views), values, diagnostics, ())
 
-    def _axes(self, quotients: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        """Eigenvalues (K,), descending, and ``vectors`` turned to their directions; singular ones of two views."""
-        if len(self._views) == 1:
-            values, rotation = scipy.linalg.eigh((quotients + quotients.T) / 2)
-            return values[::-1].copy(), rotation[:, ::-1].T @ vectors
-        left, values, right = np.linalg.svd(quotients)
-        x, y = self._views
-        return values, np.hstack([left.T @ vectors[:, x], right @ vectors[:, y]])
+    def _largest_centre(self) -> float:
+        """What the mean of all variances may be: noise may have lowered it; it is at most b^2/d."""
+        if not self._centre_deviation:
+            return self._centre
+        most = row_bound(self._curator.facts) ** 2 / self._curator.model.n_features
+        return min(max(self._centre, 0.0) + _RANK * self._centre_deviation, most)
+
+    def _error_beside(self, axes: Axes, level: float, kept: float) -> Matrix:
+        """(K,), squared sines: of parts that come from beside V, and of mixing with what is there."""
+        assert self._begun is not None
+        least = 1e-6 * level  # far within the noise
+        theta = np.maximum(axes.values - self._centre, least)
+        coarse = axes.beside * np.minimum(self._begun.edge / (2 * theta), 1.0) ** 2
+        gaps = np.maximum(axes.values[:, None] - axes.others, least)
+        products = np.maximum(axes.values, 0.0)[:, None] * np.maximum(axes.others, 0.0)
+        variances = level**2 / (4 * self._curator.model.n_features) + products * changed_by_clipping(kept) / self._n
+        # what exceeds this is seen, and turned
+        variances = np.minimum(variances, _SEEN * axes.deviation**2)
+        return np.asarray(np.minimum(coarse + (1 - 1 / (1 + (variances / gaps**2).sum(axis=1))), 1.0))
+
+    def _axes_of_views(self, quotients: NoisyMean) -> Axes:
+        left, values, right = np.linalg.svd(quotients.values)
+        k = len(values)
+        return Axes(values, (left.T, right), np.zeros(k), np.empty(0), quotients.deviation)
 
     def _asked(self, vectors: Matrix) -> Asked:
         k = len(vectors)
@@ -326,6 +385,59 @@ class _Run:
         for number, view in enumerate(self._views):
             apart[number * k : (number + 1) * k, view] = vectors[:, view]
         return Asked(apart, None if self._mean is None else self._mean.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """The leading directions in the span of a basis whose first K rows are V.
+
+    ``values`` (K,), descending; ``rotations``: one (K, m) for each view; ``beside`` (K,): squared lengths beyond V;
+    ``others``: eigenvalues of the rest; ``deviation``: of the noise in an entry of the second moment.
+    """
+
+    values: Matrix
+    rotations: tuple[Matrix, ...]
+    beside: Matrix
+    others: Matrix
+    deviation: float
+
+    def of(self, basis: Matrix, views: list[slice]) -> Matrix:
+        return np.hstack([turn @ basis[:, view] for turn, view in zip(self.rotations, views, strict=True)])
+
+
+def leading_axes(quotients: NoisyMean, k: int) -> Axes:
+    """Those of V itself, unless noise cannot explain what its second moment with the rest of the basis is.
+
+    That is: one of the entries between them, all together, or more variance in the rest than in V, at 1/200 each.
+    """
+    moment = (quotients.values + quotients.values.T) / 2
+    m, deviation = len(moment), quotients.deviation
+    values, rotation = _descending(moment[:k, :k])
+    if m == k:
+        return Axes(values, (rotation.T,), np.zeros(k), np.empty(0), deviation)
+    others, _ = _descending(moment[k:, k:])
+    n_between = k * (m - k)
+    between = float(np.sum(moment[:k, k:] ** 2)) > scipy.special.chdtri(n_between, FALSE_ALARM) * deviation**2 / 2
+    if not between and others[0] - values[-1] <= _RANK * math.sqrt(2) * deviation:
+        turned = np.zeros((k, m))
+        turned[:, :k] = rotation.T
+        return Axes(values, (turned,), np.zeros(k), others, deviation)
+    whole, rotation = _descending(moment)
+    leading = rotation[:, :k].T
+    return Axes(whole[:k], (leading,), (leading[:, k:] ** 2).sum(axis=1), whole[k:], deviation)
+
+
+def across(rows: Matrix, vectors: Matrix) -> Matrix:
+    """Orthonormal rows that span what ``rows`` have across orthonormal ``vectors``."""
+    rest = rows - rows @ vectors.T @ vectors
+    rest -= rest @ vectors.T @ vectors
+    _, sizes, right = np.linalg.svd(rest, full_matrices=False)
+    return np.ascontiguousarray(right[sizes > _NOTHING])
+
+
+def _descending(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    values, vectors = scipy.linalg.eigh(matrix)
+    return values[::-1].copy(), vectors[:, ::-1]
 
 
 def _start(curator: Curator, k: int, init: Any) -> Matrix:
@@ -339,36 +451,6 @@ def _start(curator: Curator, k: int, init: Any) -> Matrix:
 def _polar(block: Matrix, views: list[slice]) -> Matrix:
     """The block (K, d) whose rows are, in each view, the orthonormal ones nearest to those of ``block``."""
     return np.hstack([polar(block[:, view]) for view in views])
-
-
-def variance_before_clipping(left: float, threshold: float, k: int) -> float:
-    """That of k normal entries p with E |p| min(|p|, C)/k = ``left``: a fixed point of left/(part that is kept)."""
-    variance = left
-    for _ in range(60 if left > 0 else 0):  # each halves the error, or more
-        variance = left / kept_of_normal(threshold**2 / variance, k)
-    return variance
-
-
-def kept_of_normal(squared_threshold: float, k: int) -> float:
-    """E |z| min(|z|, C)/k for z with k standard normal entries."""
-    special, half = scipy.special, squared_threshold / 2
-    mean = math.sqrt(2) * math.exp(math.lgamma((k + 1) / 2) - math.lgamma(k / 2))
-    beyond = math.sqrt(squared_threshold) * mean * special.gammaincc((k + 1) / 2, half) / k
-    return float(special.gammainc(k / 2 + 1, half) + beyond)
-
-
-def sampling_error(values: Matrix, centre: float, kept: float) -> Matrix:
-    """n/d times the squared sines between eigenvectors of clipped products and of products, of the same normal rows.
-
-    c l/(l - c)^2 (E clip(z)^2/kept^2 - 1) for eigenvalue l among others of c; kept = P(|z| <= a) for a normal z that is
-    clipped to a (docs/mathematics.md, section 11).
-    """
-    if centre <= 0 or kept >= 1:
-        return np.zeros(len(values))
-    a = float(scipy.special.ndtri((1 + kept) / 2))
-    square = kept - a * math.sqrt(2 / math.pi) * math.exp(-a * a / 2) + a * a * (1 - kept)
-    gaps = np.maximum(values - centre, 1e-3 * centre)  # components that do not stand out are lost
-    return np.asarray(centre * np.maximum(values, 0.0) / gaps**2 * (square / kept**2 - 1))
 
 
 def _groups(mean: NoisyMean) -> ReleasedGroups:
