@@ -197,19 +197,27 @@ def judged_components(
 
 def _edge(model: Model, released: Released, system: Eigensystem, log_searched: float) -> tuple[float, float]:
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
-    generator = np.random.default_rng(_EDGES_SEED)
-    r = len(system.values)
-    n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
-    noises = model.noise_alone(released, system.values, generator, n_draws)
-    # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
-    basis = system.vectors if system.vectors.shape[1] == r else None
-    rooted = np.maximum(_leading_values(noises, basis, model), 0.0) ** (1 / model.noise_order)
+    leading = _drawn_edges(model, released, system)
+    rooted, n_draws = np.maximum(leading, 0.0) ** (1 / model.noise_order), len(leading)
     # prediction of one more draw from few: Student's law in place of the normal one
     rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
     if log_searched == 0.0:
         rank = float(scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM))
     spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
     return float(rooted.mean()), _TAIL * rank * spread
+
+
+def _drawn_edges(model: Model, released: Released, system: Eigensystem) -> Matrix:
+    """Largest eigenvalues of draws of noise alone, counted from their centres."""
+    generator = np.random.default_rng(_EDGES_SEED)
+    r = len(system.values)
+    # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
+    basis = system.vectors if system.vectors.shape[1] == r else None
+    leading = model.leading_noise(released, system.values, basis, generator, _MOST_DRAWS)
+    if leading is not None:
+        return leading
+    n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
+    return _leading_values(model.noise_alone(released, system.values, generator, n_draws), basis, model)
 
 
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:

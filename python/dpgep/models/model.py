@@ -137,6 +137,16 @@ class Model(ABC):
         itself, A = `centre` (values) B; ``values`` are the eigenvalues released.
         """
 
+    def leading_noise(
+        self, released: Any, values: Matrix, basis: Matrix | None, generator: np.random.Generator, n_draws: int
+    ) -> Matrix | None:
+        """(n_draws,), the largest eigenvalue of each V^T N V less `centre`, where its law needs no matrices N.
+
+        N are as of `noise_alone`. The columns of V are ``basis``: orthonormal, as many as ``values``; None: all of an
+        orthonormal basis. None where the law is not known so.
+        """
+        return None
+
     def centre(self, values: Matrix) -> float:
         """The eigenvalue that all directions would have without signal."""
         return 0.0

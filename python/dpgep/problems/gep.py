@@ -16,6 +16,7 @@ from dpgep._suggestions import suggesting
 from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
 from dpgep.models.moments import goe, symmetric_form_variance
+from dpgep.models.tridiagonal_noise import leading_of_noise
 from dpgep.problems.problem import Problem
 
 
@@ -89,6 +90,13 @@ class GepModel(Model):
         deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
         for _ in range(n_draws):
             yield goe(self.n_features, deviation, generator)
+
+    def leading_noise(
+        self, released: ReleasedMatrices, values: Matrix, basis: Matrix | None, generator: np.random.Generator, n_draws: int
+    ) -> Matrix | None:
+        if released.b is not None:
+            return None
+        return leading_of_noise(len(values), released.noise_a, 0.0, generator, n_draws)
 
     def centre(self, values: Matrix) -> float:
         return float(values.mean())
