@@ -12,15 +12,17 @@ and the fluctuations of Tracy and Widom.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import scipy  # its special functions are loaded when they are used
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
 
 from dpgep._show import Shown
+from dpgep._threads import blas_on_one_thread
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.model import Matrix, Model, Released
 
@@ -49,6 +51,33 @@ class Accuracy(Shown):
     errors: Matrix
     span: float
     lost: tuple[bool, ...]
+
+    @classmethod
+    def deferred(cls, simulate: Callable[[], Accuracy], lost: tuple[bool, ...]) -> Accuracy:
+        """What ``simulate()`` returns, asked for when errors are: most who solve never look at them.
+
+        It must be a function of released values, with draws from a public seed. It runs on one thread of BLAS. So when,
+        in which process and how often it does changes no bit. Copies and pickles hold the errors.
+        """
+        later = cls.__new__(cls)
+        later.__dict__.update(_simulate=simulate, lost=lost)
+        return later
+
+    def __getattr__(self, name: str) -> Any:
+        """Errors and span where they were not asked for yet."""
+        simulate = self.__dict__.get("_simulate")
+        if name in self.__dict__:  # by now: another thread has found it
+            return self.__dict__[name]
+        if simulate is None or name not in ("errors", "span"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with blas_on_one_thread():
+            found = simulate()
+        self.__dict__.update(errors=found.errors, span=found.span)
+        self.__dict__.pop("_simulate", None)
+        return getattr(found, name)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.errors, self.span, self.lost)
 
     def worsened(self, by: Matrix) -> Accuracy:
         """With independent errors, squared sines (K,), besides."""
@@ -199,23 +228,27 @@ def _edge(model: Model, released: Released, system: Eigensystem, log_searched: f
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
     leading = _drawn_edges(model, released, system)
     rooted, n_draws = np.maximum(leading, 0.0) ** (1 / model.noise_order), len(leading)
-    # prediction of one more draw from few: Student's law in place of the normal one
-    rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
-    if log_searched == 0.0:
-        rank = float(scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM))
     spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
-    return float(rooted.mean()), _TAIL * rank * spread
+    return float(rooted.mean()), _TAIL * _rank(n_draws, log_searched) * spread
+
+
+@lru_cache(maxsize=64)
+def _rank(n_draws: int, log_searched: float) -> float:
+    """So many deviations above the mean one more draw is with a probability of FALSE_ALARM."""
+    if log_searched == 0.0:  # prediction from few draws: Student's law in place of the normal one
+        return float(scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM))
+    return -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
 
 
 def _drawn_edges(model: Model, released: Released, system: Eigensystem) -> Matrix:
     """Largest eigenvalues of draws of noise alone, counted from their centres."""
-    generator = np.random.default_rng(_EDGES_SEED)
     r = len(system.values)
     # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
     basis = system.vectors if system.vectors.shape[1] == r else None
-    leading = model.leading_noise(released, system.values, basis, generator, _MOST_DRAWS)
+    leading = model.leading_noise(released, system.values, basis, _EDGES_SEED, _MOST_DRAWS)
     if leading is not None:
         return leading
+    generator = np.random.default_rng(_EDGES_SEED)
     n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
     return _leading_values(model.noise_alone(released, system.values, generator, n_draws), basis, model)
 

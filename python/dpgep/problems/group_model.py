@@ -34,9 +34,10 @@ from dpgep.models.moments import (
     ReleasedGroups,
     ReleasedMoments,
     group_factors,
+    groups_alone,
     moment_layout,
     total_mean,
-    total_share,
+    total_shares,
 )
 from dpgep.problems.moment_problem import RowModel
 
@@ -55,7 +56,7 @@ class GroupModel(RowModel):
         """The group of each of n people, from what belongs to them beside their rows."""
 
     @abstractmethod
-    def weights_of_b(self, weights: Matrix, share: float) -> Matrix:
+    def weights_of_b(self, weights: Matrix, share: Matrix) -> Matrix:
         """Weights of the groups' sums and of the mean in B, whose other part is the second moment."""
 
     @property
@@ -71,9 +72,20 @@ class GroupModel(RowModel):
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         groups, weights = group_factors(released)
-        share = total_share(released)
-        scatter = PencilPart(np.append(weights, -share), moment=False)
-        return Pencil(np.vstack([groups, total_mean(released)]), scatter, PencilPart(self.weights_of_b(weights, share)))
+        share = total_shares(released)[..., None]
+        factors = np.concatenate([groups, total_mean(released)[..., None, :]], axis=-2)
+        scatter = PencilPart(np.concatenate([weights, -share], axis=-1), moment=False)
+        return Pencil(factors, scatter, PencilPart(self.weights_of_b(weights, share)))
+
+    def leading_noise(
+        self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
+    ) -> Matrix:
+        pencil = self.pencil(groups_alone(released, np.random.default_rng(seed), n_draws))
+        factors = pencil.factors if basis is None else pencil.factors @ basis
+        # V^T F^T diag(w) F V has the eigenvalues of R diag(w) R^T, where F V = (Q R)^T, and zeros
+        triangles = np.asarray(np.linalg.qr(factors.swapaxes(-1, -2), mode="r"))
+        small = (triangles * pencil.a.weights[:, None, :]) @ triangles.swapaxes(-1, -2)
+        return np.maximum(np.linalg.eigvalsh(small)[:, -1], 0.0)
 
     def mean(self, released: Any) -> Matrix | None:
         return total_mean(released)

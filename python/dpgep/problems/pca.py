@@ -81,19 +81,19 @@ class PcaModel(RowModel):
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
-        return Pencil(mean, PencilPart(-np.ones(len(mean))), None)
+        return Pencil(mean, PencilPart(-np.ones(mean.shape[:-1])), None)
 
     def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return schur_form_variance(released, left, right, total=1.0, within=0.0)
 
     def leading_noise(
-        self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, generator: np.random.Generator, n_draws: int
+        self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
     ) -> Matrix | None:
         mean, noise = mean_factor(released), released.noise
         # that of the mean's noise e; -e e^T lowers the mean of all eigenvalues by |e|^2/d
         deviation = noise.sums * math.sqrt(released.sums.shape[1]) / total_share(released)
         size = float(np.linalg.norm(mean if basis is None else mean @ basis))
-        return leading_of_noise(len(values), noise.second, size * deviation, generator, n_draws) + deviation**2
+        return leading_of_noise(len(values), noise.second, size * deviation, seed, n_draws) + deviation**2
 
     def centre(self, values: Matrix) -> float:
         return float(values.mean())
@@ -161,7 +161,7 @@ class StandardizedPcaModel(PcaModel):
         return correlation_form_variance(released, left, right)
 
     def leading_noise(
-        self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, generator: np.random.Generator, n_draws: int
+        self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
     ) -> None:
         return None  # divided by deviations, it is not the same in all directions
 
