@@ -56,6 +56,16 @@ def test_a_tridiagonal_matrix_has_the_law_of_the_noise(d: int, size: float, rng:
 
 
 @pytest.mark.statistical
+def test_a_corner_is_enough_of_a_large_matrix() -> None:
+    """200 dimensions, of which 87 are drawn."""
+    released = ReleasedMatrices(np.eye(200), None, 1.0, 0.0)
+    found = leading_of_noise(200, 1.0, 0.0, 1, 500)
+    wanted = from_matrices(GepModel(200), released, 2, 500)
+    assert distance(found, wanted) < 2.75 * math.sqrt(2 / 500)
+    assert distance(leading_of_noise(195, 1.0, 0.0, 1, 500), wanted) > 2.75 * math.sqrt(2 / 500)
+
+
+@pytest.mark.statistical
 @pytest.mark.parametrize("size", [0.1, 0.33, 0.9])
 def test_what_is_left_out_makes_the_edge_larger(size: float, rng: np.random.Generator) -> None:
     """Noise of 3 % of the bound. A mean of N_DRAWS that is smaller by 5 deviations has a probability of 3e-7."""

@@ -2,11 +2,11 @@
 
 Errors are a bootstrap in the eigenbasis of the released pair. In the basis of its solutions the pair is diag(lambda).
 The truth is taken to be diag(theta), with theta the eigenvalues before noise pushed them apart; noise of the known law
-is added to it again, and eigenvectors are compared.
+is added to it again, and eigenvectors are compared. This runs when someone asks.
 
 A component is lost whose eigenvalue noise alone could show: its direction may be any. The leading eigenvalue of noise
 alone is simulated through the same B: for B the identity its law is that of the edge of the semicircle, sigma sqrt(2 d)
-and the fluctuations of Tracy and Widom.
+and the fluctuations of Tracy and Widom, found without matrices (`models.tridiagonal_noise`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _CORNER = 96
 _STEPS = 24
 # Draws: many where they cost little; few where one is enough, as of an edge that hardly fluctuates.
 _MOST_DRAWS = 32
+# Of noise whose leading eigenvalue needs no d x d matrices.
+_SMALL_DRAWS = 128
 _FEWEST_TRUTHS, _TRUTHS_TIMES_CUBE = 8, 32 * 48**3
 _FEWEST_EDGES, _EDGES_TIMES_CUBE = 4, 32 * 63**3
 # They are public, and the same in every run: nothing about the data depends on them.
@@ -245,7 +247,7 @@ def _drawn_edges(model: Model, released: Released, system: Eigensystem) -> Matri
     r = len(system.values)
     # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
     basis = system.vectors if system.vectors.shape[1] == r else None
-    leading = model.leading_noise(released, system.values, basis, _EDGES_SEED, _MOST_DRAWS)
+    leading = model.leading_noise(released, system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
     if leading is not None:
         return leading
     generator = np.random.default_rng(_EDGES_SEED)

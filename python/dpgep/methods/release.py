@@ -197,7 +197,8 @@ class ReleaseOptions(PairOptions):
 class ReleaseDiagnostics(Diagnostics):
     """What the released values say about their own accuracy. Nothing here costs privacy.
 
-    The expected errors come from a simulation of the known noise, and hold the ridge's bias.
+    The expected errors come from a simulation of the known noise, which runs when they are first asked for (where B
+    carries noise, with the choice of the ridge), and hold the ridge's bias.
 
     Attributes
     ----------

@@ -41,6 +41,9 @@ from dpgep.models.moments import (
 )
 from dpgep.problems.moment_problem import RowModel
 
+# Numbers in sums of simulated releases that are held at once.
+_AT_ONCE = 1 << 20
+
 
 class GroupModel(RowModel):
     """A model whose A is the scatter of noisy group means; what people's groups are, and what B is, are its own."""
@@ -80,12 +83,10 @@ class GroupModel(RowModel):
     def leading_noise(
         self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
     ) -> Matrix:
-        pencil = self.pencil(groups_alone(released, np.random.default_rng(seed), n_draws))
-        factors = pencil.factors if basis is None else pencil.factors @ basis
-        # V^T F^T diag(w) F V has the eigenvalues of R diag(w) R^T, where F V = (Q R)^T, and zeros
-        triangles = np.asarray(np.linalg.qr(factors.swapaxes(-1, -2), mode="r"))
-        small = (triangles * pencil.a.weights[:, None, :]) @ triangles.swapaxes(-1, -2)
-        return np.maximum(np.linalg.eigvalsh(small)[:, -1], 0.0)
+        generator, at_once = np.random.default_rng(seed), max(1, _AT_ONCE // released.sums.size)
+        parts = [min(at_once, n_draws - first) for first in range(0, n_draws, at_once)]
+        pencils = [self.pencil(groups_alone(released, generator, part)) for part in parts]
+        return np.concatenate([_leading_of_rank(pencil, basis) for pencil in pencils])
 
     def mean(self, released: Any) -> Matrix | None:
         return total_mean(released)
@@ -123,6 +124,15 @@ class GroupModel(RowModel):
         values, sums, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
         moments = ReleasedMoments(sums, counts, released.n, NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
         return PlausibleMoments(self.restricted(np.arange(len(values))), moments, noise, numbers)
+
+
+def _leading_of_rank(pencil: Pencil, basis: Matrix | None) -> Matrix:
+    """Largest eigenvalues of V^T F^T diag(w) F V, the A of each of several releases, V the ``basis``; at least 0."""
+    columns = (pencil.factors if basis is None else pencil.factors @ basis).swapaxes(-1, -2)
+    if columns.shape[-2] > columns.shape[-1]:  # that of R diag(w) R^T, where the columns of V^T F^T are Q R
+        columns = np.asarray(np.linalg.qr(columns, mode="r"))
+    small = (columns * pencil.a.weights[:, None, :]) @ columns.swapaxes(-1, -2)
+    return np.maximum(np.linalg.eigvalsh(small)[:, -1], 0.0)
 
 
 def _rows(contrasts: LowRank) -> Matrix:
