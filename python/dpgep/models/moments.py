@@ -33,6 +33,7 @@ from dpgep.models.model import Matrix, MatrixPencil, Model, PublicFacts
 
 Blocks = Literal["whole", "between", "within"]
 
+_EPSILON = float(np.finfo(float).eps)
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
 _SHOWN, _ROUNDING = 4.0, 1e-9
 
@@ -131,7 +132,7 @@ class ReleasedMoments(ReleasedGroups):
     def rounding(self) -> float:
         """Size of the floating-point errors of matrices computed from ``second``."""
         d: int = self.second.shape[-1]
-        return 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(self.second, axis1=-2, axis2=-1)).max())
+        return 4 * d * _EPSILON * float(np.abs(np.diagonal(self.second, axis1=-2, axis2=-1)).max())
 
     def restricted(self, features: NDArray[np.intp]) -> ReleasedMoments:
         """A copy for some of the features."""
@@ -403,7 +404,7 @@ def total_share(moments: ReleasedGroups) -> float:
     1 where one group holds everybody, and where released counts do not show otherwise by four deviations of their
     total: to divide by that noise would cost more than it corrects.
     """
-    return float(total_shares(moments))
+    return 1.0 if len(moments.counts) < 2 else float(total_shares(moments))
 
 
 def total_shares(moments: ReleasedGroups) -> Matrix:
@@ -418,7 +419,8 @@ def total_shares(moments: ReleasedGroups) -> Matrix:
 
 def total_mean(moments: ReleasedGroups) -> Matrix:
     """Mean of the rows of all groups from their sums."""
-    return np.asarray(moments.sums.sum(axis=-1) / total_shares(moments)[..., None])
+    total = np.asarray(moments.sums.sum(axis=-1))
+    return total if moments.counts.shape[-1] < 2 else np.asarray(total / total_shares(moments)[..., None])
 
 
 def in_one_group(moments: ReleasedMoments) -> ReleasedMoments:
