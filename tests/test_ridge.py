@@ -313,3 +313,33 @@ def test_mixed_directions_are_orthonormal_and_keep_the_spectrum(rng: np.random.G
     thinned = np.linalg.eigvalsh(mixed.T @ (basis * values) @ basis.T @ mixed)
     assert 1 <= thinned[0] < thinned[-1] <= 100
     assert thinned.mean() == pytest.approx(values.mean(), rel=0.2)
+
+
+# --- repeated releases in one array ---
+
+
+@pytest.mark.parametrize("model", ["fda", "sir", "cca", "cca uncentred", "gep"])
+def test_repeated_releases_are_those_of_calls_in_a_row(model: str, rng: np.random.Generator) -> None:
+    x = unit_rows(rng.standard_normal((400, 6)) + 1)
+    labels = np.arange(400) % 3
+    if model == "gep":
+        truth: Any = GepModel(D).plausible_truth(released(*pair_with_spectrum(np.geomspace(0.1, 10, D), rng), 0.1), 96)
+    else:
+        asked: Any = {
+            "fda": lambda: dpgep.fda(x, labels, classes=range(3), bound=1.0),
+            "sir": lambda: dpgep.sir(x, labels + 0.0, slices=3, y_range=(0, 2), bound=1.0),
+            "cca": lambda: dpgep.cca(x[:, :3], x[:, 3:], bound=1.0),
+            "cca uncentred": lambda: dpgep.cca(x[:, :3], x[:, 3:], center=False, bound=1.0),
+        }[model]()
+        moments = solve_seeded(asked, epsilon=5.0, delta=1e-6, n_components=1, method="release")._moments
+        truth = asked.model.plausible_truth(moments, 96)
+    together = truth.noisy_pair(np.random.default_rng(4), 5)
+    generator = np.random.default_rng(4)
+    for draw in range(5):
+        single = truth.noisy_pair(generator)
+        np.testing.assert_allclose(together.a[draw], single.a, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(together.b[draw], single.b, rtol=1e-12, atol=1e-15)
+        if single.low_rank is not None:
+            for part, whole in zip(single.low_rank, together.low_rank, strict=True):
+                np.testing.assert_allclose(whole[draw], part, rtol=1e-12)
+    assert not np.allclose(together.a[0], together.a[1])

@@ -11,7 +11,6 @@
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/parallel.hpp"
-#include "partial_sums.hpp"
 
 namespace dpgep {
 namespace {
@@ -21,6 +20,11 @@ namespace {
 constexpr Index block_rows = 384;
 // Columns of a buffer begin in different sets of the cache.
 constexpr Index buffer_stride = block_rows + 8;
+
+// Below so many products, about a millisecond's, a thread costs more than it saves. To be put on
+// the grid takes a row as long as so many more columns.
+constexpr double work_for_threads = 4e7;
+constexpr Index columns_of_a_row = 32;
 
 template <class Scalar>
 Rows<Scalar> all_of(RowMajorMatrix<Scalar>& matrix) {
@@ -170,8 +174,9 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
     std::mutex mutex;
     RowMajorMatrix<std::int64_t> whole =
         RowMajorMatrix<std::int64_t>::Zero(total.rows(), total.cols());
-    const double work = static_cast<double>(n) * static_cast<double>(total.size());
-    const int n_shares = threads_for(work, n_threads);
+    const double side = static_cast<double>(total.rows() + columns_of_a_row);
+    const double work = static_cast<double>(n) * side * side;
+    const int n_shares = work < work_for_threads ? 1 : n_threads;
     parallel_for(std::min<Index>(n_shares, n_blocks), n_shares, [&](Index) {
       Sums sums(total.rows(), bits);
       auto block = block_for(source, total.rows());

@@ -12,6 +12,7 @@
 #include "dpgep/parallel.hpp"
 #include "lanes.hpp"
 #include "prefetch.hpp"
+#include "squared_length.hpp"
 
 namespace dpgep {
 namespace {
@@ -22,8 +23,26 @@ constexpr Index n_partial = 8;
 // Entries below which a thread costs more than it saves.
 constexpr Index entries_per_task = Index{1} << 16;
 
-template <class Scalar>
-FactoredNorm norm_of(const Scalar* row, Index d) {
+// Widths of rows below that are constants of the compiler: a loop over so few entries costs more
+// than they do.
+constexpr Index n_narrow = 8;
+
+// body(width), width of type Index or, of narrow rows, std::integral_constant<Index, d>.
+template <Index narrow = 1, class Body>
+void with_width(Index d, const Body& body) {
+  if constexpr (narrow == n_narrow) {
+    body(d);
+  } else {
+    if (d == narrow) {
+      body(std::integral_constant<Index, narrow>{});
+    } else {
+      with_width<narrow + 1>(d, body);
+    }
+  }
+}
+
+template <class Scalar, class Width>
+FactoredNorm norm_of(const Scalar* row, Width d) {
   if constexpr (std::is_integral_v<Scalar>) {
     std::int64_t sum = 0;
     for (Index i = 0; i < d; ++i) {
@@ -32,7 +51,8 @@ FactoredNorm norm_of(const Scalar* row, Index d) {
     }
     return {1.0, std::sqrt(static_cast<double>(sum))};
   } else {
-    return norm(row, d);
+    const double squared = squared_length(row, d);
+    return is_accurate(squared) ? FactoredNorm{1.0, std::sqrt(squared)} : norm(row, d);
   }
 }
 
@@ -55,11 +75,12 @@ inline double to_grid(Scalar entry, Scale by) {
 // The sum of squares of the row on the grid, which is also written where `write`. Exact where it is
 // at most 2^53, and otherwise no less than 2^53: sums of integers that do not decrease. A later row
 // is fetched from memory meanwhile: the processor does not look ahead beyond a page.
-template <bool write, class Scalar, class Grid>
-double squared_norm_on_grid(const Scalar* row, const Scalar* later_row, Index d, Scale by,
+template <bool write, class Scalar, class Width, class Grid>
+double squared_norm_on_grid(const Scalar* row, const Scalar* later_row, Width width, Scale by,
                             Grid* out) {
   Lanes low = {};
   Lanes high = {};
+  const Index d = width;
   const Index n_blocked = d - d % n_partial;
   for (Index i = 0; i < n_blocked; i += n_partial) {
     if constexpr (write) expect_to_read(later_row + i);
@@ -74,20 +95,20 @@ double squared_norm_on_grid(const Scalar* row, const Scalar* later_row, Index d,
       for (Index j = 0; j < n_partial; ++j) out[i + j] = static_cast<Grid>(q[j]);
     }
   }
+  double sum = 0.0;
   for (Index i = n_blocked; i < d; ++i) {
     const double q = to_grid(row[i], by);
-    low[0] += q * q;
+    sum += q * q;
     if constexpr (write) out[i] = static_cast<Grid>(q);
   }
-  double sum = 0.0;
   for (Index t = 0; t < n_lanes; ++t) sum += low[t];
   for (Index t = 0; t < n_lanes; ++t) sum += high[t];
   return sum;
 }
 
 // Shrinks the scale until the row on the grid is in the ball.
-template <bool write, class Scalar, class Grid>
-void fit_to_ball(const Scalar* row, const Scalar* later_row, Index d, double radius, Scale& by,
+template <bool write, class Scalar, class Width, class Grid>
+void fit_to_ball(const Scalar* row, const Scalar* later_row, Width d, double radius, Scale& by,
                  Grid* out) {
   for (int turn = 0; squared_norm_on_grid<write>(row, later_row, d, by, out) > radius * radius;
        ++turn) {
@@ -97,8 +118,8 @@ void fit_to_ball(const Scalar* row, const Scalar* later_row, Index d, double rad
 }
 
 // The row is read from memory once; what follows its norm finds it in the cache.
-template <class Scalar, class Grid>
-bool row_to_grid(const Scalar* row, const FactoredNorm& length, const Scalar* later_row, Index d,
+template <class Scalar, class Width, class Grid>
+bool row_to_grid(const Scalar* row, const FactoredNorm& length, const Scalar* later_row, Width d,
                  double bound, double radius, Grid* out) {
   if (!std::isfinite(length.scale) || !std::isfinite(length.relative)) return false;
   const double size = std::max(bound, length.scale == 1.0 ? length.relative : length.scale);
@@ -141,19 +162,24 @@ bool fixed_point_rows(const ConstRows<Scalar>& rows, double bound, int bits, Row
   const Index rows_per_task = std::max<Index>(1, entries_per_task / std::max<Index>(1, d));
   const Index n_tasks = (n + rows_per_task - 1) / rows_per_task;
   std::atomic<bool> all_finite{true};
-  parallel_for(n_tasks, n_threads, [&](Index task) {
-    const Index last = std::min(n, (task + 1) * rows_per_task);
-    const auto row = [&](Index i) {
-      return rows.data() + std::min(i, last - 1) * rows.outerStride();
-    };
-    // The norm of the row after it is independent work while a row waits for a root and a quotient.
-    FactoredNorm next_length = norm_of(row(task * rows_per_task), d);
-    for (Index i = task * rows_per_task; i < last; ++i) {
-      const FactoredNorm length = next_length;
-      if (i + 1 < last) next_length = norm_of(row(i + 1), d);
-      double* const out_row = out.data() + i * out.outerStride();
-      if (!row_to_grid(row(i), length, row(i + 2), d, bound, radius, out_row)) all_finite = false;
-    }
+  with_width(d, [&](auto width) {
+    parallel_for(n_tasks, n_threads, [&](Index task) {
+      const Index last = std::min(n, (task + 1) * rows_per_task);
+      const auto row = [&](Index i) {
+        return rows.data() + std::min(i, last - 1) * rows.outerStride();
+      };
+      // The norm of the row after it is independent work while a row waits for a root and a
+      // quotient.
+      FactoredNorm next_length = norm_of(row(task * rows_per_task), width);
+      for (Index i = task * rows_per_task; i < last; ++i) {
+        const FactoredNorm length = next_length;
+        if (i + 1 < last) next_length = norm_of(row(i + 1), width);
+        double* const out_row = out.data() + i * out.outerStride();
+        if (!row_to_grid(row(i), length, row(i + 2), width, bound, radius, out_row)) {
+          all_finite = false;
+        }
+      }
+    });
   });
   return all_finite;
 }

@@ -2,25 +2,27 @@
 
 Errors are a bootstrap in the eigenbasis of the released pair. In the basis of its solutions the pair is diag(lambda).
 The truth is taken to be diag(theta), with theta the eigenvalues before noise pushed them apart; noise of the known law
-is added to it again, and eigenvectors are compared.
+is added to it again, and eigenvectors are compared. This runs when someone asks.
 
 A component is lost whose eigenvalue noise alone could show: its direction may be any. The leading eigenvalue of noise
 alone is simulated through the same B: for B the identity its law is that of the edge of the semicircle, sigma sqrt(2 d)
-and the fluctuations of Tracy and Widom.
+and the fluctuations of Tracy and Widom, found without matrices (`models.tridiagonal_noise`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import scipy  # its special functions are loaded when they are used
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
 
 from dpgep._show import Shown
+from dpgep._threads import blas_on_one_thread
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.model import Matrix, Model, Released
 
@@ -31,6 +33,8 @@ _CORNER = 96
 _STEPS = 24
 # Draws: many where they cost little; few where one is enough, as of an edge that hardly fluctuates.
 _MOST_DRAWS = 32
+# Of noise whose leading eigenvalue needs no d x d matrices.
+_SMALL_DRAWS = 128
 _FEWEST_TRUTHS, _TRUTHS_TIMES_CUBE = 8, 32 * 48**3
 _FEWEST_EDGES, _EDGES_TIMES_CUBE = 4, 32 * 63**3
 # They are public, and the same in every run: nothing about the data depends on them.
@@ -49,6 +53,33 @@ class Accuracy(Shown):
     errors: Matrix
     span: float
     lost: tuple[bool, ...]
+
+    @classmethod
+    def deferred(cls, simulate: Callable[[], Accuracy], lost: tuple[bool, ...]) -> Accuracy:
+        """What ``simulate()`` returns, asked for when errors are: most who solve never look at them.
+
+        It must be a function of released values, with draws from a public seed. It runs on one thread of BLAS. So when,
+        in which process and how often it does changes no bit. Copies and pickles hold the errors.
+        """
+        later = cls.__new__(cls)
+        later.__dict__.update(_simulate=simulate, lost=lost)
+        return later
+
+    def __getattr__(self, name: str) -> Any:
+        """Errors and span where they were not asked for yet."""
+        simulate = self.__dict__.get("_simulate")
+        if name in self.__dict__:  # by now: another thread has found it
+            return self.__dict__[name]
+        if simulate is None or name not in ("errors", "span"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with blas_on_one_thread():
+            found = simulate()
+        self.__dict__.update(errors=found.errors, span=found.span)
+        self.__dict__.pop("_simulate", None)
+        return getattr(found, name)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.errors, self.span, self.lost)
 
     def worsened(self, by: Matrix) -> Accuracy:
         """With independent errors, squared sines (K,), besides."""
@@ -197,19 +228,31 @@ def judged_components(
 
 def _edge(model: Model, released: Released, system: Eigensystem, log_searched: float) -> tuple[float, float]:
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
-    generator = np.random.default_rng(_EDGES_SEED)
+    leading = _drawn_edges(model, released, system)
+    rooted, n_draws = np.maximum(leading, 0.0) ** (1 / model.noise_order), len(leading)
+    spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
+    return float(rooted.mean()), _TAIL * _rank(n_draws, log_searched) * spread
+
+
+@lru_cache(maxsize=64)
+def _rank(n_draws: int, log_searched: float) -> float:
+    """So many deviations above the mean one more draw is with a probability of FALSE_ALARM."""
+    if log_searched == 0.0:  # prediction from few draws: Student's law in place of the normal one
+        return float(scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM))
+    return -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
+
+
+def _drawn_edges(model: Model, released: Released, system: Eigensystem) -> Matrix:
+    """Largest eigenvalues of draws of noise alone, counted from their centres."""
     r = len(system.values)
-    n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
-    noises = model.noise_alone(released, system.values, generator, n_draws)
     # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
     basis = system.vectors if system.vectors.shape[1] == r else None
-    rooted = np.maximum(_leading_values(noises, basis, model), 0.0) ** (1 / model.noise_order)
-    # prediction of one more draw from few: Student's law in place of the normal one
-    rank = -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
-    if log_searched == 0.0:
-        rank = float(scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM))
-    spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
-    return float(rooted.mean()), _TAIL * rank * spread
+    leading = model.leading_noise(released, system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
+    if leading is not None:
+        return leading
+    generator = np.random.default_rng(_EDGES_SEED)
+    n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
+    return _leading_values(model.noise_alone(released, system.values, generator, n_draws), basis, model)
 
 
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:

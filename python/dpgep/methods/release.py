@@ -197,7 +197,8 @@ class ReleaseOptions(PairOptions):
 class ReleaseDiagnostics(Diagnostics):
     """What the released values say about their own accuracy. Nothing here costs privacy.
 
-    The expected errors come from a simulation of the known noise, and hold the ridge's bias.
+    The expected errors come from a simulation of the known noise, which runs when they are first asked for (where B
+    carries noise, with the choice of the ridge), and hold the ridge's bias.
 
     Attributes
     ----------
@@ -247,7 +248,8 @@ def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bo
     """Whether products serve as well as the matrix, and sooner: by public numbers, and what kind of data there are."""
     model, facts = curator.model, curator.facts
     return (
-        curator.public.at_hand
+        model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
+        and curator.public.at_hand
         and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
         and facts.n is not None
         and facts.n <= MOST_ROWS
@@ -257,7 +259,6 @@ def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bo
         and model.identity_b
         and not model.standardized
         and len(model.views) == 1
-        and model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
     )
 
 
@@ -471,8 +472,20 @@ def _perturbed(
     lost: tuple[bool, ...],
     dimensions: int,
 ) -> Accuracy:
-    """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
-    p, r = rows_needed(len(lost), len(system.values)), len(system.values)
+    """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise.
+
+    Of many features the variances are found now, so that no d x d matrix is kept for them.
+    """
+    p = rows_needed(len(lost), len(system.values))
+    variances = partial(_variances, model, released, pair.noise_level, system, p)
+    if len(pair.a) > MOST_FEATURES:
+        return Accuracy.deferred(partial(expected_accuracy, system.values, variances(), lost, dimensions), lost)
+    return Accuracy.deferred(lambda: expected_accuracy(system.values, variances(), lost, dimensions), lost)
+
+
+def _variances(model: Model, released: Released, noise_level: float, system: Eigensystem, p: int) -> Matrix:
+    """(p, r), those of the noise in the entries between the p leading solutions and all r."""
+    r = len(system.values)
     leading, values = system.vectors[:, :p], system.values[:p]
     if system.vectors.shape[1] == r:
         variances = model.error_variances(released, system.vectors, leading, values)
@@ -482,7 +495,7 @@ def _perturbed(
         in_all = model.error_variances(released, eye_array(len(leading), format="csr"), leading, values).sum(axis=1)
         rest = (in_all - variances.sum(axis=1)) / (r - p)
         variances = np.hstack([variances, np.tile(rest[:, None], r - p)])
-    return expected_accuracy(system.values, variances * _shares_of_data(system, pair.noise_level), lost, dimensions)
+    return variances * _shares_of_data(system, noise_level)
 
 
 def _misplaced(model: Model, released: Released, pair: MatrixPencil, system: Eigensystem, fit: SparseFit) -> Matrix:

@@ -123,8 +123,8 @@ def method_result(
 def oriented(rows: Matrix) -> Matrix:
     """Unit rows whose largest entry is positive: eigenvectors have no sign of their own."""
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    largest = np.take_along_axis(unit, np.abs(unit).argmax(axis=1)[:, None], axis=1)
-    return np.ascontiguousarray(unit * np.sign(largest))
+    largest = unit[np.arange(len(unit)), np.abs(unit).argmax(axis=1)]
+    return np.ascontiguousarray(unit * np.sign(largest)[:, None])
 
 
 def support_of(vectors: Matrix) -> tuple[int, ...]:

@@ -116,9 +116,7 @@ def estimated_errors(
     root = _root(pair.b, len(pair.a))
     right = _solutions(pair, k, np.zeros(1), root)
     draws = min(max(_DRAWN_FEATURES // len(pair.a), FEWEST_DRAWS), MOST_DRAWS)
-    errors = np.zeros((len(xis), 1 + k))
-    for _ in range(draws):
-        errors += squared_sines(right, _solutions(truth.noisy_pair(generator), k, xis, root)) / draws
+    errors = squared_sines(right, _solutions(truth.noisy_pair(generator, draws), k, xis, root)).mean(axis=0)
     return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, errors, strict=True)]
 
 
@@ -128,30 +126,34 @@ def _root(b: Matrix | None, d: int) -> Matrix:
 
 
 def _solutions(pair: MatrixPencil, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
-    """R V (m, d, K) with unit columns, V the leading solutions of A v = lambda (B_+ + xi I) v for each of m xi.
+    """R V (..., m, d, K) with unit columns, V the leading solutions of A v = lambda (B_+ + xi I) v for each of m xi.
 
-    One eigendecomposition of B serves all. A column is zero where B_+ + xi I has rank below K.
+    One eigendecomposition of each B serves all. A column is zero where B_+ + xi I has rank below K.
     """
     if pair.b is None:
-        vectors = np.linalg.eigh(pair.a)[1][:, ::-1]
-        return np.repeat(vectors[None, :, :k], len(regularizations), axis=0)
+        vectors = np.linalg.eigh(pair.a)[1][..., ::-1]
+        return np.repeat(vectors[..., None, :, :k], len(regularizations), axis=-3)
     values, basis = np.linalg.eigh(pair.b)
-    scales = np.maximum(values, 0.0) + regularizations[:, None]
+    scales = np.maximum(values, 0.0)[..., None, :] + regularizations[:, None]
     scales = np.where(scales > pair.rounding, 1 / np.sqrt(np.maximum(scales, np.finfo(float).tiny)), 0.0)
-    columns = (root @ basis) @ (scales[:, :, None] * _leading(pair, basis, scales, k))
-    norms = np.linalg.norm(columns, axis=1, keepdims=True)
+    columns = (root @ basis)[..., None, :, :] @ (scales[..., None] * _leading(pair, basis, scales, k))
+    norms = np.linalg.norm(columns, axis=-2, keepdims=True)
     return np.asarray(columns / np.where(norms > 0, norms, 1.0))
 
 
 def _leading(pair: MatrixPencil, basis: Matrix, scales: Matrix, k: int) -> Matrix:
-    """(m, d, K), leading eigenvectors of D U^T A U D for each of m diagonal D = ``scales`` (m, d), U the ``basis``."""
-    if pair.low_rank is None or 2 * len(pair.low_rank[0]) >= len(basis):
-        whitened = (basis.T @ pair.a @ basis) * scales[:, :, None] * scales[:, None, :]
-        return np.asarray(np.linalg.eigh(whitened)[1][:, :, : -k - 1 : -1])
+    """(..., m, d, K), leading eigenvectors of D U^T A U D for each of m diagonal D = ``scales`` (..., m, d).
+
+    U (..., d, d) is the ``basis``.
+    """
+    transposed = basis.swapaxes(-1, -2)
+    if pair.low_rank is None or 2 * pair.low_rank[0].shape[-2] >= basis.shape[-1]:
+        whitened = (transposed @ pair.a @ basis)[..., None, :, :] * scales[..., None] * scales[..., None, :]
+        return np.asarray(np.linalg.eigh(whitened)[1][..., : -k - 1 : -1])
     factors, weights = pair.low_rank
-    q, triangle = np.linalg.qr((basis.T @ factors.T) * scales[:, :, None])
-    small = (triangle * weights) @ triangle.transpose(0, 2, 1)
-    return np.asarray(q @ np.linalg.eigh(small)[1][:, :, : -k - 1 : -1])
+    q, triangle = np.linalg.qr((transposed @ factors.swapaxes(-1, -2))[..., None, :, :] * scales[..., None])
+    small = (triangle * weights[..., None, None, :]) @ triangle.swapaxes(-1, -2)
+    return np.asarray(q @ np.linalg.eigh(small)[1][..., : -k - 1 : -1])
 
 
 def norm_root(b: Matrix | None, d: int) -> Matrix:
@@ -163,10 +165,11 @@ def norm_root(b: Matrix | None, d: int) -> Matrix:
 
 
 def squared_sines(right: Matrix, found: Matrix) -> Matrix:
-    """(m, 1 + K): for the spans, summed, then for each column; a zero column is at a right angle to everything."""
+    """(..., m, 1 + K): for the spans, summed, then for each column; a zero one is at a right angle to everything."""
     q, triangle = np.linalg.qr(found)
-    q *= np.abs(np.diagonal(triangle, axis1=1, axis2=2))[:, None, :] > _DEPENDENT
+    q *= np.abs(np.diagonal(triangle, axis1=-2, axis2=-1))[..., None, :] > _DEPENDENT
     wanted = np.linalg.qr(right)[0]
-    of_spans = np.sum((wanted - q @ (q.transpose(0, 2, 1) @ wanted)) ** 2, axis=(1, 2))
-    cosines = np.sum(right * found, axis=1, keepdims=True)
-    return np.asarray(np.column_stack([of_spans, np.sum((right - cosines * found) ** 2, axis=1)]))
+    of_spans = np.sum((wanted - q @ (q.swapaxes(-1, -2) @ wanted)) ** 2, axis=(-2, -1))
+    cosines = np.sum(right * found, axis=-2, keepdims=True)
+    of_columns = np.sum((right - cosines * found) ** 2, axis=-2)
+    return np.concatenate([of_spans[..., None], of_columns], axis=-1)

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -46,8 +47,11 @@ class PlausibleTruth(Protocol):
     def pair(self) -> MatrixPencil:
         """A and B before the noise; B is positive definite."""
 
-    def noisy_pair(self, generator: np.random.Generator) -> MatrixPencil:
-        """A and B with new noise of the law that the release had."""
+    def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
+        """A and B with new noise of the law that the release had; so many of them, as the first axis, if that is given.
+
+        They are those of as many calls in a row.
+        """
 
 
 class Released(Protocol):
@@ -137,6 +141,16 @@ class Model(ABC):
         itself, A = `centre` (values) B; ``values`` are the eigenvalues released.
         """
 
+    def leading_noise(
+        self, released: Any, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
+    ) -> Matrix | None:
+        """(n_draws,), the largest eigenvalue of each V^T N V less `centre`, where that needs no d x d matrices N.
+
+        N is `noise_alone`. The columns of V are ``basis``, as many as ``values``; None: all of an orthonormal basis.
+        Where it does need them, None.
+        """
+        return None
+
     def centre(self, values: Matrix) -> float:
         """The eigenvalue that all directions would have without signal."""
         return 0.0
@@ -172,8 +186,8 @@ class Model(ABC):
     @property
     def views(self) -> list[slice]:
         """The features of each view."""
-        ends = np.cumsum([part.shape[1] for part in self.views_of(np.empty((1, self.n_features)))]).tolist()
-        return [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+        widths = [part.shape[1] for part in self.views_of(np.empty((1, self.n_features)))]
+        return [slice(first, end) for first, end in pairwise(accumulate(widths, initial=0))]
 
 
 @dataclass(frozen=True, eq=False)

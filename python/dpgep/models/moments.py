@@ -22,6 +22,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ from dpgep.models.model import Matrix, MatrixPencil, Model, PublicFacts
 
 Blocks = Literal["whole", "between", "within"]
 
+_EPSILON = float(np.finfo(float).eps)
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
 _SHOWN, _ROUNDING = 4.0, 1e-9
 
@@ -86,6 +88,9 @@ class MomentNoise:
 class ReleasedGroups(Shown):
     """Released sums and counts, normalized by n and in the units of the data: everything here is public.
 
+    In simulations arrays may have an axis before those below, for releases of one law: what makes pencils of them
+    makes one of each.
+
     Attributes
     ----------
     sums : (d, n_groups), (1/n) sum of x per group plus noise; (d, 0) where not released.
@@ -121,13 +126,13 @@ class ReleasedMoments(ReleasedGroups):
     @property
     def second_noise_level(self) -> float:
         """Expected operator norm of the noise in ``second``: the GOE edge, deviation x sqrt(2 d)."""
-        return self.noise.second * float(np.sqrt(2 * len(self.second)))
+        return float(self.noise.second * np.sqrt(2 * self.second.shape[-1]))
 
     @property
     def rounding(self) -> float:
         """Size of the floating-point errors of matrices computed from ``second``."""
-        d = len(self.second)
-        return 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(self.second)).max())
+        d: int = self.second.shape[-1]
+        return 4 * d * _EPSILON * float(np.abs(np.diagonal(self.second, axis1=-2, axis2=-1)).max())
 
     def restricted(self, features: NDArray[np.intp]) -> ReleasedMoments:
         """A copy for some of the features."""
@@ -176,12 +181,13 @@ class PencilPart:
         """The matrix for M = ``second``, which is overwritten."""
         if not self.moment:
             second[...] = 0.0
-        used = self.weights != 0
+        used = self.weights.any(axis=tuple(range(self.weights.ndim - 1)))
         if used.any():
-            second += (factors[used].T * self.weights[used]) @ factors[used]
+            rows, weights = factors.compress(used, axis=-2), self.weights.compress(used, axis=-1)
+            second += (rows.swapaxes(-1, -2) * weights[..., None, :]) @ rows
         x, y = slice(0, first_view_size), slice(first_view_size, None)
-        for rows, columns in {"whole": (), "between": ((x, x), (y, y)), "within": ((x, y), (y, x))}[self.blocks]:
-            second[rows, columns] = 0.0
+        for above, beside in {"whole": (), "between": ((x, x), (y, y)), "within": ((x, y), (y, x))}[self.blocks]:
+            second[..., above, beside] = 0.0
         return second
 
     def diagonal(self, second: Matrix, factors: Matrix) -> Matrix:
@@ -208,7 +214,7 @@ class Pencil:
     first_view_size: int = 0
 
     def __post_init__(self) -> None:
-        d = self.factors.shape[1]
+        d = self.factors.shape[-1]
         if not 0 <= self.first_view_size < d:
             raise ValueError(f"first_view_size must lie between 0 and d - 1 = {d - 1}, got {self.first_view_size}")
         if self.keeps_blocks and not self.first_view_size:
@@ -252,15 +258,16 @@ class PlausibleMoments:
     def pair(self) -> MatrixPencil:
         return self.model.pair(replace(self.moments, second=self.moments.second.copy()))
 
-    def noisy_pair(self, generator: np.random.Generator) -> MatrixPencil:
+    def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
         moments, noise, d = self.moments, self.noise, len(self.numbers)
         roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
+        of_sums, of_counts, of_second = normals(generator, n_draws, moments.sums.shape, moments.counts.shape, (d, d))
         noisy = ReleasedMoments(
-            sums=moments.sums + noise.sums * roots[:, None] * generator.standard_normal(moments.sums.shape),
-            counts=moments.counts + noise.counts * generator.standard_normal(moments.counts.shape),
+            sums=moments.sums + noise.sums * roots[:, None] * of_sums,
+            counts=moments.counts + noise.counts * of_counts,
             n=moments.n,
             noise=noise.scaled(mean_root, mean_root, 1.0),
-            second=moments.second + goe(d, noise.second, generator) * np.maximum.outer(roots, roots),
+            second=moments.second + goe_of(of_second, noise.second) * np.maximum.outer(roots, roots),
         )
         return self.model.pair(noisy)
 
@@ -292,25 +299,15 @@ class MomentModel(Model):
     def noise_alone(
         self, released: ReleasedGroups, values: Matrix, generator: np.random.Generator, n_draws: int
     ) -> Iterator[Matrix]:
-        sums = mean_factor(released).T * _shares(released)
+        mean = mean_factor(released)
         for _ in range(n_draws):
-            yield self._one_noise_alone(released, sums, generator)
-
-    def _one_noise_alone(self, released: ReleasedGroups, sums: Matrix, generator: np.random.Generator) -> Matrix:
-        noise, mean = released.noise, mean_factor(released)
-        groups = ReleasedGroups(
-            sums=sums + noise.sums * generator.standard_normal(released.sums.shape),
-            counts=released.counts + noise.counts * generator.standard_normal(released.counts.shape),
-            n=released.n,
-            noise=noise,
-        )
-        pencil = self.pencil(groups)
-        if pencil.a.moment:
-            second = goe(self.n_features, noise.second, generator)
-            second += mean.T @ mean
-        else:
-            second = np.zeros((self.n_features, self.n_features))
-        return pencil.matrices(second)[0]
+            pencil = self.pencil(groups_alone(released, generator))
+            if pencil.a.moment:
+                second = goe(self.n_features, released.noise.second, generator)
+                second += mean.T @ mean
+            else:
+                second = np.zeros((self.n_features, self.n_features))
+            yield pencil.matrices(second)[0]
 
     def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
         """`plausible_truth`, of models whose B carries no noise as well."""
@@ -358,12 +355,38 @@ def with_eigenvalues(
     return replace(moments, sums=sums, second=second)
 
 
+def groups_alone(
+    released: ReleasedGroups, generator: np.random.Generator, n_draws: int | None = None
+) -> ReleasedGroups:
+    """Sums and counts of a release of groups without differences: the released mean in all of them, and fresh noise."""
+    noise = released.noise
+    of_sums, of_counts = normals(generator, n_draws, released.sums.shape, released.counts.shape)
+    return ReleasedGroups(
+        sums=mean_factor(released).T * _shares(released) + noise.sums * of_sums,
+        counts=released.counts + noise.counts * of_counts,
+        n=released.n,
+        noise=noise,
+    )
+
+
+def normals(generator: np.random.Generator, n_draws: int | None, *shapes: tuple[int, ...]) -> list[Matrix]:
+    """Normal deviates of these shapes; with ``n_draws``, so many of each as the first axis: those of calls in a row."""
+    sizes = [math.prod(shape) for shape in shapes]
+    leading = () if n_draws is None else (n_draws,)
+    drawn = np.split(generator.standard_normal((*leading, sum(sizes))), list(accumulate(sizes))[:-1], axis=-1)
+    return [part.reshape(*leading, *shape) for part, shape in zip(drawn, shapes, strict=True)]
+
+
 def goe(d: int, deviation: float, generator: np.random.Generator) -> Matrix:
     """A GOE matrix for a simulation; nothing is protected by it."""
-    matrix = generator.standard_normal((d, d))
-    matrix += matrix.T
-    matrix *= deviation / 2
-    return matrix
+    return goe_of(generator.standard_normal((d, d)), deviation)
+
+
+def goe_of(deviates: Matrix, deviation: float) -> Matrix:
+    """The GOE matrices of independent normal deviates (..., d, d), which may be overwritten."""
+    deviates += deviates.swapaxes(-1, -2)
+    deviates *= deviation / 2
+    return deviates
 
 
 def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:
@@ -381,17 +404,23 @@ def total_share(moments: ReleasedGroups) -> float:
     1 where one group holds everybody, and where released counts do not show otherwise by four deviations of their
     total: to divide by that noise would cost more than it corrects.
     """
-    if len(moments.counts) < 2:
-        return 1.0
-    total, deviation = float(moments.counts.sum()), moments.noise.counts * math.sqrt(len(moments.counts))
-    if abs(total - 1) <= max(_SHOWN * deviation, _ROUNDING):
-        return 1.0
-    return max(total, deviation, 1 / moments.n)
+    return 1.0 if len(moments.counts) < 2 else float(total_shares(moments))
+
+
+def total_shares(moments: ReleasedGroups) -> Matrix:
+    """`total_share` as an array without axes, or of each release of a simulation."""
+    n_groups = moments.counts.shape[-1]
+    if n_groups < 2:
+        return np.ones(moments.counts.shape[:-1])
+    total, deviation = np.asarray(moments.counts.sum(axis=-1)), moments.noise.counts * math.sqrt(n_groups)
+    is_one = np.abs(total - 1) <= max(_SHOWN * deviation, _ROUNDING)
+    return np.where(is_one, 1.0, np.maximum(total, max(deviation, 1 / moments.n)))
 
 
 def total_mean(moments: ReleasedGroups) -> Matrix:
     """Mean of the rows of all groups from their sums."""
-    return np.asarray(moments.sums.sum(axis=1)) / total_share(moments)
+    total = np.asarray(moments.sums.sum(axis=-1))
+    return total if moments.counts.shape[-1] < 2 else np.asarray(total / total_shares(moments)[..., None])
 
 
 def in_one_group(moments: ReleasedMoments) -> ReleasedMoments:
@@ -417,7 +446,10 @@ def in_one_group(moments: ReleasedMoments) -> ReleasedMoments:
 
 def mean_factor(moments: ReleasedGroups) -> Matrix:
     """The mean m as the one factor (1, d) of m m^T; (0, d) where no sums were released."""
-    return total_mean(moments)[None, :] if moments.sums.size else np.empty((0, len(moments.sums)))
+    if moments.sums.size:
+        return total_mean(moments)[..., None, :]
+    *leading, d, _ = moments.sums.shape
+    return np.empty((*leading, 0, d))
 
 
 def _shares(moments: ReleasedGroups) -> Matrix:
@@ -435,7 +467,8 @@ def group_factors(moments: ReleasedGroups) -> tuple[Matrix, Matrix]:
     zero by the positive-part James-Stein factor 1 - (d - 2) s^2 / |S_g|^2, and counts below their noise count as that:
     both follow from released values and public deviations alone, and neither matters for a group well above the noise.
     """
-    return np.asarray((moments.sums * _james_stein(moments)).T), 1 / effective_counts(moments)
+    shrunk = moments.sums * _james_stein(moments)[..., None, :]
+    return np.asarray(shrunk.swapaxes(-1, -2)), 1 / effective_counts(moments)
 
 
 def effective_counts(moments: ReleasedGroups) -> Matrix:
@@ -444,8 +477,8 @@ def effective_counts(moments: ReleasedGroups) -> Matrix:
 
 
 def _james_stein(moments: ReleasedGroups) -> Matrix:
-    d = len(moments.sums)
-    squared = np.einsum("ij,ij->j", moments.sums, moments.sums)
+    d = moments.sums.shape[-2]
+    squared = np.einsum("...ij,...ij->...j", moments.sums, moments.sums)
     noise = max(d - 2, 0) * moments.noise.sums**2
     return np.asarray(np.clip(1 - np.divide(noise, squared, out=np.zeros_like(squared), where=squared > 0), 0.0, 1.0))
 

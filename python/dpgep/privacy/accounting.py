@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 Accounting = Literal["gdp", "zcdp"]
@@ -69,6 +70,11 @@ def mu_of(epsilon: float, delta: float) -> float:
     if math.isinf(epsilon):
         return math.inf
     _check_delta(delta)
+    return _mu_of(epsilon, delta)
+
+
+@lru_cache(maxsize=128)  # runs in a row ask for the same budget
+def _mu_of(epsilon: float, delta: float) -> float:
     log_delta = math.log(delta)
     low = math.sqrt(2 * rho_of(epsilon, delta))  # valid by the looser conversion, hence a lower end of the bracket
     high = 2 * low

@@ -386,7 +386,9 @@ class Budget:
         entries = ledger.close()
         with self._transaction():
             self._finish(name, entries)
-        _log.info("settled %d releases of the run; mu = %.6g of %.6g is left", len(entries), self.remaining_mu, self.mu)
+        if _log.isEnabledFor(logging.INFO):
+            left = self.remaining_mu
+            _log.info("settled %d releases of the run; mu = %.6g of %.6g is left", len(entries), left, self.mu)
 
     def _transaction(self) -> AbstractContextManager[Any]:
         """The lock, to change what is reserved and spent."""

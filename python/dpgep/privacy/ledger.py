@@ -110,6 +110,7 @@ def total_cost(releases: Iterable[LedgerEntry], whole: float) -> Cost:
     return sum((cost_of(whole if mu is None else mu) for mu in mus), start=Fraction(0))
 
 
+@lru_cache(maxsize=128)
 def mu_rounded_down(cost: Cost) -> float:
     """Largest double mu with mu^2 <= cost; 0 where that is no normal number."""
     if 0 < cost < _SMALL:
@@ -123,6 +124,7 @@ def mu_rounded_down(cost: Cost) -> float:
     return mu
 
 
+@lru_cache(maxsize=128)
 def mu_rounded_up(cost: Cost) -> float:
     """Smallest double mu with mu^2 >= cost, that is a normal number or 0; infinity for a cost that no double holds."""
     if 0 < cost < _SMALL:

@@ -29,7 +29,7 @@ class CcaModel(TwoViewModel):
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
-        weights = -np.ones(len(mean))
+        weights = -np.ones(mean.shape[:-1])
         between, within = PencilPart(weights, blocks="between"), PencilPart(weights, blocks="within")
         return Pencil(mean, between, within, first_view_size=self.d_x)
 

@@ -45,8 +45,8 @@ class FdaModel(GroupModel):
     def codes(self, values: Any, n: int) -> Codes:
         return class_codes(values, n, self.classes)
 
-    def weights_of_b(self, weights: Matrix, share: float) -> Matrix:
-        return np.append(-weights, 0.0)
+    def weights_of_b(self, weights: Matrix, share: Matrix) -> Matrix:
+        return np.concatenate([-weights, 0.0 * share], axis=-1)
 
     def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = W

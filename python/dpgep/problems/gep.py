@@ -15,7 +15,8 @@ from dpgep._checks import require_people
 from dpgep._suggestions import suggesting
 from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
-from dpgep.models.moments import goe, symmetric_form_variance
+from dpgep.models.moments import goe, goe_of, normals, symmetric_form_variance
+from dpgep.models.tridiagonal_noise import leading_of_noise
 from dpgep.problems.problem import Problem
 
 
@@ -49,10 +50,11 @@ class PlausibleMatrices:
         b = None if self.b is None else self.b.copy()
         return GepModel(len(self.a)).pair(ReleasedMatrices(self.a.copy(), b, 0.0, 0.0))
 
-    def noisy_pair(self, generator: np.random.Generator) -> MatrixPencil:
+    def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
         d = len(self.a)
-        a = self.a + goe(d, self.noise_a, generator)
-        b = None if self.b is None else self.b + goe(d, self.noise_b, generator)
+        of_a, *of_b = normals(generator, n_draws, *[(d, d)] * (1 if self.b is None else 2))
+        a = self.a + goe_of(of_a, self.noise_a)
+        b = None if self.b is None else self.b + goe_of(of_b[0], self.noise_b)
         return GepModel(d).pair(ReleasedMatrices(a, b, self.noise_a, self.noise_b))
 
 
@@ -74,7 +76,7 @@ class GepModel(Model):
     def pair(self, released: ReleasedMatrices) -> MatrixPencil:
         b = released.b
         noise = released.noise_a if b is None else released.noise_b
-        scale = 0.0 if b is None else float(np.abs(np.diagonal(b)).max())
+        scale = 0.0 if b is None else float(np.abs(np.diagonal(b, axis1=-2, axis2=-1)).max())
         rounding = self.n_features * float(np.finfo(float).eps) * scale
         return MatrixPencil(released.a, b, noise * float(np.sqrt(2 * self.n_features)), rounding)
 
@@ -89,6 +91,11 @@ class GepModel(Model):
         deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
         for _ in range(n_draws):
             yield goe(self.n_features, deviation, generator)
+
+    def leading_noise(
+        self, released: ReleasedMatrices, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
+    ) -> Matrix | None:
+        return None if released.b is not None else leading_of_noise(len(values), released.noise_a, 0.0, seed, n_draws)
 
     def centre(self, values: Matrix) -> float:
         return float(values.mean())

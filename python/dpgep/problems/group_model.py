@@ -34,11 +34,15 @@ from dpgep.models.moments import (
     ReleasedGroups,
     ReleasedMoments,
     group_factors,
+    groups_alone,
     moment_layout,
     total_mean,
-    total_share,
+    total_shares,
 )
 from dpgep.problems.moment_problem import RowModel
+
+# Numbers in sums of simulated releases that are held at once.
+_AT_ONCE = 1 << 20
 
 
 class GroupModel(RowModel):
@@ -55,7 +59,7 @@ class GroupModel(RowModel):
         """The group of each of n people, from what belongs to them beside their rows."""
 
     @abstractmethod
-    def weights_of_b(self, weights: Matrix, share: float) -> Matrix:
+    def weights_of_b(self, weights: Matrix, share: Matrix) -> Matrix:
         """Weights of the groups' sums and of the mean in B, whose other part is the second moment."""
 
     @property
@@ -71,9 +75,18 @@ class GroupModel(RowModel):
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         groups, weights = group_factors(released)
-        share = total_share(released)
-        scatter = PencilPart(np.append(weights, -share), moment=False)
-        return Pencil(np.vstack([groups, total_mean(released)]), scatter, PencilPart(self.weights_of_b(weights, share)))
+        share = total_shares(released)[..., None]
+        factors = np.concatenate([groups, total_mean(released)[..., None, :]], axis=-2)
+        scatter = PencilPart(np.concatenate([weights, -share], axis=-1), moment=False)
+        return Pencil(factors, scatter, PencilPart(self.weights_of_b(weights, share)))
+
+    def leading_noise(
+        self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
+    ) -> Matrix:
+        generator, at_once = np.random.default_rng(seed), max(1, _AT_ONCE // released.sums.size)
+        parts = [min(at_once, n_draws - first) for first in range(0, n_draws, at_once)]
+        pencils = [self.pencil(groups_alone(released, generator, part)) for part in parts]
+        return np.concatenate([_leading_of_rank(pencil, basis) for pencil in pencils])
 
     def mean(self, released: Any) -> Matrix | None:
         return total_mean(released)
@@ -111,6 +124,15 @@ class GroupModel(RowModel):
         values, sums, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
         moments = ReleasedMoments(sums, counts, released.n, NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
         return PlausibleMoments(self.restricted(np.arange(len(values))), moments, noise, numbers)
+
+
+def _leading_of_rank(pencil: Pencil, basis: Matrix | None) -> Matrix:
+    """Largest eigenvalues of V^T F^T diag(w) F V, the A of each of several releases, V the ``basis``; at least 0."""
+    columns = (pencil.factors if basis is None else pencil.factors @ basis).swapaxes(-1, -2)
+    if columns.shape[-2] > columns.shape[-1]:  # that of R diag(w) R^T, where the columns of V^T F^T are Q R
+        columns = np.asarray(np.linalg.qr(columns, mode="r"))
+    small = (columns * pencil.a.weights[:, None, :]) @ columns.swapaxes(-1, -2)
+    return np.maximum(np.linalg.eigvalsh(small)[:, -1], 0.0)
 
 
 def _rows(contrasts: LowRank) -> Matrix:

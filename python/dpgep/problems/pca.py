@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +28,7 @@ from dpgep.models.moments import (
     moment_layout,
     schur_form_variance,
     total_mean,
+    total_share,
 )
 from dpgep.models.preparation import Bound
 from dpgep.models.standardized import (
@@ -35,6 +37,7 @@ from dpgep.models.standardized import (
     correlations,
     standardization_of,
 )
+from dpgep.models.tridiagonal_noise import leading_of_noise
 from dpgep.problems.moment_problem import RowModel, RowProblem, moment_problem
 
 
@@ -78,10 +81,19 @@ class PcaModel(RowModel):
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
-        return Pencil(mean, PencilPart(-np.ones(len(mean))), None)
+        return Pencil(mean, PencilPart(-np.ones(mean.shape[:-1])), None)
 
     def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return schur_form_variance(released, left, right, total=1.0, within=0.0)
+
+    def leading_noise(
+        self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
+    ) -> Matrix | None:
+        mean, noise = mean_factor(released), released.noise
+        # that of the mean's noise e; -e e^T lowers the mean of all eigenvalues by |e|^2/d
+        deviation = noise.sums * math.sqrt(released.sums.shape[1]) / total_share(released)
+        size = float(np.linalg.norm(mean if basis is None else mean @ basis))
+        return leading_of_noise(len(values), noise.second, size * deviation, seed, n_draws) + deviation**2
 
     def centre(self, values: Matrix) -> float:
         return float(values.mean())
@@ -147,6 +159,11 @@ class StandardizedPcaModel(PcaModel):
 
     def error_variances(self, released: Any, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         return correlation_form_variance(released, left, right)
+
+    def leading_noise(
+        self, released: ReleasedGroups, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
+    ) -> None:
+        return None  # divided by deviations, it is not the same in all directions
 
     def noise_alone(
         self, released: Any, values: Matrix, generator: np.random.Generator, n_draws: int

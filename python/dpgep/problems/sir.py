@@ -46,8 +46,8 @@ class SirModel(GroupModel):
     def codes(self, values: Any, n: int) -> Codes:
         return slice_codes(values, n, np.array(self.interior_edges))
 
-    def weights_of_b(self, weights: Matrix, share: float) -> Matrix:
-        return np.append(0.0 * weights, -share)
+    def weights_of_b(self, weights: Matrix, share: Matrix) -> Matrix:
+        return np.concatenate([0.0 * weights, -share], axis=-1)
 
     def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         # A = T - W and B = T
