@@ -11,6 +11,7 @@ from dpgep._dispatch import build_info, core
 from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
+from dpgep.methods.intervals import Intervals
 from dpgep.methods.result import Diagnostics
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.privacy.budget import Budget
@@ -87,7 +88,6 @@ __all__ = [
 # `private_operator`: whoever imported their modules first would find those in the place of the functions.
 _LAZY = {
     "Comparison": "comparison",
-    "Intervals": "methods.intervals",
     "LinearClassifier": "questions.classifier",
     "MatrixEstimate": "questions.estimates",
     "Plan": "planning",
@@ -113,7 +113,6 @@ if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that th
     from dpgep import sklearn as sklearn
     from dpgep import spark as spark
     from dpgep.comparison import Comparison, compare
-    from dpgep.methods.intervals import Intervals
     from dpgep.planning import Plan, plan
     from dpgep.private_moments import PrivateMoments, release
     from dpgep.questions.classifier import LinearClassifier

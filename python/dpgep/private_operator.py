@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+import scipy  # its sparse solvers are loaded when they are used
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
@@ -156,9 +156,9 @@ class PrivateOperator:
             "operator with a larger memory_limit"
         )
 
-    def _operator(self, times: Callable[[Matrix], Matrix]) -> LinearOperator:
+    def _operator(self, times: Callable[[Matrix], Matrix]) -> scipy.sparse.linalg.LinearOperator:
         d, vector = self.n_features, partial(_one_column, times)
-        return LinearOperator(
+        return scipy.sparse.linalg.LinearOperator(
             (d, d), matvec=vector, rmatvec=vector, matmat=times, rmatmat=times, dtype=np.dtype(np.float64)
         )
 
