@@ -247,7 +247,8 @@ def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bo
     """Whether products serve as well as the matrix, and sooner: by public numbers, and what kind of data there are."""
     model, facts = curator.model, curator.facts
     return (
-        curator.public.at_hand
+        model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
+        and curator.public.at_hand
         and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
         and facts.n is not None
         and facts.n <= MOST_ROWS
@@ -257,7 +258,6 @@ def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bo
         and model.identity_b
         and not model.standardized
         and len(model.views) == 1
-        and model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
     )
 
 
