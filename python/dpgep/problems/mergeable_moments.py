@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from dpgep._threads import checked_threads, use_threads
+from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.not_finite import named, named_in_batch
@@ -141,7 +141,7 @@ class Moments(Problem):
         or infinity, and leaves the sums unchanged. Raises RuntimeError after an update that was interrupted otherwise,
         e.g. by Ctrl-C: such sums include an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
-        with use_threads(checked_threads(n_threads)):
+        with use_threads(n_threads):
             data = self.model.data(X, y)
             batch = self.model.batch(self._bound, *data)
             names = map(column_names, data[: len(self.model.views)])
