@@ -105,14 +105,17 @@ def as_matrix(values: Any, name: str) -> Any:
     blocks of their rows are filled in, never the whole.
     """
     check_not_masked(values, name)
+    array = np.asarray(values) if isinstance(values, np.ndarray) else _as_array(values)
+    check_matrix(array, name)
+    return array
+
+
+def _as_array(values: Any) -> Any:
     if isinstance(values, Columns):
-        check_matrix(values, name)
         return values
     if is_table(values):
         values = table_matrix(values)
-    array = values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
-    check_matrix(array, name)
-    return array
+    return values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
 
 
 def check_matrix(array: Any, name: str) -> None:
