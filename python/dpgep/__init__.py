@@ -17,15 +17,10 @@ from dpgep.models.preparation import Auto, Preparation
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.private_operator import PrivateOperator, private_operator
-from dpgep.problems.cca import CcaModel, cca
-from dpgep.problems.fda import FdaModel, fda
 from dpgep.problems.gep import gep
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.pca import PcaModel, StandardizedPcaModel, pca
-from dpgep.problems.pls import PlsModel, pls
 from dpgep.problems.problem import Problem
-from dpgep.problems.sir import SirModel, sir
-from dpgep.problems.table import TableModel, table
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
 from dpgep.solve import solve
@@ -87,22 +82,32 @@ __all__ = [
 # What a first fit does without, by its module: imported when it is first asked for (PEP 562). Not `audit` and
 # `private_operator`: whoever imported their modules first would find those in the place of the functions.
 _LAZY = {
+    "CcaModel": "problems.cca",
     "Comparison": "comparison",
+    "FdaModel": "problems.fda",
     "LinearClassifier": "questions.classifier",
     "MatrixEstimate": "questions.estimates",
     "Plan": "planning",
+    "PlsModel": "problems.pls",
     "PrivateMoments": "private_moments",
     "Regression": "questions.regression",
+    "SirModel": "problems.sir",
+    "TableModel": "problems.table",
+    "cca": "problems.cca",
     "compare": "comparison",
     "demo": "demo",
     "distributed": "distributed",
+    "fda": "problems.fda",
     "local": "local",
     "masked": "masked",
     "plan": "planning",
     "plot": "plot",
+    "pls": "problems.pls",
     "release": "private_moments",
+    "sir": "problems.sir",
     "sklearn": "sklearn",
     "spark": "spark",
+    "table": "problems.table",
 }
 
 if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that they know a wrong name
@@ -115,6 +120,11 @@ if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that th
     from dpgep.comparison import Comparison, compare
     from dpgep.planning import Plan, plan
     from dpgep.private_moments import PrivateMoments, release
+    from dpgep.problems.cca import CcaModel, cca
+    from dpgep.problems.fda import FdaModel, fda
+    from dpgep.problems.pls import PlsModel, pls
+    from dpgep.problems.sir import SirModel, sir
+    from dpgep.problems.table import TableModel, table
     from dpgep.questions.classifier import LinearClassifier
     from dpgep.questions.estimates import MatrixEstimate
     from dpgep.questions.regression import Regression

@@ -20,7 +20,6 @@ from dpgep.data.views import bound_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Auto, Preparation, takes_missing
-from dpgep.problems import moment_bytes
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.sources.names import Names
@@ -215,12 +214,16 @@ class Moments(Problem):
 
         Confidential, like the rows. Raises TypeError unless classes are text, numbers or booleans.
         """
+        from dpgep.problems import moment_bytes  # imports every model
+
         with self._lock:
             return moment_bytes.pack(self._description(), self._sums)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Moments:
         """Moments from `to_bytes`. Raises ValueError for bytes that are truncated, altered, or of another version."""
+        from dpgep.problems import moment_bytes  # imports every model
+
         description, sums = moment_bytes.unpack(data)
         return cls._of_sums(sums, description)
 
