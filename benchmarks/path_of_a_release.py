@@ -68,7 +68,7 @@ def trace_of_a_release() -> Trace:
     trace = Trace()
     for profile in (None, trace):
         sys.setprofile(profile)
-        dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=1.0, delta=1e-6, n_components=5)
+        dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=1.0, delta=1e-6, n_components=5, method="release")
         sys.setprofile(None)
     return trace
 
