@@ -1,7 +1,8 @@
 """What a newcomer follows: the files and functions that a dense PCA release runs through.
 
 `python benchmarks/path_of_a_release.py` counts files of the package, functions, and moves, which are calls from one
-file into another; `--list` shows each pair of files. The second of two equal runs is counted.
+file into another; `--list` shows each pair of files, and `--calls` each pair of functions. The second of two equal runs
+is counted, on the thread that begins it: threads take parts of the rows as they get to them, a dozen moves for each.
 """
 
 from __future__ import annotations
@@ -20,35 +21,46 @@ import dpgep
 PACKAGE = Path(dpgep.__file__).parent
 MOST_FILES, MOST_MOVES = 18, 120
 
+Function = tuple[str, str]  # file, name
+
 
 class Trace:
     """A profile function that counts calls of the package's Python functions, on the thread that runs it.
 
     Attributes
     ----------
-    functions : calls of each (file, function).
-    moves : calls of each (file, other file); what runs in between in other packages belongs to who called it.
+    functions : calls of each function.
+    calls : calls of each (function, function of another file); what runs in between in other packages belongs to who
+        called it.
     """
 
     def __init__(self) -> None:
-        self.functions: Counter[tuple[str, str]] = Counter()
-        self.moves: Counter[tuple[str, str]] = Counter()
-        self._files = [""]
+        self.functions: Counter[Function] = Counter()
+        self.calls: Counter[tuple[Function, Function]] = Counter()
+        self._running: list[Function] = [("", "")]
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             self._enter(frame)
-        elif event == "return" and len(self._files) > 1:
-            self._files.pop()
+        elif event == "return" and len(self._running) > 1:
+            self._running.pop()
 
     def _enter(self, frame: FrameType) -> None:
-        caller, path = self._files[-1], Path(frame.f_code.co_filename)
-        file = str(path.relative_to(PACKAGE)) if path.is_relative_to(PACKAGE) else caller
-        self._files.append(file)
-        if path.is_relative_to(PACKAGE):
-            self.functions[file, frame.f_code.co_name] += 1
-            if caller not in ("", file):
-                self.moves[caller, file] += 1
+        caller, path = self._running[-1], Path(frame.f_code.co_filename)
+        inside = path.is_relative_to(PACKAGE)
+        function = (path.relative_to(PACKAGE).as_posix(), frame.f_code.co_name) if inside else caller
+        self._running.append(function)
+        if inside:
+            self.functions[function] += 1
+            if caller[0] not in ("", function[0]):
+                self.calls[caller, function] += 1
+
+    def moves(self) -> Counter[tuple[str, str]]:
+        """Calls of each (file, other file)."""
+        moves: Counter[tuple[str, str]] = Counter()
+        for ((caller, _), (file, _)), n in self.calls.items():
+            moves[caller, file] += n
+        return moves
 
 
 def trace_of_a_release() -> Trace:
@@ -56,7 +68,7 @@ def trace_of_a_release() -> Trace:
     trace = Trace()
     for profile in (None, trace):
         sys.setprofile(profile)
-        dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=1.0, delta=1e-6, n_components=5)
+        dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=1.0, delta=1e-6, n_components=5, method="release")
         sys.setprofile(None)
     return trace
 
@@ -64,13 +76,17 @@ def trace_of_a_release() -> Trace:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="show the moves between each pair of files")
+    parser.add_argument("--calls", action="store_true", help="show the moves between each pair of functions")
     arguments = parser.parse_args()
     trace = trace_of_a_release()
-    files, moves = {file for file, _ in trace.functions}, sum(trace.moves.values())
+    files, moves = {file for file, _ in trace.functions}, trace.calls.total()
     print(f"{len(trace.functions)} functions in {len(files)} files (at most {MOST_FILES} wanted)")
-    print(f"{moves} moves (at most {MOST_MOVES} wanted)")
+    print(f"{moves} moves (at most {MOST_MOVES} wanted), {len(trace.calls)} of them different")
     if arguments.list:
-        print(*(f"{n:5d}  {caller} -> {file}" for (caller, file), n in trace.moves.most_common()), sep="\n")
+        print(*(f"{n:5d}  {caller} -> {file}" for (caller, file), n in trace.moves().most_common()), sep="\n")
+    if arguments.calls:
+        pairs = ((n, ":".join(caller), ":".join(called)) for (caller, called), n in trace.calls.most_common())
+        print(*(f"{n:5d}  {caller} -> {called}" for n, caller, called in pairs), sep="\n")
     return int(len(files) > MOST_FILES or moves > MOST_MOVES)
 
 

@@ -1,6 +1,7 @@
 """Properties of the code itself: public names, one version, layers, and that no method can reach a row."""
 
 import ast
+import importlib
 import importlib.metadata
 import inspect
 import re
@@ -36,13 +37,47 @@ def test_public_names_are_listed_documented_and_sorted() -> None:
 
 
 def test_completion_shows_public_names_alone() -> None:
-    modules = {"demo", "distributed", "masked", "sklearn", "spark"}  # imported when they are asked for
+    modules = {"demo", "distributed", "masked", "sklearn", "spark"}
     assert set(dir(dpgep)) == {*dpgep.__all__, *modules, "__version__"}
-    code = "import dpgep, sys; print('dpgep.demo' in sys.modules, dpgep.demo is sys.modules['dpgep.demo'])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.split() == ["False", "True"]
     with pytest.raises(AttributeError, match="has no attribute 'pcaa'"):
         dpgep.pcaa  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_names_that_are_imported_when_asked_for_are_those_that_type_checkers_see() -> None:
+    """A name, or a module (which stands for itself), and where it comes from."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (guarded,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {}
+    for node in guarded.body:
+        assert isinstance(node, ast.ImportFrom)
+        assert node.module is not None
+        for alias in node.names:
+            seen[alias.name] = alias.name if node.module == "dpgep" else node.module.removeprefix("dpgep.")
+    assert seen == dpgep._LAZY
+    for name, module in seen.items():
+        found = importlib.import_module(f"dpgep.{module}")
+        assert getattr(dpgep, name) is (found if name == module else getattr(found, name)), name
+
+
+def test_a_first_fit_does_without_the_rest() -> None:
+    code = (
+        "import sys, numpy as np, dpgep; before = set(sys.modules);"
+        "problem = dpgep.pca(np.random.default_rng(0).standard_normal((500, 4)), bound=3.0);"
+        "dpgep.solve(problem, epsilon=1.0, delta=1e-6, n_components=1);"
+        "print(sys.modules.keys() & {f'dpgep.{name}' for name in dpgep._LAZY.values()});"
+        "print({name for name in sys.modules.keys() - before if name.startswith('dpgep')});"
+        "from dpgep import plan, local; import dpgep.masked; print(dpgep.plan is plan is dpgep.planning.plan)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["set()", "set()", "True"]
+
+
+@pytest.mark.parametrize("name", ["audit", "private_operator", "solve"])
+def test_functions_are_not_replaced_by_their_modules(name: str) -> None:
+    """Importing ``dpgep.audit`` binds the module to that name, unless it had been imported before the function was."""
+    code = f"import dpgep.{name}, dpgep.sklearn; from dpgep.{name} import {name}; print(dpgep.{name} is {name})"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["True"]
 
 
 def test_help_works_without_the_extras() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,8 @@ def short(value: Any) -> str:
 
 def html_table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> str:
     """A small table of escaped texts, in the notebook's style; without a heading the first column names the others."""
+    from html import escape  # slow to import
+
     head = "".join(f"<th>{escape(text)}</th>" for text in heading)
     first = "td" if heading else "th"
     body = "".join(

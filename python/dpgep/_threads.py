@@ -38,8 +38,8 @@ def thread_count() -> int:
 
 
 @contextmanager
-def use_threads(n_threads: int | None) -> Iterator[None]:
-    """Run the block with so many threads (None: as before); BLAS on one of them.
+def use_threads(n_threads: Any) -> Iterator[None]:
+    """Run the block with so many threads (None: as before); BLAS on one of them. Raises ValueError for no such number.
 
     More threads are given to BLAS by cutting its exact or large products into tiles (`data.blocks`). What
     it splits itself, in small factorizations, would round otherwise for any other number.
@@ -47,7 +47,7 @@ def use_threads(n_threads: int | None) -> Iterator[None]:
     if n_threads is None:
         yield
         return
-    token = _chosen.set(n_threads)
+    token = _chosen.set(require_count("n_threads", n_threads))
     try:
         with _blas.on_one_thread():
             yield
@@ -81,9 +81,19 @@ def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
         raise errors[0]
 
 
-def can_limit_blas() -> bool:
-    """Whether BLAS can be kept to one thread: threadpoolctl is installed."""
-    return threadpoolctl is not None
+def own_thread_count() -> int:
+    """Number of our own threads to call BLAS from: one where nothing can keep BLAS to one thread."""
+    return 1 if threadpoolctl is None else thread_count()
+
+
+@contextmanager
+def own_threads(worthwhile: bool) -> Iterator[int]:
+    """`own_thread_count` for the block, with BLAS on one thread; if not ``worthwhile``, one, and BLAS as it is."""
+    if not worthwhile or threadpoolctl is None:
+        yield 1
+        return
+    with _blas.on_one_thread():
+        yield thread_count()
 
 
 def blas_on_one_thread() -> AbstractContextManager[None]:
@@ -96,11 +106,6 @@ def one_thread_per_task() -> Iterator[None]:
     """Run one of many tasks that share this process: on one thread, unless DPGEP_NUM_THREADS says otherwise."""
     with use_threads(_from_environment() or 1):
         yield
-
-
-def checked_threads(n_threads: Any) -> int | None:
-    """``n_threads`` as a number of threads, or None. Raises ValueError."""
-    return None if n_threads is None else require_count("n_threads", n_threads)
 
 
 def _unlimited() -> int:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+import scipy  # its sparse solvers are loaded when they are used
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
 from dpgep._suggestions import suggesting
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_separate_columns
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import Accounting
@@ -24,7 +24,15 @@ from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.problems.problem import Problem
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
-from dpgep.solve import Run, component_count, method_of, require_problem, solution_of, warn_of_accuracy
+from dpgep.solve import (
+    Run,
+    component_count,
+    method_of,
+    require_problem,
+    require_separate_columns,
+    solution_of,
+    warn_of_accuracy,
+)
 
 Matrix = NDArray[np.float64]
 
@@ -156,9 +164,9 @@ class PrivateOperator:
             "operator with a larger memory_limit"
         )
 
-    def _operator(self, times: Callable[[Matrix], Matrix]) -> LinearOperator:
+    def _operator(self, times: Callable[[Matrix], Matrix]) -> scipy.sparse.linalg.LinearOperator:
         d, vector = self.n_features, partial(_one_column, times)
-        return LinearOperator(
+        return scipy.sparse.linalg.LinearOperator(
             (d, d), matvec=vector, rmatvec=vector, matmat=times, rmatmat=times, dtype=np.dtype(np.float64)
         )
 

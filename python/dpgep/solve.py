@@ -18,13 +18,12 @@ from typing import Any, TypeVar
 from dpgep._checks import require_count
 from dpgep._dispatch import core
 from dpgep._suggestions import suggesting, suggestion
-from dpgep._threads import checked_threads, use_threads
+from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.data.not_finite import named
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.methods import METHODS, Method
-from dpgep.methods.options import options_on_columns, require_separate_columns
 from dpgep.methods.preparing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
@@ -33,7 +32,7 @@ from dpgep.models.preparation import Preparation, takes_missing
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, PublicSide
-from dpgep.privacy.ledger import Ledger, mu_rounded_up
+from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.stages import Stages
 from dpgep.problems.mergeable_moments import Moments
@@ -143,7 +142,7 @@ def solve(
     k = component_count(problem.model, n_components)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
-    with use_threads(checked_threads(n_threads)), run.reserved():
+    with use_threads(n_threads), run.reserved():
         before = problem.passes
         if problem.read_once and not chosen.in_one_pass(settings, problem.model.n_features):
             raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
@@ -166,7 +165,7 @@ def require_problem(problem: Any) -> None:
             "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
             f"got {type(problem).__name__}"
         )
-    component_count(problem.model, 1)  # a table has none, and says so
+    component_count(problem.model, None)  # a table has none, and says so
 
 
 def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
@@ -186,6 +185,23 @@ def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
             hint = suggestion(option, known) or f"; its options: {', '.join(known)}"
             raise TypeError(f"{what} has no option {option!r}{hint}")
     return kind(**options)
+
+
+def options_on_columns(settings: Any) -> list[str]:
+    """The options that choose among the columns of a table."""
+    chosen = [name for name in ("sparsity", "screen") if getattr(settings, name, None)]
+    start = getattr(settings, "init", None)
+    return [*chosen, 'init="screen"'] if isinstance(start, str) and start == "screen" else chosen
+
+
+def require_separate_columns(settings: Any, *, mixed: bool) -> None:
+    """Raise ValueError where options choose among columns and a preparation has ``mixed`` them."""
+    chosen = options_on_columns(settings)
+    if mixed and chosen:
+        raise ValueError(
+            f'{" and ".join(chosen)} choose among columns, which precondition="full" multiplies by a matrix: use '
+            'precondition="columns"'
+        )
 
 
 def component_count(model: Model, n_components: Any) -> int:
@@ -382,7 +398,7 @@ def warn_of_delta(account: Budget, n: int | None, result: object, stacklevel: in
 
 def _public_inputs_of(problem: Problem) -> PublicInputs:
     ranges = problem.auto.ranges if isinstance(problem, TableProblem) else {}
-    return public_inputs(problem.model, problem.n_counted if problem.facts.n_is_public else None, ranges)
+    return public_inputs(problem.model, problem.n_counted, ranges)
 
 
 def public_inputs(model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]]) -> PublicInputs:
@@ -403,7 +419,7 @@ def _report(
     facts: PublicFacts, account: Budget, ledger: Ledger, public: PublicInputs, *, seeded: bool
 ) -> PrivacyReport:
     """The guarantee for everything in the ledger."""
-    entries, spent = ledger.releases, mu_rounded_up(ledger.spent)
+    entries, spent = ledger.releases, ledger.spent_mu
     return PrivacyReport(
         epsilon=account.epsilon_at(spent),
         delta=account.delta,

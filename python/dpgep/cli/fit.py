@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dpgep
-from dpgep._threads import checked_threads, use_threads
+from dpgep._threads import use_threads
 from dpgep.cli.command import Commands, UsageError, interval, numbers, positive, usage, words
 from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
 from dpgep.cli.dry_run import listed_features, show_dry_run
@@ -114,7 +114,7 @@ def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.
     common = {"budget": paying.budget, "seed": options.seed, **paying.part}
     sparse = {} if options.model == "table" or options.sparsity is None else {"sparsity": options.sparsity}
     if options.model == "table":
-        with use_threads(checked_threads(options.threads)):
+        with use_threads(options.threads):
             return dpgep.release(problem, **common)
     return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
 

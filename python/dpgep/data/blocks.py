@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any
@@ -19,7 +18,7 @@ import scipy.linalg.cython_blas
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import blas_on_one_thread, can_limit_blas, run, thread_count
+from dpgep._threads import own_threads, run, thread_count
 from dpgep.data.rows import Batch, NotFiniteError, Rows, canonical_csr
 from dpgep.models.model import Matrix
 from dpgep.sources.columns import Columns, row_dtype
@@ -102,9 +101,7 @@ def add_products(blocks: Iterable[tuple[slice, Matrix]], total: Matrix, *, exact
     first = next(rest, None)
     if first is None:
         return
-    ours = can_limit_blas() and first[1].size * d >= _WORK_FOR_THREADS
-    most_threads = thread_count() if ours else 1
-    with blas_on_one_thread() if ours else nullcontext():
+    with own_threads(first[1].size * d >= _WORK_FOR_THREADS) as most_threads:
         for _, block in chain([first], rest):
             n_threads = most_threads if block.size * d >= _WORK_FOR_THREADS else 1
             tasks = _tiles(block, total, _exact_grid(d, n_threads) if exact else -(-d // _FIXED_TILE))

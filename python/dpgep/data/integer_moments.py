@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import can_limit_blas, run, thread_count, use_threads
+from dpgep._threads import own_thread_count, run, thread_count, use_threads
 from dpgep.data.blocks import add_products, block_height, mark_groups, moment_blocks, require_finite
 from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.sparse_rows import GridRows, SparseRows
@@ -174,9 +174,9 @@ class ExactMomentAccumulator:
         """Number of threads that are to sum some of n people each: one where there is too little work or memory."""
         pairs = self._dimension**2
         n_worthwhile = int(n * pairs // _WORK_OF_A_SHARE)
-        if n_worthwhile < 2 or not can_limit_blas():
+        if n_worthwhile < 2:
             return 1
-        n_threads = thread_count()
+        n_threads = own_thread_count()
         return n_threads if n_threads <= n_worthwhile and n_threads * pairs * 16 <= _SHARES_BYTES else 1
 
     def _add_at_once(self, batch: Batch, n: int) -> None:

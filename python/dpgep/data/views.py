@@ -30,8 +30,11 @@ def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
         if known is not None and known < fewest:
             raise ValueError(f"{name} must have at least {fewest} rows, but its source has fewer")
         return selection, selection.names
-    matrix = spread_matrix(values, name) if is_dask_collection(values) else as_matrix(values, name)
-    rows = n_rows(matrix)
+    if is_dask_collection(values):
+        matrix, rows = spread_matrix(values, name), known_rows(values)
+    else:
+        matrix = as_matrix(values, name)
+        rows = int(matrix.shape[0])
     if rows is not None and rows < fewest:
         raise ValueError(f"{name} must have at least {fewest} rows, got shape {matrix.shape}")
     return matrix, column_names(values)
@@ -49,6 +52,8 @@ def require_number_protected(people: Scan, adjacency: Any) -> None:
 
 def column_names(values: Any) -> Names:
     """Names of the columns of a table in memory or on Dask's workers; None for all else."""
+    if isinstance(values, np.ndarray):
+        return None
     if is_table(values):
         return table_names(values)
     return without_rows(values).names(None) if is_dask_frame(values) else None
@@ -100,14 +105,17 @@ def as_matrix(values: Any, name: str) -> Any:
     blocks of their rows are filled in, never the whole.
     """
     check_not_masked(values, name)
+    array = np.asarray(values) if isinstance(values, np.ndarray) else _as_array(values)
+    check_matrix(array, name)
+    return array
+
+
+def _as_array(values: Any) -> Any:
     if isinstance(values, Columns):
-        check_matrix(values, name)
         return values
     if is_table(values):
         values = table_matrix(values)
-    array = values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
-    check_matrix(array, name)
-    return array
+    return values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
 
 
 def check_matrix(array: Any, name: str) -> None:

@@ -18,8 +18,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-import scipy  # its special functions are loaded when they are used
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
+import scipy  # its special functions and sparse solvers are loaded when they are used
 
 from dpgep._show import Shown
 from dpgep._threads import blas_on_one_thread
@@ -266,20 +265,23 @@ def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Mod
 
 
 def _leading_of(model: Model, noise: Matrix) -> float:
-    return _largest(aslinearoperator(noise)) - model.centre(np.diagonal(noise))
+    return _largest(scipy.sparse.linalg.aslinearoperator(noise)) - model.centre(np.diagonal(noise))
 
 
 def _leading_by_products(noise: Matrix, vectors: Matrix, model: Model) -> float:
     r = vectors.shape[1]
-    operator = LinearOperator((r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64)
+    operator = scipy.sparse.linalg.LinearOperator(
+        (r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64
+    )
     trace = np.einsum("ij,ij->j", vectors, noise @ vectors)
     return _largest(operator) - model.centre(trace)
 
 
-def _largest(operator: LinearOperator) -> float:
+def _largest(operator: scipy.sparse.linalg.LinearOperator) -> float:
     """The largest eigenvalue, up to a thousandth, or as near as iterations came."""
+    start = np.ones(operator.shape[0])
     try:
-        top = eigsh(operator, k=1, which="LA", tol=1e-3, v0=np.ones(operator.shape[0]), return_eigenvectors=False)[0]
-    except ArpackNoConvergence as stopped:
+        top = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False)[0]
+    except scipy.sparse.linalg.ArpackNoConvergence as stopped:
         top = max(stopped.eigenvalues, default=0.0)
     return float(top)

@@ -45,23 +45,6 @@ def require_given_sparsity(sparsity: Any) -> None:
     require_count("sparsity", sparsity)
 
 
-def options_on_columns(settings: Any) -> list[str]:
-    """The options that choose among the columns of a table."""
-    chosen = [name for name in ("sparsity", "screen") if getattr(settings, name, None)]
-    start = getattr(settings, "init", None)
-    return [*chosen, 'init="screen"'] if isinstance(start, str) and start == "screen" else chosen
-
-
-def require_separate_columns(settings: Any, *, mixed: bool) -> None:
-    """Raise ValueError where options choose among columns and a preparation has ``mixed`` them."""
-    chosen = options_on_columns(settings)
-    if mixed and chosen:
-        raise ValueError(
-            f'{" and ".join(chosen)} choose among columns, which precondition="full" multiplies by a matrix: use '
-            'precondition="columns"'
-        )
-
-
 def directions_in(memory_limit: int, public: PublicSide, copies: int) -> int:
     """How many directions can be asked of lazy noise and remembered, with ``copies`` of each in the method."""
     d = public.model.n_features

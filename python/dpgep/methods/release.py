@@ -13,8 +13,8 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
-from scipy.sparse import eye_array
 
 from dpgep._checks import (
     require_count,
@@ -413,7 +413,7 @@ def _clipped_warning(share: float) -> Iterator[str]:
 
 def _residual_deviation(model: Model, released: Released, vectors: Matrix, values: Matrix) -> Matrix:
     """Deviation of the noise in each entry of (A - value B) v, one row for each vector."""
-    coordinates = eye_array(vectors.shape[1], format="csr")
+    coordinates = scipy.sparse.eye_array(vectors.shape[1], format="csr")
     return np.asarray(np.sqrt(model.error_variances(released, coordinates, vectors.T, values)))
 
 
@@ -492,7 +492,8 @@ def _variances(model: Model, released: Released, noise_level: float, system: Eig
     else:
         # of unknown vectors of an orthonormal basis: what coordinates have in all, and known ones have not, in the mean
         variances = model.error_variances(released, leading, leading, values)
-        in_all = model.error_variances(released, eye_array(len(leading), format="csr"), leading, values).sum(axis=1)
+        unit = scipy.sparse.eye_array(len(leading), format="csr")
+        in_all = model.error_variances(released, unit, leading, values).sum(axis=1)
         rest = (in_all - variances.sum(axis=1)) / (r - p)
         variances = np.hstack([variances, np.tile(rest[:, None], r - p)])
     return variances * _shares_of_data(system, noise_level)
@@ -507,7 +508,7 @@ def _misplaced(model: Model, released: Released, pair: MatrixPencil, system: Eig
     if released.noiseless:
         return np.zeros(len(fit.vectors))
     d, features = len(pair.a), list(support_of(fit.vectors))
-    coordinates = eye_array(d, format="csc")[:, features]
+    coordinates = scipy.sparse.eye_array(d, format="csc")[:, features]
     centre = model.centre(system.values[len(fit.eigenvalues) :]) if len(system.values) > len(fit.vectors) else 0.0
     diagonal = 1.0 if pair.b is None else np.maximum(np.diagonal(pair.b)[features] + system.regularization, 1e-300)
     deviations = np.sqrt(model.error_variances(released, coordinates, fit.vectors.T, fit.eigenvalues)) / diagonal

@@ -13,9 +13,8 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
-import scipy  # its special functions are loaded when they are used
+import scipy  # its special functions and sparse solvers are loaded when they are used
 import scipy.linalg
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_share, whole_number

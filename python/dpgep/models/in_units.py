@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
-from scipy.sparse import diags_array
 
 from dpgep.models.denoise import low_rank_before_noise, spectrum_before_noise
 from dpgep.models.model import Matrix, MatrixPencil, PublicFacts
@@ -108,7 +108,7 @@ class InUnits(MomentModel):
         return MatrixPencil(self._scaled(inner.a), None, inner.noise_level * spread, inner.rounding * largest)
 
     def error_variances(self, released: Any, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        scaled = diags_array(self.scale)
+        scaled = scipy.sparse.diags_array(self.scale)
         return self.inner.error_variances(released, scaled @ left, np.asarray(scaled @ right), eigenvalues)
 
     def noise_alone(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import diags_array
+import scipy  # its sparse matrices are loaded when they are used
 
 from dpgep.models.model import Matrix, Standardization
 from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
@@ -50,9 +50,9 @@ def correlation_form_variance(released: ReleasedMoments, left: Any, right: Matri
     m_a^2 c, with independent noises Z, e and c of second moment, sums and count: what g changes is added for each.
     """
     standard, m = standardization_of(released), mean_factor(released)
-    unit = diags_array(1 / standard.scale)
+    unit = scipy.sparse.diags_array(1 / standard.scale)
     p, q = unit @ left, np.asarray(unit @ right)
-    varying = diags_array(np.where(standard.drowned, 0.0, 1 / standard.scale**2))
+    varying = scipy.sparse.diags_array(np.where(standard.drowned, 0.0, 1 / standard.scale**2))
     x, y = (np.asarray(varying @ (released.second @ side - m.T @ (m @ side))) for side in (p, q))
     variance = schur_form_variance(released, p, q, total=1.0, within=0.0)
     noise, pp, px, xx = released.noise, p * p, p * x, x * x

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
-from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -443,6 +442,8 @@ class Budget:
         return f"Budget({target}{binding}; spent mu={self.spent_mu:.4g}, remaining mu={self.remaining_mu:.4g})"
 
     def _repr_html_(self) -> str:
+        from html import escape  # slow to import
+
         from dpgep.reports.tables import LEDGER, ledger_rows  # know ledgers
 
         return f"<p>{escape(repr(self))}</p>{html_table(ledger_rows(self.releases, self.mu), LEDGER)}"

@@ -192,17 +192,10 @@ class Curator:
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream) -> None:
         self.public = PublicSide.of(problem)
+        self.model, self.facts = self.public.model, self.public.facts
         self._mechanism = mechanism_of(problem, stream)
         self._ledger = ledger
         self._stream = stream
-
-    @property
-    def model(self) -> Model:
-        return self.public.model
-
-    @property
-    def facts(self) -> PublicFacts:
-        return self.public.facts
 
     @property
     def noiseless(self) -> bool:
@@ -290,9 +283,7 @@ class Curator:
 
     def _affordable(self, share: float | None) -> float:
         """Gaussian-DP parameter that a query may spend, checked before data is read."""
-        mu = self._ledger.portion(share)
-        self._ledger.check(mu)
-        return mu
+        return self._ledger.affordable(share)
 
     def _charge(self, purpose: str) -> Charge:
         def charge(entry: LedgerEntry) -> None:

@@ -165,6 +165,11 @@ class Ledger:
     def spent(self) -> Cost:
         return self._spent
 
+    @property
+    def spent_mu(self) -> float:
+        """Gaussian-DP parameter of what is spent, rounded up."""
+        return mu_rounded_up(self._spent)
+
     def whole_target(self) -> tuple[float, float]:
         """The (epsilon, delta) of a budget used by this run alone, for answers that no mu describes.
 
@@ -180,9 +185,14 @@ class Ledger:
         self.check(self.mu)
         return self._target
 
-    def portion(self, share: float | None) -> float:
-        """Gaussian-DP parameter of ``share`` of mu^2 as `begin` found it, or (None) of what is left; rounded down."""
-        return self.remaining if share is None else split_budget(self._whole, share)[0]
+    def affordable(self, share: float | None) -> float:
+        """Gaussian-DP parameter of ``share`` of mu^2 as `begin` found it, or (None) of what is left; rounded down.
+
+        Raises as `check` does.
+        """
+        mu = self.remaining if share is None else split_budget(self._whole, share)[0]
+        self.check(mu)
+        return mu
 
     def begin(self) -> None:
         """From here on shares are of what is left now: what comes before has prepared the problem."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from dpgep._threads import checked_threads, use_threads
+from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.not_finite import named, named_in_batch
@@ -20,7 +20,6 @@ from dpgep.data.views import bound_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Auto, Preparation, takes_missing
-from dpgep.problems import moment_bytes
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.sources.names import Names
@@ -141,7 +140,7 @@ class Moments(Problem):
         or infinity, and leaves the sums unchanged. Raises RuntimeError after an update that was interrupted otherwise,
         e.g. by Ctrl-C: such sums include an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
-        with use_threads(checked_threads(n_threads)):
+        with use_threads(n_threads):
             data = self.model.data(X, y)
             batch = self.model.batch(self._bound, *data)
             names = map(column_names, data[: len(self.model.views)])
@@ -215,12 +214,16 @@ class Moments(Problem):
 
         Confidential, like the rows. Raises TypeError unless classes are text, numbers or booleans.
         """
+        from dpgep.problems import moment_bytes  # imports every model
+
         with self._lock:
             return moment_bytes.pack(self._description(), self._sums)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Moments:
         """Moments from `to_bytes`. Raises ValueError for bytes that are truncated, altered, or of another version."""
+        from dpgep.problems import moment_bytes  # imports every model
+
         description, sums = moment_bytes.unpack(data)
         return cls._of_sums(sums, description)
 

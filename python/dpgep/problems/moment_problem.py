@@ -64,9 +64,11 @@ class RowModel(MomentModel):
 
         Raises ValueError if the model has other names.
         """
-        for found, expected, name in zip(views, self.view_names, self.inputs, strict=False):
-            check_same(found, expected, name)
-        if self.feature_names is not None or not any(views):
+        if self.feature_names is not None:
+            for found, expected, name in zip(views, self.view_names, self.inputs, strict=False):
+                check_same(found, expected, name)
+            return self
+        if not any(views):
             return self
         names = (
             found or map(str, range(view.stop - view.start)) for found, view in zip(views, self.views, strict=True)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_flag
 from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
-from dpgep.methods.options import require_separate_columns
 from dpgep.methods.release import PairOptions, ReleaseDiagnostics, solve_released
 from dpgep.methods.result import MethodResult
 from dpgep.models.in_units import in_units
@@ -35,7 +34,7 @@ from dpgep.questions.regression import Regression, regression
 from dpgep.questions.synthetic import sample
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
-from dpgep.solve import checked_options, component_count, solution_of, warn_of_accuracy
+from dpgep.solve import checked_options, component_count, require_separate_columns, solution_of, warn_of_accuracy
 
 
 class Questions:

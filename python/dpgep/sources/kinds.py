@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its sparse matrices are loaded when they are used
 
 
 def _is(value: Any, module: str, name: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its sparse matrices are loaded when they are used
 
 from dpgep.sources import arrow, kinds
 from dpgep.sources.arrays import Array, SideBySide

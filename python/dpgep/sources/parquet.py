@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,6 +97,8 @@ def _kind(found: Any) -> str:
 
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
     """The items, each fetched in a thread while the one before it is in use."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
     end = object()
     with ThreadPoolExecutor(1) as reader:
         following = reader.submit(next, items, end)

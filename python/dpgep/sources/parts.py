@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep.sources.columns import Columns, row_dtype

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy  # its sparse solvers are loaded when they are used
 import scipy.linalg
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from dpgep._checks import (
     require_count,
@@ -344,10 +344,13 @@ def _largest_eigenvalue(answer_of: Callable[[Matrix], Matrix], products: NoisyPr
         longest = max(longest, float(np.linalg.norm(answer) / np.linalg.norm(v)))
         return np.asarray(answer)
 
-    operator = LinearOperator((d, d), matvec=times, dtype=np.float64)
+    operator = scipy.sparse.linalg.LinearOperator((d, d), matvec=times, dtype=np.float64)
     try:
-        largest = float(eigsh(operator, k=1, which="LA", tol=0.02, v0=start, return_eigenvectors=False, maxiter=50)[0])
-    except ArpackNoConvergence as stopped:
+        found = scipy.sparse.linalg.eigsh(
+            operator, k=1, which="LA", tol=0.02, v0=start, return_eigenvectors=False, maxiter=50
+        )
+        largest = float(found[0])
+    except scipy.sparse.linalg.ArpackNoConvergence as stopped:
         largest = float(max(stopped.eigenvalues, default=longest))
     except _Enough:
         largest = 2 * longest
