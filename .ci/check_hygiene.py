@@ -11,8 +11,14 @@ FORBIDDEN = {
     "an unfinished mark": re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME)\b"),
 }
 
+# Negative control: what each pattern must find.
+EXAMPLES = ["see /" + "home/somebody/file", "# TO" + "DO: later"]
+
 
 def main() -> None:
+    for (what, pattern), example in zip(FORBIDDEN.items(), EXAMPLES, strict=True):
+        if not pattern.search(example):
+            sys.exit(f"the search for {what} does not find {example!r}")
     folder = Path(sys.argv[1])
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     problems = []

@@ -22,7 +22,7 @@ from sklearn.svm import LinearSVC
 import dpgep
 
 # One draw scatters by 0.006 around the median at epsilon = 0.1. Forests are slow.
-DRAWS = 11
+DRAWS = 5 if support.QUICK else 11
 FOREST_DRAWS = 0 if support.QUICK else 5
 
 

@@ -6,6 +6,7 @@ be had again. `python benchmarks/bench_classifier.py` prints the whole table.
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 import sys
@@ -47,6 +48,7 @@ class Task:
             release = dpgep.release(problem, epsilon=epsilon, delta=len(self.x) ** -1.1, seed=seed)
         return 100 * float(np.mean(release.classifier().predict(self.x_test) == self.y_test))
 
+    @functools.cached_property
     def exact(self) -> float:
         """Accuracy of scikit-learn's default, in percent."""
         with warnings.catch_warnings():
@@ -55,6 +57,7 @@ class Task:
         return 100 * float(theirs.score(self.x_test, self.y_test))
 
 
+@functools.cache
 def mnist() -> Task:
     """Pixels from 0 to 255; the bound is the norm of an image of which an eighth is ink."""
     with support.data_set("mnist") as arrays:
@@ -62,6 +65,7 @@ def mnist() -> Task:
         return Task("MNIST", x, arrays["y_train"], x_test, arrays["y_test"], 255 * math.sqrt(784 / 8))
 
 
+@functools.cache
 def a9a() -> Task:
     """Answers to 14 questions, of which 123 indicators are made: no row has more than 14 ones."""
     return Task("a9a", *support.a9a(), math.sqrt(14))
@@ -76,7 +80,7 @@ def digits() -> Task:
 
 def lost(task: Task, epsilon: float, bound: Any) -> float:
     """Points that the median private rule loses to the exact one."""
-    exact, private = task.exact(), task.private(epsilon, bound)
+    exact, private = task.exact, task.private(epsilon, bound)
     support.say(_line(task, epsilon, bound, private) + f"  scikit-learn {exact:.2f}")
     return exact - statistics.median(private)
 
@@ -99,7 +103,7 @@ def test_points_lost(load: Callable[[], Task], epsilon: float, most: float, auto
 def test_digits() -> None:
     """Few people: without noise what scikit-learn does, and at epsilon = 10 not far from it."""
     task = digits()
-    assert task.private(math.inf, 1e6, draws=1) == pytest.approx([task.exact()], abs=0.5)  # 2 of 497 rows
+    assert task.private(math.inf, 1e6, draws=1) == pytest.approx([task.exact], abs=0.5)  # 2 of 497 rows
     support.judge("digits, epsilon = 10: points lost", lost(task, 10.0, task.bound), 8.0, always=True)
 
 
@@ -110,7 +114,7 @@ def main() -> None:
             task = load()
         except FileNotFoundError as missing:
             sys.exit(f"the rest needs data: {missing}")
-        print(f"{task.name:7s} scikit-learn, not private: {task.exact():.2f} %", flush=True)
+        print(f"{task.name:7s} scikit-learn, not private: {task.exact:.2f} %", flush=True)
         for bound in (task.bound, "auto"):
             for epsilon in (0.1, 1.0, 10.0):
                 print(_line(task, epsilon, bound, task.private(epsilon, bound)), flush=True)
