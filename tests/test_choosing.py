@@ -16,11 +16,13 @@ from every_run import problems
 import dpgep
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
-from dpgep.methods.clipping import kept_of_normal, sampling_error, variance_before_clipping
+from dpgep.methods.clipped_power import Begun, continued, leading_axes
+from dpgep.methods.clipping import kept_of_normal, look_of, sampling_error, variance_before_clipping
 from dpgep.methods.operator_release import OperatorDiagnostics
 from dpgep.methods.release import ReleaseOptions
 from dpgep.models.moments import ReleasedMoments, pooled
 from dpgep.privacy import clipped_products
+from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 
@@ -140,6 +142,74 @@ def test_many_columns_are_probed_by_products(spike: float, chosen: str) -> None:
     assert "known by its products" in solution.privacy.releases[0].query
     assert isinstance(solution.diagnostics, OperatorDiagnostics) == (chosen == "release")
     assert abs(solution.components[0] @ truth[0]) > 0.9
+
+
+def mixture(n: int, d: int, few: float) -> Matrix:
+    """Rows uniform on [-.3, .3] along the first axis; those of a few are at -.3 or .3 on the second one instead."""
+    rng = np.random.default_rng(0)
+    rows = 0.6 * rng.standard_normal((n, d)) / math.sqrt(d)
+    chosen = rng.random(n) < few
+    rows[:, 0] = np.where(chosen, 0.0, rng.uniform(-0.3, 0.3, n))
+    rows[:, 1] = np.where(chosen, rng.choice([-0.3, 0.3], n), 0.0)
+    return np.asarray(rows)
+
+
+def test_a_tilt_towards_a_direction_of_few_is_seen_at_the_end() -> None:
+    """Clipping leaves a stationary point between both, at a squared sine of 0.3; what the probe showed tells it."""
+    rows = mixture(20000, 100, 0.235)
+    truth = np.linalg.eigh(np.cov(rows.T))[1][:, -1]
+    problem = dpgep.pca(rows, center=False, bound=1.0)
+    alone = solve_seeded(problem, 1, mu=0.8, n_components=1, method="clipped-power")
+    chosen = solve_seeded(problem, 1, mu=0.8, n_components=1)
+    assert chosen.method == "clipped-power"
+    assert 1 - float(alone.components[0] @ truth) ** 2 > 0.2
+    assert 1 - float(chosen.components[0] @ truth) ** 2 < 0.1
+
+
+def begun_at(curator: Curator, vectors: Matrix) -> Begun:
+    look = look_of(curator.product_norms(Asked(vectors), 0.02), 0.5, len(vectors))
+    return Begun(
+        vectors=vectors, beside=vectors, edge=0.01, look=look, mean=None, centre=0.0, centre_deviation=0.0, share=0.9,
+        look_share=0.02,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("cosine", "leads_away"), [(0.8, True), (0.0, False)])
+def test_steps_end_where_they_lead_to_less_variance(cosine: float, leads_away: bool) -> None:
+    """From the direction of a few people, who have more variance, to that of all; not the other way."""
+    problem = dpgep.pca(with_few(0.05, 1.8**2, 20000, 100), center=False, bound=1.0)
+    ledger = Ledger(1.0)
+    curator = Curator(problem, ledger, core.NoiseStream(bytes(32)))
+    start = np.zeros((1, 100))
+    start[0, :2] = cosine, math.sqrt(1 - cosine**2)
+    found = continued(curator, begun_at(curator, start))
+    assert (found is None) == leads_away
+    if leads_away:
+        assert ledger.remaining > 0.8  # for a release
+
+
+def second_moment(values: Matrix, between: float, deviation: float, rng: np.random.Generator) -> NoisyMean:
+    moment = np.diag(values)
+    moment[0, -1] = moment[-1, 0] = between
+    return NoisyMean(moment + deviation * rng.standard_normal(moment.shape), deviation, 1000)
+
+
+def test_axes_are_those_of_the_block_unless_noise_cannot_explain_it() -> None:
+    """Two false alarms in 200 are allowed: of 2000, 20; 60 have a probability below 1e-11."""
+    rng, values = np.random.default_rng(0), np.array([3.0, 2.0, 1.0, 1.0, 0.5])
+    alarms = 0
+    for _ in range(2000):
+        axes = leading_axes(second_moment(values, 0.0, 0.1, rng), 2)
+        alarms += bool(axes.beside.any())
+        assert axes.others.shape == (3,)
+    assert alarms < 60
+    for between, swapped in ((1.5, False), (0.0, True)):
+        found = leading_axes(second_moment(values[::-1] if swapped else values, between, 0.01, rng), 2)
+        assert found.beside.max() > 0.1
+        (turned,) = found.rotations
+        np.testing.assert_allclose(turned @ turned.T, np.eye(2), atol=1e-12)
+        expected = np.linalg.eigvalsh(second_moment(values, between, 0.0, rng).values)[::-1]
+        np.testing.assert_allclose(found.values, expected[:2], atol=0.1)
 
 
 # --- two releases as one ---------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpgep.methods.clipped_power import LEAST_SHARE, Begun, ClippedPowerDiagnostics, continued
 from dpgep.methods.clipping import Look, look_of, sampling_error
-from dpgep.methods.eigen import solve_pair
+from dpgep.methods.eigen import matrix_bytes, solve_pair
 from dpgep.methods.operator_release import leading_by_products, operator_release
 from dpgep.methods.quotient_accuracy import semicircle_edge
 from dpgep.methods.release import ReleaseOptions, by_products, release, solve_released
@@ -46,6 +46,8 @@ _QUANTILE = 0.5
 _FAVOURED = 5.0
 # More components than this part of d are not for clipped products: so much variance do they have at least.
 _MOST_COMPONENTS = 1 / 8
+# What a probe and a release after it hold at once, in units of what a release alone does.
+_MATRICES = 2
 # The edge of a release's noise, 2 b^2 sqrt(d)/(n mu), in units of b^2/d, up to which there is nothing to choose: what
 # stands out by one such unit is then found with a squared sine of (0.1/2)^2. And that of a probe, in units of b^2, from
 # which on it shows nothing.
@@ -103,6 +105,8 @@ def _is_open(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     if not (public.model.is_covariance and public.at_hand and options == ReleaseOptions()):
         return False
     if k > _MOST_COMPONENTS * d or options.storage_for(d) != "matrix" or n is None:
+        return False
+    if _MATRICES * matrix_bytes(d) > options.memory_limit and not by_products(curator, k, options):
         return False
     edge = 2 * math.sqrt(d) / (n * curator.remaining)
     if edge * d <= _SMALL_NOISE or edge >= _LARGE_NOISE * math.sqrt(_PROBE_SHARE):

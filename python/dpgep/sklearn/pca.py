@@ -16,7 +16,7 @@ from dpgep.solve import solve
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivatePCA(Components):
-    """Principal component analysis with differential privacy: `dpgep.pca`, solved from one release.
+    """Principal component analysis with differential privacy: `dpgep.pca`, by default solved from one release.
 
     Unlike scikit-learn's `PCA`, ``explained_variance_`` has no factor n/(n-1), and nothing limits K to n.
 
@@ -30,6 +30,10 @@ class PrivatePCA(Components):
         As in `dpgep.pca`: whether to subtract the mean, and to divide columns by their standard deviations.
     sparsity : int or "auto", optional
         Number of columns that components use. Default: all.
+    method : {"release", "auto", "clipped-power"}
+        As in `dpgep.solve`. Its default, "auto", has less error where a release is noisy, but then no
+        ``explained_variance_ratio_``: which attributes there are should not hang on the rows, so "release" is the
+        default here.
     epsilon, delta, budget, share, adjacency, public_n, random_state
         As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
 
@@ -46,12 +50,13 @@ class PrivatePCA(Components):
     center: bool = True
     standardize: bool = False
     sparsity: int | Literal["auto"] | None = None
+    method: Literal["release", "auto", "clipped-power"] = "release"
 
     def fit(self, X: Any, y: Any = None) -> PrivatePCA:
         """Spend the budget on the components of the rows X (n, d), one per person; ``y`` is ignored."""
         problem = pca(self._rows(X), center=self.center, standardize=self.standardize, **self._described())
         options = options_of(sparsity=self.sparsity)
-        self._keep(solve(problem, n_components=self.n_components, **self._terms(), **options))
+        self._keep(solve(problem, n_components=self.n_components, method=self.method, **self._terms(), **options))
         return self
 
     def inverse_transform(self, X: Any) -> Matrix:
