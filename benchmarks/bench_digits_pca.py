@@ -77,7 +77,8 @@ def reference() -> support.Matrix:
 
 
 def fit(x: support.Matrix, epsilon: float = EPSILON) -> dpgep.Solution:
-    return dpgep.solve(dpgep.pca(x, center=False, bound=1.0), epsilon=epsilon, delta=DELTA, n_components=K)
+    problem = dpgep.pca(x, center=False, bound=1.0)
+    return dpgep.solve(problem, epsilon=epsilon, delta=DELTA, n_components=K, method="release")
 
 
 def test_distance(reference: support.Matrix) -> None:

@@ -84,6 +84,17 @@ def test_a_direction_of_few_people_gets_a_release() -> None:
     assert abs(solution.components[0, 0]) > 0.99
 
 
+def test_a_probe_that_shows_enough_costs_nothing() -> None:
+    """Strong directions: what a probe shows decides without a histogram, and is pooled."""
+    rows, _ = spiked([200.0])
+    budget = dpgep.Budget(mu=0.5)
+    solution = solve_seeded(dpgep.pca(rows, center=False, bound=17.0), 3, budget=budget, n_components=1)
+    assert solution.method == "release"
+    assert [entry.query.split(":")[0] for entry in solution.privacy.releases] == ["probe", "moment matrix"]
+    whole = solve_seeded(dpgep.pca(rows, center=False, bound=17.0), 3, mu=0.5, n_components=1, method="release")
+    assert solution.diagnostics.noise_level == pytest.approx(whole.diagnostics.noise_level, rel=1e-6)
+
+
 def test_what_a_probe_cannot_exclude_is_said() -> None:
     """The stronger direction has few people, and the probe is nothing but noise: the answer is wrong, and warned of."""
     problem = dpgep.pca(with_few(0.02, 3.0, 6000, 200), center=False, bound=1.0)

@@ -63,12 +63,25 @@ def auto(curator: Curator, n_components: int, options: ReleaseOptions) -> Method
     if not _is_open(curator, n_components, options):
         return replace(release(curator, n_components, options), method="release")
     look_share = _look_share(curator)
-    probe = _probe(curator, n_components, options)
-    begun = _begun(curator, probe, look_share)
-    found = continued(curator, begun) if _favours_clipping(curator, probe, begun.look) else None
+    probe, found = _probe(curator, n_components, options), None
+    if not _shows_enough(curator, probe):
+        begun = _begun(curator, probe, look_share)
+        if _favours_clipping(curator, probe, begun.look):
+            found = continued(curator, begun)
     if found is None:
         return replace(_rest(curator, probe, n_components, options), method="release")
     return replace(_with_unseen(found, probe), method="clipped-power")
+
+
+def _shows_enough(curator: Curator, probe: _Probe) -> bool:
+    """Whether the probe alone favours a release: S' <= C sqrt(S), so that S - c above sqrt(S/5) is enough.
+
+    The probe's eigenvalues exceed those without noise by no more than its edge.
+    """
+    k, bound = len(probe.values) - 1, row_bound(curator.facts)
+    edge, centre = probe.deviation * semicircle_edge(curator.model.n_features), max(probe.centre, 0.0)
+    heights = float(np.maximum(probe.values[:-1] - edge - centre, 0.0).sum()) / bound**2
+    return _FAVOURED * heights**2 > heights + k * centre / bound**2
 
 
 def _begun(curator: Curator, probe: _Probe, look_share: float) -> Begun:
