@@ -17,6 +17,7 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.data.row_products import CompensatedSum
 from dpgep.models.model import PublicFacts
+from dpgep.models.moments import MomentNoise
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.matrix_release import shrink
@@ -27,6 +28,7 @@ from dpgep.privacy.rounding import (
     Allowance,
     covering_multiplier,
     matrix_allowance,
+    moments_allowance,
     most_people,
     product_error,
     sampled_product_error,
@@ -122,6 +124,16 @@ def test_compensated_sums_are_nearly_exact(terms: list[float]) -> None:
 
 
 # ---- The grid ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("d", "directions"), [(50, 3), (2000, 40)])
+def test_the_grid_of_the_answers_is_paid_for(d: int, directions: int) -> None:
+    """Answers for two neighbours, each entry rounded by half a step away from the other's; weights are 2/s^2 across."""
+    apart = 2 * math.sqrt(2 * directions * d) * 2.0**-28 / 2
+    moments = moments_allowance(MomentNoise(math.sqrt(2), 0.0, 0.0), 1000, d, directions)
+    matrix, _ = matrix_allowance(1.0, d, directions)
+    assert apart <= moments.absolute < 2 * apart
+    assert matrix.absolute >= apart
 
 
 def unit_of(deviation: float) -> float:
