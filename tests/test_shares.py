@@ -84,6 +84,18 @@ def test_a_sum_of_shares_is_nearly_post_processing(scales: list[int]) -> None:
         assert distance(law, dithered(scales, reach, h - 1)) > 100 * bound
 
 
+@pytest.mark.parametrize(("least", "honest", "entries", "largest"), [(1, 1, 1, 1), (2, 9, 100, 3), (4, 400, 7, 1000)])
+def test_the_distance_is_that_of_the_theorem(least: int, honest: int, entries: int, largest: int) -> None:
+    """docs/masked.md, (3): the norm of the scales of all honest shares is what they sum to."""
+    norm = float(np.linalg.norm(np.full(honest, largest)))
+    bound = (
+        entries
+        * (1 + 0.65 * (honest + 1) * (honest + 1 + 2 * np.pi * norm * least))
+        * 2.0 ** (-((np.pi * least) ** 2) / 2 * np.log2(np.e))
+    )
+    assert 2.0 ** log2_distance(least, honest, entries, largest) == pytest.approx(bound, rel=1e-9)
+
+
 def test_within_the_limits_the_distance_is_below_any_double() -> None:
     assert log2_distance(LEAST_SCALE, MOST_PARTIES, MOST_ENTRIES) < -466_000
     assert log2_distance(2 * LEAST_SCALE, MOST_PARTIES, MOST_ENTRIES) < -1_800_000
