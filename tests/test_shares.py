@@ -87,12 +87,9 @@ def test_a_sum_of_shares_is_nearly_post_processing(scales: list[int]) -> None:
 @pytest.mark.parametrize(("least", "honest", "entries", "largest"), [(1, 1, 1, 1), (2, 9, 100, 3), (4, 400, 7, 1000)])
 def test_the_distance_is_that_of_the_theorem(least: int, honest: int, entries: int, largest: int) -> None:
     """docs/masked.md, (3): the norm of the scales of all honest shares is what they sum to."""
-    norm = float(np.linalg.norm(np.full(honest, largest)))
-    bound = (
-        entries
-        * (1 + 0.65 * (honest + 1) * (honest + 1 + 2 * np.pi * norm * least))
-        * 2.0 ** (-((np.pi * least) ** 2) / 2 * np.log2(np.e))
-    )
+    norm = math.hypot(*[largest] * honest)
+    bound = entries * (1 + 0.65 * (honest + 1) * (honest + 1 + 2 * math.pi * norm * least))
+    bound *= math.exp(-((math.pi * least) ** 2) / 2)
     assert 2.0 ** log2_distance(least, honest, entries, largest) == pytest.approx(bound, rel=1e-9)
 
 
