@@ -27,6 +27,8 @@ from dpgep.models.model import Matrix, Model, Released
 
 # Probability that noise alone passes for a component.
 FALSE_ALARM = 5e-3
+# Normal deviations at FALSE_ALARM.
+RANK = 2.58
 # So many leading solutions take part in the bootstrap; how the others mix with them is of first order.
 _CORNER = 96
 _STEPS = 24

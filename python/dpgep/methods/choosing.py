@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpgep.methods.accuracy import RANK
 from dpgep.methods.clipped_power import LEAST_SHARE, Begun, ClippedPowerDiagnostics, continued
 from dpgep.methods.clipping import Look, look_of, sampling_error
 from dpgep.methods.eigen import matrix_bytes, solve_pair
@@ -54,8 +55,6 @@ _MATRICES = 2
 _SMALL_NOISE, _LARGE_NOISE = 0.1, 1.0
 # Components without variance have others so many times as large beside them, to give a number.
 _MOST_UNSEEN = 1e3
-# Normal deviations by which noise may hide a direction: a probability of 1/200.
-_RANK = 2.58
 
 
 def auto(curator: Curator, n_components: int, options: ReleaseOptions) -> MethodResult:
@@ -179,7 +178,7 @@ def _favours_clipping(curator: Curator, probe: _Probe, look: Look) -> bool:
     centre = k * max(probe.centre, 0.0) / bound**2
     signal, left = look.variance - centre, look.kept - look.across * centre
     edge = probe.deviation * semicircle_edge(curator.model.n_features)
-    if signal <= _RANK * look.deviation and probe.values[0] - probe.centre <= edge:
+    if signal <= RANK * look.deviation and probe.values[0] - probe.centre <= edge:
         return look.kept > math.sqrt(_FAVOURED) * look.threshold * look.variance
     if signal <= 0 or left <= 0:
         return False
@@ -217,7 +216,7 @@ def _largest_beyond(probe: _Probe, components: Matrix) -> float:
     *leading, rest = probe.values
     beyond = probe.vectors[:k] - probe.vectors[:k] @ components.T @ components
     roots = np.sqrt(np.array(leading) - rest)
-    largest = rest + float(np.linalg.norm(roots[:, None] * beyond, 2)) ** 2 + _RANK * probe.deviation - probe.centre
+    largest = rest + float(np.linalg.norm(roots[:, None] * beyond, 2)) ** 2 + RANK * probe.deviation - probe.centre
     edge = probe.deviation * math.sqrt(2 * d)
     height = (largest + math.sqrt(largest**2 - edge**2)) / 2 if largest > edge else edge / 2
     return max(probe.centre, 0.0) + height

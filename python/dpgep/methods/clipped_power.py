@@ -26,7 +26,7 @@ import scipy  # its special functions are loaded when they are used
 import scipy.linalg
 
 from dpgep._checks import require_count, require_each, require_one_of, require_share
-from dpgep.methods.accuracy import FALSE_ALARM
+from dpgep.methods.accuracy import FALSE_ALARM, RANK
 from dpgep.methods.clipped_residuals import ResidualAscent, polar, require_affordable
 from dpgep.methods.clipping import Look, changed_by_clipping, look_of, sampling_error, variance_before_clipping
 from dpgep.methods.papers.initial_vectors import given_vectors
@@ -45,10 +45,9 @@ _MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
 _GROWTH = 2
 # No answer of a dozen steps takes less than this share of mu^2.
 LEAST_SHARE = (1 - _MEAN_SHARE - _LOOKS_SHARE - _VALUES_SHARE) / sum(t**_GROWTH for t in range(1, 13))
-# Noise of eigenvalues, as a part of the variance, up to which rows are clipped less where others began; normal
-# deviations at FALSE_ALARM; what is seen of the squares of entries between V and the rest, in deviations; rows shorter
-# than this are in the span of V.
-_NOISE_OF_VALUES, _RANK, _SEEN, _NOTHING = 0.005, 2.58, 4.5, 1e-6
+# Noise of eigenvalues, as a part of the variance, up to which rows are clipped less where others began; what is seen of
+# the squares of entries between V and the rest, in deviations; rows shorter than this are in the span of V.
+_NOISE_OF_VALUES, _SEEN, _NOTHING = 0.005, 4.5, 1e-6
 # What clipping to the median of the components leaves of other variances, about.
 _KEPT_OF_OTHERS = 0.6
 # Products of so many thresholds are clipped for the eigenvalues: 3 deviations of normal ones from a median.
@@ -311,7 +310,7 @@ class _Run:
         self._variance = look.variance
         if self._begun is not None:
             before = self._begun.look
-            self.leads_away = before.variance - look.variance > _RANK * math.hypot(before.deviation, look.deviation)
+            self.leads_away = before.variance - look.variance > RANK * math.hypot(before.deviation, look.deviation)
         return look.threshold
 
     def _quotients(self, vectors: Matrix) -> NoisyMean:
@@ -359,7 +358,7 @@ class _Run:
         if not self._centre_deviation:
             return self._centre
         most = row_bound(self._curator.facts) ** 2 / self._curator.model.n_features
-        return min(max(self._centre, 0.0) + _RANK * self._centre_deviation, most)
+        return min(max(self._centre, 0.0) + RANK * self._centre_deviation, most)
 
     def _error_beside(self, axes: Axes, level: float, kept: float) -> Matrix:
         """(K,), squared sines: of parts that come from beside V, and of mixing with what is there."""
@@ -418,7 +417,7 @@ def leading_axes(quotients: NoisyMean, k: int) -> Axes:
     others, _ = _descending(moment[k:, k:])
     n_between = k * (m - k)
     between = float(np.sum(moment[:k, k:] ** 2)) > scipy.special.chdtri(n_between, FALSE_ALARM) * deviation**2 / 2
-    if not between and others[0] - values[-1] <= _RANK * math.sqrt(2) * deviation:
+    if not between and others[0] - values[-1] <= RANK * math.sqrt(2) * deviation:
         turned = np.zeros((k, m))
         turned[:, :k] = rotation.T
         return Axes(values, (turned,), np.zeros(k), others, deviation)

@@ -11,13 +11,10 @@ import math
 
 import numpy as np
 
-from dpgep.methods.accuracy import FALSE_ALARM, Accuracy, log_supports
+from dpgep.methods.accuracy import FALSE_ALARM, RANK, Accuracy, log_supports
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups
 from dpgep.privacy.products import NoisyProducts
-
-# Normal deviations at FALSE_ALARM.
-_RANK = 2.58
 
 
 def products_accuracy(
@@ -103,9 +100,9 @@ def _alone(deviation: float, d: int, used: int, groups: ReleasedGroups | None, n
         return edge
     # centring: -(m e^T + e m^T) with e the noise of the mean m, an outlier of the semicircle where it is strong
     mean = float(np.linalg.norm(groups.sums.sum(axis=1)))
-    tilt = mean * groups.noise.sums * math.sqrt(groups.sums.shape[1]) * (math.sqrt(used) + _RANK)
+    tilt = mean * groups.noise.sums * math.sqrt(groups.sums.shape[1]) * (math.sqrt(used) + RANK)
     bulk = deviation * math.sqrt(2 * used)
-    return max(edge, tilt + bulk**2 / (4 * tilt) + _RANK * deviation) if tilt > bulk / 2 else edge
+    return max(edge, tilt + bulk**2 / (4 * tilt) + RANK * deviation) if tilt > bulk / 2 else edge
 
 
 def semicircle_edge(d: int, log_searched: float = 0.0) -> float:

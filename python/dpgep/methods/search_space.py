@@ -20,6 +20,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dpgep.methods.accuracy import RANK
 from dpgep.methods.eigen import Eigensystem, bordered, solve_pair
 from dpgep.methods.quotient_accuracy import products_accuracy
 from dpgep.models.model import Matrix, Model
@@ -42,8 +43,6 @@ _SHARE_OF_NOISE = 0.1
 # A component so many times as high as the edge of the noise is waited for: what random directions have of it,
 # 1/sqrt(d), grows as a Chebyshev polynomial does there.
 _WAITED_FOR = 1.05
-# Normal deviations by which the centre of the noise is set above its estimate, against false components.
-_RANK = 2.58
 # Most directions asked, whatever the memory: the small eigenproblems grow with their cube.
 _MOST_DIRECTIONS = 500
 
@@ -261,7 +260,7 @@ class _InNoise(_Progress):
         rest = float(np.trace(subspace.a[:m, :m]) - squares.sum(axis=0) @ system.values[:found])
         mean = rest / max(m - float(squares.sum()), 1e-3 * m)
         deviation = self._products.noise_level / math.sqrt(2 * self._products.oracle.n_features * m)
-        return self._model.centre(np.array([mean + _RANK * deviation]))
+        return self._model.centre(np.array([mean + RANK * deviation]))
 
 
 def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int, part: int) -> bool:
