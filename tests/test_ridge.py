@@ -245,6 +245,18 @@ def test_a_low_rank_matrix_before_noise(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(exact.overlaps, 1)
 
 
+@pytest.mark.parametrize(("m", "n"), [(3, 3), (4, 50), (50, 4)])
+def test_singular_values_are_taken_back_to_what_noise_moves_there(m: int, n: int) -> None:
+    true, deviation = np.array([90.0, 40.0, 21.0]), 1.3
+    left, right = m * deviation**2, n * deviation**2
+    moved = np.sqrt((true**2 + left) * (true**2 + right)) / true
+    noisy = np.zeros((m, n))
+    noisy[range(3), range(3)] = moved
+    found = low_rank_before_noise(noisy, deviation)
+    np.testing.assert_allclose(found.sizes, true, rtol=1e-12)
+    np.testing.assert_allclose(found.overlaps, (true**4 - left * right) / (true**4 + left * true**2), rtol=1e-12)
+
+
 def test_directions_that_are_merged_keep_trace_and_sums(rng: np.random.Generator) -> None:
     values, rows = np.geomspace(1, 100, 30), rng.standard_normal((30, 2))
     merged, sums, numbers = merged_directions(values, rows, 7)

@@ -230,6 +230,20 @@ def test_threads_of_blas_are_set_and_set_back() -> None:
     """)
 
 
+def test_a_task_that_runs_beside_others_has_one_thread() -> None:
+    in_a_process_of_its_own("""
+        def look():
+            seen.append((thread_count(), *blas_threads()))
+
+        for n_threads, expected in (2, (1, 1)), (1, (2, 2)):
+            seen = []
+            with threadpoolctl.threadpool_limits(2, user_api="blas"):
+                _threads.run([look] * 3, n_threads)
+                assert (thread_count(), blas_threads()) == (2, {2})
+            assert seen == [expected] * 3, seen
+    """)
+
+
 def test_runs_at_the_same_time_set_blas_back_after_the_last() -> None:
     in_a_process_of_its_own("""
         with threadpoolctl.threadpool_limits(2, user_api="blas"):

@@ -57,12 +57,18 @@ def use_threads(n_threads: Any) -> Iterator[None]:
 
 def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
     """Do all tasks, each once, by the caller and at most n_threads - 1 others, which end with the call: a fork between
-    calls finds none. After an error of a task, or Ctrl-C, no more are begun, and it is raised.
+    calls finds none. If there are others, each task has one thread, of kernels and of BLAS. After an error of a task,
+    or Ctrl-C, no more are begun, and it is raised.
     """
+    if n_threads == 1:  # BLAS as it is
+        for task in tasks:
+            task()
+        return
     waiting = iter(tasks)
     errors: list[BaseException] = []
 
     def work() -> None:
+        own = _chosen.set(1)
         try:
             for task in waiting:  # one iterator for all: each task is taken once
                 if errors:
@@ -70,13 +76,16 @@ def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
                 task()
         except BaseException as error:
             errors.append(error)
+        finally:
+            _chosen.reset(own)
 
     helpers = [Thread(target=work) for _ in range(min(n_threads, len(tasks)) - 1)]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
+    with _blas.on_one_thread():
+        for helper in helpers:
+            helper.start()
+        work()
+        for helper in helpers:
+            helper.join()
     if errors:
         raise errors[0]
 

@@ -50,7 +50,7 @@ def clipped_blocks(
     it are rows or, of tables in fixed point, columns. Raises NotFiniteError at the first block that holds a NaN or an
     infinity.
     """
-    n, d = rows.n, rows.d
+    n, d = rows.shape
     width = d + extra_columns
     height = block_height(n, width)
     height = min(height, most_rows or height)

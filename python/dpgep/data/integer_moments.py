@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import own_thread_count, run, thread_count, use_threads
+from dpgep._threads import own_thread_count, run, thread_count
 from dpgep.data.blocks import add_products, block_height, mark_groups, moment_blocks, require_finite
 from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.sparse_rows import GridRows, SparseRows
@@ -213,8 +213,7 @@ class ExactMomentAccumulator:
         def add(first: int, last: int) -> None:
             own = shares.get(get_ident()) or ExactMomentAccumulator(self.layout, self.bits)
             shares[get_ident()] = own
-            with use_threads(1 if n_shares > 1 else None):
-                own._add_part(batch.part(slice(first, last)), last - first)
+            own._add_part(batch.part(slice(first, last)), last - first)
 
         edges = [n * i // n_parts for i in range(n_parts + 1)]
         run([partial(add, *ends) for ends in pairwise(edges)], n_shares)

@@ -62,6 +62,10 @@ class Rows:
         return sum(self.widths)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.d
+
+    @property
     def is_sparse(self) -> bool:
         """Whether a view is a SciPy sparse matrix."""
         return not all(isinstance(view, (np.ndarray, Columns)) for view in self.views)
