@@ -39,8 +39,8 @@ def clipped_power(values: Matrix, k: int, n: int, mu: float, bound: float) -> fl
     rounded up (docs/mathematics.md, section 11: the noise of 0.93 of mu^2, and what clipping changes in a sample).
 
     Where clipping keeps kappa of lambda_i, it keeps kappa lambda_j of a turn towards j (Stein), so steps lead to where
-    the turn is that of kappa times the matrix, plus the noise. Constants are those of K = 1: for K = 3 the rows of
-    compare.py have little more than half of this.
+    the turn is that of kappa times the matrix, plus the noise. Constants are those of K = 1: for K = 3
+    spiked rows have little more than half of this.
     """
     gaps = values[:k, None] - values[None, k:]
     noise = 9 * bound**2 * np.sum(values[:k]) * np.sum(gaps**-2.0) / mu**2

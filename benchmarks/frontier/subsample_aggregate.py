@@ -9,7 +9,7 @@ near a cell that a stable histogram finds, or in the core of FriendlyCore. Both 
 mu stands for, so this step is left out: the average is of all blocks. Where blocks agree to within r it would have
 noise of r, not of sqrt(2 K). They ask for blocks that find the subspace by themselves, of about d rows, of which
 there must be more than 2 sqrt(d)/mu for the noise to leave anything; or, where rows lie in a subspace, of K rows. On
-the rows of compare.py the smaller the blocks, the better, as what they err by averages out. Here they have K + 1
+most rows of regimes.py the smaller the blocks, the better, as what they err by averages out. Here they have K + 1
 rows, the fewest whose leading subspace is not their span; for K = 1, single rows (a release of rows scaled to norm 1)
 are better still.
 """

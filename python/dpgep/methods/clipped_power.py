@@ -143,7 +143,7 @@ class ClippedPowerDiagnostics(Diagnostics):
         return [
             f"  steps        {self.n_iterations}, products clipped to {last} times the bound",
             f"  kept         {self.kept:.2g} after clipping",
-            "  errors       of noise alone: where rows are not elliptical, clipping adds a bias",
+            "  errors       without the bias that clipping has where rows are not elliptical",
             *([] if self.unseen is None else [f"  unseen       at most {self.unseen:.2g} times the last eigenvalue"]),
         ]
 
