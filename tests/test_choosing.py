@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 from conftest import solve_seeded
@@ -82,6 +83,29 @@ def test_a_direction_of_few_people_gets_a_release() -> None:
     solution = solve_seeded(problem, 1, epsilon=1.0, delta=1e-6, n_components=1)
     assert solution.method == "release"
     assert abs(solution.components[0, 0]) > 0.99
+
+
+@pytest.mark.parametrize(("spike", "chosen"), [(5.0, "clipped-power"), (200.0, "release")])
+def test_so_it_does_for_a_table_in_units_without_a_bound(spike: float, chosen: str) -> None:
+    rows, truth = spiked([spike])
+    table = pd.DataFrame(7 * rows + 300, columns=[f"x{j}" for j in range(D)])
+    budget = dpgep.Budget(epsilon=6.0, delta=1e-6)
+    solution = solve_seeded(dpgep.pca(table), 3, budget=budget, n_components=1)
+    assert solution.method == chosen
+    assert solution.preparation is not None
+    assert not solution.preparation.is_identity
+    released = solve_seeded(dpgep.pca(table), 3, epsilon=6.0, delta=1e-6, n_components=1, method="release")
+    error, of_release = (1 - float(truth[0] @ each.components[0]) ** 2 for each in (solution, released))
+    assert error < (0.75 * of_release if chosen == "clipped-power" else 0.001)
+    spent = sum((Fraction(entry.mu or 0.0) ** 2 for entry in solution.privacy.releases), Fraction(0))
+    assert Fraction(budget.mu) ** 2 * (1 - Fraction(1, 10**9)) < spent <= Fraction(budget.mu) ** 2
+
+
+def test_a_direction_of_few_people_in_a_table_gets_a_release() -> None:
+    table = 7 * with_few(0.03, 1.8**2, 20000, 100) + 300
+    solution = solve_seeded(dpgep.pca(table), 1, epsilon=1.0, delta=1e-6, n_components=1)
+    assert solution.method == "release"
+    assert abs(solution.components[0, 0]) > 0.98
 
 
 def test_a_probe_that_shows_enough_costs_nothing() -> None:

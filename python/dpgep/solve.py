@@ -88,10 +88,9 @@ def solve(
     n_components : int, optional
         K. Default: all components of the model. Under ``method="release"`` more components cost no privacy.
     method : str
-        "auto": "release", but for `pca` of rows that are in memory as they are used (a bound given, no table to be
-        mapped), whose noise would not be small, n mu < 20 d^1.5, and at most d/8 components: there a sixteenth of mu^2
-        shows which of "release" and "clipped-power" serves better, unless an option of "release" is given.
-        `Solution.method` says which it was.
+        "auto": "release", but for `pca` (not ``standardize``) of rows in memory, whose noise would not be small,
+        n mu < 20 d^1.5, and at most d/8 components: there a sixteenth of mu^2 shows which of "release" and
+        "clipped-power" serves better, unless an option of "release" is given. `Solution.method` says which it was.
         "release": one noisy moment matrix, from which everything else is computed, in memory or through products
         (docs/scale.md). Intervals and further questions need it. "rayleigh-flow" and "truncated-rayleigh-flow":
         iterations on noisy products (docs/flows.md says when to use which). "clipped-power": a power method on clipped

@@ -36,13 +36,15 @@ class Dataset(ABC):
     bound : enforced bound on row norms.
     passes : number of passes over the rows begun so far.
     read_once : whether there can be only one.
-    at_hand : whether products take rows from memory as they are: many passes cost little.
+    at_hand : whether all rows are in memory: many passes cost little.
+    mapped : whether rows are mapped whenever they are read, so that products cannot take them as they are.
     """
 
     bound: float
     passes: int = 0
     read_once: bool = False
     at_hand: bool = False
+    mapped: bool = False
 
     @cached_property
     def population_id(self) -> str:

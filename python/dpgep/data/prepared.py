@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.blocks import block_height, joined_views
-from dpgep.data.dataset import ANOTHER_PASS, Dataset, InMemoryDataset
+from dpgep.data.dataset import ANOTHER_PASS, Dataset
 from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, NotFiniteError, Rows, S
 from dpgep.models.preparation import Preparation
@@ -29,7 +29,7 @@ class PreparedDataset(Dataset):
         self._grouped = grouped
         self.bound = preparation.bound
         self.read_once = dataset.read_once
-        self.at_hand = preparation.is_identity and isinstance(dataset, InMemoryDataset)
+        self.at_hand, self.mapped = dataset.at_hand, not preparation.is_identity
 
     @property
     def n(self) -> int | None:
@@ -57,7 +57,7 @@ class PreparedDataset(Dataset):
         return PreparedDataset(dataset, preparation, len(features), grouped=self._grouped)
 
     def row_products(self) -> RowProducts | StreamedProducts:
-        if self.at_hand:
+        if self.at_hand and not self.mapped:
             self._dataset.passes += 1
             return RowProducts(self.in_memory("products").rows)
         if self.read_once:

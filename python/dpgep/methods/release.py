@@ -250,6 +250,7 @@ def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bo
     return (
         model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
         and curator.public.at_hand
+        and not curator.public.mapped
         and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
         and facts.n is not None
         and facts.n <= MOST_ROWS

@@ -43,16 +43,18 @@ class PublicSide:
     model, facts : what is to be computed, from how many people and within which bound.
     largest_b : an upper bound on the largest eigenvalue of B; None where no public one exists.
     at_hand : whether there are rows in memory, so that many passes over them cost little.
+    mapped : whether each pass maps them first.
     """
 
     model: Model
     facts: PublicFacts
     largest_b: float | None
     at_hand: bool
+    mapped: bool
 
     @classmethod
     def of(cls, problem: Problem) -> PublicSide:
-        return cls(problem.model, problem.facts, problem.largest_b, problem.at_hand)
+        return cls(problem.model, problem.facts, problem.largest_b, problem.at_hand, problem.mapped)
 
 
 class Mechanism(ABC):

@@ -134,6 +134,10 @@ class MomentProblem(Problem):
         return self.dataset.at_hand
 
     @property
+    def mapped(self) -> bool:  # type: ignore[override]
+        return self.dataset.mapped
+
+    @property
     def n_counted(self) -> int | None:
         return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
 

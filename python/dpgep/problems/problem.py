@@ -15,7 +15,8 @@ class Problem(ABC):
     model, facts : what is asked, and of how many people within which bound.
     passes : number of passes over rows so far.
     read_once : whether there can be only one.
-    at_hand : whether rows are in memory, in a form that products can use.
+    at_hand : whether rows are in memory, so that many passes over them cost little.
+    mapped : whether they are mapped in each pass, so that products cannot use them as they are.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
     """
 
@@ -24,6 +25,7 @@ class Problem(ABC):
     passes: int = 0
     read_once: bool = False
     at_hand: bool = False
+    mapped: bool = False
     mixes_columns: bool = False
 
     @property
