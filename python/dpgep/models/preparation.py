@@ -132,9 +132,7 @@ class Preparation(Shown):
         if self.linear is not None:
             if np.linalg.cond(self.linear) > _MOST_CONDITION:
                 raise ValueError("linear must be invertible: its condition number is at most 1e12")
-            for _ in range(
-                2
-            ):  # where rounding makes the longest column longer than a power of two, the grid is coarser
+            for _ in range(2):  # where rounding lifts the longest column over a power of two, the grid is coarser
                 longest = float(np.linalg.norm(self.linear, axis=0).max())
                 object.__setattr__(self, "linear", _on_grid(self.linear, _bits_for(longest)))
 
