@@ -87,6 +87,15 @@ def test_symmetric_noise_is_the_sequence_of_deviates_along_the_upper_triangle(d,
     np.testing.assert_array_equal(matrix, expected)
 
 
+def test_a_chunk_of_deviates_may_begin_with_a_row():
+    # a chunk has 4096 of them, which no smaller matrix has above one of its rows
+    d = 4096
+    matrix = symmetric_noise(d, 3 * FINE, 2 * FINE, n_threads=2)
+    on, off = exact_normal(3 * FINE, 2 * d), exact_normal(2 * FINE, 2 * d)
+    np.testing.assert_array_equal(matrix[0], np.append(on[0], off[1:d]))
+    np.testing.assert_array_equal(matrix[1], np.concatenate([[0], on[d : d + 1], off[d + 1 : 2 * d - 1]]))
+
+
 def test_symmetric_noise_on_a_corner_leaves_the_rest():
     array = np.zeros((60, 90), dtype=np.int64)
     core.add_exact_symmetric_noise(array[:50, :50], 7, 5, core.NoiseStream(KEY))
