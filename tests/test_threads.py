@@ -244,6 +244,29 @@ def test_a_task_that_runs_beside_others_has_one_thread() -> None:
     """)
 
 
+def test_lapack_has_one_thread_for_matrices_that_are_not_large() -> None:
+    in_a_process_of_its_own("""
+        import numpy as np
+        import dpgep
+        from dpgep.methods import eigen
+
+        found, eigh = [], eigen._eigh
+
+        def spy(matrix, *driver):
+            found.append((len(matrix), blas_threads()))
+            return eigh(matrix, *driver)
+
+        eigen._eigh = spy
+        x = np.random.default_rng(0).standard_normal((300, 200)) / 30
+        with threadpoolctl.threadpool_limits(2, user_api="blas"):
+            for d, largest in ((200, 1000), (200, 199)):
+                eigen._ONE_THREAD = largest
+                dpgep.solve(dpgep.pca(x[:, :d], bound=1.0), epsilon=np.inf, n_components=1)
+                assert blas_threads() == {2}
+        assert found == [(200, {1}), (200, {2})], found
+    """)
+
+
 def test_runs_at_the_same_time_set_blas_back_after_the_last() -> None:
     in_a_process_of_its_own("""
         with threadpoolctl.threadpool_limits(2, user_api="blas"):

@@ -83,6 +83,46 @@ def test_few_vectors_are_left_out_of_a_small_matrix_or_for_many_components() -> 
     assert eigen.solve_pair(small.copy(), None, n_vectors=2, **options).vectors.shape == small.shape
 
 
+# --- a matrix of low rank: the scatter of means ---
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])  # noisy counts: a scatter with negative directions
+@pytest.mark.parametrize("regularization", [None, 0.0])  # 0: a B of lower rank than its size
+def test_a_low_rank_tells_what_all_eigenvectors_tell(
+    adjacency: Any, regularization: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, d = np.random.default_rng(5), 60
+    labels = rng.integers(0, 4, 3000)
+    x = unit_rows(rng.standard_normal((3000, d))) / 2 + np.eye(4, d)[labels] / 2
+    problem, found = dpgep.fda(x, labels, classes=range(4), bound=1.0, adjacency=adjacency), []
+    for smallest in (10**9, 0):
+        monkeypatch.setattr(eigen, "_LOW_RANK", smallest)
+        found.append(solve_seeded(problem, seed=1, mu=0.2, regularization=regularization))
+    whole, few = found
+    np.testing.assert_allclose(few.eigenvalues, whole.eigenvalues, rtol=1e-9)
+    cosines = np.sum(few.components * whole.components, axis=1)
+    np.testing.assert_allclose(cosines, 1.0, rtol=1e-9)
+    a, b = few.diagnostics, whole.diagnostics
+    np.testing.assert_allclose(a.spectrum, b.spectrum, atol=1e-12 * b.spectrum[0])
+    np.testing.assert_allclose(a.eigengaps, b.eigengaps, rtol=1e-9)
+    np.testing.assert_allclose(a.noise_edge, b.noise_edge, rtol=1e-9)
+    assert (a.rank, a.lost) == (b.rank, b.lost)
+    assert (a.rank == d) == (regularization is None)
+
+
+def test_solutions_of_a_low_rank_are_those_of_the_pair(rng: np.random.Generator) -> None:
+    """All of them: B-orthonormal, with A diagonal, and descending although one is negative."""
+    d, weights = 600, np.array([1.0, 0.5, -0.3, 1.0])
+    factors, root = rng.standard_normal((4, d)), rng.standard_normal((d, 2 * d)) / math.sqrt(d)
+    a, b = (factors.T * weights) @ factors, root @ root.T
+    system = eigen.solve_pair(a.copy(), b.copy(), regularization=0.1, rounding=1e-12, low_rank=(factors, weights))
+    v, values = system.vectors, system.values
+    assert np.all(np.diff(values) <= 0)
+    assert (values[-1] < 0, np.count_nonzero(values)) == (True, 4)
+    np.testing.assert_allclose(v.T @ b @ v + 0.1 * v.T @ v, np.eye(d), atol=1e-9)
+    np.testing.assert_allclose(v.T @ a @ v, np.diag(values), atol=1e-9 * values[0])
+
+
 # --- products: settled components ---
 
 

@@ -103,7 +103,7 @@ def solve(
     n_threads : int, optional
         Threads for this run; results are bit-identical for any number (BLAS included, if threadpoolctl is installed).
         Default: ``DPGEP_NUM_THREADS``, or the processors available to this process, within threadpoolctl's limit;
-        LAPACK then uses its own setting (docs/distributed.md).
+        beyond 1000 features LAPACK then uses its own setting (docs/distributed.md).
     **options
         Options of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and

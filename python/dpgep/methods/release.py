@@ -32,7 +32,7 @@ from dpgep.methods.accuracy import (
     log_supports,
     rows_needed,
 )
-from dpgep.methods.eigen import Eigensystem, matrix_bytes, solve_pair
+from dpgep.methods.eigen import Eigensystem, matrix_bytes, on_one_thread, solve_pair
 from dpgep.methods.intervals import MOST_FEATURES
 from dpgep.methods.operator_release import operator_release
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity, require_in_views, require_sparsity
@@ -295,11 +295,12 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
 def solve_released(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
     """All that follows from the one answer: post-processing."""
     standard, moments = model.standardization(released), _small_copy(released)
-    if standard is None:
-        return replace(_solved(model, released, n_components, options), moments=moments)
-    assert isinstance(released, ReleasedMoments)
-    solved = _standardized(model, released, standard, n_components, options)
-    return replace(solved, moments=moments if standard.scale.all() else None)
+    with on_one_thread(model.n_features):
+        if standard is None:
+            return replace(_solved(model, released, n_components, options), moments=moments)
+        assert isinstance(released, ReleasedMoments)
+        solved = _standardized(model, released, standard, n_components, options)
+        return replace(solved, moments=moments if standard.scale.all() else None)
 
 
 def _small_copy(released: Released) -> ReleasedMoments | None:
@@ -370,6 +371,7 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
             rounding=pair.rounding,
             fallback=fallback,
             n_vectors=rows_needed(n_components, len(pair.a)) if model.isotropic_noise else None,
+            low_rank=pair.low_rank,
         )
         k = min(n_components, len(system.values))
         if k == 0:
