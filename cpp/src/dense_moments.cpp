@@ -7,6 +7,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/integer_moments.hpp"
@@ -30,6 +31,11 @@ template <class Scalar>
 Rows<Scalar> all_of(RowMajorMatrix<Scalar>& matrix) {
   return {matrix.data(), matrix.rows(), matrix.cols(), Eigen::OuterStride<>(matrix.cols())};
 }
+
+// Up to this width of a block, groups included, rows are turned into columns, so that the roots and
+// quotients of several rows are taken at a time; and a product with each column is faster than
+// Eigen's blocked one.
+constexpr Index narrow_width = 16;
 
 struct Grid {
   double bound;
@@ -76,21 +82,45 @@ class ColumnBlock {
   double& entry(Index row, Index column) { return buffer_(column, row); }
 
   void add_gram(Index n, RowMajorMatrix<double>& gram) const {
-    gram.selfadjointView<Eigen::Upper>().rankUpdate(buffer_.leftCols(n));
+    const Index width = buffer_.rows();
+    const auto block = buffer_.leftCols(n);
+    if (width > narrow_width) {
+      gram.selfadjointView<Eigen::Upper>().rankUpdate(block);
+      return;
+    }
+    for (Index i = 0; i < width; ++i) {
+      const Index rest = width - i;
+      gram.row(i).tail(rest).transpose().noalias() +=
+          block.bottomRows(rest) * block.row(i).transpose();
+    }
   }
 
  private:
   RowMajorMatrix<double> buffer_;
 };
 
-ColumnBlock block_for(const std::vector<Column>& /*people*/, Index width) {
-  return ColumnBlock(width);
-}
+// Few columns, which lie in rows: a column block of a copy.
+class NarrowBlock {
+ public:
+  explicit NarrowBlock(Index width) : block_(width), copy_(width, buffer_stride) {}
 
-template <class Scalar>
-RowBlock block_for(const ConstRows<Scalar>& /*people*/, Index width) {
-  return RowBlock(width);
-}
+  template <class Scalar>
+  bool read(const ConstRows<Scalar>& rows, Index first, Index n, Grid grid) {
+    copy_.topLeftCorner(rows.cols(), n) =
+        rows.middleRows(first, n).transpose().template cast<double>();
+    std::vector<Column> columns;
+    for (Index j = 0; j < rows.cols(); ++j) columns.emplace_back(&copy_(j, 0));
+    return block_.read(columns, 0, n, grid);
+  }
+
+  double& entry(Index row, Index column) { return block_.entry(row, column); }
+
+  void add_gram(Index n, RowMajorMatrix<double>& gram) const { block_.add_gram(n, gram); }
+
+ private:
+  ColumnBlock block_;
+  RowMajorMatrix<double> copy_;
+};
 
 Index width_of(const std::vector<Column>& columns) {
   return static_cast<Index>(columns.size());
@@ -177,9 +207,8 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
     const double side = static_cast<double>(total.rows() + columns_of_a_row);
     const double work = static_cast<double>(n) * side * side;
     const int n_shares = work < work_for_threads ? 1 : n_threads;
-    parallel_for(std::min<Index>(n_shares, n_blocks), n_shares, [&](Index) {
+    const auto sum_blocks = [&](auto block) {
       Sums sums(total.rows(), bits);
-      auto block = block_for(source, total.rows());
       for (Index b = next++; b < n_blocks && all_finite; b = next++) {
         const Index first = b * height;
         const Index in_block = std::min(height, n - first);
@@ -192,6 +221,15 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
       }
       const std::lock_guard<std::mutex> lock(mutex);
       add_triangle(all_of(sums.total()), all_of(whole));
+    };
+    parallel_for(std::min<Index>(n_shares, n_blocks), n_shares, [&](Index) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(source)>, std::vector<Column>>) {
+        sum_blocks(ColumnBlock(total.rows()));
+      } else if (total.rows() <= narrow_width) {
+        sum_blocks(NarrowBlock(total.rows()));
+      } else {
+        sum_blocks(RowBlock(total.rows()));
+      }
     });
     if (all_finite) add_triangle(all_of(whole), total);
     return all_finite.load();

@@ -336,6 +336,19 @@ class Budget:
 
     def _part(self, part: float | None, amount: float | None, mu: float | None) -> Reservation:
         total = cost_of(self.mu)
+        is_untouched = not (self._spent or self._reserved)
+        if part is amount is mu is None and is_untouched and self.mu > 0:  # a budget of one run: nothing to compare
+            wanted = total
+        else:
+            wanted = self._wanted(part, amount, mu)
+        rounded = mu_rounded_down(wanted)
+        if self.epsilon is None or self.delta is None or wanted != total:
+            return Reservation(uuid.uuid4().hex, rounded, None)
+        return Reservation(uuid.uuid4().hex, rounded, (self.epsilon, self.delta))
+
+    def _wanted(self, part: float | None, amount: float | None, mu: float | None) -> Cost:
+        """The cost of a part, which must be free. Raises PrivacyBudgetError or ValueError."""
+        total = cost_of(self.mu)
         free = self._free()
         if mu is not None:
             wanted, asked = cost_of(mu), f"mu = {mu:.6g}"
@@ -355,10 +368,7 @@ class Budget:
             )
         if wanted <= 0 and mu is None:
             raise ValueError(f"{asked} is too little for any release; no data was read and nothing was spent")
-        rounded = mu_rounded_down(wanted)
-        if self.epsilon is None or self.delta is None or wanted != total:
-            return Reservation(uuid.uuid4().hex, rounded, None)
-        return Reservation(uuid.uuid4().hex, rounded, (self.epsilon, self.delta))
+        return wanted
 
     def _cost_to(self, amount: float) -> Cost:
         """The mu^2 that takes the total to ``amount`` more epsilon, rounded down; infinite beyond the budget's own.
@@ -400,7 +410,7 @@ class Budget:
     def _finish(self, name: str, entries: Sequence[LedgerEntry]) -> None:
         """Replace a reservation by what was released; called with the lock."""
         self._releases.extend(entries)
-        self._spent += total_cost(entries, self.mu)
+        self._spent = total_cost(entries, self.mu, self._spent)
         del self._reserved[name]  # last: an interrupt before leaves too much counted, never too little
         if not (self._is_fixed or self._reserved or self._releases):
             self._adjacency = None

@@ -26,6 +26,7 @@ Rounding = Literal["integer", "grid", "none"]
 _SMALL, _SCALE = Fraction(1, 2**900), 2**500
 
 Cost = Fraction | float  # mu^2, exact; the float is infinity, for answers without noise
+_NOTHING = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,20 @@ def cost_of(mu: float) -> Cost:
     return Fraction(mu) ** 2 if math.isfinite(mu) else math.inf
 
 
-def total_cost(releases: Iterable[LedgerEntry], whole: float) -> Cost:
-    """mu^2 of all releases; a release without mu took everything and counts as ``whole``, the budget's mu."""
+def total_cost(releases: Iterable[LedgerEntry], whole: float, before: Cost = _NOTHING) -> Cost:
+    """mu^2 of all releases, beside what was spent ``before``.
+
+    A release without mu took everything and counts as ``whole``, the budget's mu.
+    """
     mus = [release.mu for release in releases]
-    return sum((cost_of(whole if mu is None else mu) for mu in mus), start=Fraction(0))
+    return sum_of_costs((cost_of(whole if mu is None else mu) for mu in mus), before)
+
+
+def sum_of_costs(costs: Iterable[Cost], total: Cost) -> Cost:
+    """``total`` and all ``costs``: to add to nothing takes as long as to add to something."""
+    for cost in costs:
+        total = total + cost if total else cost
+    return total
 
 
 @lru_cache(maxsize=128)
@@ -201,14 +212,16 @@ class Ledger:
     @property
     def remaining(self) -> float:
         """Gaussian-DP parameter of what is not spent, rounded down."""
-        return mu_rounded_down(cost_of(self.mu) - self.spent) if math.isfinite(self.mu) else math.inf
+        if math.isinf(self.mu):
+            return math.inf
+        return mu_rounded_down(cost_of(self.mu) - self._spent if self._spent else cost_of(self.mu))
 
     def check(self, mu: float) -> None:
         """Raise PrivacyBudgetError if a release of cost mu^2 exceeds the limit, or in a closed or forked ledger."""
         self._owner.require("this ledger")
         if not self._open:
             raise PrivacyBudgetError("this ledger is closed: reserve a new share of the budget")
-        if self.spent + cost_of(mu) > cost_of(self.mu):
+        if sum_of_costs([cost_of(mu)], self._spent) > cost_of(self.mu):
             raise PrivacyBudgetError(
                 f"a release with mu = {mu:.6g} exceeds the budget: this run may spend mu = {self.mu:.6g} and has spent "
                 f"mu = {mu_rounded_up(self.spent):.6g}; this query read nothing and spent nothing"
@@ -223,7 +236,7 @@ class Ledger:
         mu = self.mu if release.mu is None else release.mu
         with self._lock:
             self.check(mu)
-            self._spent += cost_of(mu)
+            self._spent = sum_of_costs([cost_of(mu)], self._spent)
             self._releases.append(release)
         _log.info("paid mu = %.6g for %s", mu, release.query)
 
