@@ -179,7 +179,7 @@ def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
 
 def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
     """The options that ``what`` takes. Raises TypeError for others."""
-    known = [field.name for field in dataclasses.fields(kind)]
+    known = [field.name for field in dataclasses.fields(kind)] if options else []
     for option in options:
         if option not in known:
             hint = suggestion(option, known) or f"; its options: {', '.join(known)}"

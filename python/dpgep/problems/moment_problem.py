@@ -272,7 +272,7 @@ def moment_problem(
     if isinstance(found, Preparation):
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
-    facts = replace(facts, bound=found)
+    facts = PublicFacts(adjacency, found, facts.n)
     return MomentProblem(model, facts, model.layout(facts), dataset)
 
 
