@@ -185,9 +185,10 @@ class PencilPart:
         if used.any():
             rows, weights = factors.compress(used, axis=-2), self.weights.compress(used, axis=-1)
             second += (rows.swapaxes(-1, -2) * weights[..., None, :]) @ rows
-        x, y = slice(0, first_view_size), slice(first_view_size, None)
-        for above, beside in {"whole": (), "between": ((x, x), (y, y)), "within": ((x, y), (y, x))}[self.blocks]:
-            second[..., above, beside] = 0.0
+        if self.blocks != "whole":
+            x, y = slice(0, first_view_size), slice(first_view_size, None)
+            for above, beside in ((x, x), (y, y)) if self.blocks == "between" else ((x, y), (y, x)):
+                second[..., above, beside] = 0.0
         return second
 
     def diagonal(self, second: Matrix, factors: Matrix) -> Matrix:
