@@ -36,7 +36,9 @@ def expected(rows: NDArray[Any], groups: Integers | None, n_groups: int, bound: 
 
 
 @pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
-@pytest.mark.parametrize(("n", "d", "n_groups"), [(1, 1, 0), (383, 5, 1), (385, 12, 4), (800, 13, 4), (3000, 40, 3), (900, 161, 2)])
+@pytest.mark.parametrize(
+    ("n", "d", "n_groups"), [(1, 1, 0), (383, 5, 1), (385, 12, 4), (800, 13, 4), (3000, 40, 3), (900, 161, 2)]
+)
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_kernel_agrees_with_the_reference(dtype: str, n: int, d: int, n_groups: int, n_threads: int) -> None:
     rng = np.random.default_rng([n, d])

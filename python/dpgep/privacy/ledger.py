@@ -110,15 +110,15 @@ def total_cost(releases: Iterable[LedgerEntry], whole: float, before: Cost = _NO
 
     A release without mu took everything and counts as ``whole``, the budget's mu.
     """
-    mus = [release.mu for release in releases]
-    return sum_of_costs((cost_of(whole if mu is None else mu) for mu in mus), before)
-
-
-def sum_of_costs(costs: Iterable[Cost], total: Cost) -> Cost:
-    """``total`` and all ``costs``: to add to nothing takes as long as to add to something."""
-    for cost in costs:
-        total = total + cost if total else cost
+    total = before
+    for release in releases:
+        total = _added(total, cost_of(whole if release.mu is None else release.mu))
     return total
+
+
+def _added(spent: Cost, cost: Cost) -> Cost:
+    """Their sum: exact additions are slow, and most runs add to nothing."""
+    return spent + cost if spent else cost
 
 
 @lru_cache(maxsize=128)
@@ -221,7 +221,7 @@ class Ledger:
         self._owner.require("this ledger")
         if not self._open:
             raise PrivacyBudgetError("this ledger is closed: reserve a new share of the budget")
-        if sum_of_costs([cost_of(mu)], self._spent) > cost_of(self.mu):
+        if _added(self._spent, cost_of(mu)) > cost_of(self.mu):
             raise PrivacyBudgetError(
                 f"a release with mu = {mu:.6g} exceeds the budget: this run may spend mu = {self.mu:.6g} and has spent "
                 f"mu = {mu_rounded_up(self.spent):.6g}; this query read nothing and spent nothing"
@@ -236,7 +236,7 @@ class Ledger:
         mu = self.mu if release.mu is None else release.mu
         with self._lock:
             self.check(mu)
-            self._spent = sum_of_costs([cost_of(mu)], self._spent)
+            self._spent = _added(self._spent, cost_of(mu))
             self._releases.append(release)
         _log.info("paid mu = %.6g for %s", mu, release.query)
 
