@@ -20,8 +20,9 @@ from dpgep.models.model import Matrix
 _SMALL = 48
 # From here on most vectors are left out, where only the leading are asked for: all of them take most of the time.
 _MANY = 1000
-# Up to this size one thread of LAPACK is faster than several, which wait for each other at every step, and for threads
-# of NumPy's BLAS that are still awake: on two processors 0.2 s in place of 0.4 to 0.8 s at 1000, 3 ms of 17 at 200.
+# Up to this size LAPACK has one thread: several wait for each other at every step, and for threads of NumPy's BLAS that
+# are still awake. On two processors beside other work an FDA of 1000 features takes 1.4 s in place of 12, at 200
+# eigenvectors 3 ms in place of 17; alone on them, two threads save a twentieth at 1000.
 _ONE_THREAD = 1000
 # From here on it counts that an A of low rank has few eigenvectors to look for.
 _LOW_RANK = 500
