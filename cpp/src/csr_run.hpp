@@ -49,7 +49,7 @@ inline double sum_of(const double* products, Index n) {
 // Writes `value` n times, and over some entries after them.
 inline void fill_stretches(double* to, Index n, double value) {
   Lanes values;
-  for (Index t = 0; t < n_lanes; ++t) values[t] = value;
+  fill(value, values);
   Index p = 0;
   do {
     for (Index t = 0; t < stretch_entries; t += n_lanes) store(values, to + p + t);
