@@ -87,14 +87,27 @@ void add_run(const Csr<Scalar, Integer>& rows, Index first, Index last, const do
     const double dot = sum_of(products + p, n_entries);
     fill_stretches(weights + p, n_entries, factors[i] * dot * factors[i]);
   }
-  for (Index line = 0; line < n; line += line_entries) {
+  const auto fetch_after = [&](Index line) {
     const Index after = std::min(begin + line + ahead, rows.data.size() - 1);
     expect_to_read(rows.data.data() + after);
     expect_to_read(rows.indices.data() + after);
-    const Index end = std::min(n, line + line_entries);
-    for (Index p = line; p < end; ++p) {
-      sums[indices[p]] += weights[p] * static_cast<double>(data[p]);
+  };
+  const Index n_whole = n - n % line_entries;
+  for (Index line = 0; line < n_whole; line += line_entries) {
+    fetch_after(line);
+    double addends[line_entries];
+    for (Index t = 0; t < line_entries; t += n_lanes) {
+      Lanes entries;
+      Lanes their_weights;
+      load(data + line + t, entries);
+      load(weights + line + t, their_weights);
+      store(their_weights * entries, addends + t);
     }
+    for (Index t = 0; t < line_entries; ++t) sums[indices[line + t]] += addends[t];
+  }
+  if (n_whole < n) fetch_after(n_whole);
+  for (Index p = n_whole; p < n; ++p) {
+    sums[indices[p]] += weights[p] * static_cast<double>(data[p]);
   }
 }
 

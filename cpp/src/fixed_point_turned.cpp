@@ -107,28 +107,37 @@ class Turning {
     OfRows scales;
     for (Index i = 0; i < n_grouped; i += n_lanes) {
       expect_to_read_group(first + i + tile_rows);
-      turn_rows(row_group<lanes_of_group>(rows_, first + i), d, &out_(0, first + i), stride,
+      turn_rows(row_group<lanes_of_group>(rows_, first + i), d, entries(first + i), stride,
                 &squares[at(i)]);
     }
     set_scales(squares, bound_, radius_, scales);
     OfRows on_grid;
+    on_grid.fill(std::numeric_limits<double>::infinity());
     for (Index i = 0; i < n_grouped; i += n_lanes) {
-      round(&scales[at(i)], d, &out_(0, first + i), stride, &on_grid[at(i)]);
+      if (are_usual(&squares[at(i)])) {
+        round(&scales[at(i)], d, entries(first + i), stride, &on_grid[at(i)]);
+      }
     }
     bool all_finite = true;
     for (Index i = 0; i < last - first; ++i) {
-      // As in fixed_point_columns: where squares underflow, the row is shorter than the bound;
-      // those on the grid are exact while it matters.
-      const bool is_served = i < n_grouped && bound_is_usual_ &&
-                             squares[at(i)] <= std::numeric_limits<double>::max() &&
-                             on_grid[at(i)] <= radius_ * radius_;
-      if (!is_served) all_finite &= serve_alone(first + i);
+      // as in fit_to_ball: exact while it matters
+      if (on_grid[at(i)] <= radius_ * radius_) continue;
+      all_finite &= serve_alone(first + i);
     }
     return all_finite;
   }
 
  private:
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+  double* entries(Index i) { return out_.data() + i; }
+
+  // As in fixed_point_columns: where squares underflow, the row is shorter than the bound.
+  bool are_usual(const double* squares) const {
+    return bound_is_usual_ && std::all_of(squares, squares + n_lanes, [](double squared) {
+             return squared <= std::numeric_limits<double>::max();
+           });
+  }
 
   bool serve_alone(Index i) {
     const Index d = rows_.cols();

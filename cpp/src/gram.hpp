@@ -2,8 +2,6 @@
 // in lanes, so that no entry has to be copied to all of them, as in products made for any shapes.
 #pragma once
 
-#include <algorithm>
-
 #include "lanes.hpp"
 
 namespace dpgep {
