@@ -67,19 +67,26 @@ Index end_of_run(const Csr<Scalar, Integer>& rows, const double* factors, Index 
   return i;
 }
 
-// sums += sum of f_i (f_i z_i . v) z_i over the rows of a run; entries after it are fetched.
+// sums += sum of f_i (f_i z_i . v) z_i over the rows of a run. What comes after it is fetched:
+// indices first, and entries later, since the processor waits for a few lines only at a time.
 template <class Scalar, class Integer>
 void add_run(const Csr<Scalar, Integer>& rows, Index first, Index last, const double* factors,
              const double* v, double* sums) {
   constexpr Index ahead = 2 * most_run_entries;
-  constexpr Index line_entries = 64 / static_cast<Index>(sizeof(double));
+  constexpr Index line_entries = 64 / static_cast<Index>(sizeof(Scalar));
+  constexpr Index line_indices = 64 / static_cast<Index>(sizeof(Integer));
   double products[most_run_entries + stretch_entries];
   double weights[most_run_entries + stretch_entries];
   const auto begin = static_cast<Index>(rows.indptr[first]);
   const Index n = static_cast<Index>(rows.indptr[last]) - begin;
   const Scalar* const data = rows.data.data() + begin;
   const Integer* const indices = rows.indices.data() + begin;
-  for (Index p = 0; p < n; ++p) products[p] = static_cast<double>(data[p]) * v[indices[p]];
+  const auto after = [&](Index p) { return std::min(begin + p + ahead, rows.data.size() - 1); };
+  for (Index line = 0; line < n; line += line_indices) {
+    expect_to_read(rows.indices.data() + after(line));
+    const Index end = std::min(n, line + line_indices);
+    for (Index p = line; p < end; ++p) products[p] = static_cast<double>(data[p]) * v[indices[p]];
+  }
   fill_stretches(products + n, 1, 0.0);
   for (Index i = first; i < last; ++i) {
     const Index p = static_cast<Index>(rows.indptr[i]) - begin;
@@ -87,15 +94,10 @@ void add_run(const Csr<Scalar, Integer>& rows, Index first, Index last, const do
     const double dot = sum_of(products + p, n_entries);
     fill_stretches(weights + p, n_entries, factors[i] * dot * factors[i]);
   }
-  const auto fetch_after = [&](Index line) {
-    const Index after = std::min(begin + line + ahead, rows.data.size() - 1);
-    expect_to_read(rows.data.data() + after);
-    expect_to_read(rows.indices.data() + after);
-  };
   const Index n_whole = n - n % line_entries;
   for (Index line = 0; line < n_whole; line += line_entries) {
-    fetch_after(line);
-    double addends[line_entries];
+    expect_to_read(rows.data.data() + after(line));
+    double addends[64 / sizeof(Scalar)];
     for (Index t = 0; t < line_entries; t += n_lanes) {
       Lanes entries;
       Lanes their_weights;
@@ -105,7 +107,6 @@ void add_run(const Csr<Scalar, Integer>& rows, Index first, Index last, const do
     }
     for (Index t = 0; t < line_entries; ++t) sums[indices[line + t]] += addends[t];
   }
-  if (n_whole < n) fetch_after(n_whole);
   for (Index p = n_whole; p < n; ++p) {
     sums[indices[p]] += weights[p] * static_cast<double>(data[p]);
   }
