@@ -65,6 +65,21 @@ def test_some_of_the_people(n: int, d: int, n_groups: int, bits: int, first: int
         np.testing.assert_array_equal(total, np.triu(expected(rows[first : first + n], groups, n_groups, 2.0, bits)))
 
 
+@pytest.mark.parametrize("bound", [1.0, 2.0**-449, 2.0**-451, 1e-300, 1e300])
+@pytest.mark.parametrize("d", [1, 3, 4, 7, 8, 9, 21])
+@pytest.mark.parametrize("n", [1, 3, 4, 33, 70])
+def test_rows_of_any_magnitude(n: int, d: int, bound: float) -> None:
+    # the product of one row with itself has its entries, up to a common sign
+    rng = np.random.default_rng([n, d])
+    rows = rng.standard_normal((n, d))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)  # on the ball, or nearly
+    rows *= 10.0 ** rng.choice([-400.0, -310.0, -170.0, -135.4, -1.0, 0.0, 1.0, 170.0, 300.0], (n, 1))
+    for people in forms(rows):
+        total = np.zeros((d, d), np.int64)
+        assert core.add_dense_moments(people, 0, n, None, 0, bound, 20, total)
+        np.testing.assert_array_equal(total, expected(rows, None, 0, bound, 20))
+
+
 def test_more_rows_than_a_double_holds_exactly() -> None:
     # 2^53 is passed within 8192 rows of 4^20: by one thread, since the sums must be its own
     n = 40_000

@@ -49,7 +49,7 @@ inline double sum_of(const double* products, Index n) {
 // Writes `value` n times, and over some entries after them.
 inline void fill_stretches(double* to, Index n, double value) {
   Lanes values;
-  for (Index t = 0; t < n_lanes; ++t) values[t] = value;
+  fill(value, values);
   Index p = 0;
   do {
     for (Index t = 0; t < stretch_entries; t += n_lanes) store(values, to + p + t);
@@ -67,19 +67,26 @@ Index end_of_run(const Csr<Scalar, Integer>& rows, const double* factors, Index 
   return i;
 }
 
-// sums += sum of f_i (f_i z_i . v) z_i over the rows of a run; entries after it are fetched.
+// sums += sum of f_i (f_i z_i . v) z_i over the rows of a run. What comes after it is fetched:
+// indices first, and entries later, since the processor waits for a few lines only at a time.
 template <class Scalar, class Integer>
 void add_run(const Csr<Scalar, Integer>& rows, Index first, Index last, const double* factors,
              const double* v, double* sums) {
   constexpr Index ahead = 2 * most_run_entries;
-  constexpr Index line_entries = 64 / static_cast<Index>(sizeof(double));
+  constexpr Index line_entries = 64 / static_cast<Index>(sizeof(Scalar));
+  constexpr Index line_indices = 64 / static_cast<Index>(sizeof(Integer));
   double products[most_run_entries + stretch_entries];
   double weights[most_run_entries + stretch_entries];
   const auto begin = static_cast<Index>(rows.indptr[first]);
   const Index n = static_cast<Index>(rows.indptr[last]) - begin;
   const Scalar* const data = rows.data.data() + begin;
   const Integer* const indices = rows.indices.data() + begin;
-  for (Index p = 0; p < n; ++p) products[p] = static_cast<double>(data[p]) * v[indices[p]];
+  const auto after = [&](Index p) { return std::min(begin + p + ahead, rows.data.size() - 1); };
+  for (Index line = 0; line < n; line += line_indices) {
+    expect_to_read(rows.indices.data() + after(line));
+    const Index end = std::min(n, line + line_indices);
+    for (Index p = line; p < end; ++p) products[p] = static_cast<double>(data[p]) * v[indices[p]];
+  }
   fill_stretches(products + n, 1, 0.0);
   for (Index i = first; i < last; ++i) {
     const Index p = static_cast<Index>(rows.indptr[i]) - begin;
@@ -87,14 +94,21 @@ void add_run(const Csr<Scalar, Integer>& rows, Index first, Index last, const do
     const double dot = sum_of(products + p, n_entries);
     fill_stretches(weights + p, n_entries, factors[i] * dot * factors[i]);
   }
-  for (Index line = 0; line < n; line += line_entries) {
-    const Index after = std::min(begin + line + ahead, rows.data.size() - 1);
-    expect_to_read(rows.data.data() + after);
-    expect_to_read(rows.indices.data() + after);
-    const Index end = std::min(n, line + line_entries);
-    for (Index p = line; p < end; ++p) {
-      sums[indices[p]] += weights[p] * static_cast<double>(data[p]);
+  const Index n_whole = n - n % line_entries;
+  for (Index line = 0; line < n_whole; line += line_entries) {
+    expect_to_read(rows.data.data() + after(line));
+    double addends[64 / sizeof(Scalar)];
+    for (Index t = 0; t < line_entries; t += n_lanes) {
+      Lanes entries;
+      Lanes their_weights;
+      load(data + line + t, entries);
+      load(weights + line + t, their_weights);
+      store(their_weights * entries, addends + t);
     }
+    for (Index t = 0; t < line_entries; ++t) sums[indices[line + t]] += addends[t];
+  }
+  for (Index p = n_whole; p < n; ++p) {
+    sums[indices[p]] += weights[p] * static_cast<double>(data[p]);
   }
 }
 

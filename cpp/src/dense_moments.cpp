@@ -7,11 +7,12 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 
 #include "dpgep/fixed_point.hpp"
+#include "dpgep/fixed_point_turned.hpp"
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/parallel.hpp"
+#include "gram.hpp"
 
 namespace dpgep {
 namespace {
@@ -28,98 +29,55 @@ constexpr double work_for_threads = 4e7;
 constexpr Index columns_of_a_row = 32;
 
 template <class Scalar>
-Rows<Scalar> all_of(RowMajorMatrix<Scalar>& matrix) {
-  return {matrix.data(), matrix.rows(), matrix.cols(), Eigen::OuterStride<>(matrix.cols())};
+Rows<Scalar> corner(RowMajorMatrix<Scalar>& matrix, Index size) {
+  return {matrix.data(), size, size, Eigen::OuterStride<>(matrix.cols())};
 }
 
-// Up to this width of a block, groups included, rows are turned into columns, so that the roots and
-// quotients of several rows are taken at a time; and a product with each column is faster than
-// Eigen's blocked one.
-constexpr Index narrow_width = 16;
+template <class Scalar>
+Rows<Scalar> all_of(RowMajorMatrix<Scalar>& matrix) {
+  return corner(matrix, matrix.rows());
+}
 
 struct Grid {
   double bound;
   int bits;
 };
 
-// Blocks of [rows on the grid; marks], held by rows or by columns as the people are, and what they
-// add to a Gram matrix.
-
-class RowBlock {
+// Blocks of [rows on the grid; marks], held by columns, and what they add to a Gram matrix.
+class PeopleBlock {
  public:
-  explicit RowBlock(Index width) : buffer_(block_rows, width) {}
+  explicit PeopleBlock(Index width)
+      : columns_(RowMajorMatrix<double>::Zero(whole_tiles(width), buffer_stride)) {}
 
   template <class Scalar>
   bool read(const ConstRows<Scalar>& rows, Index first, Index n, Grid grid) {
     const ConstRows<Scalar> part(rows.data() + first * rows.outerStride(), n, rows.cols(),
                                  Eigen::OuterStride<>(rows.outerStride()));
-    const Rows<double> out(buffer_.data(), n, rows.cols(), Eigen::OuterStride<>(buffer_.cols()));
-    return fixed_point_rows(part, grid.bound, grid.bits, out, 1);
+    return fixed_point_turned(part, grid.bound, grid.bits, features(rows.cols(), n));
   }
-
-  double& entry(Index row, Index column) { return buffer_(row, column); }
-
-  void add_gram(Index n, RowMajorMatrix<double>& gram) const {
-    gram.selfadjointView<Eigen::Upper>().rankUpdate(buffer_.topRows(n).transpose());
-  }
-
- private:
-  RowMajorMatrix<double> buffer_;
-};
-
-class ColumnBlock {
- public:
-  explicit ColumnBlock(Index width) : buffer_(width, buffer_stride) {}
 
   bool read(const std::vector<Column>& columns, Index first, Index n, Grid grid) {
     std::vector<Column> part = columns;
     for (Column& column : part) std::visit([first](auto*& begin) { begin += first; }, column);
     const auto d = static_cast<Index>(part.size());
-    const Rows<double> out(buffer_.data(), d, n, Eigen::OuterStride<>(buffer_stride));
-    return fixed_point_columns(part, grid.bound, grid.bits, out, 1);
+    return fixed_point_columns(part, grid.bound, grid.bits, features(d, n), 1);
   }
 
-  double& entry(Index row, Index column) { return buffer_(column, row); }
+  double& entry(Index row, Index column) { return columns_(column, row); }
 
-  void add_gram(Index n, RowMajorMatrix<double>& gram) const {
-    const Index width = buffer_.rows();
-    const auto block = buffer_.leftCols(n);
-    if (width > narrow_width) {
-      gram.selfadjointView<Eigen::Upper>().rankUpdate(block);
-      return;
-    }
-    for (Index i = 0; i < width; ++i) {
-      const Index rest = width - i;
-      gram.row(i).tail(rest).transpose().noalias() +=
-          block.bottomRows(rest) * block.row(i).transpose();
-    }
+  // Of the first n people. Nobody's entries, up to the last of the lanes, are zeros.
+  void add_gram(Index n, RowMajorMatrix<double>& gram) {
+    const Index n_in_lanes = (n + n_lanes - 1) / n_lanes * n_lanes;
+    columns_.middleCols(n, n_in_lanes - n).setZero();
+    dpgep::add_gram(columns_, n_in_lanes, gram);
   }
 
  private:
-  RowMajorMatrix<double> buffer_;
-};
-
-// Few columns, which lie in rows: a column block of a copy.
-class NarrowBlock {
- public:
-  explicit NarrowBlock(Index width) : block_(width), copy_(width, buffer_stride) {}
-
-  template <class Scalar>
-  bool read(const ConstRows<Scalar>& rows, Index first, Index n, Grid grid) {
-    copy_.topLeftCorner(rows.cols(), n) =
-        rows.middleRows(first, n).transpose().template cast<double>();
-    std::vector<Column> columns;
-    for (Index j = 0; j < rows.cols(); ++j) columns.emplace_back(&copy_(j, 0));
-    return block_.read(columns, 0, n, grid);
+  Rows<double> features(Index d, Index n) {
+    return {columns_.data(), d, n, Eigen::OuterStride<>(buffer_stride)};
   }
 
-  double& entry(Index row, Index column) { return block_.entry(row, column); }
-
-  void add_gram(Index n, RowMajorMatrix<double>& gram) const { block_.add_gram(n, gram); }
-
- private:
-  ColumnBlock block_;
-  RowMajorMatrix<double> copy_;
+  RowMajorMatrix<double> columns_;
 };
 
 Index width_of(const std::vector<Column>& columns) {
@@ -131,9 +89,8 @@ Index width_of(const ConstRows<Scalar>& rows) {
   return rows.cols();
 }
 
-template <class OneBlock>
 void mark_groups(const ConstVectorView<std::int64_t>& groups, Index n_groups, Index first, Index n,
-                 Index n_features, double mark, OneBlock& block) {
+                 Index n_features, double mark, PeopleBlock& block) {
   for (Index g = 0; g < n_groups; ++g) {
     for (Index i = 0; i < n; ++i) {
       const bool is_in = groups.size() == 0 || groups(first + i) == g;
@@ -146,12 +103,11 @@ void mark_groups(const ConstVectorView<std::int64_t>& groups, Index n_groups, In
 class Sums {
  public:
   Sums(Index width, int bits)
-      : gram_(RowMajorMatrix<double>::Zero(width, width)),
+      : gram_(RowMajorMatrix<double>::Zero(whole_tiles(width), whole_tiles(width))),
         total_(RowMajorMatrix<std::int64_t>::Zero(width, width)),
         exact_rows_((Index{1} << (53 - 2 * bits)) - 1) {}
 
-  template <class OneBlock>
-  void add(const OneBlock& block, Index n) {
+  void add(PeopleBlock& block, Index n) {
     if (n_in_gram_ + n > exact_rows_) fold();
     block.add_gram(n, gram_);
     n_in_gram_ += n;
@@ -164,7 +120,7 @@ class Sums {
 
  private:
   void fold() {
-    if (n_in_gram_ > 0) fold_triangle(all_of(gram_), all_of(total_), 1);
+    if (n_in_gram_ > 0) fold_triangle(corner(gram_, total_.rows()), all_of(total_), 1);
     n_in_gram_ = 0;
   }
 
@@ -207,8 +163,9 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
     const double side = static_cast<double>(total.rows() + columns_of_a_row);
     const double work = static_cast<double>(n) * side * side;
     const int n_shares = work < work_for_threads ? 1 : n_threads;
-    const auto sum_blocks = [&](auto block) {
+    parallel_for(std::min<Index>(n_shares, n_blocks), n_shares, [&](Index) {
       Sums sums(total.rows(), bits);
+      PeopleBlock block(total.rows());
       for (Index b = next++; b < n_blocks && all_finite; b = next++) {
         const Index first = b * height;
         const Index in_block = std::min(height, n - first);
@@ -221,15 +178,6 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
       }
       const std::lock_guard<std::mutex> lock(mutex);
       add_triangle(all_of(sums.total()), all_of(whole));
-    };
-    parallel_for(std::min<Index>(n_shares, n_blocks), n_shares, [&](Index) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(source)>, std::vector<Column>>) {
-        sum_blocks(ColumnBlock(total.rows()));
-      } else if (total.rows() <= narrow_width) {
-        sum_blocks(NarrowBlock(total.rows()));
-      } else {
-        sum_blocks(RowBlock(total.rows()));
-      }
     });
     if (all_finite) add_triangle(all_of(whole), total);
     return all_finite.load();

@@ -1,6 +1,6 @@
 // Four doubles at a time, with the same bits on every processor: each lane is a sum of its own,
 // whether one register holds four lanes, two, or one. Spelled out, since compilers asked to find
-// the lanes by themselves shuffle them instead.
+// the lanes by themselves shuffle them instead, and keep what is wider than a register in memory.
 #pragma once
 
 #include <cstdint>
@@ -15,49 +15,70 @@ namespace dpgep {
 
 inline constexpr Index n_lanes = 4;
 
-#if defined(__GNUC__)
+// Results are arguments: a vector returned by value would depend on the instruction set's ABI.
+
+#if defined(__AVX__)
 
 using Lanes = double __attribute__((vector_size(n_lanes * sizeof(double))));
+using Register = Lanes;
 
-// Results are arguments: a vector returned by value would depend on the instruction set's ABI.
 inline void load(const double* from, Lanes& to) {
-  std::memcpy(&to, from, sizeof to);
+  to = _mm256_loadu_pd(from);  // a copy of bytes would go through two halves
 }
 
 inline void load(const float* from, Lanes& to) {
-#if defined(__AVX__)
-  to = _mm256_cvtps_pd(_mm_loadu_ps(from));  // GCC makes two halves of the conversion below
-#else
-  using Floats = float __attribute__((vector_size(n_lanes * sizeof(float))));
-  Floats narrow;
-  std::memcpy(&narrow, from, sizeof narrow);
-  to = __builtin_convertvector(narrow, Lanes);
-#endif
+  to = _mm256_cvtps_pd(_mm_loadu_ps(from));
 }
 
 inline void store(const Lanes& from, double* to) {
-  std::memcpy(to, &from, sizeof from);
+  _mm256_storeu_pd(to, from);
 }
 
-// to_t = from_t where mask_t is -1, and 0 where it is 0, whatever is there.
 inline void load_kept(const double* from, const std::int64_t* mask, Lanes& to) {
-  using Masks = std::int64_t __attribute__((vector_size(n_lanes * sizeof(std::int64_t))));
-  Masks bits;
-  Masks kept;
-  std::memcpy(&bits, from, sizeof bits);
-  std::memcpy(&kept, mask, sizeof kept);
-  kept &= bits;
-  std::memcpy(&to, &kept, sizeof to);
+  to = _mm256_and_pd(
+      _mm256_loadu_pd(from),
+      _mm256_castsi256_pd(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(mask))));
+}
+
+inline void fill(double value, Lanes& to) {
+  to = Lanes{value, value, value, value};
+}
+
+inline void add_to_lane(Index t, double value, Lanes& to) {
+  to[t] += value;
+}
+
+inline void truncate(Lanes& x) {
+  x = _mm256_cvtepi32_pd(_mm256_cvttpd_epi32(x));
+}
+
+inline void turn(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
+  const Lanes even_ab = _mm256_unpacklo_pd(a, b);
+  const Lanes odd_ab = _mm256_unpackhi_pd(a, b);
+  const Lanes even_cd = _mm256_unpacklo_pd(c, d);
+  const Lanes odd_cd = _mm256_unpackhi_pd(c, d);
+  a = _mm256_permute2f128_pd(even_ab, even_cd, 0x20);
+  b = _mm256_permute2f128_pd(odd_ab, odd_cd, 0x20);
+  c = _mm256_permute2f128_pd(even_ab, even_cd, 0x31);
+  d = _mm256_permute2f128_pd(odd_ab, odd_cd, 0x31);
+}
+
+inline double total(const Lanes& lanes) {
+  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
 #else
 
+using Pair = double __attribute__((vector_size(2 * sizeof(double))));
+using Register = Pair;
+
 struct Lanes {
-  double lane[n_lanes] = {};
-  double& operator[](Index t) { return lane[t]; }
-  double operator[](Index t) const { return lane[t]; }
+  Pair low;
+  Pair high;
+  double operator[](Index t) const { return t < 2 ? low[t] : high[t - 2]; }
   Lanes& operator+=(const Lanes& other) {
-    for (Index t = 0; t < n_lanes; ++t) lane[t] += other.lane[t];
+    low += other.low;
+    high += other.high;
     return *this;
   }
 };
@@ -67,34 +88,111 @@ inline Lanes operator+(Lanes a, const Lanes& b) {
 }
 
 inline Lanes operator*(const Lanes& a, const Lanes& b) {
-  Lanes product;
-  for (Index t = 0; t < n_lanes; ++t) product[t] = a[t] * b[t];
-  return product;
+  return {a.low * b.low, a.high * b.high};
 }
 
 inline Lanes operator*(double a, const Lanes& b) {
-  Lanes product;
-  for (Index t = 0; t < n_lanes; ++t) product[t] = a * b[t];
-  return product;
+  return {a * b.low, a * b.high};
 }
 
-template <class Scalar>
-void load(const Scalar* from, Lanes& to) {
-  for (Index t = 0; t < n_lanes; ++t) to[t] = static_cast<double>(from[t]);
+inline void load(const double* from, Pair& to) {
+  std::memcpy(&to, from, sizeof to);
+}
+
+inline void load(const double* from, Lanes& to) {
+  load(from, to.low);
+  load(from + 2, to.high);
+}
+
+inline void load(const float* from, Lanes& to) {
+  using Floats = float __attribute__((vector_size(2 * sizeof(float))));
+  Floats low;
+  Floats high;
+  std::memcpy(&low, from, sizeof low);
+  std::memcpy(&high, from + 2, sizeof high);
+  to.low = __builtin_convertvector(low, Pair);
+  to.high = __builtin_convertvector(high, Pair);
 }
 
 inline void store(const Lanes& from, double* to) {
-  std::memcpy(to, from.lane, sizeof from.lane);
+  std::memcpy(to, &from.low, sizeof from.low);
+  std::memcpy(to + 2, &from.high, sizeof from.high);
+}
+
+inline void load_kept(const double* from, const std::int64_t* mask, Pair& to) {
+  using Masks = std::int64_t __attribute__((vector_size(2 * sizeof(std::int64_t))));
+  Masks bits;
+  Masks kept;
+  std::memcpy(&bits, from, sizeof bits);
+  std::memcpy(&kept, mask, sizeof kept);
+  kept &= bits;
+  std::memcpy(&to, &kept, sizeof to);
 }
 
 inline void load_kept(const double* from, const std::int64_t* mask, Lanes& to) {
-  for (Index t = 0; t < n_lanes; ++t) to[t] = mask[t] == 0 ? 0.0 : from[t];
+  load_kept(from, mask, to.low);
+  load_kept(from + 2, mask + 2, to.high);
+}
+
+inline void fill(double value, Lanes& to) {
+  to.low = Pair{value, value};
+  to.high = to.low;
+}
+
+inline void add_to_lane(Index t, double value, Lanes& to) {
+  (t < 2 ? to.low : to.high)[t % 2] += value;
+}
+
+inline void truncate(Lanes& x) {
+  using Integers = std::int32_t __attribute__((vector_size(2 * sizeof(std::int32_t))));
+  x.low = __builtin_convertvector(__builtin_convertvector(x.low, Integers), Pair);
+  x.high = __builtin_convertvector(__builtin_convertvector(x.high, Integers), Pair);
+}
+
+inline void turn(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
+  const Lanes first{Pair{a.low[0], b.low[0]}, Pair{c.low[0], d.low[0]}};
+  const Lanes second{Pair{a.low[1], b.low[1]}, Pair{c.low[1], d.low[1]}};
+  const Lanes third{Pair{a.high[0], b.high[0]}, Pair{c.high[0], d.high[0]}};
+  const Lanes fourth{Pair{a.high[1], b.high[1]}, Pair{c.high[1], d.high[1]}};
+  a = first;
+  b = second;
+  c = third;
+  d = fourth;
+}
+
+inline double total(const Pair& pair) {
+  return pair[0] + pair[1];
+}
+
+inline double total(const Lanes& lanes) {
+  return total(lanes.low + lanes.high);
 }
 
 #endif
 
-inline double total(const Lanes& lanes) {
-  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+// Both forms have Register, as many of the lanes as one holds, which can be loaded and
+// totalled, too; load(from, to) of four neighbours and store(from, to);
+// load_kept(from, mask, to), to_t = from_t where mask_t is -1, and 0 where it is 0, whatever is
+// there; fill(value, to); add_to_lane(t, value, to); truncate(x) towards zero, |x_t| < 2^31,
+// without the sign of zero; turn(a, b, c, d), which exchanges rows and columns of the matrix with
+// these rows.
+
+inline void load(const std::uint8_t* from, Lanes& to) {
+  double entries[n_lanes];
+  for (Index t = 0; t < n_lanes; ++t) entries[t] = static_cast<double>(from[t]);
+  load(entries, to);
+}
+
+// sum_t += a_t b_t where all of these are integers below 2^53, so that it is no matter whether the
+// product is rounded before it is added.
+inline void add_exact_product(const Register& a, const Register& b, Register& sum) {
+#if defined(__FMA__)
+  sum = _mm256_fmadd_pd(a, b, sum);
+#elif defined(__aarch64__)
+  for (int t = 0; t < 2; ++t) sum[t] = __builtin_fma(a[t], b[t], sum[t]);
+#else
+  sum += a * b;
+#endif
 }
 
 }  // namespace dpgep

@@ -72,7 +72,7 @@ void add_dots(const RowGroup<R, Scalar> rows, const double* v, Index n, LaneSums
   }
   for (Index j = n_whole; j < n; ++j) {
     for (std::size_t r = 0; r < R; ++r) {
-      local.sum[r][j - n_whole] += static_cast<double>(rows[r][j]) * v[j];
+      add_to_lane(j - n_whole, static_cast<double>(rows[r][j]) * v[j], local.sum[r]);
     }
   }
   sums = local;
@@ -137,7 +137,7 @@ void add_dots_and_combination(const RowGroup<R, Scalar> rows, const double* v,
   }
   for (Index j = n_whole; j < n; ++j) {
     for (std::size_t r = 0; r < R; ++r) {
-      local.sum[r][j - n_whole] += static_cast<double>(rows[r][j]) * v[j];
+      add_to_lane(j - n_whole, static_cast<double>(rows[r][j]) * v[j], local.sum[r]);
       out[j] += c[r] * static_cast<double>(before[r][j]);
     }
   }
@@ -171,7 +171,7 @@ void add_dots_and_combination(const RowGroup<R, Scalar> rows, const double* v,
   for (Index j = n_whole; j < n; ++j) {
     for (std::size_t r = 0; r < R; ++r) {
       const auto a = static_cast<double>(rows[r][j]);
-      local.sum[r][j - n_whole] += a * v[j];
+      add_to_lane(j - n_whole, a * v[j], local.sum[r]);
       out[j] += c[r] * a;
     }
   }

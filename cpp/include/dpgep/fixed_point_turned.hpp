@@ -1,0 +1,16 @@
+// Rows on the integer grid, turned into columns.
+#pragma once
+
+#include "dpgep/typedefs.hpp"
+
+namespace dpgep {
+
+// The bits of fixed_point_rows; row j of out has the grid's entries of column j. Columns of rows
+// are as many as rows of out, and the other way round; they share no memory.
+//
+// False if an entry is NaN or infinite; out is then unspecified. Throws std::invalid_argument as
+// fixed_point_rows.
+template <class Scalar>
+bool fixed_point_turned(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out);
+
+}  // namespace dpgep
