@@ -200,6 +200,24 @@ def test_columns_are_what_arrow_makes_of_them(spark: Any) -> None:
     assert moments(model, there, columns=selected, bound=preparation).to_bytes() == expected.to_bytes()
 
 
+def test_names_that_mean_something_else_in_sql_are_those_of_columns(spark: Any, people: Any) -> None:
+    """${spark.other} would be a variable, a+b a regular expression, `a` and `A` the same."""
+    names = ["${spark.other}", "a", "A", "a+b", "aab", "* AS c"]
+    selected = ["A", "${spark.other}", "* AS c", "a", "a+b"]
+    table = pd.DataFrame(people[0], columns=names)
+    frames = spread(spark, table)
+    expected = dpgep.pca(table[selected], bound=1.0).integer_moments(20)
+    settings = {"spark.other": "aab", "spark.sql.parser.quotedRegexColumnNames": "true"}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        found = dpgep.pca(dpgep.scan(frames)[selected], bound=1.0).integer_moments(20)
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    np.testing.assert_array_equal(found.second, expected.second)
+
+
 def test_a_filter_is_applied_by_the_executors(spark: Any, frame: pd.DataFrame) -> None:
     people = dpgep.scan(spread(spark, frame), filter="label == 'yes' and a > 0")
     with pytest.raises(ValueError, match="add-remove"):

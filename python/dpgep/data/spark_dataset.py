@@ -68,9 +68,12 @@ class SparkDataset(DistributedDataset):
         whose lower levels are on the executors.
         """
         sql = import_extra("pyspark.sql.functions", "spark")
-        # quoted: Spark would take a dot in a name for a path; as text: columns of its own take it milliseconds each
-        columns = [f"`{name.replace('`', '``')}` AS `{i}`" for i, name in enumerate(self._names)]
-        rows = self._people.value.selectExpr(*columns).mapInArrow(_sum_of_partition(task), _SCHEMA)
+        # by place, as SQL takes a dot in a name for a path, ${x} for a variable, and may not tell a from A; as text:
+        # columns of its own take Spark milliseconds each
+        frame = self._people.value
+        places = {name: f"c{place}" for place, name in enumerate(frame.columns)}
+        placed = frame.toDF(*places.values()).selectExpr(*(places[name] for name in self._names))
+        rows = placed.mapInArrow(_sum_of_partition(task), _SCHEMA)
         n_bytes = len(pickle.dumps(task[3]()))
         while n_bytes > _AT_DRIVER:
             rows = rows.groupBy(sql.expr(f"part div {_FAN_IN}")).applyInArrow(_merged_rows, _SCHEMA)
