@@ -101,6 +101,22 @@ def test_so_it_does_for_a_table_in_units_without_a_bound(spike: float, chosen: s
     assert Fraction(budget.mu) ** 2 * (1 - Fraction(1, 10**9)) < spent <= Fraction(budget.mu) ** 2
 
 
+def test_skewed_rows_make_no_bias_along_their_mean() -> None:
+    """Columns of 0 and 1, a third of which one factor raises: products that are clipped have a mean of their own."""
+    rng, d = np.random.default_rng(0), 200
+    chance = np.where(np.arange(d) < d // 3, 0.1 + 0.3 * (rng.random((20000, 1)) < 0.4), 0.1)
+    rows = (rng.random(chance.shape) < chance).astype(float)
+    exact = np.linalg.eigh(np.cov(rows.T))[1][:, -1]
+    for bound in ("auto", 6.0):
+        auto, released = (
+            solve_seeded(dpgep.pca(rows, bound=bound), 1, epsilon=1.5, delta=1e-6, n_components=1, method=method)
+            for method in ("auto", "release")
+        )
+        assert auto.method == "clipped-power"
+        errors = [1 - float(exact @ each.components[0]) ** 2 for each in (auto, released)]
+        assert errors[0] < 0.6 * errors[1], (bound, errors)
+
+
 def test_a_direction_of_few_people_in_a_table_gets_a_release() -> None:
     table = 7 * with_few(0.03, 1.8**2, 20000, 100) + 300
     solution = solve_seeded(dpgep.pca(table), 1, epsilon=1.0, delta=1e-6, n_components=1)

@@ -304,6 +304,41 @@ def test_the_noise_of_two_views_costs_what_the_ledger_says(adjacency: Adjacency)
         assert answer.deviation == pytest.approx(noise.deviation * unit / N)
 
 
+def test_products_about_a_mean_are_centred() -> None:
+    """The mean of (x - m) clip(V^T (x - m)), so that a constant of the rows and skewed products make no bias."""
+    asked = Asked(directions_of(), np.linspace(-0.1, 0.2, D))
+    assert asked.location is not None
+    rows = rows_of()
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    products = (rows - asked.location) @ asked.vectors.T
+    clipped = products * np.minimum(1, 0.1 / np.linalg.norm(products, axis=1))[:, None]
+    curator = Curator(dpgep.pca(rows, center=False, bound=1.0), Ledger(math.inf), core.NoiseStream(bytes(32)))
+    answer = curator.clipped_products(asked, (0.1,))
+    expected = clipped.T @ (rows - asked.location) / len(rows)
+    np.testing.assert_allclose(answer.values, expected, atol=0.1 * 2.0**-15)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_one_person_moves_sums_about_a_mean_by_what_is_paid_for(adjacency: Adjacency) -> None:
+    """Two people on both sides of the mean, who share nearly all else: in steps of the grid, and nearly attained."""
+    location = np.full(D, 0.5 / math.sqrt(D))
+    asked, constant = Asked(np.eye(D)[:1], location), math.ceil(math.ldexp(0.5, BITS))
+    mechanism = ClippedProducts(dpgep.pca(rows_of(), center=False, bound=1.0), core.NoiseStream(bytes(32)))
+    factors = mechanism._factors(asked, (0.05,))
+
+    def sum_of(along: float) -> Any:
+        row = np.zeros((1, D))
+        row[0, :2] = along, math.sqrt(1 - along**2)
+        sums = ClippedSums(mechanism._directions(asked), factors, constant)
+        sums.add(Batch(Rows((row,), 1.0)))
+        return sums.total.astype(object)
+
+    one, other = sum_of(location[0] + 0.051), sum_of(location[0] - 0.051)
+    moved = one - other if adjacency == "replace-one" else one
+    allowed = (4 if adjacency == "replace-one" else 1) * 4**BITS * (4**BITS + constant**2)
+    assert 0.99 * allowed < int((moved**2).sum()) <= allowed
+
+
 def test_thresholds_must_be_one_for_each_view() -> None:
     curator = Curator(pls_of(rows_of()), Ledger(1.0), core.NoiseStream(bytes(32)))
     with pytest.raises(ValueError, match=r"one for each of 2 views, got \(0\.1, 0\.1, 0\.1\)"):
@@ -485,10 +520,12 @@ def test_the_noise_costs_what_the_ledger_says(adjacency: Adjacency, located: boo
     mu, threshold, public = 0.37, 0.2, {"public_n": N} if adjacency == "add-remove" else {}
     problem = dpgep.pca(rows_of(), center=False, bound=1.0, adjacency=adjacency, **public)
     asked = Asked(directions_of(), np.full(D, 0.1) if located else None)
+    # rows have s = |m|, rounded up to the grid, at their end
+    constant = Fraction(math.ceil(math.ldexp(0.1 * math.sqrt(D), BITS)), 2**BITS) if located else Fraction(0)
     replaced = adjacency == "replace-one"
     exact = product_sensitivity(threshold, K, D, adjacency, located=located)
     for query, arguments, squared, bits in (
-        ("clipped_products", (asked, (threshold,)), Fraction(exact) ** 2, 2 * BITS),
+        ("clipped_products", (asked, (threshold,)), Fraction(exact) ** 2 * (1 + constant**2), 2 * BITS),
         ("product_moment", (asked, (threshold,)), Fraction(2 if replaced else 1), 2 * BITS),
         ("product_norms", (asked,), Fraction(2 if replaced else 1), BITS),
         ("mean", (), Fraction(4 if replaced else 1), BITS),
@@ -501,6 +538,8 @@ def test_the_noise_costs_what_the_ledger_says(adjacency: Adjacency, located: boo
         assert Fraction(mu) ** 2 * Fraction(999, 1000) < paid <= Fraction(mu) ** 2
         assert noise.deviation == math.ldexp(noise.scale, -bits)
         unit = {"clipped_products": threshold, "product_moment": threshold**2}.get(query, 1.0)
+        if located and query == "clipped_products":
+            unit *= math.sqrt(1 + 1 / D)
         assert answer.deviation == pytest.approx(noise.deviation * unit / N)
 
 

@@ -1,5 +1,7 @@
 """Sums over people of clipped products: sum_i x_i clip(V^T (x_i - m))^T, exact, and how long the products are.
 
+Rows may have a public constant s at their end, so that the sum of clip(V^T (x_i - m)) is told, too.
+
 clip(p) shrinks p to norm C where it is longer. Of two views, each is multiplied by the products of the other one. All
 is in integers that float64 holds: the same for any batches, order and threads, whatever the order in which BLAS adds.
 
@@ -114,14 +116,15 @@ class _ProductSums(ABC):
 class ClippedSums(_ProductSums):
     """(d, K), ``total``: sum of x clip(V (x - m))^T, in steps of 4^-BITS bounds times thresholds; ``n`` people.
 
-    V consists of K directions for each of the ``factors``.
+    V consists of K directions for each of the ``factors``. With a ``constant`` s, at most 2^BITS, which needs a single
+    factor, (d + 1, K): of (x, s).
     """
 
-    def __init__(self, directions: Directions, factors: tuple[Factors, ...]) -> None:
+    def __init__(self, directions: Directions, factors: tuple[Factors, ...], constant: int = 0) -> None:
         super().__init__(directions)
-        self._factors = factors
+        self._factors, self._constant = factors, constant
         m, d = directions.vectors.shape
-        self.total: Integers = np.zeros((d, m // len(factors)), dtype=np.int64)
+        self.total: Integers = np.zeros((d + bool(constant), m // len(factors)), dtype=np.int64)
 
     def merge(self, other: ClippedSums) -> None:
         """Add the sums over other people."""
@@ -131,8 +134,11 @@ class ClippedSums(_ProductSums):
     def _add_rows(self, rows: Any, products: Matrix) -> None:
         for each in self._factors:
             # at most ROWS_IN_A_ROW terms of at most 4^BITS
-            added = rows[:, each.features].T @ each.clipped(products)
+            clipped = each.clipped(products)
+            added = rows[:, each.features].T @ clipped
             self.total[each.features] += np.asarray(added).astype(np.int64)
+            if self._constant:
+                self.total[-1] += self._constant * clipped.sum(axis=0).astype(np.int64)
 
 
 class ProductMoment(_ProductSums):

@@ -8,6 +8,9 @@ for m = 0 by at most the root of
 
 which is attained (docs/mathematics.md, section 11). Without clipping this is 1, or 2 as of a second moment.
 
+About a mean m, rows have s = |m| at their end, (x, s) in the place of x, so that the sum of (x - m) q^T follows. That
+makes the bounds sqrt(1 + s^2) times as large.
+
 Of two views x and y, of joint norm at most 1, a person adds both x q_y^T/c_y and y q_x^T/c_x, q_y and q_x the clipped
 products of the other view: together of norm at most 1. Replaced, that is at most 2, attained by x' = -x, y' = y.
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -96,7 +99,8 @@ class ClippedProducts:
         """Whether integers hold the noise of sums for mu, and sums over a public number of people."""
         if (self._problem.facts.n or 0) >= MOST_PEOPLE:
             return False
-        return math.isinf(mu) or _is_held(_least_scale((4 if self._replaces else 1) * Fraction(16**BITS), mu))
+        most = 2 * (4 if self._replaces else 1)  # of rows with s = 1 at their end
+        return math.isinf(mu) or _is_held(_least_scale(most * Fraction(16**BITS), mu))
 
     def mean(self, mu: float, charge: Charge) -> NoisyMean:
         """(d,), the mean of the rows."""
@@ -115,23 +119,33 @@ class ClippedProducts:
         return self._mean_of(counts, sums.n, 2.0**-BITS, scale)
 
     def products(self, asked: Asked, thresholds: Thresholds, mu: float, charge: Charge) -> NoisyMean:
-        """(K, d), the mean of x clip(V^T (x - m)), clipped to a norm of so many bounds; of two views, of the other."""
+        """(K, d), the mean of (x - m) clip(V^T (x - m)), clipped to a norm of so many bounds.
+
+        Of two views, of x clip(V^T (x - m)), clip of the other view.
+        """
         factors = self._factors(asked, thresholds)
-        sums = self._summed(partial(ClippedSums, self._directions(asked), factors))
+        location = self._location(asked) if len(factors) == 1 else None
+        constant = 0 if location is None else math.ceil(math.ldexp(float(np.linalg.norm(location)), BITS))
+        sums = self._summed(partial(ClippedSums, self._directions(asked), factors, constant))
         if len(factors) == 1:
             k, d = asked.vectors.shape
             _require_orthonormal(asked.vectors)
             change = product_sensitivity(thresholds[0], k, d, self._adjacency, located=asked.location is not None)
         else:
             change = views_sensitivity(self._adjacency)
-        squared = Fraction(change) ** 2 * 16**BITS
+        squared = Fraction(change) ** 2 * 4**BITS * (4**BITS + constant**2)
         scale = self._add_noise(
             sums.total, squared, mu, 2 * BITS, f"sum of x clip(V^T x), norms of {_named(thresholds)} bounds", charge
         )
         units = np.empty(asked.vectors.shape[1])
         for each in factors:
             units[each.features] = math.ldexp(self._bound * self._bound * each.threshold, -2 * BITS)
-        return self._mean_of(sums.total.T, sums.n, units, scale)
+        if location is None or not constant:
+            return self._mean_of(sums.total.T, sums.n, units, scale)
+        # noise of the last row, too: |m|^2/s^2 of its variance, shared by d entries
+        answer = self._mean_of(sums.total[:-1].T, sums.n, units, scale * math.sqrt(1 + 1 / len(units)))
+        clipped = np.asarray(sums.total[-1], dtype=np.float64) * (units[0] / answer.n)
+        return replace(answer, values=answer.values - np.outer(clipped, location * (2.0**BITS / constant)))
 
     def moment(self, asked: Asked, thresholds: Thresholds, mu: float, charge: Charge) -> NoisyMean:
         """(K, K), the mean of p p^T, p = clip(V^T (x - m)); noise is independent, also in entries that mirror others.
@@ -174,11 +188,14 @@ class ClippedProducts:
         longest = np.linalg.norm(asked.vectors, 2)
         if not longest <= 1 + _ORTHONORMAL:
             raise ValueError(f"directions must have an operator norm of at most 1, got {longest:.17g}")
-        location = asked.location
-        if location is not None:
-            location = location / self._bound
-            location = location * min(1.0, _INSIDE / max(float(np.linalg.norm(location)), _INSIDE))
-        return Directions.on_grid(asked.vectors, location)
+        return Directions.on_grid(asked.vectors, self._location(asked))
+
+    def _location(self, asked: Asked) -> Matrix | None:
+        """The location in bounds, of a norm below 1."""
+        if asked.location is None:
+            return None
+        location = asked.location / self._bound
+        return np.asarray(location * min(1.0, _INSIDE / max(float(np.linalg.norm(location)), _INSIDE)))
 
     def _summed(self, make: Callable[[], S]) -> S:
         """One pass. Raises ValueError where there are so many people that sums might overflow."""
@@ -200,7 +217,7 @@ class ClippedProducts:
         core.add_exact_noise(sums, scale, self._stream, thread_count())
         return scale
 
-    def _mean_of(self, sums: Any, n: int, unit: Matrix | float, scale: int) -> NoisyMean:
+    def _mean_of(self, sums: Any, n: int, unit: Matrix | float, scale: float) -> NoisyMean:
         """``unit``: a step of the sums, or of each of their columns."""
         n = self._problem.facts.n or n
         values = np.ascontiguousarray(sums, dtype=np.float64) * (unit / n)
