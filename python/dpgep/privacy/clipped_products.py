@@ -134,9 +134,9 @@ class ClippedProducts:
         else:
             change = views_sensitivity(self._adjacency)
         squared = Fraction(change) ** 2 * 4**BITS * (4**BITS + constant**2)
-        scale = self._add_noise(
-            sums.total, squared, mu, 2 * BITS, f"sum of x clip(V^T x), norms of {_named(thresholds)} bounds", charge
-        )
+        summed = "(x, |m|) clip(V^T (x - m))" if constant else "x clip(V^T x)"
+        query = f"sum of {summed}, norms of {_named(thresholds)} bounds"
+        scale = self._add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
         units = np.empty(asked.vectors.shape[1])
         for each in factors:
             units[each.features] = math.ldexp(self._bound * self._bound * each.threshold, -2 * BITS)
