@@ -1,3 +1,7 @@
+#include <pybind11/stl.h>
+
+#include <optional>
+
 #include "arrays.hpp"
 #include "dpgep/exact_noise.hpp"
 #include "register.hpp"
@@ -25,19 +29,34 @@ void fill_exact_each(py::array& out, const py::array& scales, NoiseStream& strea
   exact_normal(view, scale, stream, n_threads);
 }
 
-void add_exact_independent(py::array& array, std::int64_t scale, NoiseStream& stream,
-                           int n_threads) {
-  const auto view = mutable_rows_of_one_or_two_axes<std::int64_t>(array, "array");
+// An array, with the high limbs of its entries where there are such.
+Limbs limbs_of(py::array& array, const char* name, std::optional<py::array>& high, int bits) {
+  const auto low = mutable_rows_of_one_or_two_axes<std::int64_t>(array, name);
+  if (!high) return {low, Rows<std::int64_t>(nullptr, 0, 0, Eigen::OuterStride<>(0))};
+  const auto upper = mutable_rows_of_one_or_two_axes<std::int64_t>(*high, "high");
+  if (upper.rows() != low.rows() || upper.cols() != low.cols()) {
+    throw py::value_error("high must have the shape of " + std::string(name));
+  }
+  if (bits < 1 || bits > 62) {
+    throw py::value_error("low_bits must satisfy 1 <= low_bits <= 62, not " + std::to_string(bits));
+  }
+  return {low, upper, bits};
+}
+
+void add_exact_independent(py::array& array, std::int64_t scale, NoiseStream& stream, int n_threads,
+                           std::optional<py::array> high, int low_bits) {
+  const Limbs values = limbs_of(array, "array", high, low_bits);
   const py::gil_scoped_release no_gil;
-  add_exact_noise(view, scale, stream, n_threads);
+  add_exact_noise(values, scale, stream, n_threads);
 }
 
 void add_exact_symmetric(py::array& matrix, std::int64_t diagonal_scale,
-                         std::int64_t off_diagonal_scale, NoiseStream& stream, int n_threads) {
+                         std::int64_t off_diagonal_scale, NoiseStream& stream, int n_threads,
+                         std::optional<py::array> high, int low_bits) {
   require_square(matrix, "matrix");
-  const auto view = mutable_rows<std::int64_t>(matrix, "matrix");
+  const Limbs values = limbs_of(matrix, "matrix", high, low_bits);
   const py::gil_scoped_release no_gil;
-  add_exact_symmetric_noise(view, diagonal_scale, off_diagonal_scale, stream, n_threads);
+  add_exact_symmetric_noise(values, diagonal_scale, off_diagonal_scale, stream, n_threads);
 }
 
 py::tuple scripted(const py::array& digits, std::int64_t scale, Index n) {
@@ -82,21 +101,23 @@ drawn all the same.
 )");
   module.def("add_exact_noise", &add_exact_independent, py::arg("array").noconvert(),
              py::arg("scale").noconvert(), py::arg("stream"), py::arg("n_threads").noconvert() = 1,
-             R"(
+             py::arg("high").noconvert() = py::none(), py::arg("low_bits").noconvert() = 0, R"(
 Add independent round(scale * N) to every entry, in row-major order: the deviates of exact_normal.
 
-array: 1-D or 2-D int64, row-contiguous. Raises ValueError as exact_normal, and if a sum would leave int64
-(array is then unspecified).
+array: 1-D or 2-D int64, row-contiguous. With high, of the same shape, entries are high 2**low_bits + array; noise
+is added to array, and what it then has below 0 or beyond is carried, 0 <= array < 2**low_bits: a function of
+the sum. Raises ValueError as exact_normal, and if a sum would leave int64 (array is then unspecified).
 )");
   module.def("add_exact_symmetric_noise", &add_exact_symmetric, py::arg("matrix").noconvert(),
              py::arg("diagonal_scale").noconvert(), py::arg("off_diagonal_scale").noconvert(),
-             py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
+             py::arg("stream"), py::arg("n_threads").noconvert() = 1,
+             py::arg("high").noconvert() = py::none(), py::arg("low_bits").noconvert() = 0, R"(
 Add round(diagonal_scale * N) on the diagonal and round(off_diagonal_scale * N) above it.
 
 The deviates are those of exact_normal, in row-major order of the upper triangle; the lower triangle is
 neither read nor written. With both scales 0 nothing is drawn.
 
-matrix: (d, d) int64, row-contiguous. Raises ValueError as add_exact_noise.
+matrix: (d, d) int64, row-contiguous. high, low_bits, and what it raises: as add_exact_noise.
 )");
   module.def("exact_normal_scripted", &scripted, py::arg("digits").noconvert(),
              py::arg("scale").noconvert(), py::arg("n").noconvert(), R"(

@@ -29,11 +29,17 @@ std::array<std::uint8_t, size> fixed_bytes(const py::bytes& source, const char* 
   return bytes;
 }
 
-std::unique_ptr<NoiseStream> make_stream(const std::optional<py::bytes>& key, std::uint64_t nonce) {
-  if (!key) return std::make_unique<NoiseStream>(nonce);
-  auto key_bytes = fixed_bytes<chacha20::key_size>(*key, "key");
-  auto stream = std::make_unique<NoiseStream>(key_bytes, nonce);
-  wipe(key_bytes.data(), key_bytes.size());
+std::unique_ptr<NoiseStream> make_stream(const std::optional<py::bytes>& key, std::uint64_t nonce,
+                                         std::shared_ptr<Transcript> transcript) {
+  std::unique_ptr<NoiseStream> stream;
+  if (key) {
+    auto key_bytes = fixed_bytes<chacha20::key_size>(*key, "key");
+    stream = std::make_unique<NoiseStream>(key_bytes, nonce);
+    wipe(key_bytes.data(), key_bytes.size());
+  } else {
+    stream = std::make_unique<NoiseStream>(nonce);
+  }
+  stream->attach(std::move(transcript));
   return stream;
 }
 
@@ -45,7 +51,13 @@ py::bytes read_bytes(NoiseStream& stream, py::ssize_t n) {
   // Safe: nobody else has seen the new bytes object, and the stream has a lock of its own. The lock
   // is taken and given back without the GIL, so the two cannot wait for each other.
   const py::gil_scoped_release no_gil;
-  NoiseStream::Lease(stream).read(out, static_cast<std::size_t>(n));
+  const auto size = static_cast<std::size_t>(n);
+  const auto read = [&] { NoiseStream::Lease(stream).read(out, size); };
+  if (stream.transcript() == nullptr) {
+    read();
+  } else {
+    stream.transcript()->bytes(out, size, read);
+  }
   return result;
 }
 
@@ -74,7 +86,8 @@ A stream of random bytes: the ChaCha20 key stream (RFC 8439) from block 0.
 
 key: 32 bytes, or None for a key from the operating system, which a forked child draws again.
 With a key the stream is deterministic, in a forked child too. nonce: 64-bit, little-endian in the
-first 8 bytes of the 96-bit nonce; the last 4 count the wraps of the 32-bit block counter.
+first 8 bytes of the 96-bit nonce; the last 4 count the wraps of the 32-bit block counter. transcript: of an
+audit (Transcript); None in all other runs.
 
 Calls from several threads are safe; each draws one unbroken piece of the stream. Key and buffer are
 wiped when the stream is destroyed or keyed again. (A child made by a system call that bypasses the
@@ -82,7 +95,8 @@ C library's fork is not noticed.)
 
 Raises ValueError for a key of another length, RuntimeError if the operating system gives no key.
 )")
-      .def(py::init(&make_stream), py::arg("key") = py::none(), py::arg("nonce").noconvert() = 0)
+      .def(py::init(&make_stream), py::arg("key") = py::none(), py::arg("nonce").noconvert() = 0,
+           py::arg("transcript") = py::none())
       .def_property_readonly("seeded", &NoiseStream::seeded, "Whether a key was given.")
       .def("bytes", &read_bytes, py::arg("n").noconvert(), "The next n bytes of the key stream.")
       .def("normal", &fill, py::arg("out").noconvert(), R"(

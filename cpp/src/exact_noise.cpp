@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "dpgep/exact_normal.hpp"
 #include "dpgep/parallel.hpp"
@@ -14,6 +16,7 @@ namespace dpgep {
 namespace {
 
 constexpr Index chunk_size = 4096;
+constexpr int shared_bits = 40;  // of a deviate that several entries share
 
 std::uint64_t from_little_endian(std::uint64_t word) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -116,6 +119,7 @@ class CallKey {
  public:
   explicit CallKey(NoiseStream& stream) {
     NoiseStream::Lease(stream).read(key_.data(), key_.size());
+    if (stream.transcript() != nullptr) stream.transcript()->drew(key_);
   }
   ~CallKey() { wipe(key_.data(), key_.size()); }
   CallKey(const CallKey&) = delete;
@@ -144,6 +148,34 @@ void add_checked(std::int64_t& entry, std::int64_t noise) {
     throw std::invalid_argument("entry + noise must stay within int64");
   }
   entry += noise;
+}
+
+// draw() adds noise of the query's law to the values, or an audit's script gives the answer.
+template <class Draw>
+void answer(NoiseStream& stream, Query query, const Limbs& values, const Draw& draw) {
+  if (stream.transcript() == nullptr) {
+    draw();
+  } else {
+    stream.transcript()->noise(std::move(query), values, draw);
+  }
+}
+
+Limbs one_limb(Rows<std::int64_t> low) {
+  return {low, Rows<std::int64_t>(nullptr, 0, 0, Eigen::OuterStride<>(0))};
+}
+
+// Brings low limbs to 0 <= low < 2^bits; of a matrix that is symmetric, those of its upper
+// triangle.
+void carry(const Limbs& values, bool symmetric) {
+  if (values.high.size() == 0) return;
+  Rows<std::int64_t> low = values.low;
+  Rows<std::int64_t> high = values.high;
+  for (Index i = 0; i < low.rows(); ++i) {
+    for (Index j = symmetric ? i : 0; j < low.cols(); ++j) {
+      high(i, j) += low(i, j) >> values.bits;
+      low(i, j) &= (std::int64_t{1} << values.bits) - 1;
+    }
+  }
 }
 
 // The number of entries of the upper triangle of a (d, d) matrix above row i.
@@ -191,26 +223,35 @@ void exact_normal(VectorView<std::int64_t> out, const ConstVectorView<std::int64
   });
 }
 
-void add_exact_noise(Rows<std::int64_t> array, std::int64_t scale, NoiseStream& stream,
-                     int n_threads) {
+void add_exact_noise(const Limbs& values, std::int64_t scale, NoiseStream& stream, int n_threads) {
   require_exact_scale(scale, "scale");
   require_threads(n_threads);
+  Rows<std::int64_t> array = values.low;
   if (scale == 0 || array.size() == 0) return;
   const Index width = array.cols();
-  for_each_chunk(array.size(), stream, n_threads, [&](Sampler& sampler, Index first, Index last) {
-    for (Index i = first; i < last; ++i) {
-      add_checked(array(i / width, i % width), sampler(static_cast<std::uint64_t>(scale)));
-    }
+  answer(stream, {"independent", 0, 0, {scale}}, values, [&] {
+    for_each_chunk(array.size(), stream, n_threads, [&](Sampler& sampler, Index first, Index last) {
+      for (Index i = first; i < last; ++i) {
+        add_checked(array(i / width, i % width), sampler(static_cast<std::uint64_t>(scale)));
+      }
+    });
+    carry(values, false);
   });
 }
 
-void add_exact_symmetric_noise(Rows<std::int64_t> matrix, std::int64_t diagonal_scale,
+void add_exact_noise(Rows<std::int64_t> array, std::int64_t scale, NoiseStream& stream,
+                     int n_threads) {
+  add_exact_noise(one_limb(array), scale, stream, n_threads);
+}
+
+void add_exact_symmetric_noise(const Limbs& values, std::int64_t diagonal_scale,
                                std::int64_t off_diagonal_scale, NoiseStream& stream,
                                int n_threads) {
   require_exact_scale(diagonal_scale, "diagonal_scale");
   require_exact_scale(off_diagonal_scale, "off_diagonal_scale");
   require_threads(n_threads);
   if (diagonal_scale == 0 && off_diagonal_scale == 0) return;
+  Rows<std::int64_t> matrix = values.low;
   const Index d = matrix.cols();
   const auto add = [&](Sampler& sampler, Index first, Index last) {
     Index i = row_of_entry(first, d);
@@ -221,7 +262,38 @@ void add_exact_symmetric_noise(Rows<std::int64_t> matrix, std::int64_t diagonal_
       if (++j == d) j = ++i;
     }
   };
-  for_each_chunk(entries_above(d, d), stream, n_threads, add);
+  answer(stream, {"symmetric", 0, 0, {diagonal_scale, off_diagonal_scale}}, values, [&] {
+    for_each_chunk(entries_above(d, d), stream, n_threads, add);
+    carry(values, true);
+  });
+}
+
+void add_exact_symmetric_noise(Rows<std::int64_t> matrix, std::int64_t diagonal_scale,
+                               std::int64_t off_diagonal_scale, NoiseStream& stream,
+                               int n_threads) {
+  add_exact_symmetric_noise(one_limb(matrix), diagonal_scale, off_diagonal_scale, stream,
+                            n_threads);
+}
+
+void add_exact_noise_along(VectorView<std::int64_t> out,
+                           const ConstVectorView<std::int64_t>& scales,
+                           const ConstVectorView<double>& direction, std::int64_t shared_scale,
+                           NoiseStream& stream, int n_threads) {
+  const Rows<std::int64_t> row(out.data(), 1, out.size(), Eigen::OuterStride<>(out.size()));
+  Query query{"along", 0, 0, {scales.begin(), scales.end()}, {direction.begin(), direction.end()}};
+  query.scales.push_back(shared_scale);
+  answer(stream, std::move(query), one_limb(row), [&] {
+    Vector<std::int64_t> noise(out.size());
+    exact_normal(VectorView<std::int64_t>(noise.data(), noise.size()), scales, stream, n_threads);
+    std::int64_t deviate = 0;
+    exact_normal(VectorView<std::int64_t>(&deviate, 1), std::int64_t{1} << shared_bits, stream, 1);
+    const double h = std::ldexp(static_cast<double>(deviate), -shared_bits);
+    for (Index i = 0; i < out.size(); ++i) {
+      const double shared = static_cast<double>(shared_scale) * (direction[i] * h);
+      add_checked(out[i], noise[i]);
+      add_checked(out[i], static_cast<std::int64_t>(std::nearbyint(shared)));
+    }
+  });
 }
 
 Index exact_normal_scripted(const ConstVectorView<std::uint64_t>& words, std::int64_t scale,

@@ -14,7 +14,6 @@ namespace {
 constexpr int grid_bits = 28;
 constexpr double most_units = 0x1p61;
 constexpr double least_share = 0x1p-10;  // of the variance, for an entry along q
-constexpr int shared_bits = 40;          // of the deviate that all entries share
 __extension__ using Wide = unsigned __int128;
 
 std::int64_t off_diagonal_of(std::int64_t diagonal) {
@@ -26,6 +25,10 @@ std::int64_t off_diagonal_of(std::int64_t diagonal) {
 
 ConstRows<double> one_row(const double* entries, Index d) {
   return {entries, 1, d, Eigen::OuterStride<>(d)};
+}
+
+Rows<std::int64_t> row_of(Vector<std::int64_t>& entries) {
+  return {entries.data(), 1, entries.size(), Eigen::OuterStride<>(entries.size())};
 }
 
 // D x for each of the rows x of X, (K, r).
@@ -48,12 +51,6 @@ void require_orthonormal(const Block& across, double squared_length) {
     return;
   }
   throw std::logic_error("directions are not orthonormal to 2^-36");
-}
-
-std::int64_t one_deviate(std::int64_t scale, NoiseStream& stream) {
-  Vector<std::int64_t> deviate(1);
-  exact_normal(VectorView<std::int64_t>(deviate.data(), 1), scale, stream, 1);
-  return deviate[0];
 }
 
 }  // namespace
@@ -87,14 +84,14 @@ Vector<double> answer_on_grid(const ConstVectorView<double>& q, Vector<double> y
   const double along = of_q(0, 0);
   add_span(known, -seen.row(0), q, -along, y);
 
-  Vector<std::int64_t> noise(d);
-  exact_normal(VectorView<std::int64_t>(noise.data(), d), grid.off_diagonal, stream, n_threads);
-  Block released(1, d);
-  for (Index i = 0; i < d; ++i) {
-    released(0, i) = grid.unit * static_cast<double>(grid.nearest(y[i]) + noise[i]);
-  }
-  const double alpha =
-      grid.unit * static_cast<double>(grid.nearest(along) + one_deviate(grid.diagonal, stream));
+  Vector<std::int64_t> units(d);
+  for (Index i = 0; i < d; ++i) units[i] = grid.nearest(y[i]);
+  add_exact_noise(row_of(units), grid.off_diagonal, stream, n_threads);
+  const Block released = grid.unit * units.cast<double>().transpose();
+  Vector<std::int64_t> unit_along(1);
+  unit_along[0] = grid.nearest(along);
+  add_exact_noise(row_of(unit_along), grid.diagonal, stream, 1);
+  const double alpha = grid.unit * static_cast<double>(unit_along[0]);
 
   // From here on everything is public.
   const Block owed = inner_products(answers, one_row(q.data(), d)).transpose();
@@ -109,20 +106,16 @@ Vector<double> iid_answer_on_grid(const ConstVectorView<double>& q, Vector<doubl
   const Index d = q.size();
   const auto diagonal = static_cast<double>(grid.diagonal);
   Vector<std::int64_t> scales(d);
+  Vector<std::int64_t> units(d);
   for (Index i = 0; i < d; ++i) {
     const double share = std::max((1.0 - q[i]) * (1.0 + q[i]), least_share);
     scales[i] = static_cast<std::int64_t>(std::ceil(diagonal * std::sqrt(share)));
+    units[i] = grid.nearest(y[i]);
   }
-  Vector<std::int64_t> noise(d);
-  exact_normal(VectorView<std::int64_t>(noise.data(), d),
-               ConstVectorView<std::int64_t>(scales.data(), d), stream, n_threads);
-  const auto deviate = static_cast<double>(one_deviate(std::int64_t{1} << shared_bits, stream));
-  const double h = std::ldexp(deviate, -shared_bits);
-  for (Index i = 0; i < d; ++i) {
-    const auto shared = static_cast<std::int64_t>(std::nearbyint(diagonal * (q[i] * h)));
-    y[i] = grid.unit * static_cast<double>(grid.nearest(y[i]) + noise[i] + shared);
-  }
-  return y;
+  add_exact_noise_along(VectorView<std::int64_t>(units.data(), d),
+                        ConstVectorView<std::int64_t>(scales.data(), d), q, grid.diagonal, stream,
+                        n_threads);
+  return grid.unit * units.cast<double>();
 }
 
 }  // namespace dpgep

@@ -104,6 +104,7 @@ void NoiseStream::unlock() {
 }
 
 NoiseStream::Lease::Lease(NoiseStream& stream) : stream_(stream) {
+  if (stream.transcript() != nullptr) stream.transcript()->require_query();
   stream_.lock();
 }
 

@@ -28,13 +28,20 @@ PoissonSampler::PoissonSampler(Index n, double rate)
 }
 
 void PoissonSampler::draw(NoiseStream& stream, std::vector<Index>& members) const {
-  members.clear();
-  NoiseStream::Lease lease(stream);
-  for (Index next = 0;; ++next) {
-    const double passed_over = std::floor(std::log(uniform(lease)) / log_miss_);
-    if (!(passed_over < static_cast<double>(n_ - next))) return;
-    next += static_cast<Index>(passed_over);
-    members.push_back(next);
+  const auto pass_over = [&] {
+    members.clear();
+    NoiseStream::Lease lease(stream);
+    for (Index next = 0;; ++next) {
+      const double passed_over = std::floor(std::log(uniform(lease)) / log_miss_);
+      if (!(passed_over < static_cast<double>(n_ - next))) return;
+      next += static_cast<Index>(passed_over);
+      members.push_back(next);
+    }
+  };
+  if (stream.transcript() == nullptr) {
+    pass_over();
+  } else {
+    stream.transcript()->sample(n_, rate_, members, pass_over);
   }
 }
 

@@ -12,8 +12,29 @@ _NoiseShape = Literal["goe", "iid"]
 _NoiseMode = Literal["none", "fresh", "lazy"]
 
 @final
+class Transcript:
+    def __init__(self, script: Transcript | None = None) -> None: ...
+    @property
+    def divergence(self) -> str: ...
+    def __len__(self) -> int: ...
+    def query(
+        self, i: int
+    ) -> tuple[
+        str,
+        tuple[int, int],
+        NDArray[np.int64],
+        list[float],
+        int,
+        NDArray[np.int64],
+        NDArray[np.int64],
+        NDArray[np.int64],
+        NDArray[np.int64],
+        list[bytes],
+    ]: ...
+
+@final
 class NoiseStream:
-    def __init__(self, key: bytes | None = None, nonce: int = 0) -> None: ...
+    def __init__(self, key: bytes | None = None, nonce: int = 0, transcript: Transcript | None = None) -> None: ...
     @property
     def seeded(self) -> bool: ...
     def bytes(self, n: int) -> bytes: ...
@@ -91,9 +112,22 @@ def exact_normal(out: NDArray[np.int64], scale: int, stream: NoiseStream, n_thre
 def exact_normal(
     out: NDArray[np.int64], scales: NDArray[np.int64], stream: NoiseStream, n_threads: int = 1
 ) -> None: ...
-def add_exact_noise(array: NDArray[np.int64], scale: int, stream: NoiseStream, n_threads: int = 1) -> None: ...
+def add_exact_noise(
+    array: NDArray[np.int64],
+    scale: int,
+    stream: NoiseStream,
+    n_threads: int = 1,
+    high: NDArray[np.int64] | None = None,
+    low_bits: int = 0,
+) -> None: ...
 def add_exact_symmetric_noise(
-    matrix: NDArray[np.int64], diagonal_scale: int, off_diagonal_scale: int, stream: NoiseStream, n_threads: int = 1
+    matrix: NDArray[np.int64],
+    diagonal_scale: int,
+    off_diagonal_scale: int,
+    stream: NoiseStream,
+    n_threads: int = 1,
+    high: NDArray[np.int64] | None = None,
+    low_bits: int = 0,
 ) -> None: ...
 def exact_normal_scripted(digits: NDArray[np.uint64], scale: int, n: int) -> tuple[NDArray[np.int64], int]: ...
 

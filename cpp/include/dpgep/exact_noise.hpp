@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dpgep/noise_stream.hpp"
+#include "dpgep/transcript.hpp"
 #include "dpgep/typedefs.hpp"
 
 namespace dpgep {
@@ -25,15 +26,27 @@ void exact_normal(VectorView<std::int64_t> out, const ConstVectorView<std::int64
                   NoiseStream& stream, int n_threads);
 
 // array_ij += round(scale N_ij), in row-major order. Also throws std::invalid_argument if a sum
-// would leave int64; array is then unspecified.
+// would leave int64; array is then unspecified. Of two limbs, noise is added to the lower one,
+// which is then brought to 0 <= low < 2^bits: a function of the sum.
+void add_exact_noise(const Limbs& values, std::int64_t scale, NoiseStream& stream, int n_threads);
 void add_exact_noise(Rows<std::int64_t> array, std::int64_t scale, NoiseStream& stream,
                      int n_threads);
 
 // matrix_ii += round(diagonal_scale N_ii), matrix_ij += round(off_diagonal_scale N_ij) for j > i,
 // in row-major order of the upper triangle; the lower triangle is neither read nor written. A
-// deviate whose scale is 0 is drawn all the same unless both are 0. Throws as add_exact_noise.
+// deviate whose scale is 0 is drawn all the same unless both are 0. Limbs, and what it throws: as
+// add_exact_noise.
+void add_exact_symmetric_noise(const Limbs& matrix, std::int64_t diagonal_scale,
+                               std::int64_t off_diagonal_scale, NoiseStream& stream, int n_threads);
 void add_exact_symmetric_noise(Rows<std::int64_t> matrix, std::int64_t diagonal_scale,
                                std::int64_t off_diagonal_scale, NoiseStream& stream, int n_threads);
+
+// out_i += round(scales_i N_i) + nearest(shared_scale direction_i H), H one more deviate, rounded
+// to 2^-40, that all entries share. Throws as add_exact_noise.
+void add_exact_noise_along(VectorView<std::int64_t> out,
+                           const ConstVectorView<std::int64_t>& scales,
+                           const ConstVectorView<double>& direction, std::int64_t shared_scale,
+                           NoiseStream& stream, int n_threads);
 
 // out filled as by exact_normal, from the given words, each of two halves, the lower first. Returns
 // the number of words begun. Throws std::invalid_argument when they run out.

@@ -6,8 +6,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "dpgep/chacha20.hpp"
+#include "dpgep/transcript.hpp"
 
 namespace dpgep {
 
@@ -28,6 +31,10 @@ class NoiseStream {
   NoiseStream& operator=(const NoiseStream&) = delete;
 
   bool seeded() const { return seeded_; }
+
+  // An audit's, which keeps, or gives, what is drawn from here on; null in all other runs.
+  void attach(std::shared_ptr<Transcript> transcript) { transcript_ = std::move(transcript); }
+  Transcript* transcript() const { return transcript_.get(); }
 
   // Exclusive use of the stream while it lives, so that a call draws one unbroken sequence.
   class Lease {
@@ -61,6 +68,7 @@ class NoiseStream {
   chacha20::State state_{};
   std::array<std::uint8_t, buffer_blocks * chacha20::block_size> buffer_{};
   std::size_t position_ = 0;
+  std::shared_ptr<Transcript> transcript_;
 };
 
 }  // namespace dpgep
