@@ -9,6 +9,7 @@ import scipy.linalg as _scipy_linalg  # noqa: F401
 
 from dpgep._dispatch import build_info, core
 from dpgep._optional import MissingExtraError as _MissingExtraError
+from dpgep._replay import ReplayResult, replay
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
 from dpgep.methods.intervals import Intervals
@@ -54,6 +55,7 @@ __all__ = [
     "PrivateOperator",
     "Problem",
     "Regression",
+    "ReplayResult",
     "Scan",
     "Selection",
     "SirModel",
@@ -73,6 +75,7 @@ __all__ = [
     "pls",
     "private_operator",
     "release",
+    "replay",
     "scan",
     "sir",
     "solve",

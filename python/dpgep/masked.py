@@ -37,9 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep import _container
-from dpgep._dispatch import core
 from dpgep._optional import import_extra
-from dpgep.data.integer_moments import IntegerMoments
+from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Preparation
@@ -47,6 +46,7 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import IntegerNoise
 from dpgep.privacy.ledger import LedgerEntry, Owner
 from dpgep.privacy.moment_release import add_share, normalized_moments, share_entry, summed_shares
+from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.shares import LARGEST_MU, share_noise
 from dpgep.private_moments import PrivateMoments
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
@@ -65,9 +65,7 @@ _VERSION = 1
 _KEY, _SUM = "masked key", "masked sum"
 # Entries that are masked at a time: their masks stay in the cache.
 _CHUNK = 1 << 14
-# As in core.carry_triangle: a limb holds 40 bits, the next one the multiples of 2^40.
-_LOW_BITS = 40
-_VALUE_BITS = 63 + _LOW_BITS
+_VALUE_BITS = 63 + LOW_BITS
 
 
 @dataclass(frozen=True)
@@ -250,7 +248,7 @@ class Site:
         with account.reserve(mu=self.terms.guarantee.mu, adjacency=self.terms.adjacency) as ledger:
             sums = moments.integer_moments(self.terms.share.bits)
             seeds = self._take_seeds(roster)  # after all that may be refused
-            add_share(sums, self.terms.share, self.terms.entry(), core.NoiseStream(), ledger.record)
+            add_share(sums, self.terms.share, self.terms.entry(), noise_stream(), ledger.record)
             words = _words(sums, self.terms)
             for sign, seed in seeds:
                 _add_mask(words, seed, sign)
@@ -487,7 +485,7 @@ def _words(sums: IntegerMoments, terms: Terms) -> Words:
     _add(words, low.view(np.uint64), (low >> 63).view(np.uint64))
     if sums.high is not None:
         high = _flat(sums.high, [0] * is_public)
-        _add(words, (high << _LOW_BITS).view(np.uint64), (high >> (64 - _LOW_BITS)).view(np.uint64))
+        _add(words, (high << LOW_BITS).view(np.uint64), (high >> (64 - LOW_BITS)).view(np.uint64))
     return words
 
 
@@ -503,12 +501,12 @@ def _integers(words: Words, terms: Terms) -> IntegerMoments:
     top = words[1].view(np.int64) >> (_VALUE_BITS - 64)
     if (top != top >> 63).any():
         raise ValueError("the masks do not cancel: a message was altered, or was not made by this protocol")
-    low = (words[0] & np.uint64((1 << _LOW_BITS) - 1)).view(np.int64)
-    high = (words[0] >> np.uint64(_LOW_BITS) | words[1] << np.uint64(64 - _LOW_BITS)).view(np.int64)
+    low = (words[0] & np.uint64((1 << LOW_BITS) - 1)).view(np.int64)
+    high = (words[0] >> np.uint64(LOW_BITS) | words[1] << np.uint64(64 - LOW_BITS)).view(np.int64)
     ends = np.cumsum(_sizes(terms))[:-1]
     *lows, n = np.split(low, ends)
     *highs, n_high = np.split(high, ends)
-    people = (int(n_high[0]) << _LOW_BITS) + int(n[0]) if n.size else 0
+    people = (int(n_high[0]) << LOW_BITS) + int(n[0]) if n.size else 0
     if n.size and people < 1:
         raise ValueError("the people of all sites are none: a message was altered, or was not made by this protocol")
     return IntegerMoments(*_blocks(lows, terms), high=_blocks(highs, terms), bits=terms.bits, n=people)

@@ -25,7 +25,7 @@ from dpgep.sources.columns import Columns
 # Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
 _LIMB_BITS = 62
 # Bits of the low limb where there are two, as in core.carry_triangle.
-_LOW_BITS = 40
+LOW_BITS = 40
 
 # Additions that are worth a thread with sums of its own; those between two looks at whether to stop (some 0.2 s), for
 # which a row counts as no fewer than the next; and the memory for such sums on all threads: where they are larger,
@@ -132,7 +132,7 @@ class ExactMomentAccumulator:
             self._carry()
         elif self._high is not None:
             with self._changing():
-                self._total += self._high << _LOW_BITS
+                self._total += self._high << LOW_BITS
                 self._high, self._in_low = None, self.n
         return self._total, self._high
 
@@ -315,10 +315,10 @@ def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], expo
     if high is None:
         value = low.astype(np.float64)
     else:
-        # 0 <= low < 2^40 makes the split unique: noise was added to the low limb only
-        high += low >> _LOW_BITS
-        low &= (1 << _LOW_BITS) - 1
+        # 0 <= low < 2^40 makes the split unique
+        high += low >> LOW_BITS
+        low &= (1 << LOW_BITS) - 1
         value = high.astype(np.float64)
-        np.ldexp(value, _LOW_BITS, out=value)
+        np.ldexp(value, LOW_BITS, out=value)
         value += low
     return np.asarray(np.ldexp(value, exponent, out=value))

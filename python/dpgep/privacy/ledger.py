@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 from dpgep.errors import PrivacyBudgetError
+from dpgep.privacy.transcript import note_payment
 
 _log = logging.getLogger(__name__)
 
@@ -238,6 +239,7 @@ class Ledger:
             self.check(mu)
             self._spent = _added(self._spent, cost_of(mu))
             self._releases.append(release)
+        note_payment(release)
         _log.info("paid mu = %.6g for %s", mu, release.query)
 
 

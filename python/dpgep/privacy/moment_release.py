@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.integer_moments import IntegerMoments
+from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.privacy.calibration import IntegerNoise, integer_noise
@@ -83,12 +83,14 @@ def add_share(
 
 
 def _add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseStream) -> None:
-    threads = thread_count()
-    core.add_exact_symmetric_noise(moments.second, noise.diagonal, noise.off_diagonal, stream, threads)
+    threads, (second, sums, counts) = thread_count(), moments.high or (None, None, None)
+    core.add_exact_symmetric_noise(
+        moments.second, noise.diagonal, noise.off_diagonal, stream, threads, second, LOW_BITS
+    )
     if moments.sums.size:
-        core.add_exact_noise(moments.sums, noise.sums, stream, threads)
+        core.add_exact_noise(moments.sums, noise.sums, stream, threads, sums, LOW_BITS)
     if moments.counts.size:
-        core.add_exact_noise(moments.counts, noise.counts, stream, threads)
+        core.add_exact_noise(moments.counts, noise.counts, stream, threads, counts, LOW_BITS)
 
 
 def _plain(problem: Summable, charge: Charge) -> ReleasedMoments:

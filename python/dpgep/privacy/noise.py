@@ -18,15 +18,16 @@ from dpgep._threads import thread_count
 from dpgep.data.grid_sums import HALF, GridSums
 from dpgep.errors import PrivacyWarning
 from dpgep.models.model import Matrix
+from dpgep.privacy.transcript import watched_draws
 
 _BITS = 28
 _MOST_UNITS = 2.0**61
 
 
-def noise_stream(seed: Any, *, stacklevel: int) -> core.NoiseStream:
+def noise_stream(seed: Any = None, *, stacklevel: int = 1) -> core.NoiseStream:
     """A new stream; with a seed (a whole number) it is reproducible, and a `PrivacyWarning` is issued."""
     if seed is None:
-        return core.NoiseStream()
+        return core.NoiseStream(transcript=watched_draws())
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
         raise TypeError(f"seed must be a whole number, got {seed!r}")
     warnings.warn(
@@ -34,7 +35,8 @@ def noise_stream(seed: Any, *, stacklevel: int) -> core.NoiseStream:
         PrivacyWarning,
         stacklevel=stacklevel + 1,
     )
-    return core.NoiseStream(hashlib.sha256(f"dpgep seed {operator.index(seed)}".encode()).digest())
+    key = hashlib.sha256(f"dpgep seed {operator.index(seed)}".encode()).digest()
+    return core.NoiseStream(key, transcript=watched_draws())
 
 
 def add_grid_noise(values: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:
@@ -66,10 +68,9 @@ def add_symmetric_grid_noise(matrix: Matrix, deviation: float, stream: core.Nois
 def noisy_squares(sums: GridSums, scale: int, stream: core.NoiseStream) -> Matrix:
     """(d,), exact sums of squares of each feature in the unit ball, plus noise of deviation scale 4^-bits."""
     high, low = (part.copy() for part in sums.squares())
-    core.add_exact_noise(low, scale, stream, thread_count())
-    # 0 <= low < 2^20 makes the two parts unique: even the rounding of their sum follows from the released integer
-    high += low >> HALF
-    low &= (1 << HALF) - 1
+    # carried to 0 <= low < 2^20, the two parts are unique: even the rounding of their sum follows from the released
+    # integer
+    core.add_exact_noise(low, scale, stream, thread_count(), high, HALF)
     return np.asarray(np.ldexp(np.ldexp(high.astype(np.float64), HALF) + low, -2 * sums.bits))
 
 

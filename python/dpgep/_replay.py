@@ -1,0 +1,293 @@
+"""`dpgep.replay`: a run on one data set, and on its neighbour with the same noisy answers.
+
+What a caller sees may depend on answers alone: whatever differs between two runs that got the same answers leaks. And
+by the law of its noise an answer costs what one person moves it by: with exact values x and x' before independent
+noise of deviations s, sum |x - x'|^2/s^2 is the mu^2 of this pair, no estimate of it. No statistics are needed, and one
+pair of runs finds what thousands of them would not show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._observed import differences, observe
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of, mu_rounded_up
+from dpgep.privacy.transcript import Transcript
+from dpgep.problems.problem import Problem
+from dpgep.solve import solve
+
+# Answers whose entries share a deviate have a covariance that is inverted in floating point.
+_ROUNDING = 2.0**-40
+_FREE: Cost = Fraction(0)
+_LAWS = ("independent", "symmetric", "along")
+
+
+@dataclass(frozen=True)
+class ReplayPart:
+    """The draws that some entries of the ledger paid for.
+
+    Attributes
+    ----------
+    query : the last of these entries, in words.
+    mu : what the pair costs here.
+    claimed_mu : what the entries say; None where nothing was paid.
+    draws : number of draws.
+    """
+
+    query: str
+    mu: float
+    claimed_mu: float | None
+    draws: int
+
+
+@dataclass(frozen=True, repr=False)
+class ReplayResult:
+    """What two runs with the same answers show about a pair of neighbours. It holds exact values: not for publication.
+
+    Attributes
+    ----------
+    differences : where what a caller sees differs, although the answers are the same; empty as it should be.
+    mu : the Gaussian-DP parameter of this pair: the root of the sum of squared shifts over squared deviations, rounded
+        up.
+    claimed_mu : what the ledger, or the caller, claims for all pairs.
+    parts : the same for each payment.
+    """
+
+    differences: tuple[str, ...]
+    mu: float
+    claimed_mu: float
+    parts: tuple[ReplayPart, ...]
+
+    @property
+    def ratio(self) -> float:
+        """``mu`` over its claim; 0 where both are."""
+        return _ratio(self.mu, self.claimed_mu)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether something differs, or a claim is false, that of a part included."""
+        claims = [(part.mu, part.claimed_mu) for part in self.parts if part.claimed_mu is not None]
+        claims.append((self.mu, self.claimed_mu))
+        return bool(self.differences) or any(mu > claim for mu, claim in claims)
+
+    def __repr__(self) -> str:
+        lines = [f"ReplayResult: mu = {self.mu:.6g} for this pair (claimed {self.claimed_mu:.6g})"]
+        for part in self.parts:
+            claim = "nothing was paid" if part.claimed_mu is None else f"claimed {part.claimed_mu:.6g}"
+            lines.append(f"  {part.mu:<10.4g} ({claim}) {part.query}, draws: {part.draws}")
+        lines += [f"  DIFFERS: {each}" for each in self.differences]
+        if not self.flagged:
+            lines.append("  not flagged: same answers, same view")
+        elif not self.differences:
+            lines.append("  FLAGGED: a claim is false")
+        return "\n".join(lines)
+
+
+def replay(
+    mechanism: Callable[[Any], Any],
+    neighbours: tuple[Any, Any],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    **options: Any,
+) -> ReplayResult:
+    """Run a mechanism on two neighbouring data sets, the second time with the noisy answers of the first run.
+
+    What a caller sees may depend on answers alone. So the draws of noise, the ledger, results to their last bit,
+    warnings, messages, exceptions and log lines must be the same in both runs: whatever differs is a leak that nothing
+    pays for. And by what an exact value moves, in deviations of its noise, this pair costs
+
+        mu^2 = sum over draws of (x - x')^T S^-1 (x - x'),      S the covariance of the noise,
+
+    exactly, and at most what is claimed. `dpgep.audit` bounds the same mu from below, by statistics.
+
+    Parameters
+    ----------
+    mechanism : callable
+        ``mechanism(data)`` returns a problem (from `dpgep.pca`, `cca`, ...), which is then solved with the budget and
+        options given here, or anything else that a caller may see. All noise of the package is watched; mechanisms of
+        your own draw theirs with `dpgep.privacy.noise.add_grid_noise`. It must not use other randomness.
+    neighbours : (data, data_prime)
+        Two neighbouring data sets, in any form ``mechanism`` takes. Where one has a person more, who is the last one of
+        ``data_prime``, this person is in all samples that a method takes.
+    epsilon, delta, rho, mu : float
+        The claim, in one of the forms of `dpgep.Budget`: for problems, the budget of the run. Default: what ledgers
+        recorded. Of answers about samples, that of people who are in each sample.
+    **options
+        For `dpgep.solve`, if ``mechanism`` returns problems.
+
+    Returns
+    -------
+    ReplayResult
+        It holds what exact values say about people: audit with made-up data, or keep it to yourself.
+
+    Notes
+    -----
+    Not compared: how long a run takes, the memory that it needs, frames of tracebacks, names drawn at random.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> X = np.zeros((50, 2)); X[0, 0] = 1
+    >>> Y = np.zeros((50, 2)); Y[0, 1] = 1
+    >>> result = dpgep.replay(lambda rows: dpgep.pca(rows, center=False, bound=1.0), (X, Y), mu=1.0)
+    >>> result.flagged, round(result.mu, 6)
+    (False, 1.0)
+
+    A mechanism of your own, with half of the noise that it claims, and a message that nothing pays for:
+
+    >>> from dpgep.privacy.noise import add_grid_noise, noise_stream
+    >>> total = lambda rows: add_grid_noise(rows.sum(axis=0), 0.5, noise_stream())
+    >>> dpgep.replay(total, (X, Y), mu=1.0).mu > 2
+    True
+    >>> print(dpgep.replay(lambda rows: f"{rows[0, 0]:g} is the first entry", (X, Y), mu=1.0))
+    ReplayResult: mu = 0 for this pair (claimed 1)
+      DIFFERS: result: '1 is the first entry' and '0 is the first entry'
+    """
+    before, after = neighbours
+    forms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    has_claim = any(value is not None for value in forms.values())
+    claimed_mu = Budget(**forms).mu if has_claim else None
+
+    def run(data: Any) -> Any:
+        output = mechanism(data)
+        return solve(output, **forms, **options) if isinstance(output, Problem) else output
+
+    first = Transcript()
+    second = Transcript(first)
+    views = []
+    for transcript, data in ((first, before), (second, after)):
+        with transcript.watching():
+            views.append(observe(partial(run, data)))
+    return _compared(first, second, views, claimed_mu)
+
+
+def _compared(first: Transcript, second: Transcript, views: list[Any], claimed_mu: float | None) -> ReplayResult:
+    found = _differing_draws(first, second)
+    if [entry for _, entry in first.payments] != [entry for _, entry in second.payments]:
+        found += differences(str(first.payments), str(second.payments), "ledger")
+    found += differences(*views)
+    parts = _parts(first, second)
+    total = sum((squared for _, _, squared, _ in parts), Fraction(0))
+    claimed = sum((claim for *_, claim in parts if claim is not None), Fraction(0))
+    return ReplayResult(
+        tuple(found),
+        mu_rounded_up(total),
+        mu_rounded_up(claimed) if claimed_mu is None else claimed_mu,
+        tuple(
+            ReplayPart(query, mu_rounded_up(squared), None if claim is None else mu_rounded_up(claim), draws)
+            for query, draws, squared, claim in parts
+        ),
+    )
+
+
+def _differing_draws(first: Transcript, second: Transcript) -> list[str]:
+    found = []
+    if second.draws.divergence:
+        found.append(f"the draws: {second.draws.divergence}")
+    elif len(second.draws) < len(first.draws):
+        found.append(f"the draws: {len(first.draws)}, and {len(second.draws)} in the second run")
+    keys = [key for i in range(len(first.draws)) for key in first.draws.query(i)[-1]]
+    if len(set(keys)) < len(keys):
+        found.append("the draws: noise was drawn twice from one state, so that differences of answers have none")
+    return found
+
+
+def _parts(first: Transcript, second: Transcript) -> list[tuple[str, int, Cost, Cost | None]]:
+    """(query, draws of noise, squared shift, claim) between payments; payments without draws join the next ones."""
+    parts: list[tuple[str, int, Cost, Cost | None]] = []
+    paid: list[LedgerEntry] = []
+    start = 0
+    for place, entry in [*first.payments, (len(first.draws), None)]:
+        n, squared, steps = _shift(first, second, range(start, place))
+        if n or (entry is None and paid):
+            claim = sum((_claim(each, steps) for each in paid), Fraction(0)) if paid else None
+            parts.append((paid[-1].query if paid else "noise that nothing paid for", n, squared, claim))
+            paid = []
+        start = place
+        if entry is not None:
+            paid.append(entry)
+    return parts
+
+
+def _shift(first: Transcript, second: Transcript, draws: range) -> tuple[int, Cost, int]:
+    """(draws of noise, their squared shift, steps between the neighbours in samples)."""
+    n, steps, squared = 0, 1, _FREE
+    for i in draws:
+        a = first.draws.query(i)
+        n += a[0] in _LAWS
+        if i < len(second.draws):
+            b = second.draws.query(i)
+            squared += _squared_shift(a, b)
+            if a[0] == "sample" and a[5][0] == b[5][0]:
+                steps = 2  # a person who is replaced leaves a sample, and another one enters it
+    return n, squared, steps
+
+
+def _claim(entry: LedgerEntry, steps: int) -> Cost:
+    """mu^2 of an entry; of answers about samples, that of a person who is in all of them."""
+    return cost_of(entry.mu) if entry.mu is not None else steps**2 * Fraction(_of_everybody(entry.event))
+
+
+def _of_everybody(event: Any) -> float:
+    """mu^2 of Gaussian events, composed, of which no samples are taken."""
+    import dp_accounting
+
+    if isinstance(event, dp_accounting.GaussianDpEvent):
+        return float(event.noise_multiplier) ** -2
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        return math.fsum(map(_of_everybody, event.events))
+    count = event.count if isinstance(event, dp_accounting.SelfComposedDpEvent) else 1
+    return float(count * _of_everybody(event.event))
+
+
+def _squared_shift(first: Any, second: Any) -> Cost:
+    """What two exact values of one draw cost: the squared distance in units of its noise."""
+    law, shape, scales, direction, *_ = first
+    if law not in _LAWS:
+        return Fraction(0)
+    change = _integers(second) - _integers(first)
+    if law == "along":
+        return _along(change.astype(np.float64), scales.astype(np.float64), np.array(direction))
+    if law == "independent":
+        return _squares(change, scales[0])
+    change = change.reshape(shape)
+    upper = np.triu_indices(len(change), 1)
+    return _squares(np.diagonal(change), scales[0]) + _squares(change[upper], scales[1])
+
+
+def _integers(query: Any) -> NDArray[Any]:
+    """The exact values, as whole numbers of any size."""
+    bits, low, high = query[4], query[5].astype(object), query[6].astype(object)
+    return np.asarray((high << bits) + low if high.size else low)
+
+
+def _squares(change: NDArray[Any], scale: Any) -> Cost:
+    total = sum(int(each) ** 2 for each in change[change != 0])
+    if not total:
+        return Fraction(0)
+    return Fraction(total, int(scale) ** 2) if scale else math.inf
+
+
+def _along(change: NDArray[Any], scales: NDArray[Any], direction: NDArray[Any]) -> Cost:
+    """change^T S^-1 change for S = diag(s^2) + v v^T, by Sherman and Morrison."""
+    *own, shared = scales
+    weights = 1 / np.square(own)
+    v = shared * direction
+    squared = math.fsum(weights * change**2) - (weights * change) @ v * ((weights * change) @ v) / (1 + weights * v @ v)
+    return Fraction(max(0.0, squared * (1 - _ROUNDING)))
+
+
+def _ratio(mu: float, claim: float) -> float:
+    return 0.0 if mu == 0 else mu / claim if claim else math.inf

@@ -1,0 +1,52 @@
+"""What a run asked of its noise and paid for, kept while an audit watches: see `dpgep.replay`.
+
+Only an audit makes a transcript, for the time of a run whose result it keeps to itself. A stream that was made
+meanwhile, in the same context, hands every exact value over before its noise: none of this happens in other runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from dpgep._dispatch import core
+
+if TYPE_CHECKING:
+    from dpgep.privacy.ledger import LedgerEntry
+
+_watching: ContextVar[Transcript | None] = ContextVar("_watching", default=None)
+
+
+class Transcript:
+    """The draws of a run and its payments, each with the number of draws before it; or a run that follows ``script``.
+
+    With a script, draws get its answers, whatever the exact values are.
+    """
+
+    def __init__(self, script: Transcript | None = None) -> None:
+        self.draws: core.Transcript = core.Transcript(None if script is None else script.draws)
+        self.payments: list[tuple[int, LedgerEntry]] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Streams made in this block, and ledgers that record in it, are watched."""
+        token = _watching.set(self)
+        try:
+            yield
+        finally:
+            _watching.reset(token)
+
+
+def watched_draws() -> core.Transcript | None:
+    """For a new stream: None, but in an audit."""
+    transcript = _watching.get()
+    return None if transcript is None else transcript.draws
+
+
+def note_payment(entry: LedgerEntry) -> None:
+    """Called by a ledger that recorded the entry."""
+    transcript = _watching.get()
+    if transcript is not None:
+        transcript.payments.append((len(transcript.draws), entry))
