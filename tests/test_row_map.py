@@ -209,10 +209,10 @@ def test_all_kernels_draw_the_line_at_the_same_rows(d: int, bound: float) -> Non
 # ---- Mechanisms --------------------------------------------------------------------------------------------------
 
 D, HALF = 4, math.sqrt(0.5)
-# The other people, such that norms of rows of a cross-covariance are linear, and the one who may be replaced.
-OTHERS = np.tile([HALF, 0.0, HALF, 0.0], (7, 1))
+# The other people, such that norms of rows of a cross-covariance are linear; so many that kernels of columns serve.
+OTHERS = np.tile([HALF, 0.0, HALF, 0.0], (160, 1))
 DIRECTIONS = [[HALF, 0, HALF, 0], [HALF, 0, -HALF, 0], [0, HALF, 0, HALF], [1, 0, 0, 0], [-1, 0, 0, 0], [0, 0, 1, 0]]
-SIZES = [1.0, 2.0**-500, 2.0**499, 2.0**501, 2.0**502, LARGEST]
+SIZES = [1.0, 5e-324, 2.0**-500, 2.0**499, 2.0**501, 2.0**502, LARGEST]
 ROWS = [np.zeros(D), *(np.array(direction) * size for direction in DIRECTIONS for size in SIZES)]
 ADJACENCIES: list[Adjacency] = ["replace-one", "add-remove"]
 FORMS: dict[str, Callable[[Matrix], Any]] = {
@@ -234,9 +234,9 @@ class Mechanism:
 
 
 def exact(values: Any) -> NDArray[Any]:
-    """As fractions: a difference or square of them is not rounded."""
+    """As Python's integers, or fractions: a difference or square of them is not rounded."""
     flat = np.asarray(values).ravel().tolist()
-    return np.array([Fraction(value) for value in flat] or [Fraction(0)], dtype=object)
+    return np.array([value if isinstance(value, int) else Fraction(value) for value in flat], dtype=object)
 
 
 def squared_change(one: list[tuple[Any, Any]], other: list[tuple[Any, Any]]) -> Fraction:
