@@ -52,7 +52,7 @@ class _InterruptAt:
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         if os.path.basename(frame.f_code.co_filename) not in FILES:
             return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self, True, False
         if event == "opcode":
             self.left -= 1
             if not self.left:
@@ -77,6 +77,7 @@ def test_an_interrupt_anywhere_frees_nothing(
         interrupt, previous = _InterruptAt(point), sys.gettrace()
         gc.disable()
         with contextlib.ExitStack() as kept:
+            sys._getframe().f_trace_opcodes = True  # CPython 3.12 and later look for it when tracing begins
             sys.settrace(interrupt)
             try:
                 with budget.reserve(0.5, adjacency="replace-one") as ledger:
