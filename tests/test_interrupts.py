@@ -22,7 +22,7 @@ from dpgep.privacy.ledger import LedgerEntry
 PROGRAM = Path(__file__).with_name("interrupted_budget.py")
 MANY = pytest.mark.deep
 # Seconds; a machine that is busy takes a tenth of it.
-LIMIT = 300
+LIMIT = 500
 
 
 def create(path: Path) -> Budget:

@@ -32,8 +32,9 @@ class LastingBudget(Budget):
     """A `Budget` in a file, from `Budget.open`: several processes may spend from it, one after another or at once.
 
     Before a run reads data, its reservation is on the disk; afterwards, what it released. If the file cannot be written
-    then, a RuntimeWarning says so, and the whole reservation counts as spent. Each process opens the file for itself: a
-    forked copy is refused.
+    then, a RuntimeWarning says so, and the whole reservation counts as spent; if it cannot even be read, the result is
+    withheld, since the reservation may have been given back. Each process opens the file for itself: a forked copy is
+    refused.
 
     Attributes
     ----------
