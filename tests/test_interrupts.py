@@ -77,7 +77,7 @@ def said(stream: object) -> str:
 def test_a_wait_says_what_for_and_ctrl_c_gives_it_up(path: Path) -> None:
     create(path)
     code = """
-        import sys, dpgep
+        import sys, time, dpgep
         from dpgep.privacy import interrupts
         interrupts._PATIENCE = 0.1
         budget = dpgep.Budget.open(sys.argv[1])
@@ -89,6 +89,10 @@ def test_a_wait_says_what_for_and_ctrl_c_gives_it_up(path: Path) -> None:
                     print("reserved", flush=True)
             except KeyboardInterrupt:
                 print("interrupted", flush=True)
+                end = time.monotonic() + 60
+                while len(sys._current_frames()) > 1 and time.monotonic() < end:
+                    time.sleep(0.001)
+                print(len(sys._current_frames()), "thread", flush=True)
     """
     with program(code, path) as child, open(path, "rb") as file:
         assert child.stdin is not None
@@ -101,6 +105,7 @@ def test_a_wait_says_what_for_and_ctrl_c_gives_it_up(path: Path) -> None:
         assert said(child.stderr) == waiting
         child.send_signal(signal.SIGINT)
         assert said(child.stdout) == "interrupted"
+        assert said(child.stdout) == "1 thread"  # nobody waits on
         fcntl.flock(file, fcntl.LOCK_UN)
         print(file=child.stdin, flush=True)
         assert said(child.stdout) == "reserved"
