@@ -40,8 +40,9 @@ _sync = getattr(os, "fdatasync", os.fsync)
 _PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 # Locks of files are between open files, and on some file systems between processes: threads take turns before, all of
-# them threads of `undisturbed`. A fork waits for the turn to end, lest a child inherit the locked file; if that wait is
-# interrupted, the child frees the turn of a thread that it does not have.
+# them threads of `undisturbed`. A fork waits for the turn to end, lest a child inherit the locked file. It calls these
+# methods from C, the last one also if the others raise: if the wait was interrupted, the turn of a thread that the
+# child does not have is freed there.
 _turn = threading.RLock()
 if hasattr(os, "register_at_fork"):
     anew: Callable[[], None] = _turn._at_fork_reinit  # type: ignore[attr-defined]
