@@ -9,6 +9,13 @@ import pytest
 import support
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is measured in full has no limit of time."""
+    if not support.QUICK:
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     try:

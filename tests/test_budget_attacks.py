@@ -40,51 +40,63 @@ def path(tmp_path: Path) -> Path:
 # --- Interrupts ------------------------------------------------------------------------------------
 
 
+FILES = ("budget.py", "lasting_budget.py", "budget_file.py", "ledger.py", "interrupts.py", "contextlib.py")
+
+
 class _InterruptAt:
-    """KeyboardInterrupt at the ``point``-th call of budget code, or return to it: CPython looks for signals there."""
+    """KeyboardInterrupt before the ``point``-th instruction of budget code, or of the `with` statements around it."""
 
     def __init__(self, point: int) -> None:
         self.left = point
 
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        name = os.path.basename(frame.f_code.co_filename)
-        if event in ("call", "c_return") and name in ("budget.py", "lasting_budget.py", "budget_file.py", "ledger.py"):
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if os.path.basename(frame.f_code.co_filename) not in FILES:
+            return None
+        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self, True, False
+        if event == "opcode":
             self.left -= 1
             if not self.left:
-                sys.setprofile(None)
+                sys.settrace(None)
                 raise KeyboardInterrupt
+        return self
 
 
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("lasting", [False, True])
-def test_an_interrupt_anywhere_frees_nothing(lasting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_anywhere_frees_nothing(
+    lasting: bool, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(budget_file, "_force", lambda _: None)  # no power is cut here
     monkeypatch.setattr(budget_file, "_sync_folder", lambda _: None)
     point = 0
     while True:
-        point += 1
+        point += step
         file = tmp_path / f"{point}"
         budget: Budget = create(file) if lasting else Budget(mu=1.0)
         released = [spend(Budget.open(file), 0.25)] if lasting else []
-        interrupt, previous = _InterruptAt(point), sys.getprofile()
+        interrupt, previous = _InterruptAt(point), sys.gettrace()
         gc.disable()
-        with contextlib.suppress(KeyboardInterrupt):
-            sys.setprofile(interrupt)
+        with contextlib.ExitStack() as kept:
+            sys._getframe().f_trace_opcodes = True  # CPython 3.12 and later look for it when tracing begins
+            sys.settrace(interrupt)
             try:
                 with budget.reserve(0.5, adjacency="replace-one") as ledger:
                     ledger.record(LedgerEntry("interrupted", ledger.mu, ()))
                     released.append(ledger.mu)
+            except KeyboardInterrupt as error:
+                kept.callback(str, error)  # with its frames, as a shell keeps them, while others spend
             finally:
-                sys.setprofile(previous)
+                sys.settrace(previous)
+            for _ in range(5):
+                with contextlib.suppress(PrivacyBudgetError):
+                    released.append(spend(budget, 0.25))
         gc.enable()
-        for _ in range(5):
-            with contextlib.suppress(PrivacyBudgetError):
-                released.append(spend(budget, 0.25))
         assert sum(map(cost_of, released)) <= 1
         if lasting:
             assert sum(cost_of(entry.mu or 0.0) for entry in Budget.open(file).releases) <= 1
         if interrupt.left > 0:
             break
-    assert point > 50
+    assert point > 500
 
 
 # --- Kills, and errors of the system ---------------------------------------------------------------
@@ -190,17 +202,17 @@ def test_lines_that_make_no_sense_are_refused_each_time(path: Path, records: lis
 
 def test_a_file_replaced_while_a_process_waits_for_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it would write to the file that is gone, nobody would read."""
-    budget, lock, copy = create(path), budget_file._lock, path.with_name("copy")
+    budget, lock, copy = create(path), budget_file._try_lock, path.with_name("copy")
 
-    def replaced_meanwhile(descriptor: int, exclusive: bool) -> None:
+    def replaced_meanwhile(descriptor: int, exclusive: bool) -> bool:
         copy.write_bytes(path.read_bytes())
         copy.replace(path)
-        lock(descriptor, exclusive)
+        return lock(descriptor, exclusive)
 
     if sys.platform == "win32":
         pytest.skip("an open file cannot be replaced here")
     with monkeypatch.context() as patch:
-        patch.setattr(budget_file, "_lock", replaced_meanwhile)
+        patch.setattr(budget_file, "_try_lock", replaced_meanwhile)
         with pytest.raises(PrivacyBudgetError, match="was replaced"):
             spend(budget)
     assert spend(Budget.open(path)) == 1.0

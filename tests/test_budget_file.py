@@ -296,6 +296,58 @@ def test_a_run_whose_reservation_was_given_back_is_withheld(path: Path) -> None:
     assert (budget.releases, budget.remaining_mu) == ((), budget.mu)
 
 
+def refusing_to_open(monkeypatch: pytest.MonkeyPatch, path: Path, flags: int) -> None:
+    """The file cannot be opened with these flags; 0: not at all."""
+    real = os.open
+
+    def refuse(name: Any, asked: int, mode: int = 0o777) -> int:
+        if Path(name) == path and asked & flags == flags:
+            raise OSError(24, "Too many open files")
+        return real(name, asked, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("flags", [os.O_RDWR, 0], ids=["to write", "at all"])
+def test_a_run_whose_reservation_was_given_back_is_withheld_although_the_file_cannot_be_opened(
+    path: Path, flags: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = Budget.open(path, **TERMS)
+
+    def run() -> None:
+        with budget.reserve(adjacency="replace-one") as ledger:
+            other = Budget.open(path)
+            other.give_back(other.open_reservations[0]["reservation"], nothing_was_released=True)
+            spend(other)  # all of it, once more
+            ledger.record(LedgerEntry("test", ledger.mu, ()))
+            refusing_to_open(monkeypatch, path, flags)
+
+    with pytest.raises(PrivacyBudgetError, match="its result is withheld") as caught:
+        run()
+    assert ("was given back by hand while" in str(caught.value)) == bool(flags)
+    assert ("cannot be read (Too many open files)" in str(caught.value)) == (not flags)
+    monkeypatch.undo()
+    assert committed(budget) == cost_of(budget.mu)
+
+
+def test_a_file_that_can_be_read_but_not_written_leaves_the_reservation_spent(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = Budget.open(path, **TERMS)
+
+    def run() -> float:
+        with budget.reserve(0.5, adjacency="replace-one") as ledger:
+            ledger.record(LedgerEntry("test", ledger.mu / 2, ()))
+            refusing_to_open(monkeypatch, path, os.O_RDWR)
+        return ledger.mu
+
+    with pytest.warns(RuntimeWarning, match=r"Too many open files.*all of its reservation .* counts as spent"):
+        mu = run()
+    monkeypatch.undo()
+    assert len(budget.open_reservations) == 1
+    assert committed(budget) == cost_of(mu)
+
+
 def spent_as_acknowledged(path: Path, acknowledged: Cost) -> bool:
     """Whether a damaged file is refused, also where terms to create one are given; else all of it must be there."""
     try:
@@ -754,8 +806,7 @@ def test_history_says_when_who_and_what_for(used: Path) -> None:
 
 def test_a_later_version_is_told(path: Path) -> None:
     budget, later = Budget.open(path, **TERMS), Budget.open(path)
-    with later._transaction():
-        later._file.append({"kind": "transfer"})
+    later._locked(lambda _: later._file.append({"kind": "transfer"}), write=True)
     for open_it in (lambda: spend(budget, 0.1), lambda: spend(budget, 0.1), lambda: Budget.open(path)):
         with pytest.raises(PrivacyBudgetError, match="records of a later version of dpgep: 'transfer'"):
             open_it()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -28,12 +27,15 @@ from dpgep.privacy.accounting import (
     rho_of,
 )
 from dpgep.privacy.events import gaussian_cost
+from dpgep.privacy.interrupts import AtomicReference
 from dpgep.privacy.ledger import (
     Cost,
+    Entries,
     Ledger,
     LedgerEntry,
     Owner,
     cost_of,
+    in_order,
     mu_rounded_down,
     mu_rounded_up,
     total_cost,
@@ -57,6 +59,44 @@ class Reservation:
     target: tuple[float, float] | None
 
 
+@dataclass(frozen=True)
+class Balance:
+    """What is reserved and what is spent of a budget of this ``mu``."""
+
+    mu: float
+    fixed: Adjacency | None  # the adjacency that it was given
+    adjacency: Adjacency | None
+    reserved: Mapping[str, Reservation] = field(default_factory=dict)
+    released: Entries = None
+    spent: Cost = Fraction(0)
+
+    @property
+    def free(self) -> Cost:
+        """What is neither spent nor reserved."""
+        if math.isinf(self.mu):
+            return math.inf
+        reserved = sum(cost_of(each.mu) for each in self.reserved.values())
+        return max(Fraction(0), cost_of(self.mu) - self.spent - reserved)
+
+    def reserve(self, reservation: Reservation, adjacency: Adjacency | None) -> Balance:
+        """The balance with a reservation."""
+        return replace(self, reserved={**self.reserved, reservation.name: reservation}, adjacency=adjacency)
+
+    def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
+        """The balance with what was released in place of a reservation."""
+        reserved = {each: self.reserved[each] for each in self.reserved if each != name}
+        released = self.released
+        for entry in entries:
+            released = (released, entry)
+        return replace(
+            self,
+            reserved=reserved,
+            released=released,
+            spent=total_cost(entries, self.mu, self.spent),
+            adjacency=self.adjacency if reserved or released else self.fixed,
+        )
+
+
 class Budget:
     """How much privacy loss is allowed, and how much of it is spent.
 
@@ -73,6 +113,8 @@ class Budget:
 
     A budget may be passed to several calls of `dpgep.solve`, from several threads: each call reserves a ``share`` of
     the total (a fraction of mu^2; by default all that is left) before it reads data, and pays for what it releases.
+    An interrupt (Ctrl-C) frees nothing that may have been spent, and leaves nothing locked. One that comes while a part
+    is reserved or settled may leave that part reserved; it then counts as spent.
 
     All calls have one adjacency, that of the first: mu under "replace-one" and mu under "add-remove" do not add up,
     and a run under "replace-one" publishes the number of people, which "add-remove" protects. A run that released
@@ -128,11 +170,7 @@ class Budget:
         self.delta: float | None = delta
         self.accounting: Accounting = accounting
         self.mu = self._to_mu(forms[0], value)
-        self._reserved: dict[str, Cost] = {}
-        self._releases: list[LedgerEntry] = []
-        self._spent: Cost = Fraction(0)
-        self._adjacency, self._is_fixed = adjacency, adjacency is not None
-        self._lock = threading.Lock()
+        self._balance = AtomicReference(Balance(self.mu, adjacency, adjacency))
         self._owner = Owner()
 
     @classmethod
@@ -200,24 +238,22 @@ class Budget:
     @property
     def releases(self) -> tuple[LedgerEntry, ...]:
         """All releases paid from this budget."""
-        with self._locked():
-            return tuple(self._releases)
+        return in_order(self._now().released)
 
     @property
     def adjacency(self) -> Adjacency | None:
         """The adjacency of everything paid from this budget; None while nothing is reserved or released."""
-        with self._locked():
-            return self._adjacency
+        return self._now().adjacency
 
     @property
     def spent_mu(self) -> float:
         """Gaussian-DP parameter of everything released so far, rounded up; the whole budget for answers on samples."""
-        return mu_rounded_up(self._cost_spent())
+        return mu_rounded_up(self._now().spent)
 
     @property
     def remaining_mu(self) -> float:
         """Gaussian-DP parameter of what is neither spent nor reserved, rounded down."""
-        return mu_rounded_down(self._cost_free())
+        return mu_rounded_down(self._now().free)
 
     def epsilon_at(self, mu: float) -> float | None:
         """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly its own for all of it.
@@ -233,9 +269,8 @@ class Budget:
 
     def require(self, adjacency: Adjacency) -> None:
         """Raise PrivacyBudgetError unless a run under ``adjacency`` may be paid from this budget."""
-        self._owner.require("this budget")  # before the lock, which a fork may have left held
-        with self._lock:
-            self._require(adjacency)
+        self._owner.require("this budget")
+        self._require(self._balance.get(), adjacency)
 
     @contextmanager
     def reserve(
@@ -315,45 +350,47 @@ class Budget:
     def _take(self, part: float | None, amount: float | None, mu: float | None, adjacency: Adjacency) -> Reservation:
         """At most one of a share, an amount in epsilon, and mu; otherwise what is left."""
         self._owner.require("this budget")
-        with self._transaction():
-            self._require(adjacency)
+        name = uuid.uuid4().hex
+
+        def choose(balance: Balance) -> Reservation:
+            self._require(balance, adjacency)
             if math.isinf(self.mu):
-                reservation = Reservation(uuid.uuid4().hex, math.inf, None)
-            else:
-                reservation = self._part(part, amount, mu)
-            self._adjacency = adjacency
-            self._begin(reservation)
+                return Reservation(name, math.inf, None)
+            return self._part(balance, name, part, amount, mu)
+
+        reservation = self._begin(name, choose, adjacency)
         _log.info("reserved mu = %.6g of %.6g", reservation.mu, self.mu)
         return reservation
 
-    def _require(self, adjacency: Adjacency) -> None:
+    def _require(self, balance: Balance, adjacency: Adjacency) -> None:
         _check_adjacency(adjacency)
-        if self._adjacency not in (None, adjacency):
+        if balance.adjacency not in (None, adjacency):
             raise PrivacyBudgetError(
-                f"this budget is spent under {self._adjacency} adjacency and cannot pay for a run under {adjacency}: "
+                f"this budget is spent under {balance.adjacency} adjacency and cannot pay for a run under {adjacency}: "
                 "the two do not add up; use a separate budget for each. No data was read and nothing was spent"
             )
 
-    def _part(self, part: float | None, amount: float | None, mu: float | None) -> Reservation:
+    def _part(
+        self, balance: Balance, name: str, part: float | None, amount: float | None, mu: float | None
+    ) -> Reservation:
         total = cost_of(self.mu)
-        is_untouched = not (self._spent or self._reserved)
+        is_untouched = not (balance.spent or balance.reserved)
         if part is amount is mu is None and is_untouched and self.mu > 0:  # a budget of one run: nothing to compare
             wanted = total
         else:
-            wanted = self._wanted(part, amount, mu)
+            wanted = self._wanted(balance.free, part, amount, mu)
         rounded = mu_rounded_down(wanted)
         if self.epsilon is None or self.delta is None or wanted != total:
-            return Reservation(uuid.uuid4().hex, rounded, None)
-        return Reservation(uuid.uuid4().hex, rounded, (self.epsilon, self.delta))
+            return Reservation(name, rounded, None)
+        return Reservation(name, rounded, (self.epsilon, self.delta))
 
-    def _wanted(self, part: float | None, amount: float | None, mu: float | None) -> Cost:
+    def _wanted(self, free: Cost, part: float | None, amount: float | None, mu: float | None) -> Cost:
         """The cost of a part, which must be free. Raises PrivacyBudgetError or ValueError."""
         total = cost_of(self.mu)
-        free = self._free()
         if mu is not None:
             wanted, asked = cost_of(mu), f"mu = {mu:.6g}"
         elif amount is not None:
-            wanted, asked = self._cost_to(amount), f"epsilon = {amount:g} more"
+            wanted, asked = self._cost_to(free, amount), f"epsilon = {amount:g} more"
         elif part is not None:
             wanted = total * Fraction(part)
             asked = f"share = {part:g} (mu = {mu_rounded_down(wanted):.6g})"
@@ -370,19 +407,19 @@ class Budget:
             raise ValueError(f"{asked} is too little for any release; no data was read and nothing was spent")
         return wanted
 
-    def _cost_to(self, amount: float) -> Cost:
+    def _cost_to(self, free: Cost, amount: float) -> Cost:
         """The mu^2 that takes the total to ``amount`` more epsilon, rounded down; infinite beyond the budget's own.
 
         An epsilon within a crumb of the budget's own is that: five amounts of 0.2 make an epsilon of 1.
         """
         assert self.epsilon is not None
-        used = cost_of(self.mu) - self._free()
+        used = cost_of(self.mu) - free
         before = self.epsilon_at(mu_rounded_up(used))
         assert before is not None
         after = Fraction(before) + Fraction(amount)
         whole = Fraction(self.epsilon)
         if abs(after - whole) <= _CRUMB * whole:
-            return self._free()
+            return free
         if after > whole:
             return math.inf
         rounded = float(after)
@@ -391,47 +428,23 @@ class Budget:
     def _settle(self, name: str, ledger: Ledger) -> None:
         """Pay for what a ledger holds, and return the rest of its reservation."""
         if not self._owner.is_here:
-            return  # a forked copy, which cannot be spent from and whose lock may be held forever
+            return  # a forked copy, which cannot be spent from
         entries = ledger.close()
-        with self._transaction():
-            self._finish(name, entries)
+        self._finish(name, entries)
         if _log.isEnabledFor(logging.INFO):
             left = self.remaining_mu
             _log.info("settled %d releases of the run; mu = %.6g of %.6g is left", len(entries), left, self.mu)
 
-    def _transaction(self) -> AbstractContextManager[Any]:
-        """The lock, to change what is reserved and spent."""
-        return self._lock
+    def _now(self) -> Balance:
+        return self._balance.get()
 
-    def _begin(self, reservation: Reservation) -> None:
-        """Hold a reservation; called with the lock."""
-        self._reserved[reservation.name] = cost_of(reservation.mu)
+    def _begin(self, name: str, choose: Callable[[Balance], Reservation], adjacency: Adjacency) -> Reservation:
+        """Hold the reservation of this name that ``choose`` finds in the balance."""
+        return self._balance.update(lambda balance: balance.reserve(choose(balance), adjacency)).reserved[name]
 
     def _finish(self, name: str, entries: Sequence[LedgerEntry]) -> None:
-        """Replace a reservation by what was released; called with the lock."""
-        self._releases.extend(entries)
-        self._spent = total_cost(entries, self.mu, self._spent)
-        del self._reserved[name]  # last: an interrupt before leaves too much counted, never too little
-        if not (self._is_fixed or self._reserved or self._releases):
-            self._adjacency = None
-
-    def _locked(self) -> AbstractContextManager[Any]:
-        """The lock, except in a forked copy, which never changes and where the lock may be held forever."""
-        return self._lock if self._owner.is_here else nullcontext()
-
-    def _cost_spent(self) -> Cost:
-        with self._locked():
-            return self._spent
-
-    def _cost_free(self) -> Cost:
-        with self._locked():
-            return self._free()
-
-    def _free(self) -> Cost:
-        """What is neither spent nor reserved; called with the lock."""
-        if math.isinf(self.mu):
-            return math.inf
-        return max(Fraction(0), cost_of(self.mu) - self._spent - sum(self._reserved.values()))
+        """Replace a reservation by what was released."""
+        self._balance.update(lambda balance: balance.settle(name, entries))
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a Budget cannot be copied or pickled: two copies could each spend it")
@@ -447,9 +460,10 @@ class Budget:
             target = f"epsilon={self.epsilon:g}"
         else:
             target = f"epsilon={self.epsilon:g}, delta={self.delta:.3g}, mu={self.mu:.4g}"
-        adjacency = self.adjacency
-        binding = f", {adjacency}" if adjacency is not None else ""
-        return f"Budget({target}{binding}; spent mu={self.spent_mu:.4g}, remaining mu={self.remaining_mu:.4g})"
+        balance = self._now()
+        binding = f", {balance.adjacency}" if balance.adjacency is not None else ""
+        spent, remaining = mu_rounded_up(balance.spent), mu_rounded_down(balance.free)
+        return f"Budget({target}{binding}; spent mu={spent:.4g}, remaining mu={remaining:.4g})"
 
     def _repr_html_(self) -> str:
         from html import escape  # slow to import

@@ -15,12 +15,16 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpgep.errors import PrivacyBudgetError
+from dpgep.privacy.interrupts import undisturbed
+
+T = TypeVar("T")
 
 Record = dict[str, Any]
 
@@ -32,25 +36,30 @@ _HASH_BYTES = 64
 _NOTHING = "0" * _HASH_BYTES
 _sync = getattr(os, "fdatasync", os.fsync)
 
-# Locks of files are between open files, and on some file systems between processes: threads take turns before. A fork
-# waits for the turn to end, lest a child inherit it, or the locked file.
+# Seconds between two attempts to lock a file: the first, and the longest.
+_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+
+# Locks of files are between open files, and on some file systems between processes: threads take turns before, all of
+# them threads of `undisturbed`. A fork waits for the turn to end, lest a child inherit the locked file. It calls these
+# methods from C, the last one also if the others raise: if the wait was interrupted, the turn of a thread that the
+# child does not have is freed there.
 _turn = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
+    anew: Callable[[], None] = _turn._at_fork_reinit  # type: ignore[attr-defined]
+    os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=anew)
 
 if sys.platform == "win32":
     import msvcrt
-    import time
 
     _FAR = 1 << 62  # a locked byte cannot be read by others: one beyond all that is written
 
-    def _lock(descriptor: int, exclusive: bool) -> None:
-        while True:
-            os.lseek(descriptor, _FAR, os.SEEK_SET)
-            try:
-                return msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-            except PermissionError:
-                time.sleep(0.002)
+    def _try_lock(descriptor: int, exclusive: bool) -> bool:
+        os.lseek(descriptor, _FAR, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
 
     def _unlock(descriptor: int) -> None:
         os.lseek(descriptor, _FAR, os.SEEK_SET)
@@ -61,8 +70,12 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _lock(descriptor: int, exclusive: bool) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+    def _try_lock(descriptor: int, exclusive: bool) -> bool:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def _unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # also where a forked child has inherited the file
@@ -78,7 +91,7 @@ else:
 class BudgetFile:
     """The records of the file at ``path``, and its lock; what they mean is the caller's affair.
 
-    Every access is within `locked`. Each reads the whole file and compares it with what was read before.
+    Every access is by `locked`. Each reads the whole file and compares it with what was read before.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -94,23 +107,42 @@ class BudgetFile:
         self._end = 0  # of the lines that were read
         self._count, self._last = 0, _NOTHING
 
+    def locked(self, work: Callable[[Callable[[], bool]], T], *, write: bool, create: bool = False) -> T:
+        """What ``work`` returns, while no other process writes to the file; and with ``write``, none reads it.
+
+        It runs on a thread of its own, and its argument says whether the caller still waits: see `undisturbed`. Raises
+        OSError.
+        """
+
+        def when_free(is_awaited: Callable[[], bool]) -> T:
+            pause = _PAUSE
+            while is_awaited():
+                with _turn, self._opened(write=write, create=create) as descriptor:
+                    if _try_lock(descriptor, write):
+                        return self._with_lock(descriptor, lambda: work(is_awaited))
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            raise InterruptedError
+
+        return undisturbed(when_free, f"the budget in {self.path}: another process uses it, or its disk is slow")
+
     @contextmanager
-    def locked(self, *, write: bool, create: bool = False) -> Iterator[None]:
-        """While no other process writes to the file; and with ``write``, none reads it. Raises OSError."""
-        with _turn:
-            self._require_regular()
-            flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(self.path, flags, 0o600)
-            try:
-                _lock(descriptor, write)
-                self._require_in_place(descriptor)
-                self._descriptor = descriptor
-                try:
-                    yield
-                finally:
-                    _unlock(descriptor)
-            finally:
-                os.close(descriptor)
+    def _opened(self, *, write: bool, create: bool) -> Iterator[int]:
+        self._require_regular()
+        flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _with_lock(self, descriptor: int, work: Callable[[], T]) -> T:
+        try:
+            self._require_in_place(descriptor)
+            self._descriptor = descriptor
+            return work()
+        finally:
+            _unlock(descriptor)
 
     def read(self) -> list[Record]:
         """The records since those that were read or appended last. Raises PrivacyBudgetError for a damaged file."""

@@ -7,19 +7,21 @@ import math
 import os
 import platform
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
-from dpgep.privacy.budget import Budget, Reservation
+from dpgep.privacy.budget import Balance, Budget, Reservation
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
 from dpgep.privacy.events import event_from_json, event_to_json
+from dpgep.privacy.interrupts import AtomicReference
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
+
+T = TypeVar("T")
 
 _FORMS = ("epsilon", "rho", "mu")
 _NUMBERS = (*_FORMS, "delta")
@@ -30,8 +32,9 @@ class LastingBudget(Budget):
     """A `Budget` in a file, from `Budget.open`: several processes may spend from it, one after another or at once.
 
     Before a run reads data, its reservation is on the disk; afterwards, what it released. If the file cannot be written
-    then, a RuntimeWarning says so, and the whole reservation counts as spent. Each process opens the file for itself: a
-    forked copy is refused.
+    then, a RuntimeWarning says so, and the whole reservation counts as spent; if it cannot even be read, the result is
+    withheld, since the reservation may have been given back. Each process opens the file for itself: a forked copy is
+    refused.
 
     Attributes
     ----------
@@ -46,20 +49,19 @@ class LastingBudget(Budget):
         self.dataset: str = header["dataset"]
         self.purpose = purpose
         self._file = file
+        self._untouched = self._balance.get()
         self._records: list[Record] = []
         self._is_current = False  # whether all records that were read are applied
 
     @property
     def history(self) -> tuple[dict[str, Any], ...]:
         """The records of the file, in the order in which they were written: docs/budgets.md describes them."""
-        with self._locked():
-            return tuple(map(dict, self._records))
+        return self._read(lambda: tuple(map(dict, self._records)))
 
     @property
     def open_reservations(self) -> tuple[dict[str, Any], ...]:
         """The records of the reservations that are not settled: of runs that go on, or of processes that died."""
-        with self._locked():
-            return tuple(dict(each) for each in self._records if each.get("reservation") in self._reserved)
+        return self._read(lambda: tuple(dict(each) for each in self._records if self._is_open(each.get("reservation"))))
 
     def give_back(self, reservation: str, *, nothing_was_released: bool = False) -> None:
         """Free an open reservation on your word: the process is dead, and nothing that it computed was seen by anyone.
@@ -76,10 +78,13 @@ class LastingBudget(Budget):
         if nothing_was_released is not True:
             raise ValueError("an open reservation is free only on your word: pass nothing_was_released=True")
         self._owner.require("this budget")
-        with self._transaction():
-            if reservation not in self._reserved:
+
+        def write() -> None:
+            if not self._is_open(reservation):
                 raise ValueError(f"the budget in {self.path} has no open reservation {reservation!r}")
             self._write({"kind": "give back", "reservation": reservation})
+
+        self._locked(lambda _: write(), write=True)
 
     def _take(self, part: float | None, amount: float | None, mu: float | None, adjacency: Adjacency) -> Reservation:
         try:
@@ -93,50 +98,83 @@ class LastingBudget(Budget):
         try:
             super()._settle(name, ledger)
         except OSError as error:
+            self._require_not_given_back(name)
             message = (
                 f"the budget in {self.path} could not be written ({error.strerror}): the run may have spent less, but "
                 f"all of its reservation {name} counts as spent"
             )
             warnings.warn(message, RuntimeWarning, stacklevel=5)
 
-    def _begin(self, reservation: Reservation) -> None:
+    def _require_not_given_back(self, name: str) -> None:
         try:
-            self._write({"kind": "reserve", "reservation": reservation.name, "mu": reservation.mu})
-        except BaseException:
-            with suppress(Exception):  # it may be on the disk; if it cannot be withdrawn, it counts as spent
-                self._catch_up()
-                if reservation.name in self._reserved:
-                    self._finish(reservation.name, ())
-            raise
+            records = self.history
+        except OSError as error:
+            raise PrivacyBudgetError(
+                f"the budget in {self.path} cannot be read ({error.strerror}), so whether the reservation {name} of "
+                "this run was given back by hand meanwhile is unknown: its result is withheld, and unless it was given "
+                "back, all of the reservation counts as spent"
+            ) from error
+        if any((each["kind"], each.get("reservation")) == ("give back", name) for each in records):
+            raise self._given_back(name)
+
+    def _given_back(self, name: str) -> PrivacyBudgetError:
+        return PrivacyBudgetError(
+            f"the reservation {name} of this run was given back by hand while the run went on: its result is "
+            "withheld, and nothing was spent"
+        )
+
+    def _begin(self, name: str, choose: Callable[[Balance], Reservation], adjacency: Adjacency) -> Reservation:
+        def reserve(is_awaited: Callable[[], bool]) -> Reservation:
+            reservation = choose(self._balance.get())
+            try:
+                self._write({"kind": "reserve", "reservation": name, "mu": reservation.mu})
+                if not is_awaited():
+                    raise InterruptedError
+            except BaseException:
+                with suppress(Exception):  # it may be on the disk; if it cannot be withdrawn, it counts as spent
+                    self._catch_up()
+                    if self._is_open(name):
+                        self._write_settlement(name, ())
+                raise
+            return reservation
+
+        return self._locked(reserve, write=True)
 
     def _finish(self, name: str, entries: Sequence[LedgerEntry]) -> None:
-        if name not in self._reserved:
-            raise PrivacyBudgetError(
-                f"the reservation {name} of this run was given back by hand while the run went on: its result is "
-                "withheld, and nothing was spent"
-            )
+        def settle() -> None:
+            if not self._is_open(name):
+                raise self._given_back(name)
+            self._write_settlement(name, entries)
+
+        self._locked(lambda _: settle(), write=True)
+
+    def _write_settlement(self, name: str, entries: Sequence[LedgerEntry]) -> None:
         self._write({"kind": "settle", "reservation": name, "releases": [_entry_to_json(entry) for entry in entries]})
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._lock, self._file.locked(write=True):
-            self._catch_up()
-            yield
+    def _is_open(self, name: Any) -> bool:
+        return name in self._balance.get().reserved
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with self._lock, self._file.locked(write=False):
-            self._catch_up()
-            yield
+    def _now(self) -> Balance:
+        return self._read(self._balance.get)
 
-    def _locked(self) -> AbstractContextManager[Any]:
-        return self._reading() if self._owner.is_here else nullcontext()
+    def _read(self, look: Callable[[], T]) -> T:
+        """What ``look`` finds after all that others wrote; in a forked copy, after what they wrote before the fork."""
+        return self._locked(lambda _: look(), write=False) if self._owner.is_here else look()
+
+    def _locked(self, work: Callable[[Callable[[], bool]], T], *, write: bool) -> T:
+        """What ``work`` returns, with the lock of the file, after all that others wrote: `BudgetFile.locked`."""
+
+        def after_others(is_awaited: Callable[[], bool]) -> T:
+            self._catch_up()
+            return work(is_awaited)
+
+        return self._file.locked(after_others, write=write)
 
     def _catch_up(self) -> None:
         """Apply what other processes, and other objects of this one, have written; all, if that was interrupted."""
         if not self._is_current:
             self._file.rewind()
-            self._records, self._reserved, self._releases, self._spent = [], {}, [], Fraction(0)
+            self._records, self._balance = [], AtomicReference(self._untouched)
         self._is_current = False
         for record in self._file.read():
             self._apply(record)
@@ -163,14 +201,15 @@ class LastingBudget(Budget):
         kind = record["kind"]
         if kind == "reserve":
             name, mu = record["reservation"], record["mu"]
-            if name in self._reserved or not (isinstance(mu, float) and 0 <= mu < math.inf):
+            if self._is_open(name) or not (isinstance(mu, float) and 0 <= mu < math.inf):
                 raise ValueError
-            super()._begin(Reservation(name, mu, None))
+            self._balance.update(lambda balance: balance.reserve(Reservation(name, mu, None), balance.adjacency))
         elif kind in ("settle", "give back"):
-            name, entries = record["reservation"], record["releases"] if kind == "settle" else ()
-            if name not in self._reserved:
+            name, releases = record["reservation"], record["releases"] if kind == "settle" else ()
+            if not self._is_open(name):
                 raise ValueError
-            super()._finish(name, [_entry_from_json(each) for each in entries])
+            entries = [_entry_from_json(each) for each in releases]
+            self._balance.update(lambda balance: balance.settle(name, entries))
         elif kind != "budget":
             raise PrivacyBudgetError(f"the budget in {self.path} has records of a later version of dpgep: {kind!r}")
 
@@ -197,14 +236,13 @@ def open_budget(path: str | os.PathLike[str], given: dict[str, Any], purpose: st
             has = f"has {name} = {stored!r}, not {value!r}" if name in header else f"is not given in {name}"
             raise PrivacyBudgetError(f"the budget in {file.path} {has}; no data was read and nothing was spent")
     budget = LastingBudget(file, header, purpose)
-    with budget._locked():  # what cannot be understood is refused at once
-        return budget
+    budget._now()  # what cannot be understood is refused at once
+    return budget
 
 
 def _existing(file: BudgetFile) -> list[Record]:
     try:
-        with file.locked(write=False):
-            return file.read()
+        return file.locked(lambda _: file.read(), write=False)
     except FileNotFoundError:
         return []
 
@@ -220,8 +258,7 @@ def _created(file: BudgetFile, given: dict[str, Any]) -> list[Record]:
         raise ValueError("a budget without noise never runs out: it needs no file")
     header = {"kind": "budget", "format": FORMAT, "dataset": given["dataset"], "adjacency": budget.adjacency}
     header |= {"accounting": budget.accounting} | {name: float(given[name]) for name in _NUMBERS if name in given}
-    with file.locked(write=True, create=True):
-        return file.read() or [file.append({**_stamp(), **header})]
+    return file.locked(lambda _: file.read() or [file.append({**_stamp(), **header})], write=True, create=True)
 
 
 def _stamp() -> Record:

@@ -6,14 +6,14 @@ import logging
 import math
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 from dpgep.errors import PrivacyBudgetError
+from dpgep.privacy.interrupts import AtomicReference
 from dpgep.privacy.transcript import note_payment
 
 _log = logging.getLogger(__name__)
@@ -149,6 +149,27 @@ def mu_rounded_up(cost: Cost) -> float:
     return mu
 
 
+Entries = tuple["Entries", LedgerEntry] | None  # those before, and the last: a longer one shares the shorter
+
+
+def in_order(entries: Entries) -> tuple[LedgerEntry, ...]:
+    """The entries, first one first."""
+    backwards = []
+    while entries is not None:
+        entries, last = entries
+        backwards.append(last)
+    return tuple(reversed(backwards))
+
+
+@dataclass(frozen=True)
+class _Account:
+    """What a ledger holds."""
+
+    entries: Entries = None
+    spent: Cost = _NOTHING
+    is_open: bool = True
+
+
 class Ledger:
     """The releases of one run and the limit they must stay within. Check before a query, record after it."""
 
@@ -157,30 +178,28 @@ class Ledger:
         self._whole = mu
         # without noise any target is met
         self._target = (math.inf, 0.0) if math.isinf(mu) else target
-        self._releases: list[LedgerEntry] = []
-        self._spent: Cost = Fraction(0)
-        self._open = True
-        self._lock = threading.Lock()
+        self._account = AtomicReference(_Account())
         self._owner = Owner()
 
     @property
     def releases(self) -> tuple[LedgerEntry, ...]:
-        return tuple(self._releases)
+        return in_order(self._account.get().entries)
 
     def close(self) -> tuple[LedgerEntry, ...]:
-        """All releases, and none from now on: they settle the budget behind this ledger."""
-        with self._lock:  # a release by another thread is included, or refused
-            self._open = False
-            return tuple(self._releases)
+        """All releases, and none from now on: they settle the budget behind this ledger.
+
+        A release that another thread records meanwhile is included, or refused.
+        """
+        return in_order(self._account.update(lambda account: replace(account, is_open=False)).entries)
 
     @property
     def spent(self) -> Cost:
-        return self._spent
+        return self._account.get().spent
 
     @property
     def spent_mu(self) -> float:
         """Gaussian-DP parameter of what is spent, rounded up."""
-        return mu_rounded_up(self._spent)
+        return mu_rounded_up(self.spent)
 
     def whole_target(self) -> tuple[float, float]:
         """The (epsilon, delta) of a budget used by this run alone, for answers that no mu describes.
@@ -215,30 +234,33 @@ class Ledger:
         """Gaussian-DP parameter of what is not spent, rounded down."""
         if math.isinf(self.mu):
             return math.inf
-        return mu_rounded_down(cost_of(self.mu) - self._spent if self._spent else cost_of(self.mu))
+        spent = self.spent
+        return mu_rounded_down(cost_of(self.mu) - spent if spent else cost_of(self.mu))
 
     def check(self, mu: float) -> None:
         """Raise PrivacyBudgetError if a release of cost mu^2 exceeds the limit, or in a closed or forked ledger."""
+        self._spent_after(self._account.get(), mu)
+
+    def _spent_after(self, account: _Account, mu: float) -> Cost:
+        """What is spent after one release more, which must be affordable."""
         self._owner.require("this ledger")
-        if not self._open:
+        if not account.is_open:
             raise PrivacyBudgetError("this ledger is closed: reserve a new share of the budget")
-        if _added(self._spent, cost_of(mu)) > cost_of(self.mu):
+        spent = _added(account.spent, cost_of(mu))
+        if spent > cost_of(self.mu):
             raise PrivacyBudgetError(
                 f"a release with mu = {mu:.6g} exceeds the budget: this run may spend mu = {self.mu:.6g} and has spent "
-                f"mu = {mu_rounded_up(self.spent):.6g}; this query read nothing and spent nothing"
+                f"mu = {mu_rounded_up(account.spent):.6g}; this query read nothing and spent nothing"
             )
+        return spent
 
     def __getstate__(self) -> NoReturn:
         raise TypeError("a Ledger cannot be copied or pickled: two copies could each spend it")
 
     def record(self, release: LedgerEntry) -> None:
         """Record a release, before its noise is drawn: what fails later has been paid for."""
-        self._owner.require("this ledger")  # before the lock, which a fork may have left held
         mu = self.mu if release.mu is None else release.mu
-        with self._lock:
-            self.check(mu)
-            self._spent = _added(self._spent, cost_of(mu))
-            self._releases.append(release)
+        self._account.update(lambda before: _Account((before.entries, release), self._spent_after(before, mu)))
         note_payment(release)
         _log.info("paid mu = %.6g for %s", mu, release.query)
 
