@@ -74,7 +74,7 @@ def a_histogram_that_counts_for_half(patch: Patch) -> None:
     around(patch, stages, "_scale", lambda real: lambda squared, mu: real(squared, mu) // 2)
 
 
-@fault("clipped-power(n_iterations=3) pca 2.0")
+@fault("clipped-power(")
 def a_sensitivity_without_the_second_person(patch: Patch) -> None:
     patch.setattr(clipped_products, "product_sensitivity", lambda *given, **options: 1.0)
     around(patch, clipped_products, "_least_scale", lambda real: lambda squared, mu: real(squared / 4, mu))
