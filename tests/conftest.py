@@ -45,8 +45,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     real, numbers = core.NoiseStream, itertools.count()
 
-    def stream(*key_and_nonce: Any) -> core.NoiseStream:
-        return real(*key_and_nonce or (hashlib.sha256(f"{item.nodeid} {next(numbers)}".encode()).digest(),))
+    def stream(*key_and_nonce: Any, transcript: core.Transcript | None = None) -> core.NoiseStream:
+        given = key_and_nonce or (hashlib.sha256(f"{item.nodeid} {next(numbers)}".encode()).digest(),)
+        return real(*given, transcript=transcript)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "NoiseStream", stream)

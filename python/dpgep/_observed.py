@@ -10,6 +10,7 @@ import re
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,21 @@ _SECONDS = re.compile(r"\d+\.\d{3} s\b")
 _RANDOM_NAME = re.compile(r"\b[0-9a-f]{32}(?:[0-9a-f]{32})?\b")
 
 
-def observe(call: Callable[[], Any]) -> tuple[tuple[str, Any], ...]:
+@dataclass(frozen=True)
+class View:
+    """What was seen, and, in words, the exception at the end; None where there was none."""
+
+    seen: tuple[tuple[str, Any], ...]
+    error: str | None
+
+
+def observe(call: Callable[[], Any]) -> View:
     """Run ``call``; its result, or exception with all that hangs on it, its warnings, log lines, and what it printed.
 
     Of an object all is seen that a pickle has, and of one that cannot be pickled its public attributes. Tracebacks are
     left out, and times.
     """
-    view, lines, result, error = _View(), _Lines(), None, None
+    view, lines, result, error, words = _Objects(), _Lines(), None, None, None
     printed, complaints = io.StringIO(), io.StringIO()
     logger = logging.getLogger("dpgep")
     level = logger.level
@@ -40,11 +49,11 @@ def observe(call: Callable[[], Any]) -> tuple[tuple[str, Any], ...]:
         try:
             result = view.of(call())
         except (Exception, SystemExit) as raised:
-            error = view.of(raised)
+            error, words = view.of(raised), f"{type(raised).__name__}: {raised}"
         finally:
             logger.removeHandler(lines)
             logger.setLevel(level)
-    return (
+    seen = (
         ("result", result),
         ("exception", error),
         ("warnings", view.of([each.message for each in caught])),
@@ -52,6 +61,7 @@ def observe(call: Callable[[], Any]) -> tuple[tuple[str, Any], ...]:
         ("stdout", view.of(printed.getvalue())),
         ("stderr", view.of(complaints.getvalue())),
     )
+    return View(seen, words)
 
 
 def differences(first: Any, second: Any, path: str = "") -> Iterator[str]:
@@ -77,7 +87,7 @@ class _Lines(logging.Handler):
         self.lines.append(f"{record.name} {record.levelname} {record.getMessage()}")
 
 
-class _View:
+class _Objects:
     """Objects as nested tuples of bytes and texts."""
 
     def __init__(self) -> None:

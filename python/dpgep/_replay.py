@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._observed import differences, observe
+from dpgep._observed import View, differences, observe
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of, mu_rounded_up
 from dpgep.privacy.transcript import Transcript
@@ -60,12 +60,14 @@ class ReplayResult:
         up.
     claimed_mu : what the ledger, or the caller, claims for all pairs.
     parts : the same for each payment.
+    error : the exception that the first run ended with, in words; None where it returned something.
     """
 
     differences: tuple[str, ...]
     mu: float
     claimed_mu: float
     parts: tuple[ReplayPart, ...]
+    error: str | None = None
 
     @property
     def ratio(self) -> float:
@@ -84,6 +86,8 @@ class ReplayResult:
         for part in self.parts:
             claim = "nothing was paid" if part.claimed_mu is None else f"claimed {part.claimed_mu:.6g}"
             lines.append(f"  {part.mu:<10.4g} ({claim}) {part.query}, draws: {part.draws}")
+        if self.error is not None:
+            lines.append(f"  the first run ended with {self.error:.300}")
         lines += [f"  DIFFERS: {each}" for each in self.differences]
         if not self.flagged:
             lines.append("  not flagged: same answers, same view")
@@ -123,7 +127,7 @@ def replay(
         ``data_prime``, this person is in all samples that a method takes.
     epsilon, delta, rho, mu : float
         The claim, in one of the forms of `dpgep.Budget`: for problems, the budget of the run. Default: what ledgers
-        recorded. Of answers about samples, that of people who are in each sample.
+        recorded. Of answers about samples always that, for a person who is in each sample.
     **options
         For `dpgep.solve`, if ``mechanism`` returns problems.
 
@@ -166,19 +170,21 @@ def replay(
 
     first = Transcript()
     second = Transcript(first)
-    views = []
+    views: list[View] = []
     for transcript, data in ((first, before), (second, after)):
         with transcript.watching():
             views.append(observe(partial(run, data)))
     return _compared(first, second, views, claimed_mu)
 
 
-def _compared(first: Transcript, second: Transcript, views: list[Any], claimed_mu: float | None) -> ReplayResult:
+def _compared(first: Transcript, second: Transcript, views: list[View], claimed_mu: float | None) -> ReplayResult:
     found = _differing_draws(first, second)
     if [entry for _, entry in first.payments] != [entry for _, entry in second.payments]:
         found += differences(str(first.payments), str(second.payments), "ledger")
-    found += differences(*views)
+    found += differences(views[0].seen, views[1].seen)
     parts = _parts(first, second)
+    if any(entry.mu is None for _, entry in first.payments):
+        claimed_mu = None
     total = sum((squared for _, _, squared, _ in parts), Fraction(0))
     claimed = sum((claim for *_, claim in parts if claim is not None), Fraction(0))
     return ReplayResult(
@@ -189,6 +195,7 @@ def _compared(first: Transcript, second: Transcript, views: list[Any], claimed_m
             ReplayPart(query, mu_rounded_up(squared), None if claim is None else mu_rounded_up(claim), draws)
             for query, draws, squared, claim in parts
         ),
+        views[0].error,
     )
 
 
