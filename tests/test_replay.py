@@ -157,7 +157,9 @@ def test_the_number_of_draws_and_their_scales_are_compared() -> None:
 def test_noise_from_one_state_is_seen() -> None:
     def mechanism(_: int) -> None:
         for _ in range(2):
-            core.add_exact_noise(np.zeros(3, dtype=np.int64), 100, core.NoiseStream(bytes(32), transcript=watched_draws()))
+            core.add_exact_noise(
+                np.zeros(3, dtype=np.int64), 100, core.NoiseStream(bytes(32), transcript=watched_draws())
+            )
 
     assert "one state" in dpgep.replay(mechanism, (1, 2), mu=1.0).differences[0]
 

@@ -31,8 +31,8 @@ class View:
 def observe(call: Callable[[], Any]) -> View:
     """Run ``call``; its result, or exception with all that hangs on it, its warnings, log lines, and what it printed.
 
-    Of an object all is seen that a pickle has, and of one that cannot be pickled its public attributes. Tracebacks are
-    left out, and times.
+    Of an object all is seen that it holds or that a pickle has; of one that cannot be pickled, which may guard data,
+    its public attributes. Tracebacks are left out, and times.
     """
     view, lines, result, error, words = _Objects(), _Lines(), None, None, None
     printed, complaints = io.StringIO(), io.StringIO()
@@ -133,7 +133,8 @@ class _Objects:
         return (self.of(type(value)), self._state(value))
 
     def _state(self, value: Any) -> Any:
-        """What a pickle of the object has, or, where there can be none, its public attributes."""
+        """What the object and a pickle of it hold, or, where there can be none, its public attributes."""
+        held = dict(getattr(value, "__dict__", {}))  # before a pickle settles what was deferred
         try:
             reduced = value.__reduce_ex__(4)
         except TypeError:
@@ -142,7 +143,7 @@ class _Objects:
             return self.of({name: each for name, each in attributes.items() if not callable(each)})
         if isinstance(reduced, str):
             return reduced
-        return self.of([*reduced[:3], *(list(items or ()) for items in reduced[3:5])])
+        return self.of([held, *reduced[:3], *(list(items or ()) for items in reduced[3:5])])
 
     def _text(self, text: str) -> str:
         def numbered(match: re.Match[str]) -> str:
