@@ -1,16 +1,16 @@
-"""The worst pair of neighbours known for each mechanism that pays: what `dpgep.replay` says they cost, of the claim.
+"""The worst pair known for each mechanism that pays, for `dpgep.replay`, and a search for worse ones.
 
-Pairs come from the proofs of docs/mathematics.md, and `worst` climbs from them and from other starts, for a worse one.
-docs/audits.md prints the ratios; `benchmarks/audit_table.py replays` measures them, test_worst_pairs.py holds them.
+Pairs come from the proofs of docs/mathematics.md, sections 3, 6 and 11, and from what `worst` has found. docs/audits.md
+prints their ratios, which `benchmarks/audit_table.py replays` measures and test_worst_pairs.py holds.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from stage_cases import STAGES, Stage, stages_of
 
 import dpgep
-from dpgep import masked
+from dpgep import _replay, masked
 from dpgep.local import GaussianRandomizer
 from dpgep.models.model import Adjacency
 from dpgep.privacy import sampled_products
-from dpgep.privacy.clipped_products import Asked, Thresholds
+from dpgep.privacy.clipped_products import Asked
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import add_grid_noise, noise_stream
@@ -35,11 +35,10 @@ from dpgep.privacy.sampled import SampledMechanism
 Matrix = NDArray[np.float64]
 
 MU = 1.0
-E3 = np.eye(3)[2]
-N_PRODUCTS = 2
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
-# Beyond it the length of a row overflows when it is squared.
-BEYOND = 2.0**501
+BEYOND = 2.0**501  # bounds: squares of such rows overflow
+E3 = np.eye(3)[2]
+UNIT_ROW, ORTHOGONAL, OBTUSE = "unit row", "orthogonal unit rows", "unit rows, inner product {}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +47,17 @@ class ReplayCase:
 
     Attributes
     ----------
+    name : the mechanism, in words.
     mechanism : what a caller sees of a table whose rows are people.
-    first, second : the last person, and who takes their place; None where nobody does: under add-remove.
-    words : the pair, for the table.
-    others : everybody else, who are the same on both sides.
-    mu : the claim where no ledger says it.
-    parties : in how many equal parts several parties draw the noise of one answer. A replay compares with one part.
+    first, second : the last person, and who takes their place; None where nobody does, which is add-remove.
+    words : the pair.
+    others : everybody else, the same on both sides.
+    mu : the claim, where it is not what ledgers sum up to.
+    parties : how many equal parts the noise of an answer has, if one party alone sees the person. A replay compares
+        with the noise of this party.
     """
 
+    name: str
     mechanism: Callable[[Matrix], Any]
     first: Matrix
     second: Matrix | None
@@ -69,435 +71,471 @@ class ReplayCase:
         return "add-remove" if self.second is None else "replace-one"
 
     def replay(self, share: float = 1.0) -> dpgep.ReplayResult:
-        """A replay with ``share`` of the claim."""
+        """Both runs, with ``share`` of what is claimed in the place of the claim."""
         first = np.vstack([self.others, self.first])
         pair = (self.others, first) if self.second is None else (first, np.vstack([self.others, self.second]))
-        result = dpgep.replay(self.mechanism, pair, mu=self.mu)
-        return result if share == 1.0 else dpgep.replay(self.mechanism, pair, mu=share * result.claimed_mu)
 
-    def ratio_of(self, result: dpgep.ReplayResult) -> float:
-        """The cost of the pair over the claim. Noise of k parties has k times the variance of one part."""
-        return result.ratio / math.sqrt(self.parties)
+        def claim(*arguments: Any, claim: Any = _replay._claim) -> Any:
+            return claim(*arguments) * Fraction(share) ** 2 * self.parties
+
+        with mock.patch.object(_replay, "_claim", claim):
+            mu = None if self.mu is None else self.mu * share * math.sqrt(self.parties)
+            return dpgep.replay(self.mechanism, pair, mu=mu)
+
+
+def row(case: ReplayCase, ratio: float) -> str:
+    """A row of the table in docs/audits.md: ratios are rounded down."""
+    return f"| {case.name} | {case.words} | {case.adjacency} | {math.floor(1000 * ratio) / 1000:.3f} |"
 
 
 # --- search ----------------------------------------------------------------------------------------------------------
 
 
 def worst(case: ReplayCase, steps: int, rng: np.random.Generator) -> tuple[float, ReplayCase]:
-    """The largest ratio found, and its pair: climbs from the case's own pair, and from the best of other starts."""
+    """The largest ratio found, and its pair: climbs from the case's own pair and from the best two of other starts."""
+    starts = sorted(((_ratio(start), i, start) for i, start in enumerate(_starts(case, rng))), reverse=True)
+    climbed = [_climb(start, steps, rng) for start in (case, *(start for *_, start in starts[:2]))]
+    return max(climbed, key=lambda found: found[0])
 
-    def ratio(candidate: ReplayCase) -> float:
-        return candidate.ratio_of(candidate.replay())
 
-    starts = sorted(((ratio(start), i, start) for i, start in enumerate(_starts(case, rng))), reverse=True)[:2]
-    best = max([(ratio(case), case), *((value, start) for value, _, start in starts)], key=lambda found: found[0])
-    for value, _, start in [(ratio(case), 0, case), *starts]:
-        width = 0.3
-        for _ in range(steps):
-            candidate = _moved(start, width, rng)
-            reached = ratio(candidate)
-            if reached >= value:
-                start, value, width = candidate, reached, min(0.5, 1.3 * width)
-            else:
-                width = max(1e-6, 0.9 * width)
-        best = max(best, (value, start), key=lambda found: found[0])
-    return best
+def _ratio(case: ReplayCase) -> float:
+    return case.replay().ratio
+
+
+def _climb(case: ReplayCase, steps: int, rng: np.random.Generator) -> tuple[float, ReplayCase]:
+    ratio, width = _ratio(case), 0.3
+    for _ in range(steps):
+        second = None if case.second is None else _moved(case.second, width, rng)
+        candidate = replace(case, first=_moved(case.first, width, rng), second=second)
+        reached = _ratio(candidate)
+        if reached >= ratio:
+            case, ratio, width = candidate, reached, min(0.5, 1.3 * width)
+        else:
+            width = max(1e-6, 0.9 * width)
+    return ratio, case
+
+
+def _moved(person: Matrix, width: float, rng: np.random.Generator) -> Matrix:
+    step = rng.standard_normal(len(person)) * (rng.random(len(person)) < 0.5)
+    return np.asarray(person + width * max(1.0, float(np.abs(person).max())) * step)
 
 
 def _starts(case: ReplayCase, rng: np.random.Generator) -> Iterator[ReplayCase]:
-    """Axes, their opposites, rows without length, beyond the bound and far beyond, and a few at random."""
+    """Rows along two axes either way, without a length, beyond the bound and far beyond, and some at random."""
     d = len(case.first)
-    rows = [scale * row for row in np.eye(d)[:2] for scale in (1.0, -1.0, 3.0, BEYOND)]
-    rows += [np.zeros(d), BEYOND * np.ones(d), np.ones(d) / math.sqrt(d), *rng.standard_normal((3, d))]
+    rows = [scale * row for row in (*np.eye(d)[:2], np.ones(d)) for scale in (1.0, -1.0, 3.0, BEYOND)]
+    rows += [np.zeros(d), *rng.standard_normal((2, d))]
     if case.second is None:
         yield from (replace(case, first=row) for row in rows)
     else:
         yield from (replace(case, first=row, second=other) for row, other in itertools.combinations(rows, 2))
 
 
-def _moved(case: ReplayCase, width: float, rng: np.random.Generator) -> ReplayCase:
-    def moved(person: Matrix) -> Matrix:
-        size = max(1.0, float(np.abs(person).max()))
-        return np.asarray(person + size * width * rng.standard_normal(len(person)) * (rng.random(len(person)) < 0.5))
-
-    return replace(case, first=moved(case.first), second=None if case.second is None else moved(case.second))
+# --- problems and their pairs ----------------------------------------------------------------------------------------
 
 
-# --- problems --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
-    """A problem of a table, and its worst pair in a release: the one of whom there is one more, and two in turn."""
+    """A problem of a table of people, and worst pairs.
+
+    Attributes
+    ----------
+    build : the problem.
+    pair, words : of whom the second replaces the first.
+    one, words_of_one : the person who is there or not; by default the first one of the pair.
+    others, others_of_one : everybody else.
+    """
 
     build: Callable[[Matrix, Adjacency], Any]
-    pair: tuple[Matrix, Matrix]
-    words: str = "orthogonal rows"
+    pair: tuple[Matrix, Matrix] = (E1, E2)
+    words: str = ORTHOGONAL
+    one: Matrix | None = None
+    words_of_one: str = UNIT_ROW
     others: Matrix = field(default_factory=lambda: np.zeros((2, 3)))
+    others_of_one: Matrix | None = None
 
 
-def _pca(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
+def asked(name: str, kind: Kind, ask: Callable[[Curator], Any]) -> Iterator[ReplayCase]:
+    """A question to the curator of the kind's problem."""
+    return run(name, kind, lambda table, adjacency: ask(curator_of(kind.build(table, adjacency))))
+
+
+def run(name: str, kind: Kind, mechanism: Callable[[Matrix, Adjacency], Any], **claim: Any) -> Iterator[ReplayCase]:
+    """Any other mechanism of the kind's people."""
+    first, second = kind.pair
+    of_two, of_one = (partial(mechanism, adjacency=adjacency) for adjacency in ADJACENCIES)
+    one = first if kind.one is None else kind.one
+    alone = kind.others if kind.others_of_one is None else kind.others_of_one
+    yield ReplayCase(name, of_two, first, second, kind.words, kind.others, **claim)
+    yield ReplayCase(name, of_one, one, None, kind.words_of_one, alone, **claim)
+
+
+def curator_of(problem: Any) -> Curator:
+    return Curator(problem, Ledger(MU), noise_stream())
+
+
+def pca(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
     return dpgep.pca(table, bound=1.0, adjacency=adjacency, **options)
 
 
-def _cca(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
-    return dpgep.cca(table[:, :1], table[:, 1:], bound=1.0, adjacency=adjacency, **options)
+def uncentred(table: Matrix, adjacency: Adjacency) -> Any:
+    return pca(table, adjacency, center=False)
 
 
-def _fda(table: Matrix, adjacency: Adjacency) -> Any:
-    """The last column is the group, one of three, to whole numbers."""
-    labels = np.clip(np.rint(table[:, -1]), 0, 2).astype(int)
-    return dpgep.fda(table[:, :-1], labels, classes=[0, 1, 2], bound=1.0, adjacency=adjacency)
+def of_views(build: Callable[..., Any], table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
+    """The first column, and the others."""
+    return build(table[:, :1], table[:, 1:], bound=1.0, adjacency=adjacency, **options)
 
 
-def _gep(table: Matrix, adjacency: Adjacency) -> Any:
-    """Each row moves A, or A and B: three entries each, cut to norm 1, of which the last is the one off the diagonal.
-
-    Two rows may differ by 2, which is then the unit of the sensitivity.
-    """
-    n, c = 4, 1.0 if adjacency == "add-remove" else 2.0
-    moved = []
-    for entries in (table[:, :3], table[:, 3:]):
-        with np.errstate(over="ignore"):
-            lengths = np.maximum(1.0, np.abs(entries).max(axis=1, initial=0.0))
-            scaled = entries / lengths[:, None]
-            scaled /= np.maximum(1 / lengths, np.linalg.norm(scaled, axis=1))[:, None]
-        change = scaled.sum(axis=0) / n
-        if len(change):
-            moved.append(np.array([[change[0], change[2] / math.sqrt(2)], [change[2] / math.sqrt(2), change[1]]]))
-    given = {"A": np.diag([3.0, 2.0]) + moved[0], "n": n, "sensitivity_a": c, "adjacency": adjacency}
-    if len(moved) == 1:
-        return dpgep.gep(**given)
-    return dpgep.gep(**given, B=np.eye(2) + moved[1], sensitivity_b=c)
+def fda(table: Matrix, adjacency: Adjacency) -> Any:
+    """The last column is the group: the nearest one of three."""
+    groups = np.clip(np.rint(table[:, -1]), 0, 2).astype(int)
+    return dpgep.fda(table[:, :-1], groups, classes=[0, 1, 2], bound=1.0, adjacency=adjacency)
 
 
-def with_group(rows: tuple[Matrix, Matrix], first: int, second: int) -> tuple[Matrix, Matrix]:
+def gep(table: Matrix, adjacency: Adjacency) -> Any:
+    """Each row moves A, or A and B, by its three entries for each, cut to norm 1: the last is off the diagonal."""
+    n, moved = 4, []
+    for entries in np.split(in_unit_ball(table.reshape(-1, 3)).reshape(table.shape) / n, table.shape[1] // 3, axis=1):
+        first, second, off = entries.sum(axis=0)
+        moved.append(np.diag([first, second]) + (np.ones((2, 2)) - np.eye(2)) * off / math.sqrt(2))
+    c = 1.0 if adjacency == "add-remove" else 2.0
+    of_b = {"B": np.eye(2) + moved[1], "sensitivity_b": c} if len(moved) == 2 else {}
+    return dpgep.gep(np.diag([3.0, 2.0]) + moved[0], n=n, sensitivity_a=c, adjacency=adjacency, **of_b)
+
+
+def in_unit_ball(rows: Matrix) -> Matrix:
+    """Rows of any length, cut to norm 1 up to rounding."""
+    scaled = rows / np.maximum(1.0, np.abs(rows).max(axis=1, keepdims=True))
+    return np.asarray(scaled / np.maximum(1.0, np.linalg.norm(scaled, axis=1, keepdims=True)))
+
+
+def in_groups(rows: tuple[Matrix, Matrix], first: int, second: int) -> tuple[Matrix, Matrix]:
     return np.append(rows[0], first), np.append(rows[1], second)
 
 
-OBTUSE = "unit rows with inner product {:.3g}"
-LABELLED = np.array([[0.0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 2]])
-ONE_GROUP = Kind(_pca, obtuse(1 / 8), OBTUSE.format(-1 / 8))
-GROUPS = Kind(_fda, with_group((E1, E2), 0, 1), "orthogonal rows of two groups", LABELLED)
-UNIT_A, UNIT_B = np.eye(6)[[0, 3]]
-KINDS = {
-    "rows": Kind(partial(_pca, center=False), (E1, E2)),
-    "rows of one group": ONE_GROUP,
-    "rows of groups": GROUPS,
-    "two views": Kind(partial(_cca, center=False), (E1, E2)),
-    "two views, centred": replace(ONE_GROUP, build=_cca),
-    "a matrix A": Kind(_gep, (E1, -E1), "A moved by all of its sensitivity"),
-    "matrices A and B": Kind(
-        _gep,
-        (UNIT_A + UNIT_B, -UNIT_A - UNIT_B),
-        "A and B moved by all of their sensitivities",
-        np.zeros((2, 6)),
-    ),
-}
-ONE_MORE = {"matrices": "the same, by one more", "a matrix": "the same, by one more", "rows of groups": "a unit row"}
-
-
-def curator_of(problem: Any, mu: float = MU) -> Curator:
-    return Curator(problem, Ledger(mu), noise_stream())
-
-
-def pair_cases(
-    name: str, kind: Kind, ask: Callable[[Curator], Any], *, words_of_one: str = "a unit row"
-) -> Iterator[tuple[str, ReplayCase]]:
-    """A question to the curator about the kind's pair, under both adjacencies."""
-
-    def mechanism(table: Matrix, adjacency: Adjacency) -> Any:
-        return ask(curator_of(kind.build(table, adjacency)))
-
-    yield from both_cases(name, mechanism, kind, words_of_one)
-
-
-def both_cases(
-    name: str, mechanism: Callable[[Matrix, Adjacency], Any], kind: Kind, words_of_one: str = "a unit row", **rest: Any
-) -> Iterator[tuple[str, ReplayCase]]:
-    for adjacency in ADJACENCIES:
-        replaces = adjacency == "replace-one"
-        second, words = (kind.pair[1], kind.words) if replaces else (None, words_of_one)
-        asked = partial(mechanism, adjacency=adjacency)
-        yield name, ReplayCase(asked, kind.pair[0], second, words, kind.others, **rest)
-
-
-# --- releases, products, screens -------------------------------------------------------------------------------------
-
-
-def products_of(curator: Curator, kind: Any, shape: Any = "goe", question: Matrix | None = None) -> list[Any]:
-    """All there is to ask: of lazy noise, the whole space in questions that all but repeat each other."""
-    d = curator.model.n_features
-    products = curator.products(ProductNoise(kind, shape, N_PRODUCTS))
-    if kind == "lazy":
-        return [products.times((np.ones(d) + 1e-3 * e)[None, :]) for e in np.eye(d)]
-    return [products.times(np.eye(d) if question is None else question[None, :]) for _ in range(N_PRODUCTS)]
-
-
-# With fresh noise products have worst pairs of their own, and so have sums, for which a fifth is paid.
-FRESH = {**KINDS, "rows of one group": replace(ONE_GROUP, pair=obtuse(1 / 16), words=OBTUSE.format(-1 / 16))}
-FRESH["two views, centred"] = replace(FRESH["rows of one group"], build=_cca)
-# Everybody else lies where the row norms of a cross-covariance move as far as it does.
-DIAGONAL = np.array([1.0, 1.0, 0.0]) / math.sqrt(2)
-OTHER_VIEW = DIAGONAL * [1.0, -1.0, 1.0]
-def mirrored(t: float) -> Matrix:
-    """A unit row that has the inner product -t with itself, two entries exchanged: all of it on the diagonal."""
+def mirrored(t: float) -> tuple[Matrix, Matrix]:
+    """Unit rows with inner product -t that exchange two entries: second moments differ on the diagonal alone."""
     angle = math.asin(t) / 2
-    return np.array([math.cos(angle), -math.sin(angle), 0.0])
+    row = np.array([math.cos(angle), -math.sin(angle), 0.0])
+    return row, row[[1, 0, 2]]
 
 
-SIDES = np.array([[0.5, math.sqrt(0.75), 0.0], [0.5, -math.sqrt(0.75), 0.0]])
-
-
-def _beside(n: int = 1000) -> Matrix:
-    """People about (-1, 0, 0), whose views go together enough for the norms of their covariance to keep their sides."""
-    step = math.sqrt(3 / n)
-    rows = np.zeros((n, 3))
-    rows[:, 0] = -math.sqrt(1 - step * step)
-    rows[::2, 0] += step
-    rows[:, 1] = -step
-    rows[::2, 1] = step
-    return rows
-
-
-SCREENED = {
-    **KINDS,
-    "rows of one group": replace(ONE_GROUP, pair=(mirrored(1 / 8), mirrored(1 / 8)[[1, 0, 2]])),
-    "two views": Kind(
-        partial(_cca, center=False), (DIAGONAL, OTHER_VIEW), "a view negated", np.tile(DIAGONAL, (7, 1))
-    ),
-    "two views, rows beyond 2^500 bounds": Kind(
-        partial(_cca, center=False), (BEYOND * DIAGONAL, OTHER_VIEW), "such a row, and one with a view negated",
-        np.tile(DIAGONAL, (7, 1)),
-    ),
-    "two views, centred": Kind(_cca, tuple(SIDES), "a view negated, others in the other view", _beside()),
+ROWS, CENTRED = Kind(uncentred), Kind(pca, obtuse(1 / 8), OBTUSE.format("-1/8"))
+GROUPS = Kind(
+    fda,
+    in_groups((E1, E2), 0, 1),
+    ORTHOGONAL + ", two groups",
+    others=np.column_stack([np.zeros((3, 3)), np.arange(3)]),
+)
+TWO_VIEWS = Kind(partial(of_views, dpgep.cca, center=False))
+A = Kind(gep, (E1, -E1), "A moved by its sensitivity", words_of_one="A moved by its sensitivity")
+MOVED_B = np.eye(6)[3]
+A_AND_B = Kind(
+    gep,
+    (np.eye(6)[0] + MOVED_B, -np.eye(6)[0] - MOVED_B),
+    "both moved by their sensitivities",
+    words_of_one="both moved by their sensitivities",
+    others=np.zeros((2, 6)),
+)
+KINDS = {
+    "rows": ROWS,
+    "rows of one group": CENTRED,
+    "rows of groups": GROUPS,
+    "two views": TWO_VIEWS,
+    "A": A,
+    "A and B": A_AND_B,
 }
 
 
-def _releases() -> Iterator[tuple[str, ReplayCase]]:
+# --- releases and products -------------------------------------------------------------------------------------------
+
+
+def releases() -> Iterator[ReplayCase]:
     for name, kind in KINDS.items():
-        yield from pair_cases(f"release, {name}", kind, Curator.release, words_of_one=_one_more(name))
-    same = replace(GROUPS, pair=with_group(obtuse(1 / 2), 0, 0), words=OBTUSE.format(-1 / 2) + ", one group")
-    yield next(pair_cases("release, rows of groups", same, Curator.release))
-    public = replace(ONE_GROUP, build=partial(_pca, public_n=3))
-    yield list(pair_cases("release, rows of one group, public n", public, Curator.release))[1]
-    yield from pair_cases(
+        yield from asked(f"release, {name}", kind, Curator.release)
+    kept = replace(GROUPS, pair=in_groups(obtuse(1 / 2), 0, 0), words=OBTUSE.format("-1/2") + ", one group")
+    yield next(asked("release, rows of groups, same group", kept, Curator.release))
+    public = replace(CENTRED, build=partial(pca, public_n=3))
+    yield list(asked("release, rows of one group, public n", public, Curator.release))[1]
+    yield from asked(
         "release, some features",
-        replace(KINDS["rows"], pair=(3 * E1 + 9 * E3, 3 * E2), words="rows that are orthogonal in the features kept"),
+        replace(ROWS, pair=(3 * E1 + 9 * E3, 3 * E2), words="rows orthogonal in these features"),
         lambda curator: curator.release_features(np.arange(2), 1.0)[1],
     )
-    yield from both_cases("release, sums that were merged", _merged_sums, ONE_GROUP)
-    four = replace(KINDS["rows"], others=np.zeros((4, 3)))
-    yield from both_cases("releases of two populations, added", _added_releases, four, mu=MU)
+    yield from asked("release, some features of A", A, lambda curator: curator.release_features(np.arange(1), 1.0)[1])
+    yield from run("release, sums that were merged", CENTRED, merged_sums)
+    yield from run("releases of two populations, added", replace(ROWS, others=np.zeros((4, 3))), added, mu=MU)
 
 
-def _one_more(name: str) -> str:
-    return "the same, by one person more" if "A" in name else "a unit row"
-
-
-def _merged_sums(table: Matrix, adjacency: Adjacency) -> Any:
-    """One person after another. Names are drawn at random."""
-    total = _sums(table[:1], adjacency)
-    for row in table[1:]:
-        total.merge(_sums(row[None, :], adjacency))
+def merged_sums(table: Matrix, adjacency: Adjacency) -> Any:
+    total = sums_of(table[:1], adjacency)
+    total.merge(sums_of(table[1:], adjacency))
     return curator_of(total).release()
 
 
-def _sums(rows: Matrix, adjacency: Adjacency) -> dpgep.Moments:
-    moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0, adjacency=adjacency)
+def sums_of(rows: Matrix, adjacency: Adjacency, **options: Any) -> dpgep.Moments:
+    moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0, adjacency=adjacency, **options)
     moments.update(rows)
     return moments
 
 
-def _added_releases(table: Matrix, adjacency: Adjacency) -> Any:
+def added(table: Matrix, adjacency: Adjacency) -> Any:
     """Of two people, and of everybody else."""
-    first, second = (
-        dpgep.release(_pca(rows, adjacency, center=False), mu=MU) for rows in (table[:2], table[2:])
-    )
+    first, second = (dpgep.release(uncentred(rows, adjacency), mu=MU) for rows in (table[:2], table[2:]))
     return first + second
 
 
-def _products() -> Iterator[tuple[str, ReplayCase]]:
+def products() -> Iterator[ReplayCase]:
     for name, kind in KINDS.items():
-        yield from pair_cases(f"lazy products, {name}", kind, partial(products_of, kind="lazy"), words_of_one=_one_more(name))
-    for name, kind in FRESH.items():
-        yield from pair_cases(f"fresh products, {name}", kind, partial(products_of, kind="fresh"), words_of_one=_one_more(name))
+        yield from asked(f"lazy products, {name}", kind, lazily)
+    # products have worst pairs of their own, and so have sums, for which a fifth is paid
+    between = replace(CENTRED, pair=obtuse(1 / 16), words=OBTUSE.format("-1/16"))
+    for name, kind in {**KINDS, "rows of one group": between}.items():
+        yield from asked(f"fresh products, {name}", kind, partial(freshly, shape="goe"))
     across = (E1 + E2) / math.sqrt(2)
-    for case in pair_cases("", KINDS["rows"], Curator.release):
-        question = across if case[1].adjacency == "replace-one" else E1
-        ask = partial(products_of, kind="fresh", shape="iid", question=question)
-        asked = partial(lambda table, adjacency, ask: ask(curator_of(_pca(table, adjacency, center=False))), adjacency=case[1].adjacency, ask=ask)
-        yield "fresh products, iid", replace(case[1], mechanism=asked)
-    yield from both_cases("private_operator", _operator, KINDS["rows"])
+    yield next(asked("fresh products, iid", ROWS, partial(freshly, shape="iid", question=across)))
+    yield list(asked("fresh products, iid", ROWS, partial(freshly, shape="iid", question=E1)))[1]
+    yield from run("private_operator", ROWS, operator)
+    yield from run("rayleigh-flow, all components", ROWS, flow)
 
 
-def _operator(table: Matrix, adjacency: Adjacency) -> Any:
-    return dpgep.private_operator(_pca(table, adjacency, center=False), mu=MU).times(np.eye(3))
+def lazily(curator: Curator) -> Any:
+    """The whole space, in questions that all but repeat each other."""
+    products = curator.products(ProductNoise("lazy", "goe", 0))
+    d = curator.model.n_features
+    return [products.times(question[None, :]) for question in 1 + 1e-3 * np.eye(d)]
 
 
-def _screens() -> Iterator[tuple[str, ReplayCase]]:
-    for name, kind in SCREENED.items():
-        for title, case in pair_cases(f"screen, {name}", kind, Curator.screen, words_of_one=_one_more(name)):
-            if case.second is None and name == "two views, centred":
-                case = replace(case, first=DIAGONAL, others=np.tile(-DIAGONAL, (1000, 1)), words="a unit row, others opposite")
-            yield title, case
+def freshly(curator: Curator, shape: Any, question: Matrix | None = None) -> Any:
+    """The whole space, or one direction, twice."""
+    products = curator.products(ProductNoise("fresh", shape, 2))
+    block = np.eye(curator.model.n_features) if question is None else question[None, :]
+    return [products.times(block) for _ in range(2)]
+
+
+def operator(table: Matrix, adjacency: Adjacency) -> Any:
+    return dpgep.private_operator(uncentred(table, adjacency), mu=MU).times(np.eye(3))
+
+
+def flow(table: Matrix, adjacency: Adjacency) -> Any:
+    return dpgep.solve(uncentred(table, adjacency), mu=MU, method="rayleigh-flow", n_iterations=3, init="random")
+
+
+# --- screens ---------------------------------------------------------------------------------------------------------
+
+
+def screens() -> Iterator[ReplayCase]:
+    # others lie where the norms of rows of the cross-covariance move as far as these rows do
+    row, opposite = (E1 + E2) / math.sqrt(2), (E1 - E2) / math.sqrt(2)
+    views = replace(TWO_VIEWS, pair=(row, opposite), words="a view negated", others=np.tile(row, (7, 1)))
+    side, other_side = (np.array([0.5, y, 0.0]) for y in (math.sqrt(0.75), -math.sqrt(0.75)))
+    for name, kind in {
+        **KINDS,
+        "rows of one group": replace(
+            CENTRED, pair=mirrored(1 / 8), words=OBTUSE.format("-1/8, entries exchanged"), one=E1
+        ),
+        "two views": views,
+        "two views, centred": Kind(
+            partial(of_views, dpgep.cca),
+            (side, other_side),
+            "a view negated, others at the end of the other view",
+            row,
+            "unit row, others opposite",
+            aside(1000),
+            np.tile(-row, (1000, 1)),
+        ),
+    }.items():
+        yield from asked(f"screen, {name}", kind, Curator.screen)
+    beyond = replace(views, pair=(BEYOND * row, opposite), words="such a row, and one with a view negated")
+    yield next(asked("screen, two views, rows beyond 2^500 bounds", beyond, Curator.screen))
+
+
+def aside(n: int) -> Matrix:
+    """People about (-1, 0, 0) with a cross-covariance between their views of more than 1.3, summed over people."""
+    step = math.sqrt(3 / n)
+    rows = np.zeros((n, 3))
+    rows[:, 0], rows[:, 1] = -math.sqrt(1 - step * step), -step
+    rows[::2] += [step, 2 * step, 0.0]
+    return rows
 
 
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
-def _samples() -> Iterator[tuple[str, ReplayCase]]:
-    plane = Kind(_pca, (E1[:2], E2[:2]), "orthogonal rows, in all samples", np.zeros((2, 2)))
-    for n_sampled, n_full, name in ((2, 0, "samples"), (2, 1, "samples and everybody")):
-        asked = SampledMechanism(1.0, n_sampled, n_full)
-        yield from both_cases(f"products, {name}", partial(_sampled, asked), plane, "a unit row, in all samples")
+def samples() -> Iterator[ReplayCase]:
+    """Of everybody, where a person is replaced: who is more is in each sample of a replay, others need not be."""
+    plane = Kind(
+        pca, (E1[:2], E2[:2]), ORTHOGONAL + ", in all samples", None, UNIT_ROW + ", in all samples", np.zeros((2, 2))
+    )
+    for name, n_full in (("samples", 0), ("samples and everybody", 1)):
+        yield from run(f"products, {name}", plane, partial(sampled, n_full=n_full))
 
 
-def _sampled(asked: SampledMechanism, table: Matrix, adjacency: Adjacency) -> list[Any]:
-    """Each product is with the whole space. The noise is made up: its calibration takes seconds, and the claim is that
-    of the ledger's event.
-    """
-    public_n = None if adjacency == "replace-one" else 4
-    problem = dpgep.pca(table, center=False, bound=1.0, adjacency=adjacency, public_n=public_n)
-    if adjacency == "add-remove":  # who is more is in all samples; replaced people are, where everybody is
-        asked = replace(asked, rate=0.5)
-    noisy = asked.with_noise(2.0, 3.0 if asked.n_full else 0.0)
+def sampled(table: Matrix, adjacency: Adjacency, n_full: int) -> Any:
+    """Products with the whole space. Noise is as it comes: calibration takes seconds, the event is what is claimed."""
+    rate, public_n = (1.0, None) if adjacency == "replace-one" else (0.5, 4)
+    problem = pca(table, adjacency, center=False, public_n=public_n)
+    noisy = SampledMechanism(rate, 2, n_full, 2.0, 3.0 if n_full else 0.0)
     curator = Curator(problem, Ledger(9.0, (8.0, 1e-3)), noise_stream())
     with mock.patch.object(sampled_products, "calibrate_sampled", return_value=noisy):
-        products = curator.samples(asked, 0.5).products
-    whole = np.eye(2)
-    full = [products.full(whole) for _ in range(asked.n_full)]
-    return [*full, *(products.ascend(whole, np.zeros(2)) for _ in range(asked.n_sampled))]
+        products = curator.samples(noisy, 0.5).products
+    full = [products.full(np.eye(2)) for _ in range(n_full)]
+    return full, [products.ascend(np.eye(2), np.zeros(1)) for _ in range(2)]
 
 
 # --- clipped products ------------------------------------------------------------------------------------------------
 
 
-def _clipped() -> Iterator[tuple[str, ReplayCase]]:
-    plane, both = Asked(np.eye(3)[:2]), Asked(np.array([[1.0, -0.5], [-0.5, 1.0]]) @ np.eye(3)[:2] / 1.5)
-    line = Asked(E1[None, :])
-    c, s = 0.125, 0.64
-    opposite = np.array([[c, 0.0, math.sqrt(1 - c * c)], [c, 0.0, -math.sqrt(1 - c * c)]])
-    g = (1 - s) / (2 * s)  # docs/mathematics.md, section 11
-    tilted = np.array([[1.0, 0.0], [g, math.sqrt(1 - g * g)]]) * math.sqrt(s)
-    tilted = np.hstack([tilted, [[math.sqrt(1 - s)], [-math.sqrt(1 - s)]]])
-    m, least = 0.01, 2.0**-7
-    sides = np.array([[along, 0.0, math.sqrt(1 - along**2)] for along in (m - least, m + least)])
-    negated = DIAGONAL, DIAGONAL * [-1, 1, 1]
+def clipped() -> Iterator[ReplayCase]:
+    line, plane = Asked(E1[None, :]), Asked(np.eye(3)[:2])
+    residuals = Asked(np.array([[1.0, -0.5], [-0.5, 1.0]]) @ np.eye(3)[:2] / 1.5)
+    c, m, least = 0.125, 0.01, 2.0**-7
+    s = 0.64  # c^2 for two directions, and the best angle between their products
+    g = (1 - s) / (2 * s)
+    tilted = [np.array([1.0, 0.0, 0.0]), np.array([g, math.sqrt(1 - g * g), 0.0])]
+    negated = (E1 + E2) / math.sqrt(2), (E2 - E1) / math.sqrt(2)
+    of_rows = Kind(partial(of_public_n, pca))
+    of_two = Kind(partial(of_public_n, partial(of_views, dpgep.pls)), negated, "a view negated")
+    of_cca = replace(of_two, build=partial(of_public_n, partial(of_views, dpgep.cca)))
+    questions: dict[str, tuple[Kind, Callable[[Curator], Any]]] = {
+        "mean": (replace(of_rows, pair=(E1, -E1), words="opposite unit rows"), Curator.mean),
+        "histogram of norms": (
+            replace(of_rows, pair=(E1, 0 * E1), words="unit row and zero"),
+            lambda curator: curator.product_norms(line),
+        ),
+        "one direction": (
+            replace(of_rows, pair=(in_line(c, 1.0), in_line(c, -1.0)), words="same product, opposite across", one=E1),
+            lambda curator: curator.clipped_products(line, (c,)),
+        ),
+        "two directions": (
+            replace(
+                of_rows,
+                pair=(0.8 * tilted[0] + 0.6 * E3, 0.8 * tilted[1] - 0.6 * E3),
+                words="tilted products, opposite across",
+                one=E1,
+            ),
+            lambda curator: curator.clipped_products(plane, (0.8,)),
+        ),
+        "about a mean": (
+            replace(of_rows, pair=(in_line(m - least), in_line(m + least)), words="either side of the mean", one=E2),
+            lambda curator: curator.clipped_products(Asked(line.vectors, m * E1), (least,)),
+        ),
+        "second moment": (of_rows, lambda curator: curator.product_moment(plane, (0.5,))),
+        "two views": (of_two, lambda curator: curator.clipped_products(plane, (c, c))),
+        "second moment of two views": (of_two, lambda curator: curator.product_moment(plane, (c, c))),
+        "residuals": (of_cca, lambda curator: curator.clipped_products(residuals, (c, c))),
+        "second moment of all coordinates": (
+            replace(of_cca, pair=(E1, E2), words=ORTHOGONAL),
+            lambda curator: curator.product_moment(plane, (c,)),
+        ),
+    }
+    for name, (kind, ask) in questions.items():
+        yield from asked(f"clipped products, {name}", kind, ask)
 
-    def products(asked: Asked, thresholds: Thresholds) -> Callable[[Curator], Any]:
-        return lambda curator: curator.clipped_products(asked, thresholds)
 
-    def moment(asked: Asked, thresholds: Thresholds) -> Callable[[Curator], Any]:
-        return lambda curator: curator.product_moment(asked, thresholds)
-
-    pca, pls, cca = (partial(_clippable, build) for build in (_pca, _pls, _cca))
-    for name, build, ask, pair, words in (
-        ("mean", pca, Curator.mean, (E1, -E1), "opposite rows"),
-        ("histogram of norms", pca, lambda curator: curator.product_norms(line), (E1, 0 * E1), "rows of norms 1 and 0"),
-        ("one direction", pca, products(line, (c,)), opposite, "equal products, opposite across"),
-        ("two directions", pca, products(plane, (math.sqrt(s),)), tilted, "tilted products, opposite across"),
-        ("about a mean", pca, products(Asked(E1[None, :], m * E1), (least,)), sides, "both sides of the mean"),
-        ("second moment", pca, moment(plane, (0.5,)), (E1, E2), "orthogonal rows"),
-        ("two views", pls, products(plane, (c, c)), negated, "a view negated"),
-        ("second moment of two views", pls, moment(plane, (c, c)), negated, "a view negated"),
-        ("residuals", cca, products(both, (c, c)), negated, "a view negated"),
-        ("second moment of both views", cca, moment(plane, (c,)), (E1, E2), "orthogonal rows"),
-    ):
-        yield from pair_cases(f"clipped products, {name}", Kind(build, (pair[0], pair[1]), words), ask, words_of_one=ONE)
+def in_line(along: float, sign: float = 1.0) -> Matrix:
+    return np.array([along, 0.0, sign * math.sqrt(1 - along * along)])
 
 
-ONE = "a unit row"
-
-
-def _pls(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
-    return dpgep.pls(table[:, :1], table[:, 1:], bound=1.0, adjacency=adjacency, **options)
-
-
-def _clippable(build: Callable[..., Any], table: Matrix, adjacency: Adjacency) -> Any:
+def of_public_n(build: Callable[..., Any], table: Matrix, adjacency: Adjacency) -> Any:
     """Clipped products are divided by a public number of people."""
     return build(table, adjacency, center=False, public_n=None if adjacency == "replace-one" else 3)
 
 
-# --- stages ----------------------------------------------------------------------------------------------------------
+# --- bound="auto" ----------------------------------------------------------------------------------------------------
 
 
-def _stages() -> Iterator[tuple[str, ReplayCase]]:
+def preparations() -> Iterator[ReplayCase]:
     words = {
-        "histograms of magnitudes": "another octave in each column",
-        "histograms within intervals": "another part of each interval",
+        "histograms of magnitudes": "other octaves in all columns",
+        "histograms within intervals": "other parts of all intervals",
         "histogram of norms": "rows of other norms",
         "sums of columns and squares": "opposite ends of all columns",
         "sum of mapped rows": "opposite rows, far outside",
-        "second moment": "orthogonal rows",
+        "second moment": ORTHOGONAL,
     }
     second = Stage(lambda stages, mu: stages.second_moment(dpgep.Preparation(1.0), mu), E1, E2)
     for name, stage in {**STAGES, "second moment": second}.items():
-        kind = Kind(_pca, (stage.first, stage.second), words[name])
-        mechanism = partial(_staged, stage)
-        yield from both_cases(f'bound="auto", {name}', mechanism, kind, "a row")
+        kind = Kind(uncentred, (stage.first, stage.second), words[name], words_of_one="the first of them")
+        yield from run(f'bound="auto", {name}', kind, partial(staged, stage))
+    others = np.random.default_rng(7).uniform(-1, 1, (400, 3))
+    # moments get most of the budget, sums of rows the rest
+    for name, build, rows in (("pca, uncentred", uncentred_table, (E1, E2)), ("pca", dpgep.pca, obtuse(1 / 7))):
+        pair = (1e3 * rows[0], 1e5 * rows[1])
+        kind = Kind(build, pair, "rows far outside, across each other", None, "a row far outside", others)
+        yield from run(f'bound="auto", whole run, {name}', kind, partial(automatic, build))
+    kind = replace(kind, pair=(1e6 * np.ones(3), -1e6 * np.ones(3)), words="opposite rows, far outside")
+    yield from run("PrivateScaler", kind, scaled)
 
 
-def _staged(stage: Stage, table: Matrix, adjacency: Adjacency) -> Any:
+def staged(stage: Stage, table: Matrix, adjacency: Adjacency) -> Any:
     return stage.ask(stages_of(table, adjacency, MU, noise_stream()), MU)
 
 
-# --- people and sites that draw their own ----------------------------------------------------------------------------
+def uncentred_table(table: Matrix, **options: Any) -> Any:
+    return dpgep.pca(table, center=False, **options)
 
 
-def _drawn_apart() -> Iterator[tuple[str, ReplayCase]]:
-    randomizer = partial(GaussianRandomizer, 3, 1.0, 12.0, 1e-6)
-    mu = randomizer().mechanism.mu
-    zeros, words = np.zeros((2, 3)), "orthogonal rows"
-    yield "local report", ReplayCase(lambda table: randomizer().randomize(table[-1]), E1, E2, words, zeros, mu)
-    yield "local reports of many", ReplayCase(lambda table: randomizer().randomize_rows(table), E1, E2, words, zeros, mu)
-    # of n people the mean tells 1/sqrt(n) of what it costs each
-    yield (
-        "mean of local reports, of two people",
-        ReplayCase(
-            lambda table: curator_of(_pca(table, "replace-one", center=False)).release_local(), E1, E2, words, zeros[:1]
-        ),
+def automatic(build: Callable[..., Any], table: Matrix, adjacency: Adjacency) -> Any:
+    """With a seed: what is asked depends on what was answered."""
+    return dpgep.release(build(table, bound="auto", adjacency=adjacency), mu=MU, seed=1)
+
+
+def scaled(table: Matrix, adjacency: Adjacency) -> Any:
+    return dpgep.sklearn.PrivateScaler(epsilon=4.0, delta=1e-3, adjacency=adjacency, random_state=1).fit(table).scale_
+
+
+# --- noise that people and sites draw, and a mechanism of one's own --------------------------------------------------
+
+
+def apart() -> Iterator[ReplayCase]:
+    mu = GaussianRandomizer(3, 1.0, 12.0, 1e-6).mechanism.mu
+    for name, report in (("local report", one_report), ("local reports of many", reports)):
+        yield ReplayCase(name, report, E1, E2, ORTHOGONAL, ROWS.others, mu)
+    yield next(
+        asked("mean of local reports of two people", replace(ROWS, others=ROWS.others[:1]), Curator.release_local)
     )
-    four = replace(ONE_GROUP, others=np.zeros((4, 3)))
-    for honest, name in ((1, "masked sum, all but one collude"), (2, "masked sum, nobody colludes")):
-        yield from both_cases(name, partial(_masked, 2 - honest), four, mu=MU, parties=honest)
-    yield from both_cases("a mechanism of one's own", _own, Kind(_pca, (E1, -E1), "opposite rows"))
+    sites = replace(CENTRED, others=np.zeros((4, 3)))
+    yield from run("masked sum of two sites, one colludes", sites, partial(masked_sum, colluding=1), mu=MU)
+    yield from run("masked sum of two sites", sites, partial(masked_sum, colluding=0), mu=MU, parties=2)
+    yield from run("a mechanism of one's own", Kind(uncentred, (E1, -E1), "opposite unit rows"), own)
 
 
-def _masked(colluding: int, table: Matrix, adjacency: Adjacency) -> Any:
-    """Two sites, the first of which has the same people on both sides."""
+def one_report(table: Matrix) -> Any:
+    """The last person's, and what it costs."""
+    report = GaussianRandomizer(3, 1.0, 12.0, 1e-6).randomize(table[-1])
+    return report, report.mechanism.releases()
+
+
+def reports(table: Matrix) -> Any:
+    return GaussianRandomizer(3, 1.0, 12.0, 1e-6).randomize_rows(table)
+
+
+def masked_sum(table: Matrix, adjacency: Adjacency, colluding: int) -> Any:
+    """Two people, and everybody else."""
     model = dpgep.PcaModel(3, center=True)
     terms = masked.Terms(model, 1.0, ("a", "b"), colluding, "replay", mu=MU, adjacency=adjacency)
     sites = {name: masked.Site(terms, name) for name in terms.sites}
     keys = {name: site.key for name, site in sites.items()}
-    halves = {"a": table[:2], "b": table[2:]}
-    messages = {}
-    for name, site in sites.items():
-        moments = dpgep.Moments(model, bound=1.0, adjacency=adjacency, bits=terms.bits)
-        moments.update(halves[name])
-        messages[name] = site.mask(moments, keys)
-    return masked.release(terms, keys, messages)
+    sums = {
+        name: sums_of(rows, adjacency, bits=terms.bits) for name, rows in zip("ab", (table[:2], table[2:]), strict=True)
+    }
+    return masked.release(terms, keys, {name: site.mask(sums[name], keys) for name, site in sites.items()})
 
 
-def _own(table: Matrix, adjacency: Adjacency) -> Matrix:
-    """The sum of the rows, cut to the unit ball up to rounding, paid from a budget."""
+def own(table: Matrix, adjacency: Adjacency) -> Matrix:
+    """The sum of rows in the unit ball, paid from a budget; rounding has its share."""
     import dp_accounting
 
-    lengths = np.maximum(1.0, np.abs(table).max(axis=1))
-    rows = table / lengths[:, None]
-    rows /= np.maximum(1 / lengths, np.linalg.norm(rows, axis=1))[:, None]
-    sensitivity = 2.0 if adjacency == "replace-one" else 1.0
     budget = dpgep.Budget(mu=MU, adjacency=adjacency)
-    budget.charge(dp_accounting.GaussianDpEvent(1 / MU), what="sum", adjacency=adjacency)
-    return add_grid_noise(rows.sum(axis=0), sensitivity * (1 + 2.0**-20) / MU, noise_stream())
+    budget.charge(dp_accounting.GaussianDpEvent(1 / MU), what="sum of rows", adjacency=adjacency)
+    sensitivity = (2.0 if adjacency == "replace-one" else 1.0) * (1 + 2.0**-20)
+    return add_grid_noise(in_unit_ball(table).sum(axis=0), sensitivity / MU, noise_stream())
 
 
-CASES: list[tuple[str, ReplayCase]] = [
-    *_releases(),
-    *_products(),
-    *_screens(),
-    *_samples(),
-    *_clipped(),
-    *_stages(),
-    *_drawn_apart(),
-]
+CASES = {
+    f"{case.name}, {case.adjacency}": case
+    for cases in (releases, products, screens, samples, clipped, preparations, apart)
+    for case in cases()
+}
