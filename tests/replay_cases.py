@@ -380,8 +380,11 @@ def sampled(table: Matrix, adjacency: Adjacency, n_full: int) -> Any:
     curator = Curator(problem, Ledger(9.0, (8.0, 1e-3)), noise_stream())
     with mock.patch.object(sampled_products, "calibrate_sampled", return_value=noisy):
         products = curator.samples(noisy, 0.5).products
-    full = [products.full(np.eye(2)) for _ in range(n_full)]
-    return full, [products.ascend(np.eye(2), np.zeros(1)) for _ in range(2)]
+    whole, turned, no_step = np.eye(2), np.array([[0.6, 0.8], [-0.8, 0.6]]), np.zeros(1)
+    if not n_full:
+        return [products.ascend(whole, no_step) for _ in range(2)]
+    gradient = products.full(turned)
+    return gradient, [products.ascend_reduced(whole, turned, gradient, no_step) for _ in range(2)]
 
 
 # --- clipped products ------------------------------------------------------------------------------------------------
