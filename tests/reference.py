@@ -27,6 +27,7 @@ __all__ = [
     "clip_factors",
     "clip_rows",
     "clipped_product",
+    "counts_as_zero",
     "deflated_flow",
     "exact_normal",
     "fixed_point_rows",
@@ -344,12 +345,19 @@ def _checked(shape: NoiseShape) -> NoiseShape:
     return shape
 
 
+def counts_as_zero(row: NDArray[Any], bound: float) -> bool:
+    """Whether a row is longer than 2^500 times ``bound``: then it counts as zero everywhere. Source: section 1."""
+    squares = (Fraction(float(x)) ** 2 for x in row)
+    return bool(sum(squares) > Fraction(bound) ** 2 * 4**500)
+
+
 def clip_rows(rows: NDArray[Any], bound: float) -> Matrix:
     """``rows`` (n, d) over ``bound``, each row then shrunk, where needed, to the unit ball.
 
     A row whose computed norm ||x / bound|| exceeds 1 - gamma, gamma = (d + 16) 2**-53, becomes
     (1 - gamma) x / ||x||; the margin gamma exceeds the rounding errors of the norm and of the scaling, so
-    that the exact norm of the result is at most 1. Entries must be finite.
+    that the exact norm of the result is at most 1. A row that :func:`counts_as_zero` becomes zero. Entries must be
+    finite.
 
     Source: sections 1 and 5.
     """
@@ -359,16 +367,17 @@ def clip_rows(rows: NDArray[Any], bound: float) -> Matrix:
     largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
     scaled = rows / np.where(largest > 0.0, largest, 1.0)
     norm = np.sqrt(np.sum(scaled**2, axis=1, keepdims=True))
+    far = np.array([[counts_as_zero(row, bound)] for row in rows], dtype=bool).reshape(norm.shape)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
         inside = norm * (largest / bound) <= limit
-        return np.where(inside, rows / bound, scaled * (limit / norm))
+        return np.where(far, 0.0, np.where(inside, rows / bound, scaled * (limit / norm)))
 
 
 def clip_factors(rows: NDArray[Any], bound: float) -> Vector:
     """Factors f (n,), at most 1, such that ||f_i x_i|| <= ``bound`` for ``rows`` (n, d).
 
     1 where the computed norm is at most bound (1 - gamma), otherwise bound (1 - gamma) / ||x||, rounded down; 0 for
-    a row longer than 2^500 bound; gamma as in :func:`clip_rows`. Entries must be finite.
+    a row that :func:`counts_as_zero`; gamma as in :func:`clip_rows`. Entries must be finite.
 
     Source: section 1.
     """
@@ -379,7 +388,8 @@ def clip_factors(rows: NDArray[Any], bound: float) -> Vector:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
         inside = relative * (largest / bound) <= limit
         shrunk = np.nextafter(bound / largest * (limit / relative), 0.0)
-        return np.where(inside, 1.0, np.where(shrunk < 2.0**-500, 0.0, shrunk))
+        far = np.array([counts_as_zero(row, bound) for row in rows], dtype=bool)
+        return np.where(far, 0.0, np.where(inside, 1.0, shrunk))
 
 
 def row_squares(rows: NDArray[Any], factors: Vector) -> Vector:
@@ -597,12 +607,14 @@ def fixed_point_rows(rows: NDArray[Any], bound: float, bits: int) -> Matrix:
     """``rows`` (n, d) as integers: 2**bits x / bound, each row shrunk where needed to the ball, toward zero.
 
     q = trunc(2**bits x / max(bound, ||x||)); while the integer sum of q**2 exceeds 4**bits, the scale of the
-    row is multiplied by 1 - 2**-20. Entries must be finite.
+    row is multiplied by 1 - 2**-20. A row that :func:`counts_as_zero` becomes zero. Entries must be finite.
 
     Source: section 5.
     """
     out = np.zeros(rows.shape)
     for x, q in zip(rows.astype(np.float64), out, strict=True):
+        if counts_as_zero(x, bound):
+            continue
         # Over a power of two near the larger of bound and entries, no square overflows or matters and underflows.
         _, exponent = math.frexp(max(bound, float(np.max(np.abs(x), initial=0.0))))
         x = np.ldexp(x, -exponent)

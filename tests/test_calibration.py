@@ -20,6 +20,9 @@ LAYOUTS: list[tuple[str, MomentLayout, Adjacency]] = [
     ("second moment", MomentLayout(3, 0, sums=False, counts=False), "replace-one"),
     ("mean", MomentLayout(3, 1, sums=True, counts=False), "replace-one"),
     ("classes", MomentLayout(3, 3, sums=True, counts=True), "replace-one"),
+    ("one class", MomentLayout(3, 1, sums=True, counts=True), "replace-one"),
+    ("count of one class", MomentLayout(3, 1, sums=False, counts=True), "replace-one"),
+    ("counts of classes", MomentLayout(3, 3, sums=False, counts=True), "replace-one"),
     ("second moment, n public", MomentLayout(3, 0, sums=False, counts=False), "add-remove"),
     ("second moment and n", MomentLayout(3, 1, sums=False, counts=True), "add-remove"),
     ("mean, n public", MomentLayout(3, 1, sums=True, counts=False), "add-remove"),
@@ -29,10 +32,12 @@ LAYOUTS: list[tuple[str, MomentLayout, Adjacency]] = [
 NOISES = [MomentNoise(*s) for s in ((1, 1, 2), (1, 2, 2), (3, 1, 1), (1, 5, 0.3), (1, 0.8, 9))]
 
 
-def blocks(row: np.ndarray, group: int, layout: MomentLayout, noise: MomentNoise) -> np.ndarray:
+def blocks(row: np.ndarray, group: int | None, layout: MomentLayout, noise: MomentNoise) -> np.ndarray:
     """One row's contribution, divided by the deviation of the noise: in the symmetric block that of the diagonal, where
-    the Frobenius norm counts twice what lies off it, with noise of half the variance.
+    the Frobenius norm counts twice what lies off it, with noise of half the variance. Nothing, if in no group.
     """
+    if group is None:
+        return np.zeros_like(blocks(row, 0, layout, noise))
     parts = [np.outer(row, row).ravel() / noise.second]
     if layout.sums:
         sums = np.zeros((layout.n_features, layout.n_groups))
@@ -49,11 +54,11 @@ def in_ball(free: np.ndarray) -> np.ndarray:
 
 def worst_found(layout: MomentLayout, noise: MomentNoise, adjacency: Adjacency, rng: np.random.Generator) -> float:
     """Largest norm of the whitened change over neighbours, by local searches from random starts."""
-    groups = [(0, 0)] if layout.n_groups < 2 else [(0, 0), (0, 1)]
+    groups: list[tuple[int, int | None]] = [(0, 0), (0, None)] if layout.n_groups < 2 else [(0, 0), (0, None), (0, 1)]
     best = 0.0
     for first, second in groups:
 
-        def change(free: np.ndarray, first: int = first, second: int = second) -> float:
+        def change(free: np.ndarray, first: int = first, second: int | None = second) -> float:
             difference = blocks(in_ball(free[:3]), first, layout, noise)
             if adjacency == "replace-one":
                 difference = difference - blocks(in_ball(free[3:]), second, layout, noise)

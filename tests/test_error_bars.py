@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Matrix, solve_seeded
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+from scipy.stats import halfnorm
 
 import dpgep
-from dpgep.methods.accuracy import FALSE_ALARM, before_noise
-from dpgep.methods.quotient_accuracy import semicircle_edge
-from dpgep.models.moments import goe
+from dpgep.methods import accuracy
+from dpgep.methods.accuracy import FALSE_ALARM, before_noise, judged_components, log_supports, semicircle_edge
+from dpgep.methods.eigen import Eigensystem
+from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
+from dpgep.problems.pca import PcaModel
+from dpgep.problems.pls import PlsModel
 
 
 def isotropic(n: int, d: int, rng: np.random.Generator) -> Matrix:
@@ -76,6 +82,49 @@ def test_the_edge_of_the_semicircle_is_hardly_passed(d: int, rng: np.random.Gene
     largest = np.array([np.linalg.eigvalsh(goe(d, 1.0, rng))[-1] for _ in range(3000)])
     assert (largest > semicircle_edge(d)).sum() <= 40
     assert (largest > 0.6 * semicircle_edge(d)).sum() > 40  # and not for being far away
+
+
+def edge_of_searched_noise(model: Any, d: int, log_searched: float, monkeypatch: pytest.MonkeyPatch) -> float:
+    """In deviations s_1, with so many draws of noise alone that mean and deviation are known to some percent."""
+    for name, value in (("_SMALL_DRAWS", 4000), ("_MOST_DRAWS", 4000), ("_EDGES_TIMES_CUBE", math.inf)):
+        monkeypatch.setattr(accuracy, name, value)
+    second = np.diag(np.linspace(2.0, 1.0, d))
+    released = ReleasedMoments(np.zeros((d, 0)), np.zeros(0), 1e3, MomentNoise(1.0, 0.0, 0.0), second)
+    system = Eigensystem(np.linspace(2.0, 1.0, d), np.eye(d), 0.0)
+    _, edges = judged_components(model, released, system, 1, log_searched)
+    return float(edges[0] - model.centre(system.values))
+
+
+@pytest.mark.parametrize("searched", [1, 10, 784, 10**5])
+def test_searched_noise_of_one_entry_is_lost(searched: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One feature of each view: the leading eigenvalue of noise alone is |N|/sqrt(2), whose tail is known."""
+    edge = edge_of_searched_noise(PlsModel(1, 1, False), 2, math.log(searched), monkeypatch)
+    exact = halfnorm.isf(FALSE_ALARM / searched) / math.sqrt(2)
+    assert exact * 0.97 <= edge <= exact * 1.12
+
+
+@pytest.mark.parametrize(("d", "k"), [(100, 10), (784, 50), (1000, 200)])
+def test_searched_noise_of_many_features_is_lost(d: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The density of the largest eigenvalue t of GOE(1), k x k, far from the others: with Z of k - 1 features, and C_k
+    the constant of the joint density, it is k C_k/C_{k-1} exp(-t^2/2) E|det(t - Z)|.
+    """
+    edge = edge_of_searched_noise(PcaModel(k, False), k, log_supports(d, k), monkeypatch)
+    rest = leading_spectra(k - 1, np.random.default_rng(0))
+    # 1/C_k = (2 pi)^(k/2) prod_j gamma(1 + j/2)/gamma(3/2), Mehta's integral
+    constant = math.log(k) - math.log(2 * math.pi) / 2 - math.lgamma(1 + k / 2) + math.lgamma(3 / 2)
+
+    def log_probability(t: float) -> float:
+        """Of a larger one: the density falls as exp(-t s) does, s no more than t."""
+        determinants = np.log(np.abs(t - rest)).sum(axis=1)
+        return float(constant - t * t / 2 + logsumexp(determinants) - math.log(len(rest)) - math.log(t))
+
+    exact = brentq(lambda t: log_probability(t) - math.log(FALSE_ALARM) + log_supports(d, k), math.sqrt(2 * k), 10 * k)
+    # less their mean, which is N(0, 1/k), they have a shorter tail
+    assert edge >= math.sqrt(1 - 1 / k) * exact * 0.97
+
+
+def leading_spectra(k: int, rng: np.random.Generator) -> Matrix:
+    return np.array([np.linalg.eigvalsh(goe(k, 1.0, rng)) for _ in range(100)])
 
 
 @pytest.mark.statistical

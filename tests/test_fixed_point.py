@@ -37,8 +37,10 @@ def integer_square(q):
 
 
 def ideal(x, bound, bits):
-    """2**bits x / max(bound, ||x||), to a few units in the last place."""
+    """2**bits x / max(bound, ||x||), to a few units in the last place; 0 beyond 2**500 bounds."""
     x = x.astype(np.float64)
+    if reference.counts_as_zero(x, bound):
+        return np.zeros(x.shape)
     _, exponent = np.frexp(max(bound, np.max(np.abs(x), initial=0.0)))
     x = np.ldexp(x, -exponent)
     return 2.0**bits * x / max(np.ldexp(bound, -exponent), np.linalg.norm(x))

@@ -234,6 +234,82 @@ def test_sparse_blocks_share_a_support_or_have_their_own() -> None:
     assert ((own.components != 0).sum(axis=1) <= 6).all()
 
 
+def rifle(a: Matrix, b: Matrix, v: Matrix, sparsity: int, step_size: float, most: int) -> Matrix:
+    """Truncated Rayleigh flow (Tan, Wang, Liu and Zhang 2018, Algorithm 1), until v moves by no more than 1e-9."""
+    v = v / np.linalg.norm(v)
+    for _ in range(most):
+        before, quotient = v, (v @ a @ v) / (v @ b @ v)
+        v = before + step_size / quotient * (a @ before - quotient * (b @ before))
+        v = v / np.linalg.norm(v)
+        v[np.argsort(-np.abs(v))[sparsity:]] = 0.0
+        v = v / np.linalg.norm(v)
+        if np.linalg.norm(v - before) <= 1e-9:
+            break
+    return v
+
+
+def sparse_matrices(seed: int, d: int) -> Any:
+    """A of four directions above a floor, B of three times d rows."""
+    rng = np.random.default_rng(seed)
+    factors, rows = rng.standard_normal((d, 4)), rng.standard_normal((3 * d, d))
+    a, b = factors @ factors.T + 0.1 * np.eye(d), rows.T @ rows / (3 * d)
+    return dpgep.gep(a, b, n=1000, sensitivity_a=1.0, sensitivity_b=1.0)
+
+
+OF_TAN_ET_AL = [
+    *itertools.product(["pca", "pca uncentred", "cca", "fda", "sir"], [D], [2, 3]),
+    *(("gep", d, sparsity) for d, sparsity in [(5, 2), (20, 3), (60, 8), (200, 20)]),
+]
+
+
+@pytest.mark.parametrize("start", ["dense", "sparse", "sparse, fresh"])
+@pytest.mark.parametrize(("name", "d", "sparsity"), OF_TAN_ET_AL)
+def test_without_noise_and_refinement_it_is_the_flow_of_tan_et_al(name: str, d: int, sparsity: int, start: str) -> None:
+    """Of two views on A + B, which has the same solutions. Under "fresh" noise, too, of which there is none."""
+    problem = sparse_matrices(d, d) if name == "gep" else problem_named(name)
+    pair = problem.model.pair(Curator(problem, Ledger(math.inf), core.NoiseStream()).release())
+    b = np.eye(d) if pair.b is None else pair.b
+    v, step_size = np.random.default_rng(d).standard_normal(d), 0.8 / float(scipy.linalg.eigvalsh(b)[-1])
+    if start != "dense":
+        v[np.argsort(-np.abs(v))[sparsity:]] = 0.0
+    options: dict[str, Any] = {"noise": "fresh"} if start == "sparse, fresh" else {"refine": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        solution = dpgep.solve(
+            problem, epsilon=math.inf, n_components=1, method="truncated-rayleigh-flow", sparsity=sparsity, init=v,
+            step_size=step_size, n_iterations=100, **options,
+        )  # fmt: skip
+    expected = rifle(pair.a + problem.model.shift * b, b, v, sparsity, step_size, 100)
+    found = solution.components[0] * np.sign(solution.components[0] @ expected)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    assert solution.diagnostics.n_exchanges == 0
+    assert len(solution.diagnostics.objectives) == 1
+
+
+def test_refinement_leaves_features_that_the_published_flow_rests_on() -> None:
+    problem = sparse_matrices(60, 60)
+    run: dict[str, Any] = {"epsilon": math.inf, "n_components": 1, "method": "truncated-rayleigh-flow", "sparsity": 8}
+    published, refined = (
+        solve_seeded(problem, 1, init=np.eye(1, 60), refine=refine, **run) for refine in (False, None)
+    )
+    assert refined.diagnostics.n_exchanges > 0
+    assert refined.eigenvalues[0] > published.eigenvalues[0] * 1.01
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_published_flow_of_lazy_noise_costs_one_release_and_is_sparse(k: int) -> None:
+    """Also where the first answers allow no step."""
+    for mu in (1e-3, 5.0):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+            solution = solve_seeded(
+                problems()["fda"], 1, mu=mu, n_components=k, method="truncated-rayleigh-flow", sparsity=3, refine=False
+            )
+        assert len(solution.privacy.releases) == 1
+        assert len(solution.diagnostics.objectives) == 1
+        assert len(solution.diagnostics.support) <= 3
+
+
 @pytest.mark.parametrize(("k", "options"), [(1, {"sparsity": 8}), (1, {"sparsity": "auto"}), (2, {"sparsity": 8})])
 def test_a_sparse_release_costs_what_a_dense_one_costs(k: int, options: dict[str, Any]) -> None:
     x, u = spiked(3)
@@ -289,6 +365,8 @@ def test_refuses_before_anything_is_spent(options: dict[str, Any], message: str)
         ({"sparsity": 1}, "2 components need"),
         ({"sparsity": 3, "separate_supports": 1}, "separate_supports"),
         ({"sparsity": 3, "n_starts": 2, "noise": "fresh"}, "n_starts"),
+        ({"sparsity": 3, "refine": 1}, "refine must be True or False"),
+        ({"sparsity": 3, "refine": True, "noise": "fresh"}, 'refine=True requires noise="lazy"'),
     ],
 )
 def test_truncation_refuses_before_anything_is_spent(options: dict[str, Any], message: str) -> None:

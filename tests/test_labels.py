@@ -454,7 +454,7 @@ def test_words_of_a_dictionary_are_not_in_order_of_appearance(x: Matrix) -> None
 
 
 def test_a_row_too_long_for_products_is_zero_in_their_sums_as_well() -> None:
-    """1e200 bounds: nothing in the second moment. A row that is in one of them alone costs more than is paid."""
+    """1e200 bounds: nothing in the second moment. A row in one of them alone would cost more than is paid."""
     rows = np.array([[1e200, 0.0], [0.5, 0.0]])
     for form in (np.asarray, np.asfortranarray, scipy.sparse.csr_array):
         problem = dpgep.fda(form(rows), np.array([0, 1]), classes=[0, 1], bound=1.0)

@@ -48,7 +48,7 @@ def test_without_noise_a_report_is_the_square_of_the_record_on_its_grid(rng: np.
 def test_long_records_are_shrunk_to_the_bound(rng: np.random.Generator) -> None:
     x = rng.standard_normal(4)
     x *= 2.0 / np.linalg.norm(x)
-    for factor in (1.0, 7.0, 1e200):
+    for factor in (1.0, 7.0, 1e150):
         report = plain().randomize(factor * x)
         np.testing.assert_allclose(report.matrix(), np.outer(x, x), rtol=0, atol=GRID)
         diagonal = report.values[0][[0, 4, 7, 9]]

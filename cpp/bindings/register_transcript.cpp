@@ -42,7 +42,8 @@ the transcript of another run, its streams give that run's answers again.
            py::arg("script") = py::none())
       .def_property_readonly("divergence", &Transcript::divergence,
                              "How the run left the script; empty while it follows.")
-      .def("__len__", [](const Transcript& transcript) { return transcript.queries().size(); })
+      .def_property_readonly(
+          "n_queries", [](const Transcript& transcript) { return transcript.queries().size(); })
       .def(
           "query",
           [](const Transcript& transcript, std::size_t i) {

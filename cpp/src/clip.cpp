@@ -45,22 +45,21 @@ template <class Scalar>
 bool clip_row(const Scalar* row, Index d, double bound, double radius, double* out) {
   const FactoredNorm length = norm(row, d);
   if (!std::isfinite(length.relative)) return false;
+  if (counts_as_zero(length, bound)) {
+    VectorView<double>(out, d).setZero();
+    return true;
+  }
   const bool is_direct = length.scale == 1.0;
   const double ratio = is_direct ? length.relative / bound : length.scale / bound * length.relative;
   if (ratio <= radius) {
     scale_row(row, d, bound, 1.0, out);
-  } else if (is_direct && ratio < 0x1p500) {
+  } else if (is_direct) {
     scale_row(row, d, bound, radius / ratio, out);
-  } else if (is_direct) {  // rows_i / bound might overflow, rows_i / norm does not
-    scale_row(row, d, length.relative, radius, out);
   } else {
     scale_row(row, d, length.scale, radius / length.relative, out);
   }
   return true;
 }
-
-// Below this, products with the factor might underflow and those with the row overflow.
-constexpr double least_factor = 0x1p-500;
 
 // Of the quotients the second is last, since it alone may be subnormal: a step down makes up for
 // its rounding, whatever it lost.
@@ -69,9 +68,13 @@ bool clip_factor(const Scalar* row, Index d, double bound, double& out) {
   const FactoredNorm length = norm(row, d);
   if (!std::isfinite(length.relative)) return false;
   const double radius = bound * safe_radius(d);
-  out =
-      length.value() <= radius ? 1.0 : std::nextafter(radius / length.relative / length.scale, 0.0);
-  if (out < least_factor) out = 0.0;
+  if (counts_as_zero(length, bound)) {
+    out = 0.0;
+  } else if (length.value() <= radius) {
+    out = 1.0;
+  } else {
+    out = std::nextafter(radius / length.relative / length.scale, 0.0);
+  }
   return true;
 }
 

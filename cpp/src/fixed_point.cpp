@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 
+#include "dpgep/clip.hpp"
 #include "dpgep/csr.hpp"
 #include "dpgep/norm.hpp"
 #include "dpgep/parallel.hpp"
@@ -126,7 +127,8 @@ bool row_to_grid(const Scalar* row, const FactoredNorm& length, const Scalar* la
   const double lift = size > 0x1p900 ? 0x1p-100 : (size < 0x1p-900 ? 0x1p100 : 1.0);
   const double lifted_norm = length.scale * lift * length.relative;
   const double lifted_bound = bound * lift;
-  Scale by{lift, radius / std::max(lifted_bound, lifted_norm)};
+  const bool is_zero = counts_as_zero(length, bound);
+  Scale by{lift, is_zero ? 0.0 : radius / std::max(lifted_bound, lifted_norm)};
   // Rounding lifts only such a row out of the ball. If it is its own output, it must be looked at
   // before it is overwritten.
   const bool is_near = lifted_norm > lifted_bound * shrink;

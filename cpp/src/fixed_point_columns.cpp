@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "dpgep/clip.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/parallel.hpp"
 #include "prefetch.hpp"
@@ -91,7 +92,8 @@ class Tiles {
     for (std::size_t i = 0; i < tile_rows; ++i) {
       squares[i] = ((partial[0][i] + partial[4][i]) + (partial[2][i] + partial[6][i])) +
                    ((partial[1][i] + partial[5][i]) + (partial[3][i] + partial[7][i]));
-      scale[i] = radius_ / std::max(bound_, std::sqrt(squares[i]));
+      const double length = std::sqrt(squares[i]);
+      scale[i] = counts_as_zero({1.0, length}, bound_) ? 0.0 : radius_ / std::max(bound_, length);
     }
     for (Index i = 0; i < n; ++i) {
       if (bound_is_usual_ && squares[at(i)] <= std::numeric_limits<double>::max()) continue;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "dpgep/clip.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "lanes.hpp"
 #include "prefetch.hpp"
@@ -67,7 +68,8 @@ void turn_rows(const Group<Scalar> rows, Index d, double* to, Index stride, doub
 
 void set_scales(const OfRows& squares, double bound, double radius, OfRows& scales) {
   for (std::size_t i = 0; i < tile_rows; ++i) {
-    scales[i] = radius / std::max(bound, std::sqrt(squares[i]));
+    const double length = std::sqrt(squares[i]);
+    scales[i] = counts_as_zero({1.0, length}, bound) ? 0.0 : radius / std::max(bound, length);
   }
 }
 

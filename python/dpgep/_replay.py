@@ -203,9 +203,9 @@ def _differing_draws(first: Transcript, second: Transcript) -> list[str]:
     found = []
     if second.draws.divergence:
         found.append(f"the draws: {second.draws.divergence}")
-    elif len(second.draws) < len(first.draws):
-        found.append(f"the draws: {len(first.draws)}, and {len(second.draws)} in the second run")
-    keys = [key for i in range(len(first.draws)) for key in first.draws.query(i)[-1]]
+    elif second.draws.n_queries < first.draws.n_queries:
+        found.append(f"the draws: {first.draws.n_queries}, and {second.draws.n_queries} in the second run")
+    keys = [key for i in range(first.draws.n_queries) for key in first.draws.query(i)[-1]]
     if len(set(keys)) < len(keys):
         found.append("the draws: noise was drawn twice from one state, so that differences of answers have none")
     return found
@@ -216,7 +216,7 @@ def _parts(first: Transcript, second: Transcript) -> list[tuple[str, int, Cost, 
     parts: list[tuple[str, int, Cost, Cost | None]] = []
     paid: list[LedgerEntry] = []
     start = 0
-    for place, entry in [*first.payments, (len(first.draws), None)]:
+    for place, entry in [*first.payments, (first.draws.n_queries, None)]:
         n, squared, steps = _shift(first, second, range(start, place))
         if n or (entry is None and paid):
             claim = sum((_claim(each, steps) for each in paid), Fraction(0)) if paid else None
@@ -234,7 +234,7 @@ def _shift(first: Transcript, second: Transcript, draws: range) -> tuple[int, Co
     for i in draws:
         a = first.draws.query(i)
         n += a[0] in _LAWS
-        if i < len(second.draws):
+        if i < second.draws.n_queries:
             b = second.draws.query(i)
             squared += _squared_shift(a, b)
             if a[0] == "sample" and a[5][0] == b[5][0]:

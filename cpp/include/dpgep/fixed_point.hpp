@@ -15,10 +15,10 @@ inline constexpr int max_grid_bits = 20;
 void require_grid(double bound, int bits);
 
 // out_i = trunc(2^bits rows_i / bound), the row being shrunk onto the ball of radius bound where
-// its norm exceeds that: integers, held in doubles, toward zero, zeros positive. Whatever the
-// rounding, sum_j out_ij^2 <= 4^bits holds exactly: the sum is an integer below 2^53, hence exact
-// in double precision; while it is too large the scale is multiplied by 1 - 2^-20. out may be the
-// memory of rows. The same bits for any number of threads.
+// its norm exceeds that, and 0 where it counts as zero (clip.hpp): integers, held in doubles,
+// toward zero, zeros positive. Whatever the rounding, sum_j out_ij^2 <= 4^bits holds exactly: the
+// sum is an integer below 2^53, hence exact in double precision; while it is too large the scale is
+// multiplied by 1 - 2^-20. out may be the memory of rows. The same bits for any number of threads.
 //
 // False if an entry is NaN or infinite (which one is not told: that would reveal data); out is then
 // unspecified. Throws std::invalid_argument unless 4 <= bits <= 20, n_threads >= 1, bound > 0, and

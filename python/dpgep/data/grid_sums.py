@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.blocks import clipped_blocks
-from dpgep.data.row_products import RowProducts, group_counts
+from dpgep.data.row_products import group_counts
 from dpgep.data.rows import Batch
 from dpgep.data.sparse_rows import GridRows, SparseRows
 from dpgep.models.model import Matrix
@@ -40,20 +40,14 @@ class GridSums:
         self._squares = np.zeros((2, d if with_squares else 0), dtype=np.int64)  # of 2^20, of 1
 
     def add(self, batch: Batch) -> None:
-        # a row too long for the products counts as zero there, and so it must here: by the same test
-        kept = RowProducts(batch.rows).factors > 0
         self.n += batch.n
         self.counts += group_counts(batch.n, batch.groups, len(self.counts))
-        if not self.sums.size and not self._squares.size:
+        if batch.rows.is_sparse:
+            for part in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
+                self._add_sparse(part, batch.groups)
             return
-        rows = batch.rows if kept.all() else batch.rows.chosen(kept)
-        groups = batch.groups if batch.groups is None or kept.all() else batch.groups[kept]
-        if rows.is_sparse:
-            for part in SparseRows(rows).on_grid(self.bits, rows.n):
-                self._add_sparse(part, groups)
-            return
-        for people, block in clipped_blocks(rows, 0, self.bits):
-            self._add_block(block, None if groups is None else groups[people])
+        for people, block in clipped_blocks(batch.rows, 0, self.bits):
+            self._add_block(block, None if batch.groups is None else batch.groups[people])
 
     def merge(self, other: GridSums) -> None:
         self.n += other.n

@@ -43,7 +43,8 @@ class NotFiniteError(ValueError):
 class Rows:
     """The views of n people, side by side: row i of every view belongs to person i.
 
-    The row (x_1, x_2, ...) of all views is clipped jointly: it is divided by ``bound`` and shrunk to the unit ball.
+    The row (x_1, x_2, ...) of all views is clipped jointly: it is divided by ``bound`` and shrunk to the unit ball. One
+    longer than 2^500 bounds counts as zero, in every sum alike.
     """
 
     views: tuple[Any, ...]  # arrays, SciPy's CSR, or `Columns` of a source

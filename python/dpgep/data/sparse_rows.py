@@ -83,7 +83,7 @@ class SparseRows:
             matrix = self._matrix(part)
             values = np.empty(matrix.nnz, dtype=np.int32)
             if not core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count()):
-                raise NotFiniteError  # only if the rows were changed since `require_finite`
+                raise NotFiniteError
             yield GridRows(part, values, matrix.indices, matrix.indptr, self._rows.d)
 
     def _parts(self, most_rows: int) -> Iterator[slice]:

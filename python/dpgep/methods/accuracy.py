@@ -24,6 +24,7 @@ from dpgep._show import Shown
 from dpgep._threads import blas_on_one_thread
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.model import Matrix, Model, Released
+from dpgep.models.tridiagonal_noise import leading_of_noise
 
 # Probability that noise alone passes for a component.
 FALSE_ALARM = 5e-3
@@ -40,9 +41,8 @@ _FEWEST_TRUTHS, _TRUTHS_TIMES_CUBE = 8, 32 * 48**3
 _FEWEST_EDGES, _EDGES_TIMES_CUBE = 4, 32 * 63**3
 # They are public, and the same in every run: nothing about the data depends on them.
 _TRUTHS_SEED, _EDGES_SEED = 0x6572726F72, 0x6E6F697365
-# Leading eigenvalues have longer tails than a normal law of their deviation: skewed ones of a semicircle's edge (2.9
-# deviations at FALSE_ALARM), chi with one degree of freedom at worst (3.33), where the normal law has 2.58.
-_TAIL = 3.33 / 2.58
+# Mean and deviation of |N|, the chi law with one degree of freedom.
+_CHI_MEAN, _CHI_DEVIATION = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi)
 # Beyond so many dimensions the leading eigenvalue alone is found by products.
 _DENSE = 128
 
@@ -232,15 +232,53 @@ def _edge(model: Model, released: Released, system: Eigensystem, log_searched: f
     leading = _drawn_edges(model, released, system)
     rooted, n_draws = np.maximum(leading, 0.0) ** (1 / model.noise_order), len(leading)
     spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
-    return float(rooted.mean()), _TAIL * _rank(n_draws, log_searched) * spread
+    return float(rooted.mean()), _reach(n_draws, log_searched, len(system.values)) * spread
 
 
 @lru_cache(maxsize=64)
-def _rank(n_draws: int, log_searched: float) -> float:
-    """So many deviations above the mean one more draw is with a probability of FALSE_ALARM."""
-    if log_searched == 0.0:  # prediction from few draws: Student's law in place of the normal one
-        return float(scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM))
-    return -float(scipy.special.ndtri_exp(math.log(FALSE_ALARM) - log_searched))
+def _reach(n_draws: int, log_searched: float, r: int) -> float:
+    """So many deviations, of ``n_draws``, above the mean the largest of e^log_searched leading eigenvalues of r is, at
+    most, but for a probability of FALSE_ALARM.
+
+    Their tails are longer than those of a normal law of their deviation, the more the rarer. Of one, chi with one
+    degree of freedom is the worst (3.33 deviations; 2.9 at the edge of a semicircle; 2.58 of the normal law); of many
+    that of a semicircle may be.
+    """
+    log_probability = math.log(FALSE_ALARM) - log_searched
+    reach = (_rank(log_probability - math.log(2)) - _CHI_MEAN) / _CHI_DEVIATION
+    if log_searched > 0 and r > 1:
+        reach = max(reach, _semicircle_reach(r, log_searched))
+    # a deviation from few draws: Student's law in place of the normal one
+    few = scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM) / _rank(math.log(FALSE_ALARM))
+    return float(few * reach)
+
+
+def _semicircle_reach(r: int, log_searched: float) -> float:
+    """The same of GOE(1), r x r, without its mean eigenvalue: by the rate of large deviations, or by concentration (the
+    leading eigenvalue is convex, and moves by at most sqrt(1 - 1/r) of what the matrix does).
+    """
+    drawn = leading_of_noise(r, 1.0, 0.0, _EDGES_SEED, _SMALL_DRAWS)
+    concentrated = math.sqrt(1 - 1 / r) * _rank(math.log(FALSE_ALARM) - log_searched)
+    above = min(semicircle_edge(r, log_searched) - float(drawn.mean()), concentrated)
+    return above / float(drawn.std(ddof=1))
+
+
+def _rank(log_probability: float) -> float:
+    """What a normal deviate exceeds with this probability."""
+    return -float(scipy.special.ndtri_exp(log_probability))
+
+
+def semicircle_edge(d: int, log_searched: float = 0.0) -> float:
+    """What the largest eigenvalue of GOE(1), d x d, exceeds with a probability of FALSE_ALARM at most, searched often.
+
+    P(largest >= y sqrt(2 d)) <= exp(-d (y sqrt(y^2 - 1) - arcosh y)), the rate of large deviations; over e^log_searched
+    matrices by the union bound.
+    """
+    from scipy.optimize import brentq  # slow to import
+
+    wanted = (log_searched - math.log(FALSE_ALARM)) / d
+    root = brentq(lambda y: y * math.sqrt(y * y - 1) - math.acosh(y) - wanted, 1.0, 2 + math.sqrt(2 * wanted))
+    return math.sqrt(2 * d) * float(root)
 
 
 def _drawn_edges(model: Model, released: Released, system: Eigensystem) -> Matrix:

@@ -21,12 +21,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpgep.methods.accuracy import RANK
+from dpgep.methods.accuracy import RANK, semicircle_edge
 from dpgep.methods.clipped_power import LEAST_SHARE, Begun, ClippedPowerDiagnostics, continued
 from dpgep.methods.clipping import Look, look_of, sampling_error
 from dpgep.methods.eigen import matrix_bytes, solve_pair
 from dpgep.methods.operator_release import leading_by_products, operator_release
-from dpgep.methods.quotient_accuracy import semicircle_edge
 from dpgep.methods.release import ReleaseOptions, by_products, release, solve_released
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Matrix

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from dpgep.methods.accuracy import FALSE_ALARM, RANK, Accuracy, log_supports
+from dpgep.methods.accuracy import FALSE_ALARM, RANK, Accuracy, log_supports, semicircle_edge
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups
 from dpgep.privacy.products import NoisyProducts
@@ -103,19 +103,6 @@ def _alone(deviation: float, d: int, used: int, groups: ReleasedGroups | None, n
     tilt = mean * groups.noise.sums * math.sqrt(groups.sums.shape[1]) * (math.sqrt(used) + RANK)
     bulk = deviation * math.sqrt(2 * used)
     return max(edge, tilt + bulk**2 / (4 * tilt) + RANK * deviation) if tilt > bulk / 2 else edge
-
-
-def semicircle_edge(d: int, log_searched: float = 0.0) -> float:
-    """What the largest eigenvalue of GOE(1), d x d, exceeds with a probability of FALSE_ALARM at most, searched often.
-
-    P(largest >= y sqrt(2 d)) <= exp(-d (y sqrt(y^2 - 1) - arcosh y)), the rate of large deviations; over e^log_searched
-    matrices by the union bound.
-    """
-    from scipy.optimize import brentq
-
-    wanted = (log_searched - math.log(FALSE_ALARM)) / d
-    root = brentq(lambda y: y * math.sqrt(y * y - 1) - math.acosh(y) - wanted, 1.0, 2 + math.sqrt(2 * wanted))
-    return math.sqrt(2 * d) * float(root)
 
 
 def _rank(d: int, used: int) -> float:

@@ -5,9 +5,10 @@ independent s2 on the sums per group, independent s3 on the counts. For neighbou
 
     mu^2 = |xx^T - x'x'^T|_F^2 / s1^2 + |change of sums|^2 / s2^2 + |change of counts|^2 / s3^2 .
 
-Replace-one. In different groups: at most 2/s1^2 + 2/s2^2 + 2/s3^2. In the same group, with t = -x.x' held fixed the
-expression (|x|^4 + |x'|^4 - 2t^2)/s1^2 + (|x|^2 + |x'|^2 + 2t)/s2^2 grows with both norms, so the worst case has |x| =
-|x'| = 1 and t = min(1, s1^2/(2 s2^2)): a concave parabola in t.
+Replace-one. In different groups: at most 2/s1^2 + 2/s2^2 + 2/s3^2, or half of that if one of the two is in none, which
+is the only other case where there is one group. In the same group, with t = -x.x' held fixed the expression
+(|x|^4 + |x'|^4 - 2t^2)/s1^2 + (|x|^2 + |x'|^2 + 2t)/s2^2 grows with both norms, so the worst case has |x| = |x'| = 1
+and t = min(1, s1^2/(2 s2^2)): a concave parabola in t.
 Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
 """
 
@@ -34,15 +35,13 @@ def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) ->
     second = _precision(noise.second)
     sums = _precision(noise.sums) if layout.sums else 0.0
     counts = _precision(noise.counts) if layout.counts else 0.0
+    one_row = second + sums + counts
     if adjacency == "add-remove":
-        return math.sqrt(second + sums + counts) * _ROUND_UP
-    if not layout.sums:
-        return math.sqrt(2 * second) * _ROUND_UP
-    t = min(1.0, noise.second**2 / (2 * noise.sums**2))
-    squared = 2 * (1 - t * t) * second + 2 * (1 + t) * sums
-    if layout.n_groups > 1:
-        squared = max(squared, 2 * second + 2 * sums + 2 * counts)
-    return math.sqrt(squared) * _ROUND_UP
+        return math.sqrt(one_row) * _ROUND_UP
+    t = min(1.0, noise.second**2 / (2 * noise.sums**2)) if layout.sums else 0.0
+    same_group = 2 * (1 - t * t) * second + 2 * (1 + t) * sums
+    other_group = 2 * one_row if layout.n_groups > 1 else one_row
+    return math.sqrt(max(same_group, other_group)) * _ROUND_UP
 
 
 def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:

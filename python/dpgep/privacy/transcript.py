@@ -49,4 +49,4 @@ def note_payment(entry: LedgerEntry) -> None:
     """Called by a ledger that recorded the entry."""
     transcript = _watching.get()
     if transcript is not None:
-        transcript.payments.append((len(transcript.draws), entry))
+        transcript.payments.append((transcript.draws.n_queries, entry))

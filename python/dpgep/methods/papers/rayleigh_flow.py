@@ -99,6 +99,8 @@ class FlowOptions:
 
     sparsity = 0  # not truncated
     separate_supports = False
+    refines = False
+    truncates_start = False
 
     def __post_init__(self) -> None:
         require_one_of("noise", self.noise, ("fresh", "lazy"))
@@ -151,30 +153,46 @@ class FlowOptions:
 class TruncatedFlowOptions(FlowOptions):
     """Options of "truncated-rayleigh-flow": those of the flow, and
 
-    Under lazy noise a start with more than k features loses them by halves, in at most half of the iterations, and
-    after the flow features are exchanged while that raises the sum of the eigenvalues (docs/flows.md).
-
     Parameters
     ----------
     sparsity : int
         k, the number of entries kept after each step; needed.
     separate_supports : bool
         Several components keep k entries each; default, all share one support of k rows (by their norm).
+    refine : bool, optional
+        Whether a start with more than k features loses them by halves, in at most half of the iterations, and features
+        are exchanged after the flow while that raises the sum of the eigenvalues (docs/flows.md). Default: under lazy
+        noise. ``False``, the only choice under fresh noise, is the published method; with ``epsilon=math.inf`` that of
+        Tan et al. (2018), where the first step has all features of the start.
     n_starts : int, optional
         Number of starts: ``init`` and random ones (single coordinates beside "screen"), the best noisy objective kept.
-        Default 5 under lazy noise, where they cost nothing; 1, the only choice, under fresh noise.
+        Default 5 if they are refined: under lazy noise they cost nothing. Otherwise 1, the only choice under fresh
+        noise.
     """
 
     sparsity: int = 0
     separate_supports: bool = False
+    refine: bool | None = None
     n_starts: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_given_sparsity(self.sparsity)
         require_flag("separate_supports", self.separate_supports)
+        require_each(require_flag, self, "refine")
+        if self.refine and self.noise == "fresh":
+            raise ValueError('refine=True requires noise="lazy": under fresh noise each further product costs')
         if self.n_starts is not None:
             require_count("n_starts", self.n_starts, largest=1 if self.noise == "fresh" else None)
+
+    @property
+    def refines(self) -> bool:  # type: ignore[override]
+        return self.noise == "lazy" and self.refine is not False
+
+    @property
+    def truncates_start(self) -> bool:  # type: ignore[override]
+        """Under fresh noise the paper asks for a start that is sparse."""
+        return self.noise == "fresh" or self.refines
 
     def check(self, public: PublicSide, k: int) -> None:
         super().check(public, k)
@@ -234,8 +252,7 @@ class _Flow:
 def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> MethodResult:
     """The K leading solutions by a (truncated) Rayleigh flow on noisy products."""
     k = n_components
-    truncated_lazily = options.sparsity > 0 and options.noise == "lazy"
-    n_starts = getattr(options, "n_starts", None) or (_LAZY_STARTS if truncated_lazily else 1)
+    n_starts = getattr(options, "n_starts", None) or (_LAZY_STARTS if options.refines else 1)
     init = options.init if isinstance(options.init, str) else given_vectors(options.init, k, curator.model.n_features)
     initial = initial_vectors(
         curator, k, init, share=options.budget_split, sparsity=options.sparsity or None, n_starts=n_starts
@@ -253,7 +270,8 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         if flows and _steps_left(products, len(start)) < 1:
             break
         # the dense components of the same noisy matrix know where they lead: no more is asked of many features
-        share = 0.0 if initial.kind == "dense" else _NARROWING / (len(initial.starts) - len(flows))
+        refines = options.refines and initial.kind != "dense"
+        share = _NARROWING / (len(initial.starts) - len(flows)) if refines else 0.0
         flows.append(_run(products, start, options, step, ridge, shift, share))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
     model = curator.model
@@ -370,7 +388,8 @@ def _run(
     vectors, converged, most = np.array(start, dtype=np.float64, order="C"), False, options.most_iterations
     quotients = np.empty((0, len(vectors)))
     for sparsity, n_steps in [*_narrowing(products, start, options, share), (options.sparsity, most)]:
-        vectors, converged = _truncated(vectors, sparsity, options), False
+        vectors = _truncated(vectors, sparsity, options) if options.truncates_start else vectors
+        converged = False
         end = min(len(quotients) + n_steps, most)
         while not converged and len(quotients) < end:
             steps = int(min(end - len(quotients), _steps_left(products, len(vectors))))
@@ -390,6 +409,8 @@ def _run(
             quotients = np.concatenate([quotients, more])
             if n_done < steps:
                 break
+    if not len(quotients):
+        vectors = _truncated(vectors, options.sparsity, options)
     if not products.lazy:
         # not known where the first answer was such that no step could be taken
         last = quotients[-1].copy() if len(quotients) else np.full(len(vectors), math.nan)
@@ -411,12 +432,11 @@ def _narrowing(products: NoisyProducts, start: Matrix, options: FlowOptions, sha
     """Numbers of features on the way from those of a start to the few that are kept, and steps with each.
 
     Truncated at once, a dense start keeps features that say nothing of where the others would have led: a component
-    that has none of its own among them gets no gradient, and is lost. Under fresh noise each step costs; there the
-    method is the paper's.
+    that has none of its own among them gets no gradient, and is lost.
     """
     used = int((start != 0).any(axis=0).sum())
     widths = []
-    while products.lazy and 0 < options.sparsity < used:
+    while share > 0 and 0 < options.sparsity < used:
         widths.append(used)
         used //= 2
     if not widths:
