@@ -43,15 +43,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """
     if item.get_closest_marker("entropy"):
         return (yield)
+    with noise_from(item.nodeid):
+        return (yield)
+
+
+@contextmanager
+def noise_from(name: str) -> Iterator[None]:
+    """Streams without a seed get one from a name and their number."""
     real, numbers = core.NoiseStream, itertools.count()
 
     def stream(*key_and_nonce: Any, transcript: core.Transcript | None = None) -> core.NoiseStream:
-        given = key_and_nonce or (hashlib.sha256(f"{item.nodeid} {next(numbers)}".encode()).digest(),)
+        given = key_and_nonce or (hashlib.sha256(f"{name} {next(numbers)}".encode()).digest(),)
         return real(*given, transcript=transcript)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "NoiseStream", stream)
-        return (yield)
+        yield
 
 
 def unit_rows(x: Matrix) -> Matrix:

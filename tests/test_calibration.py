@@ -96,6 +96,60 @@ def test_figures_of_the_mathematics_page() -> None:
     assert plain.second == pytest.approx(math.sqrt(2), abs=1e-9)
 
 
+def test_when_the_second_moment_is_free_beside_the_sums(rng: np.random.Generator) -> None:
+    """With one group where s1^2 >= 2 s2^2; with more only if 1/s1^2 + 1/s3^2 <= 1/s2^2, too."""
+    one, more = MomentLayout(3, 1, sums=True, counts=False), MomentLayout(3, 3, sums=True, counts=True)
+    for s1, s2, s3 in np.exp(rng.uniform(-1.5, 1.5, (300, 3))):
+        noise, without = MomentNoise(s1, s2, s3), MomentNoise(1e9, s2, s3)
+        is_free = [
+            moment_mu(noise, layout, "replace-one") <= moment_mu(without, layout, "replace-one") * (1 + 1e-9)
+            for layout in (one, more)
+        ]
+        alone = s1**2 >= 2 * s2**2
+        assert is_free == [alone, alone and 1 / s1**2 + 1 / s3**2 <= 1 / s2**2]
+    example = MomentNoise(math.sqrt(2), 1.0, 1.0)  # of docs/paper.md
+    for noise, squared in ((example, 5.0), (MomentNoise(1e9, 1.0, 1.0), 4.0)):
+        assert moment_mu(noise, more, "replace-one") ** 2 == pytest.approx(squared)
+        assert worst_found(more, noise, "replace-one", rng) ** 2 == pytest.approx(squared, rel=1e-3)
+
+
+@pytest.mark.parametrize("ratio", [0.05, 0.25, 0.35, 0.37, 0.6, 3.0])
+def test_in_one_dimension_the_worst_case_is_less(ratio: float) -> None:
+    """At s2 = 1, s1^2 = ratio: two signs, or for small s1 a long and a short row."""
+    x = np.linspace(-1, 1, 2001)
+    found = np.max((x[:, None] ** 2 - x**2) ** 2 / ratio + (x[:, None] - x) ** 2)
+    y = (1 - math.sqrt(max(0.0, 1 - 2 * ratio))) / 2
+    stated = (1 + y) ** 3 / (2 * y) if ratio < 10 * math.sqrt(5) - 22 else 4.0
+    assert found == pytest.approx(stated, rel=1e-5)
+    layout = MomentLayout(1, 1, sums=True, counts=False)
+    charged = moment_mu(MomentNoise(math.sqrt(ratio), 1.0, 0.0), layout, "replace-one") ** 2
+    assert charged == pytest.approx(4.0) if ratio >= 2 else charged > 1.2 * found
+
+
+@pytest.mark.parametrize(("a", "b", "largest"), [(1, 0, 8), (0, 1, 4), (1, 1, 8)], ids=["A", "B", "both"])
+def test_views_that_are_each_in_the_ball_move_by_what_the_mathematics_page_says(
+    a: int, b: int, largest: float, rng: np.random.Generator
+) -> None:
+    """Squared change of the blocks across views (A), within views (B), and of both; with each norm it grows."""
+
+    def squared(free: np.ndarray) -> float:
+        x, y, other_x, other_y = (in_ball(part) for part in free.reshape(4, -1))
+        across = np.outer(x, y) - np.outer(other_x, other_y)
+        within = np.outer(x, x) - np.outer(other_x, other_x), np.outer(y, y) - np.outer(other_y, other_y)
+        return float(a * 2 * np.sum(across**2) + b * sum(np.sum(block**2) for block in within))
+
+    options = {"maxiter": 3000, "maxfev": 3000, "fatol": 1e-10, "adaptive": True}
+    starts = 2 * rng.standard_normal((4, 8))
+    found = max(-minimize(lambda v: -squared(v), start, method="Nelder-Mead", options=options).fun for start in starts)
+    assert largest * 0.998 <= found <= largest * (1 + 1e-12)
+    for rows in rng.standard_normal((200, 4, 3)):  # with a coordinate of its own each grows at the same inner products
+        short = rows / np.linalg.norm(rows, axis=1, keepdims=True) * rng.uniform(size=(4, 1))
+        padded = np.hstack([short, np.zeros((4, 1))])
+        grown = padded.copy()
+        grown[:2, 3] = np.sqrt(1 - np.sum(short[:2] ** 2, axis=1))
+        assert squared(grown.ravel()) >= squared(padded.ravel()) - 1e-12
+
+
 def squared_change_of_screen(free: np.ndarray, adjacency: Adjacency) -> float:
     """2 |change of C_xy|^2 + |change of the diagonal|^2 for two features a view, in the limit of many other rows."""
     mean, row, other = (in_ball(part) for part in free.reshape(3, 4))

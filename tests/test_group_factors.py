@@ -28,5 +28,7 @@ def test_sums_are_shrunk_by_the_factor_of_james_and_stein() -> None:
     sums[:2, 0], sums[0, 1], sums[:3, 2] = (3.0, 4.0), 1.0, 1.0
     rows, _ = group_factors(released(sums, [0.3, 0.3, 0.4], 1.0, 0.0))
     np.testing.assert_allclose(rows, sums.T * [[0.88], [0.0], [0.0]], atol=1e-15)
-    np.testing.assert_array_equal(group_factors(released(sums[:2], [0.3, 0.3, 0.4], 1.0, 0.0))[0], sums[:2].T)
+    for d in (1, 2):  # where the factor would be 1 or more, nothing is shrunk, and nothing made longer
+        few = sums[:d]
+        np.testing.assert_array_equal(group_factors(released(few, [0.3, 0.3, 0.4], 1.0, 0.0))[0], few.T)
     np.testing.assert_array_equal(group_factors(released(sums, [0.3, 0.3, 0.4], 0.0, 0.0))[0], sums.T)

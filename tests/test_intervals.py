@@ -81,6 +81,20 @@ def test_rows_that_are_only_bounded_have_wider_intervals(rng: np.random.Generato
 DRAWS, FEWEST = 60, 36
 
 
+def test_rows_about_their_mean_may_be_longer_than_the_bound() -> None:
+    """By up to |m|: 19 people at 1 and one at -1 vary by more than the bound alone allows."""
+    n, share = 20_000, 0.05
+    x = np.repeat([1.0, -1.0], [round(n * (1 - share)), round(n * share)])[:, None]
+    mean, centred = abs(x.mean()), x - x.mean()
+    variance, of_square = np.var(x), np.var(centred**2)
+    assert 1.0**2 * variance < of_square < (1.0 + mean) ** 2 * variance
+    found = dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=math.inf).intervals(0.9, rows="bounded")
+    reach = stats.norm.ppf(0.95) * (1.0 + mean) * math.sqrt(variance / n)
+    assert np.ptp(found.eigenvalues) / 2 == pytest.approx(
+        reach, rel=0.25
+    )  # with the bound alone it would be half of that
+
+
 @pytest.mark.deep
 @pytest.mark.statistical
 def test_intervals_cover_the_truth_and_need_the_noise_to_do_so() -> None:

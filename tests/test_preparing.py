@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.stats
 from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, runs
 
 import dpgep
@@ -834,3 +835,25 @@ def test_the_best_bound_against_a_search(share: float) -> None:
         return float(noise**2 + (0.05 * (weights @ norms**2 / kept - 1)) ** 2)
 
     assert found == pytest.approx(min(np.exp2(np.arange(24) / 4), key=objective))
+
+
+def test_clipping_about_zero_may_exchange_the_directions_of_a_covariance() -> None:
+    """Also where length and direction are independent, as the second moment keeps its directions: docs/paper.md."""
+    n, below, beyond = 200_000, scipy.stats.norm.cdf, scipy.stats.norm.sf
+    rng = np.random.default_rng(0)
+    lengths, signs = np.exp(rng.standard_normal(n)), rng.choice([-1.0, 1.0], n)
+    x = lengths[:, None] * np.column_stack([np.full(n, math.sqrt(0.8)), signs * math.sqrt(0.2)])
+    # E r and E r^2 of the lengths as they are, and of those cut at 1
+    for bound, (first, second) in {
+        1e6: (math.exp(0.5), math.exp(2)),
+        1.0: (math.exp(0.5) * below(-1) + beyond(0), math.exp(2) * below(-2) + beyond(0)),
+    }.items():
+        variances = np.array([0.8 * (second - first**2), 0.2 * second])
+        centred, uncentred = (
+            dpgep.solve(dpgep.pca(x, bound=bound, center=center), epsilon=math.inf, n_components=1)
+            for center in (True, False)
+        )
+        assert abs(uncentred.components[0, 0]) > 0.999
+        assert np.argmax(abs(centred.components[0])) == np.argmax(variances)
+        assert centred.eigenvalues[0] == pytest.approx(variances.max(), rel=0.05)
+        assert variances == pytest.approx([3.74, 1.48] if bound > 1 else [0.070, 0.134], rel=0.01)

@@ -423,8 +423,9 @@ class _People:
     """A population with these moments: Gaussian rows, or (``bound`` given) any rows within it.
 
     The scatter within groups strays as that of Gaussian rows, by T - I with T of Wishart's law between roots of the
-    covariance; or, along its principal axes u and v, by as much as the bound on rows allows at most: with
-    |u.x||v.x| <= b^2 (|u||v| + |u.v|)/2, Var(u.x v.x) <= b^2 (|u||v| + |u.v|)/2 sqrt(u^T C u v^T C v).
+    covariance; or, along its principal axes u and v, by as much as the bound on rows allows at most: rows x about their
+    mean m are no longer than b = bound + |m|, so that with |u.x||v.x| <= b^2 (|u||v| + |u.v|)/2,
+    Var(u.x v.x) <= b^2 (|u||v| + |u.v|)/2 sqrt(u^T C u v^T C v).
     """
 
     moments: ReleasedMoments
