@@ -30,8 +30,9 @@ def seeded(name: str) -> Iterator[None]:
     """Streams of noise without a key get one made of a name, as in the tests."""
     real, numbers = core.NoiseStream, itertools.count()
 
-    def stream(*key_and_nonce: Any) -> core.NoiseStream:
-        return real(*key_and_nonce or (hashlib.sha256(f"{name} {next(numbers)}".encode()).digest(),))
+    def stream(*key_and_nonce: Any, **transcript: Any) -> core.NoiseStream:
+        given = key_and_nonce or (hashlib.sha256(f"{name} {next(numbers)}".encode()).digest(),)
+        return real(*given, **transcript)
 
     with mock.patch.object(core, "NoiseStream", stream):
         yield

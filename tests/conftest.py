@@ -52,9 +52,9 @@ def noise_from(name: str) -> Iterator[None]:
     """Streams without a seed get one from a name and their number."""
     real, numbers = core.NoiseStream, itertools.count()
 
-    def stream(*key_and_nonce: Any, transcript: core.Transcript | None = None) -> core.NoiseStream:
+    def stream(*key_and_nonce: Any, **transcript: Any) -> core.NoiseStream:
         given = key_and_nonce or (hashlib.sha256(f"{name} {next(numbers)}".encode()).digest(),)
-        return real(*given, transcript=transcript)
+        return real(*given, **transcript)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "NoiseStream", stream)
