@@ -1,6 +1,7 @@
 """Run the audits of all methods and print the tables of docs/audits.md.
 
-    DPGEP_METHOD_RUNS=5000 python benchmarks/audit_table.py              # both tables
+    DPGEP_METHOD_RUNS=5000 python benchmarks/audit_table.py              # all tables
+    python benchmarks/audit_table.py replays                             # the costs of worst pairs
     python benchmarks/audit_table.py values "lazy products, gep"         # some of the audits of values
     python benchmarks/audit_table.py "low bits" "local reports"          # some of those of last bits
 
@@ -14,10 +15,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "statistical"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "statistical")]
 
 import low_bit_cases  # noqa: E402
 import method_cases  # noqa: E402
+import replay_cases  # noqa: E402
 import stage_cases  # noqa: E402
 
 # The budget of the low-bit attacks, epsilon = 1 at delta = 1e-6, and their runs on each of the two data sets.
@@ -58,8 +60,18 @@ def low_bits(only: list[str]) -> None:
         print("| " + " | ".join(row) + " |", flush=True)
 
 
+def replays(only: list[str]) -> None:
+    print("| mechanism | pair | adjacency | ratio |")
+    print("|---|---|---|---|")
+    for name, case in replay_cases.CASES.items():
+        if not only or any(part in name for part in only):
+            print(replay_cases.row(case, case.replay().ratio), flush=True)
+
+
 if __name__ == "__main__":
     which, only = sys.argv[1:2], sys.argv[2:]
+    if which in ([], ["replays"]):
+        replays(only)
     if which in ([], ["values"]):
         values(only)
     if which in ([], ["low bits"]):

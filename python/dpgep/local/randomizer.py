@@ -127,6 +127,7 @@ class GaussianRandomizer:
         noise, positions, threads = self.mechanism.noise, diagonal(self.mechanism.dim), thread_count()
         on_diagonal = values.take(positions, axis=1)
         core.add_exact_noise(on_diagonal, noise.diagonal, self._stream, threads)
+        values[:, positions] = 0  # all entries get noise below: no person is in what is dropped
         core.add_exact_noise(values, noise.off_diagonal, self._stream, threads)
         values[:, positions] = on_diagonal
 
