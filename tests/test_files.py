@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgep
-from dpgep.sources.source import UnreadableError
 
 PEOPLE = """\
 id,age,name,region,joined,zip,member
@@ -126,16 +125,16 @@ def test_arrow_parquet_and_arrays_are_told_by_their_suffixes() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("", UnreadableError, "is empty: there must be at least a line of names"),
+        ("", dpgep.DataError, "is empty: there must be at least a line of names"),
         ("1,30,ann\n2,3,bob\n", ValueError, "must name the columns, but a number stands in it"),
-        ("a,b\n1,2\n1\n", UnreadableError, "a row of 'bad.csv' has more or fewer values than there are names"),
-        ("a,b\n" + "1,2\n" * 300_000 + "1,secret\n", UnreadableError, "column 'b' holds a value that is no number"),
+        ("a,b\n1,2\n1\n", dpgep.DataError, "a row of 'bad.csv' has more or fewer values than there are names"),
+        ("a,b\n" + "1,2\n" * 300_000 + "1,secret\n", dpgep.DataError, "column 'b' holds a value that is no number"),
         (
             "a,b\n" + "1,2020-01-01\n" * 90_000 + "1,secret\n",
-            UnreadableError,
+            dpgep.DataError,
             "column 'b' holds a value that is no date",
         ),
-        ("a,b\n" + "1,2\n" * 300_000 + "secret\n", UnreadableError, "a row of 'bad.csv' has more or fewer values"),
+        ("a,b\n" + "1,2\n" * 300_000 + "secret\n", dpgep.DataError, "a row of 'bad.csv' has more or fewer values"),
         ("a,a\n1,2\n", ValueError, "several columns are named 'a'"),
         ("a,b\n1,secret\n", TypeError, "column 'b' .string. is not numeric"),
     ],
@@ -311,5 +310,5 @@ def test_filtered_rows_need_add_remove() -> None:
 def test_a_late_bad_value_spends_nothing() -> None:
     write("bad.csv", "a,b\n" + "1,2\n2,1\n" * 150_000 + "1,secret\n")
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
-    with nothing_spent(budget), pytest.raises(UnreadableError, match="column 'b'"):
+    with nothing_spent(budget), pytest.raises(dpgep.DataError, match="column 'b'"):
         dpgep.solve(dpgep.pca("bad.csv", bound=3.0), budget=budget)

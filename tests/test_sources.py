@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.sources import Scan, UnreadableError, as_selection, is_source, parts
+from dpgep.sources import Scan, as_selection, is_source, parts
 from dpgep.sources.columns import Columns
 from dpgep.sources.parts import Assembler
 
@@ -888,7 +888,7 @@ def test_errors_of_pandas_columns_do_not_show_values(
     selected = [scan["x"]] if values == ["a", "b"] else [scan["x"], scan[["x"]]]
     monkeypatch.setattr(pd.Series, "to_numpy", fail)
     for selection in selected:
-        with pytest.raises((UnreadableError, MemoryError), match="column 'x' of type") as raised:
+        with pytest.raises((dpgep.DataError, MemoryError), match="column 'x' of type") as raised:
             rows_of(scan, selection)
         assert "secret" not in str(raised.value)
         assert isinstance(raised.value, MemoryError) == isinstance(error, MemoryError)

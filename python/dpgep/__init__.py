@@ -10,7 +10,7 @@ import scipy.linalg as _scipy_linalg  # noqa: F401
 from dpgep._dispatch import build_info, core
 from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep.audit import AuditResult, audit
-from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
+from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBudgetError, PrivacyWarning
 from dpgep.methods.intervals import Intervals
 from dpgep.methods.result import Diagnostics
 from dpgep.models.preparation import Auto, Preparation
@@ -36,6 +36,7 @@ __all__ = [
     "CcaModel",
     "Comparison",
     "DataChangedError",
+    "DataError",
     "Diagnostics",
     "FdaModel",
     "Intervals",

@@ -14,7 +14,7 @@ from dpgep._optional import import_extra
 from dpgep.sources import kinds
 from dpgep.sources.columns import Columns
 from dpgep.sources.kinds import Declared, declared_values, of_arrow_type
-from dpgep.sources.parts import BATCH_BYTES, Assembler, Part, Pieces
+from dpgep.sources.parts import BATCH_BYTES, Assembler, Part, Pieces, read_ahead
 from dpgep.sources.source import (
     Key,
     Source,
@@ -37,6 +37,8 @@ class ArrowSource(Source):
     """Record batches of one schema. Keys: a name for a column, a tuple of names for a matrix, None for all columns."""
 
     schema: Any
+    #: whether the next rows are fetched while others are in use
+    reads_ahead = False
 
     @property
     def columns(self) -> list[str]:
@@ -62,6 +64,10 @@ class ArrowSource(Source):
         return of_arrow_type(self.schema.field(name).type) if isinstance(name, str) else None
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        pieces = self._pieces(keys)
+        return read_ahead(pieces) if self.reads_ahead else pieces
+
+    def _pieces(self, keys: Sequence[Key]) -> Iterator[Pieces]:
         selected = [as_names(key, self.schema.names) for key in keys]
         needed = {
             str(name): None
@@ -133,7 +139,7 @@ class Reader(ArrowSource):
 
 
 class Dataset(ArrowSource):
-    """A pyarrow Dataset, with its filter if it has one. pyarrow holds a few row groups of the needed columns."""
+    """A pyarrow Dataset, with its filter if it has one. pyarrow reads ahead without a limit."""
 
     def __init__(self, values: Any) -> None:
         self._dataset = values
