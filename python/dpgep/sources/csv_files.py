@@ -115,11 +115,13 @@ class CsvFiles(ArrowSource):
 def _joined(batches: Iterable[Any]) -> Iterator[Any]:
     """The rows of small batches in larger ones, which are converted faster, and worth fetching ahead."""
     begun: list[Any] = []
+    size = 0
     for batch in batches:
         begun.append(batch)
-        if sum(each.nbytes for each in begun) >= BATCH_BYTES:
+        size += batch.nbytes
+        if size >= BATCH_BYTES:
             yield from _as_one(begun)
-            begun = []
+            begun, size = [], 0
     if begun:
         yield from _as_one(begun)
 
