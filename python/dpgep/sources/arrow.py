@@ -109,8 +109,6 @@ class Stream(ArrowSource):
 
     def declared(self, key: Key) -> Declared | None:
         name = one_of(key)
-        if isinstance(name, str) and kinds.is_pyarrow_table(self._values):
-            return declared_values(self._values.column(name))
         if isinstance(name, str) and kinds.is_polars_frame(self._values):
             return declared_values(self._values[name])
         return super().declared(key)

@@ -27,7 +27,12 @@ _BAD_STRIDE = 512
 
 def check_real(dtype: np.dtype[Any], what: str) -> None:
     if dtype.kind not in "fiub":
-        raise TypeError(f"{what} must hold real numbers, got dtype {dtype}: convert it or leave it out")
+        raise TypeError(f"{what} must hold real numbers, got dtype {shown(dtype)}: convert it or leave it out")
+
+
+def shown(dtype: np.dtype[Any]) -> str:
+    """A dtype in a message; of text, without the length of the longest, which is somebody's."""
+    return dtype.type.__name__ if dtype.kind in "US" else str(dtype)
 
 
 def nbytes(part: Part) -> int:
