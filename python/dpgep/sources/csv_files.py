@@ -55,12 +55,14 @@ class CsvFiles(ArrowSource):
 
     def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
         csv = pyarrow(".csv")
-        # pyarrow's scan of a data set parses ahead of what uses the rows without a limit, this reader a few blocks
+        # pyarrow's scan of a data set parses ahead of what uses the rows, without a limit; with threads, this reader
+        # does so by a block for each processor, and is no faster
+        reading = _reading(use_threads=False)
         types = csv.ConvertOptions(
             include_columns=names, column_types={name: self.schema.field(name).type for name in names}
         )
         for file in self._files:
-            with self._values_withheld(), csv.open_csv(file, _reading(), self._parse_options, types) as reader:
+            with self._values_withheld(), csv.open_csv(file, reading, self._parse_options, types) as reader:
                 yield from _joined(reader)
 
     def _inspected(self, separator: str) -> Any:
@@ -130,8 +132,8 @@ def _as_one(batches: list[Any]) -> Any:
     return pyarrow().Table.from_batches(batches).combine_chunks().to_batches()
 
 
-def _reading() -> Any:
-    return pyarrow(".csv").ReadOptions(block_size=_BLOCK)
+def _reading(*, use_threads: bool = True) -> Any:
+    return pyarrow(".csv").ReadOptions(block_size=_BLOCK, use_threads=use_threads)
 
 
 def _parsing(separator: str, *, ignore_empty_lines: bool = True) -> Any:
