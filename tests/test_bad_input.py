@@ -131,7 +131,7 @@ def test_mismatched_views_and_responses_are_named_without_a_number_of_people(rng
         (lambda: dpgep.sir(x, np.arange(59), y_range=(0, 1), bound=1.0), "one value per row of X; it has more entries"),
         (lambda: dpgep.pca([[1.0, 2.0]] * 59 + [[1.0]], bound=1.0), "rows of this list cannot be stacked"),
         (lambda: dpgep.pca(np.ones(60), bound=1.0), "X must be two-dimensional"),
-        (lambda: PcaModel(5, center=True).data(x), "X must have 5 columns, it has 4"),
+        (lambda: PcaModel(5, center=True).data(x, None), "X must have 5 columns, it has 4"),
     ]
     for call, message in calls:
         with pytest.raises(ValueError, match=message) as raised:

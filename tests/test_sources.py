@@ -887,8 +887,8 @@ def text_that_is_none() -> pa.Array:
     )
 
 
-def failing(error: Exception) -> Iterator[Any]:
-    yield pa.table({"x": ["a", "b"]})
+def failing(error: Exception, first: Any = None) -> Iterator[Any]:
+    yield pa.table({"x": ["a", "b"]}) if first is None else first
     raise error
 
 
@@ -909,6 +909,22 @@ def test_errors_of_other_packages_do_not_show_values(make: Callable[[], Any], me
     with pytest.raises(ValueError, match=message) as raised:
         rows_of(scan := dpgep.scan(make()), scan["x"])
     assert not any("secret" in repr(error) for error in chain_of(raised.value))
+
+
+@pytest.mark.parametrize("error", [ValueError("secret7"), OSError("secret7")])
+def test_errors_on_the_other_side_of_a_stream_do_not_show_values(error: Exception) -> None:
+    class Query:
+        """As of a database: rows are made as they are asked for."""
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            schema = pa.schema([("x", pa.float64())])
+            batches = (part for table in failing(error, pa.table({"x": [1.0]})) for part in table.to_batches())
+            return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__()
+
+    scan = dpgep.scan(Query())
+    with pytest.raises(dpgep.DataError, match="the stream cannot be read") as raised:
+        rows_of(scan, scan["x"])
+    assert not any("secret" in repr(each) for each in chain_of(raised.value))
 
 
 @pytest.mark.parametrize("error", [ValueError("secret7"), MemoryError("secret7")])

@@ -113,13 +113,16 @@ class Stream(ArrowSource):
             return declared_values(self._values[name])
         return super().declared(key)
 
-    def record_batches(self, names: list[str], rows: int) -> Any:
+    def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
         reader = self._next or self._open()
         self._next = None
-        return reader
+        # what fails on the other side of a stream comes as an error of any kind, with its text
+        with messages_withheld("the stream"):
+            yield from reader
 
     def _open(self) -> Any:
-        return pyarrow().RecordBatchReader.from_stream(self._values)
+        with packages_messages_withheld("the stream"):
+            return pyarrow().RecordBatchReader.from_stream(self._values)
 
 
 class Reader(ArrowSource):
@@ -159,10 +162,10 @@ class Dataset(ArrowSource):
 def copied(values: Any) -> Any:
     """A table in memory of its own: Arrow takes vectors of NumPy as they lie, and whoever made them may fill them."""
     pa = pyarrow()
-    reader = Stream(values).record_batches([], 0)
+    stream = Stream(values)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, reader.schema) as writer:
-        for batch in reader:
+    with pa.ipc.new_stream(sink, stream.schema) as writer:
+        for batch in stream.record_batches([], 0):
             writer.write_batch(batch)
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 

@@ -109,7 +109,7 @@ def check_names(names: tuple[Hashable, ...]) -> None:
         raise ValueError(f"column {twice!r} is selected twice")
 
 
-_PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j")
+_PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j", "duckdb", "_duckdb")
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def messages_withheld(what: str) -> Iterator[None]:
 
 @contextmanager
 def packages_messages_withheld(what: str) -> Iterator[None]:
-    """The same for errors of pyarrow, pandas, polars and Spark alone: others, the user's among them, pass through."""
+    """The same for errors of these packages alone: others, the user's among them, pass through."""
     with replaced(lambda error: _without_message(what, error) if _is_of_package(error) else error):
         yield
 
