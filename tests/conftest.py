@@ -65,6 +65,28 @@ def unit_rows(x: Matrix) -> Matrix:
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and all that its causes and contexts lead to, hidden from tracebacks or not."""
+    if error is not None:
+        yield error
+        yield from chain_of(error.__cause__)
+        yield from chain_of(error.__context__)
+
+
+@pytest.fixture
+def data_errors_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No error about data that a test raises has another in its chain, which might quote a person's value."""
+    raised: list[dpgep.DataError] = []
+
+    def noted(self: dpgep.DataError, *arguments: Any) -> None:
+        raised.append(self)
+
+    monkeypatch.setattr(dpgep.DataError, "__init__", noted)
+    yield
+    for error in raised:
+        assert list(chain_of(error)) == [error]
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20240611)

@@ -412,7 +412,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         (lambda x, y: dpgep.pca(x.astype(complex), bound=1.0), TypeError, "X is complex"),
         (lambda x, y: dpgep.pca(x[:, 0], bound=1.0), ValueError, "two-dimensional"),
         (lambda x, y: dpgep.pca(x[:1], bound=1.0), ValueError, "at least 2 rows"),
-        (lambda x, y: dpgep.cca(x, y[:500, None], bound=1.0), ValueError, "same number of rows, got 1000 and 500"),
+        (lambda x, y: dpgep.cca(x, y[:500, None], bound=1.0), ValueError, "must have the same number of rows$"),
         (lambda x, y: dpgep.fda(x, y, bound=1.0), ValueError, "pass classes="),
         (
             lambda x, y: dpgep.pca(dask.bag.from_sequence([1, 2]), bound=1.0),

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from conftest import nothing_spent
+from conftest import chain_of, nothing_spent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgep
-from dpgep.sources.source import UnreadableError
+
+pytestmark = pytest.mark.usefixtures("data_errors_lead_nowhere")
 
 PEOPLE = """\
 id,age,name,region,joined,zip,member
@@ -126,16 +127,16 @@ def test_arrow_parquet_and_arrays_are_told_by_their_suffixes() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("", UnreadableError, "is empty: there must be at least a line of names"),
+        ("", dpgep.DataError, "is empty: there must be at least a line of names"),
         ("1,30,ann\n2,3,bob\n", ValueError, "must name the columns, but a number stands in it"),
-        ("a,b\n1,2\n1\n", UnreadableError, "a row of 'bad.csv' has more or fewer values than there are names"),
-        ("a,b\n" + "1,2\n" * 300_000 + "1,secret\n", UnreadableError, "column 'b' holds a value that is no number"),
+        ("a,b\n1,2\n1\n", dpgep.DataError, "a row of 'bad.csv' has more or fewer values than there are names"),
+        ("a,b\n" + "1,2\n" * 300_000 + "1,secret\n", dpgep.DataError, "column 'b' holds a value that is no number"),
         (
             "a,b\n" + "1,2020-01-01\n" * 90_000 + "1,secret\n",
-            UnreadableError,
+            dpgep.DataError,
             "column 'b' holds a value that is no date",
         ),
-        ("a,b\n" + "1,2\n" * 300_000 + "secret\n", UnreadableError, "a row of 'bad.csv' has more or fewer values"),
+        ("a,b\n" + "1,2\n" * 300_000 + "secret\n", dpgep.DataError, "a row of 'bad.csv' has more or fewer values"),
         ("a,a\n1,2\n", ValueError, "several columns are named 'a'"),
         ("a,b\n1,secret\n", TypeError, "column 'b' .string. is not numeric"),
     ],
@@ -144,8 +145,34 @@ def test_a_bad_csv_is_refused_without_a_word_of_its_values(text: str, error: typ
     write("bad.csv", text)
     with pytest.raises(error, match=message) as caught:
         rows("bad.csv", dates=["b"] if "2020" in text else None)
-    shown = str(caught.value)
+    shown = "".join(map(repr, chain_of(caught.value)))
     assert not any(value in shown for value in ("secret", "ann", "bob"))
+
+
+SAVE_IT = "save it in UTF-8; it may be in Latin-1 or Windows-1252"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        ("größe,b\n1,2\n", None, "the names in the first line of 'l.csv' are not in UTF-8: "),
+        ("a,b\nMüller,2\n", "a", "column 'a' of 'l.csv' holds text that is not in UTF-8: "),
+        ("a,b\n1,2\n3,Müller\n", ["b"], None),
+        ("a,b\n" + "x,1\n" * 300_000 + "Müller,2\n", "a", "column 'a' of 'l.csv' holds text that is not in UTF-8: "),
+    ],
+    ids=["names", "text", "text among numbers", "text beyond the first megabyte"],
+)
+def test_a_csv_in_another_encoding_is_refused_with_its_name(text: str, key: Any, message: str | None) -> None:
+    Path("l.csv").write_bytes(text.encode("latin-1"))
+    refused = (dpgep.DataError, message + SAVE_IT) if message else (TypeError, r"column 'b' .string. is not numeric")
+    with pytest.raises(refused[0], match=refused[1]) as raised:
+        rows("l.csv", key)
+    assert not any(word in f"{error!r}" for error in chain_of(raised.value) for word in ("ller", "xf6", "Row"))
+
+
+def test_columns_of_another_encoding_that_nobody_asks_for_do_not_matter() -> None:
+    Path("l.csv").write_bytes("a,b\n1,Müller\n2,Maier\n".encode("latin-1"))
+    assert rows("l.csv", ["a"]) == [[1], [2]]
 
 
 @pytest.mark.parametrize(
@@ -215,6 +242,75 @@ def test_filters_keep_the_rows_that_meet_them(condition: str, kept: list[int]) -
     scanned = dpgep.scan(TABLE, filter=condition)
     assert [int(row) for (batch,) in scanned.read(scanned["row"]) for row in batch] == kept
     assert scanned.n_rows is None
+
+
+LARGE = 2**53 + 1
+EXTREMES = pa.table(
+    {
+        "i": pa.array([LARGE, 2, 2**62, -(2**63), 0]),
+        "u": pa.array([2**64 - 1, 2, 5, 2**63, 0], pa.uint64()),
+        "r": pa.array([1.0, 2.0, 3.0, 4.0, 5.0], pa.float32()),
+        "d": pa.array([1.5, 2.5, 1e6, None, 0.0]).cast(pa.decimal128(12, 2)),
+        "c": pa.array([1, 2, 3, 4, 5], pa.int8()),
+        "row": pa.array(range(5)),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("i > 1.5", [0, 1, 2]),
+        ("i == 9007199254740993", [0]),
+        ("i in [9007199254740993, 2.0]", [0, 1]),
+        ("i > r", [0, 2]),
+        ("u > 1", [0, 1, 2, 3]),
+        ("u > -1", [0, 1, 2, 3, 4]),
+        ("u > i", [0, 3]),
+        ("d > 2", [1, 2]),
+        ("d <= 1.5", [0, 4]),
+        ("c < 1000", [0, 1, 2, 3, 4]),
+        ("c < i", [0, 2]),
+        ("r == 2", [1]),
+    ],
+)
+def test_no_number_fails_to_be_compared(condition: str, kept: list[int]) -> None:
+    """Casts of pyarrow refuse values that the other type does not hold: one person decided whether a run failed."""
+    scanned = dpgep.scan(EXTREMES, filter=condition)
+    assert [int(row) for (batch,) in scanned.read(scanned["row"]) for row in batch] == kept
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 1000])
+@pytest.mark.parametrize(
+    ("expression", "bad"),
+    [
+        (pc.scalar(6) / pc.field("y") > 1, 0),
+        (pc.field("y") * pc.field("y") > 1, 2**40),
+        (pc.field("y").cast(pa.int8()) > 1, 300),
+        (pc.field("y") < 2.5, LARGE),
+    ],
+    ids=["division", "product", "cast", "comparison"],
+)
+def test_who_cannot_be_filtered_is_not_kept_and_nobody_else_notices(expression: Any, bad: int, n: int) -> None:
+    """What a row does is the same wherever it stands, and whoever is beside it."""
+    values = [2 if row % 3 else 7 for row in range(n)]
+    for place in {0, n // 2, n}:
+        with_one = [*values[:place], bad, *values[place:]]
+        found, expected = (
+            np.concatenate([batch[:0] for batch in ([np.zeros(0)])] + [batch for (batch,) in scan.read(scan["y"])])
+            for scan in (dpgep.scan(pa.table({"y": each}), filter=expression) for each in (with_one, values))
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_filter_is_of_the_types_of_each_file() -> None:
+    pa.parquet.write_table(pa.table({"y": pa.array([1, 2])}), "a.parquet")
+    pa.parquet.write_table(pa.table({"y": pa.array([LARGE * 2.0, NAN, 0.5])}), "b.parquet")
+    pa.parquet.write_table(pa.table({"y": pa.array([2**64 - 1, 1], pa.uint64())}), "c.parquet")
+    assert rows("*.parquet", ["y"], filter="not y < 2") == [[2], [LARGE * 2.0], [2.0**64]]
+    pa.parquet.write_table(pa.table({"y": pa.array([1]).cast(pa.decimal128(38, 0))}), "d.parquet")
+    with pytest.raises(ValueError, match="the filter does not fit the columns"):
+        rows("*.parquet", ["y"], filter=pc.bit_wise_and(pc.field("y"), 1) == 1)
 
 
 def test_an_expression_of_pyarrow_is_a_filter() -> None:
@@ -311,5 +407,5 @@ def test_filtered_rows_need_add_remove() -> None:
 def test_a_late_bad_value_spends_nothing() -> None:
     write("bad.csv", "a,b\n" + "1,2\n2,1\n" * 150_000 + "1,secret\n")
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
-    with nothing_spent(budget), pytest.raises(UnreadableError, match="column 'b'"):
+    with nothing_spent(budget), pytest.raises(dpgep.DataError, match="column 'b'"):
         dpgep.solve(dpgep.pca("bad.csv", bound=3.0), budget=budget)

@@ -11,7 +11,7 @@ from dpgep._dispatch import build_info, core
 from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep._replay import ReplayResult, replay
 from dpgep.audit import AuditResult, audit
-from dpgep.errors import AccuracyWarning, DataChangedError, PrivacyBudgetError, PrivacyWarning
+from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBudgetError, PrivacyWarning
 from dpgep.methods.intervals import Intervals
 from dpgep.methods.result import Diagnostics
 from dpgep.models.preparation import Auto, Preparation
@@ -37,6 +37,7 @@ __all__ = [
     "CcaModel",
     "Comparison",
     "DataChangedError",
+    "DataError",
     "Diagnostics",
     "FdaModel",
     "Intervals",

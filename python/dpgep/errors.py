@@ -10,7 +10,14 @@ class PrivacyBudgetError(ValueError):
     """
 
 
-class DataChangedError(ValueError):
+class DataError(ValueError):
+    """Data could not be read or converted. The message names files, columns and types, never a value.
+
+    Nothing of the pass was released; what was paid for before stays spent.
+    """
+
+
+class DataChangedError(DataError):
     """Two passes over a source, or over Dask partitions, read different rows.
 
     Raised before anything of the later pass is released; what was paid for before stays spent.

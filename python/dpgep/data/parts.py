@@ -79,10 +79,7 @@ def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
     if hasattr(values, "chunks"):
         known = cut is not None and known_rows(values) is not None
         if known and known_rows(values) != sum(cut or ()):
-            raise ValueError(
-                f"inputs for the same people must have the same number of rows, got {sum(cut or ())} and "
-                f"{known_rows(values)}"
-            )
+            raise ValueError("inputs for the same people must have the same number of rows")
         columns = dict.fromkeys(range(1, values.ndim), -1)
         values = values.rechunk({0: cut, **columns} if known else columns)
     return list(np.ravel(values.to_delayed()))

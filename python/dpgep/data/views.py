@@ -13,6 +13,8 @@ from dpgep.sources import Scan, Selection, as_selection, is_source
 from dpgep.sources.columns import Columns
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_table
 from dpgep.sources.names import Names
+from dpgep.sources.parts import shown
+from dpgep.sources.source import replaced
 from dpgep.sources.tables import table_matrix, table_names
 
 
@@ -115,23 +117,30 @@ def _as_array(values: Any) -> Any:
         return values
     if is_table(values):
         values = table_matrix(values)
-    return values.tocsr() if hasattr(values, "tocsr") else np.asarray(values)
+    if hasattr(values, "tocsr"):
+        return values.tocsr()
+    with replaced(lambda error: _ragged() if isinstance(values, (list, tuple)) else error):
+        return np.asarray(values)
+
+
+def _ragged() -> ValueError:
+    return ValueError("X and Y must be matrices of numbers, one row per person: rows of this list cannot be stacked")
 
 
 def check_matrix(array: Any, name: str) -> None:
     """Raise ValueError or TypeError unless an array, its values never looked at, is a matrix of real numbers."""
     if array.ndim != 2:
-        raise ValueError(f"{name} must be two-dimensional, one row per person; got shape {array.shape}")
+        raise ValueError(f"{name} must be two-dimensional, one row per person; it has {array.ndim} dimensions")
     _check_real(array, name)
     if array.shape[1] < 1:
-        raise ValueError(f"{name} must have at least 1 column, got shape {array.shape}")
+        raise ValueError(f"{name} must have at least 1 column, it has none")
 
 
 def as_view(values: Any, name: str, width: int) -> Any:
     """`values` as a matrix of ``width`` columns."""
     array = as_matrix(values, name)
     if array.shape[1] != width:
-        raise ValueError(f"{name} must have {width} columns, got shape {array.shape}")
+        raise ValueError(f"{name} must have {width} columns, it has {array.shape[1]}")
     return array
 
 
@@ -150,13 +159,13 @@ def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
 def check_vector(array: NDArray[Any], n: int, demand: str) -> None:
     """Raise ValueError unless an array is a vector of n entries.
 
-    What a source reads has the right number of rows, which may be secret: no message that it can lead to tells it.
+    Messages do not say how many rows there are, which may be secret.
     """
     if array.ndim != 1:
         columns = f", {array.shape[1]} columns" if array.ndim == 2 else ""
         raise ValueError(f"{demand}; got {array.ndim} dimensions{columns}")
     if len(array) != n:
-        raise ValueError(f"{demand}, shape ({n},); got shape {array.shape}")
+        raise ValueError(f"{demand}; it has more entries than there are rows, or fewer")
 
 
 def check_not_masked(values: Any, name: str) -> None:
@@ -186,11 +195,13 @@ def check_bound(bound: Any) -> float:
 
 def check_same_rows(x: NDArray[Any], y: NDArray[Any]) -> None:
     if x.shape[0] != y.shape[0]:
-        raise ValueError(f"X and Y must have the same number of rows, got shapes {x.shape} and {y.shape}")
+        raise ValueError("X and Y must have the same number of rows: a row of each describes the same person")
 
 
 def _check_real(array: Any, name: str) -> None:
     if array.dtype.kind == "c":
         raise TypeError(f"{name} is complex ({array.dtype}): pass real and imaginary parts as columns")
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}: convert it with .astype(float)")
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {shown(array.dtype)}: convert it with .astype(float)"
+        )

@@ -199,7 +199,7 @@ class ClippedProducts:
 
     def _summed(self, make: Callable[[], S]) -> S:
         """One pass. Raises ValueError where there are so many people that sums might overflow."""
-        sums: Any = self._problem.dataset.accumulate(make, alone=True)
+        sums: Any = self._problem.dataset.accumulate(make)
         if sums.n >= MOST_PEOPLE:
             raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people: use a release")
         return sums  # type: ignore[no-any-return]

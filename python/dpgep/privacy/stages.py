@@ -131,9 +131,12 @@ class Stages:
         return release_moments(problem, mu, self._stream, self._ledger.record)
 
     def _sums(self, make: Callable[[], S], mu: float) -> S:
-        """One pass over the people, if the ledger can pay for what it is made for."""
+        """One pass over the people, if the ledger can pay for what it is made for.
+
+        Each is paid for by itself; that all read the same rows is checked for the user's sake.
+        """
         self._ledger.check(mu)
-        return self._dataset.accumulate(make, alone=True)
+        return self._dataset.accumulate(make)
 
     @property
     def _replaces(self) -> bool:

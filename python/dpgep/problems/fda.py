@@ -81,8 +81,8 @@ def fda(
     classes : sequence of labels, or "public", optional
         The public set of classes; a class may be empty. A person with another label, or none (NaN), counts as a
         person and contributes nothing else: no row, no class. Without it, booleans have two classes and categorical
-        data (pandas, a polars Enum, an Arrow dictionary) the categories that they declare; otherwise the set of
-        distinct labels is taken as public knowledge, with a `PrivacyWarning`: it appears in
+        data (pandas, a polars Enum) the categories that they declare; otherwise, also of an Arrow dictionary, the set
+        of distinct labels is taken as public knowledge, with a `PrivacyWarning`: it appears in
         ``solution.model.classes``. "public" confirms that it is. Labels read in batches need ``classes`` unless they
         are of such a type.
     bound : "auto", float, `Auto` or `Preparation`

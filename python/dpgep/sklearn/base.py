@@ -22,13 +22,14 @@ from dpgep.models.preparation import Auto, Bound
 from dpgep.privacy.budget import Budget
 from dpgep.solution import Solution
 from dpgep.sources.kinds import is_table
+from dpgep.sources.source import replaced
 from dpgep.sources.tables import table_width
 
 # Messages about the form of data; of those that go on with a print of the data, the part before it.
 _OF_FORM = re.compile(
     r"Expected \dD array, got (?:scalar|\dD) array instead|Complex data not supported|Found array with .*|Input .*"
     r"|Feature names are only supported.*|Sparse data was passed.*|dtype='numeric' is not compatible.*"
-    r"|setting an array element with a sequence.*"
+    r"|setting an array element with a sequence"
     r"|float\(\) argument must be a string or a real number, not '\w+'",
     re.DOTALL,
 )
@@ -37,17 +38,19 @@ _OF_FORM = re.compile(
 @contextmanager
 def values_withheld(name: str) -> Iterator[None]:
     """Raise errors of scikit-learn and NumPy about the people of a fit without the values that they quote."""
-    try:
+    with replaced(lambda error: _without_values(name, error)):
         yield
-    except (ValueError, TypeError, OverflowError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        form = _OF_FORM.match(str(error))
-        if form is None:
-            raise kind(
-                f"{name} cannot be made numbers; the message is suppressed since it may quote values of the data"
-            ) from None
-        advice = ". Reshape your data: a person per row" if form[0].startswith("Expected") else ""
-        raise kind(f"{form[0]}{advice}") from None
+
+
+def _without_values(name: str, error: Exception) -> Exception:
+    if not isinstance(error, (ValueError, TypeError, OverflowError)):
+        return error
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    form = _OF_FORM.match(str(error))
+    if form is None:
+        return kind(f"{name} cannot be made numbers; the message is suppressed since it may quote values of the data")
+    advice = ". Reshape your data: a person per row" if form[0].startswith("Expected") else ""
+    return kind(f"{form[0]}{advice}")
 
 
 class _LeftBehind:

@@ -3,13 +3,11 @@
 from dpgep.sources.arrays import as_vector_of_values
 from dpgep.sources.kinds import BOOLEANS, declared_values
 from dpgep.sources.scan import Scan, Selection, as_selection, is_source, scan
-from dpgep.sources.source import UnreadableError
 
 __all__ = [
     "BOOLEANS",
     "Scan",
     "Selection",
-    "UnreadableError",
     "as_selection",
     "as_vector_of_values",
     "declared_values",

@@ -14,7 +14,7 @@ from dpgep._optional import import_extra
 from dpgep.sources import kinds
 from dpgep.sources.columns import Columns
 from dpgep.sources.kinds import Declared, declared_values, of_arrow_type
-from dpgep.sources.parts import BATCH_BYTES, Assembler, Part, Pieces
+from dpgep.sources.parts import BATCH_BYTES, Assembler, Part, Pieces, read_ahead
 from dpgep.sources.source import (
     Key,
     Source,
@@ -37,6 +37,8 @@ class ArrowSource(Source):
     """Record batches of one schema. Keys: a name for a column, a tuple of names for a matrix, None for all columns."""
 
     schema: Any
+    #: whether the next rows are fetched while others are in use
+    reads_ahead = False
 
     @property
     def columns(self) -> list[str]:
@@ -62,6 +64,10 @@ class ArrowSource(Source):
         return of_arrow_type(self.schema.field(name).type) if isinstance(name, str) else None
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        pieces = self._pieces(keys)
+        return read_ahead(pieces) if self.reads_ahead else pieces
+
+    def _pieces(self, keys: Sequence[Key]) -> Iterator[Pieces]:
         selected = [as_names(key, self.schema.names) for key in keys]
         needed = {
             str(name): None
@@ -103,19 +109,20 @@ class Stream(ArrowSource):
 
     def declared(self, key: Key) -> Declared | None:
         name = one_of(key)
-        if isinstance(name, str) and kinds.is_pyarrow_table(self._values):
-            return declared_values(self._values.column(name))
         if isinstance(name, str) and kinds.is_polars_frame(self._values):
             return declared_values(self._values[name])
         return super().declared(key)
 
-    def record_batches(self, names: list[str], rows: int) -> Any:
+    def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
         reader = self._next or self._open()
         self._next = None
-        return reader
+        # what fails on the other side of a stream comes as an error of any kind, with its text
+        with messages_withheld("the stream"):
+            yield from reader
 
     def _open(self) -> Any:
-        return pyarrow().RecordBatchReader.from_stream(self._values)
+        with packages_messages_withheld("the stream"):
+            return pyarrow().RecordBatchReader.from_stream(self._values)
 
 
 class Reader(ArrowSource):
@@ -133,7 +140,7 @@ class Reader(ArrowSource):
 
 
 class Dataset(ArrowSource):
-    """A pyarrow Dataset, with its filter if it has one. pyarrow holds a few row groups of the needed columns."""
+    """A pyarrow Dataset, with its filter if it has one. pyarrow reads ahead without a limit."""
 
     def __init__(self, values: Any) -> None:
         self._dataset = values
@@ -155,10 +162,10 @@ class Dataset(ArrowSource):
 def copied(values: Any) -> Any:
     """A table in memory of its own: Arrow takes vectors of NumPy as they lie, and whoever made them may fill them."""
     pa = pyarrow()
-    reader = Stream(values).record_batches([], 0)
+    stream = Stream(values)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, reader.schema) as writer:
-        for batch in reader:
+    with pa.ipc.new_stream(sink, stream.schema) as writer:
+        for batch in stream.record_batches([], 0):
             writer.write_batch(batch)
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 

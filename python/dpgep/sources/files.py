@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from dpgep.sources.arrays import Array, SideBySide
-from dpgep.sources.arrow import Dataset, pyarrow
 from dpgep.sources.categories import Categories
 from dpgep.sources.csv_files import CsvFiles
 from dpgep.sources.names import listed
-from dpgep.sources.parquet import ParquetFiles
 from dpgep.sources.source import Source, packages_messages_withheld
+from dpgep.sources.table_files import ArrowFiles, ParquetFiles
 
 _SUFFIXES = {
     "parquet": (".parquet", ".pq"),
@@ -46,7 +45,7 @@ def open_files(values: Sequence[str | Path], categories: Categories) -> Source |
         return CsvFiles(files, [name for name, declared in categories.items() if _is_text(declared)])
     if kind == "Arrow":
         with packages_messages_withheld(listed(files)):
-            return Dataset(pyarrow(".dataset").dataset(files, format="ipc"))
+            return ArrowFiles(files)
     load: Callable[[str], Any] = _mapped if kind == "NPY" else _arrays
     if len(files) > 1:
         return [load(file) for file in files]

@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
 from dpgep.sources.csv_files import CsvFiles
 from dpgep.sources.kinds import Declared, is_date_type
-from dpgep.sources.parquet import ParquetFiles, read_ahead
-from dpgep.sources.parts import Pieces
 from dpgep.sources.source import Key, missing
 
 # Text, or a pyarrow.compute.Expression.
@@ -53,12 +51,12 @@ class Filtered(ArrowSource):
         self._source = source
         self.schema = source.schema
         self.repeatable = source.repeatable
-        found_text = source.found_text if isinstance(source, CsvFiles) else frozenset()
-        is_text = isinstance(condition, str)
-        self._expression = parsed(condition, self.schema, found_text) if is_text else condition
-        self._needed = _columns_of(self._expression, self.schema)
-        if not is_text:
-            for name in found_text.intersection(self._needed):
+        self.reads_ahead = source.reads_ahead
+        self._condition = condition
+        self._found_text = source.found_text if isinstance(source, CsvFiles) else frozenset()
+        self._needed = _columns_of(self._expression(self.schema), self.schema)
+        if not isinstance(condition, str):
+            for name in self._found_text.intersection(self._needed):
                 raise _not_declared(name)
 
     @property
@@ -71,33 +69,61 @@ class Filtered(ArrowSource):
     def needed(self, keys: Sequence[Key]) -> list[Hashable]:
         return list(dict.fromkeys([*super().needed(keys), *self._needed]))
 
-    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
-        pieces = super().pieces(keys, batch_rows)
-        return read_ahead(pieces) if isinstance(self._source, ParquetFiles) else pieces
-
     def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
+        schema = None
         for batch in self._source.record_batches(list(dict.fromkeys([*names, *self._needed])), rows):
+            if batch.schema != schema:  # of another file, whose numbers may be of another type
+                schema = batch.schema
+                expression = self._expression(schema)
+                _check_fits(schema, expression)
             # as a table: pyarrow 17 fails at a batch of which nothing is left
-            yield from pyarrow().Table.from_batches([batch]).filter(self._expression).to_batches()
+            for kept in _kept(pyarrow().Table.from_batches([batch]), expression):
+                yield from kept.to_batches()
+
+    def _expression(self, schema: Any) -> Any:
+        is_text = isinstance(self._condition, str)
+        return parsed(self._condition, schema, self._found_text) if is_text else self._condition
+
+
+def _kept(table: Any, expression: Any) -> Iterator[Any]:
+    """The rows that meet a condition, in tables; not those of which it cannot be computed: 6 / y where y is 0.
+
+    Otherwise one person would decide whether a run fails. Rows are halved until what fails is one of them.
+    """
+    pa = pyarrow()
+    try:
+        found = table.filter(expression)
+    except (MemoryError, pa.ArrowCancelled):
+        raise
+    except pa.ArrowException:
+        found = None
+    if found is not None:
+        yield found
+    elif table.num_rows > 1:
+        half = table.num_rows // 2
+        yield from _kept(table.slice(0, half), expression)
+        yield from _kept(table.slice(half), expression)
 
 
 def _columns_of(expression: Any, schema: Any) -> list[str]:
     """The columns that a condition needs, in the order of the table. Raises ValueError for one that does not fit it."""
-    pa = pyarrow()
-    empty = pa.table([pa.array([], field.type) for field in schema], schema=schema)
-    try:
-        empty.filter(expression)
-    except (pa.ArrowException, TypeError) as error:  # no row has been read, none can be in this
-        raise ValueError(f"the filter does not fit the columns: {error}") from None
-    return [name for name in schema.names if not _fits(empty.drop_columns([name]), expression)]
+    _check_fits(schema, expression)
+    return [name for i, name in enumerate(schema.names) if _misfit(schema.remove(i), expression) is not None]
 
 
-def _fits(table: Any, expression: Any) -> bool:
+def _check_fits(schema: Any, expression: Any) -> None:
+    misfit = _misfit(schema, expression)
+    if misfit is not None:
+        raise ValueError(f"the filter does not fit the columns: {misfit}")
+
+
+def _misfit(schema: Any, expression: Any) -> Exception | None:
+    """Why an expression cannot be computed of any rows, None if it can: their types decide, as there are no rows."""
     try:
-        table.filter(expression)
-    except (pyarrow().ArrowException, TypeError):
-        return False
-    return True
+        schema.empty_table().filter(expression)
+    except (pyarrow().ArrowException, TypeError) as error:
+        return error
+    return None
 
 
 def parsed(text: str, schema: Any, found_text: frozenset[str] = frozenset()) -> Any:
@@ -163,17 +189,41 @@ class _Parser:
         if (name is not None and other is not None) or not isinstance(how, (ast.Eq, ast.NotEq)):
             self._require_declared(name, other)
         compare = _COMPARISONS[type(how)]
-        return compare(self._operand(left, name, other), self._operand(right, other, name))
-
-    def _operand(self, node: ast.expr, name: str | None, beside: str | None) -> Any:
-        if name is not None:
-            return self._column(name)
-        assert beside is not None  # one of two operands is a column
-        return self._pc.scalar(self._value(node, beside))
+        if name is None:
+            assert other is not None  # one of two operands is a column
+            value, column = self._beside(self._value(left, other), other)
+            return compare(value, column)
+        if other is None:
+            value, column = self._beside(self._value(right, name), name)
+            return compare(column, value)
+        return compare(*self._columns(name, other))
 
     def _is_in(self, name: str, nodes: Iterable[ast.expr]) -> Any:
-        column, values = self._column(name), [self._value(node, name) for node in nodes]
-        return reduce(operator.or_, [column == self._pc.scalar(value) for value in values])
+        pairs = [self._beside(self._value(node, name), name) for node in nodes]
+        return reduce(operator.or_, [column == value for value, column in pairs])
+
+    def _beside(self, value: Any, name: str) -> tuple[Any, Any]:
+        """A value and the column with which it is compared, of one type: pyarrow's own casts fail at some values."""
+        column, kind = self._column(name), self._type(name)
+        if self._kind(name) != "numbers":
+            return self._pc.scalar(value), column
+        if isinstance(value, int) and self._pa.types.is_integer(kind):
+            try:
+                return self._pc.scalar(self._pa.scalar(value, kind)), column
+            except (OverflowError, self._pa.ArrowInvalid):
+                pass
+        return self._pc.scalar(self._pa.scalar(float(value), self._pa.float64())), self._rounded(column)
+
+    def _columns(self, name: str, other: str) -> tuple[Any, Any]:
+        """Two columns that are compared, in types whose comparison cannot fail."""
+        columns, kinds = (self._column(name), self._column(other)), {self._type(name), self._type(other)}
+        if self._kind(name) != "numbers" or _compare_exactly(kinds):
+            return columns
+        return self._rounded(columns[0]), self._rounded(columns[1])
+
+    def _rounded(self, column: Any) -> Any:
+        """Numbers in floating point, whole ones beyond 2^53 rounded."""
+        return column.cast(self._pa.float64(), safe=False)
 
     def _name(self, node: ast.expr) -> str | None:
         """The column that a node names, None for what is no column."""
@@ -248,6 +298,14 @@ class _Parser:
             return self._pa.scalar(found, kind)
         except (ValueError, OverflowError):
             raise ValueError(f"the filter compares dates of column {name!r} with {text!r}: write 2024-03-31") from None
+
+
+def _compare_exactly(kinds: set[Any]) -> bool:
+    """Whether pyarrow compares numbers of these types as they are, whatever they are."""
+    types = pyarrow().types
+    if not all(map(types.is_integer, kinds)):
+        return len(kinds) == 1 and all(map(types.is_decimal, kinds))
+    return len(kinds) == 1 or not any(map(types.is_uint64, kinds)) or all(map(types.is_unsigned_integer, kinds))
 
 
 def _not_declared(name: str) -> ValueError:

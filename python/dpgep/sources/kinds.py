@@ -102,13 +102,13 @@ BOOLEANS: Declared = (False, True)
 def declared_values(values: Any) -> Declared | None:
     """The values that the type of a vector allows, None where it does not say.
 
-    Categories of pandas (Dask's, where they are known), of an Enum of polars and of an Arrow dictionary are taken as
-    declared, also those that nobody has. A Categorical of polars declares none: it collects what it meets.
+    Categories of pandas (Dask's, where they are known) and of an Enum of polars are taken as declared, also those that
+    nobody has. A Categorical of polars and a dictionary of Arrow declare none: they collect what they meet.
     """
     if is_polars_series(values):
         return _of_polars(values.dtype)
     if is_arrow_array(values):
-        return _of_arrow(values)
+        return of_arrow_type(values.type)
     dtype: Any = getattr(values, "dtype", None)
     if is_categorical(dtype):
         known = getattr(getattr(values, "cat", None), "known", True)  # Dask's may not be
@@ -140,19 +140,6 @@ def of_arrow_type(kind: Any) -> Declared | None:
     from pyarrow import types
 
     return BOOLEANS if types.is_boolean(kind) else None
-
-
-def _of_arrow(column: Any) -> Declared | None:
-    from pyarrow import types
-
-    if not types.is_dictionary(column.type):
-        return of_arrow_type(column.type)
-    chunks = getattr(column, "chunks", [column])
-    words = dict.fromkeys(word for chunk in chunks for word in chunk.dictionary.to_pylist() if word is not None)
-    if not chunks:
-        return None
-    # sorted, unless the type says that the order means something: it may be that of their appearance
-    return tuple(words) if column.type.ordered else tuple(sorted(words, key=lambda word: (type(word).__name__, word)))
 
 
 def _of_polars(dtype: Any) -> Declared | None:

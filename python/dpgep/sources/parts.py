@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep.sources.columns import Columns, row_dtype
+
+T = TypeVar("T")
 
 Part = Any  # NDArray | Columns | SciPy CSR; all have shape, copy(), and rows by slicing
 
@@ -25,7 +27,12 @@ _BAD_STRIDE = 512
 
 def check_real(dtype: np.dtype[Any], what: str) -> None:
     if dtype.kind not in "fiub":
-        raise TypeError(f"{what} must hold real numbers, got dtype {dtype}: convert it or leave it out")
+        raise TypeError(f"{what} must hold real numbers, got dtype {shown(dtype)}: convert it or leave it out")
+
+
+def shown(dtype: np.dtype[Any]) -> str:
+    """A dtype in a message; of text, without the length of the longest, which is somebody's."""
+    return dtype.type.__name__ if dtype.kind in "US" else str(dtype)
 
 
 def nbytes(part: Part) -> int:
@@ -144,3 +151,15 @@ def rebatch(pieces: Iterable[Pieces], batch_rows: int | None) -> Iterator[list[P
 def rows_at_a_time(row_bytes: int, batch_rows: int | None) -> int:
     """How many rows to read at a time from a source whose rows take ``row_bytes``."""
     return batch_rows or max(1, BATCH_BYTES // max(1, row_bytes))
+
+
+def read_ahead(items: Iterator[T]) -> Iterator[T]:
+    """The items, each fetched in a thread while the one before it is in use."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+    end = object()
+    with ThreadPoolExecutor(1) as reader:
+        following = reader.submit(next, items, end)
+        while (item := following.result()) is not end:
+            following = reader.submit(next, items, end)
+            yield item  # type: ignore[misc]

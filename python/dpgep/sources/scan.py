@@ -66,8 +66,8 @@ def scan(
         Which rows count, as ``"age >= 18 and region in ['north', 'south']"``: names of columns (``column("blood
         pressure")`` where they are no names of Python), numbers, text, dates as text, comparisons, ``in``, ``is None``,
         ``and``, ``or``, ``not``. As in SQL, a comparison with a missing value is neither true nor false, and keeps no
-        row. How many rows are kept then depends on people's values: problems need ``adjacency="add-remove"``, which
-        protects that number.
+        row; nor does an expression that cannot be computed, such as 6 / y where y is 0. How many rows are kept then
+        depends on people's values: problems need ``adjacency="add-remove"``, which protects that number.
 
     Returns
     -------
@@ -238,8 +238,8 @@ class Scan:
             At a second pass over what can be read once.
         ValueError
             If a batch lacks a column or differs in width; if data cannot be read or converted, of which the message
-            says the column and its type but no value; at the end, if the number of rows is not ``n_rows``, or not that
-            of the last pass.
+            says the column and its type but no value (a `DataError`); at the end, if the number of rows is not
+            ``n_rows``, or not that of the last pass.
         TypeError
             If a column holds another kind of values than in the first file or batch.
         """

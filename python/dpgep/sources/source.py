@@ -6,10 +6,11 @@ Messages of other packages do: a person's, for anyone to read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from dpgep.errors import DataError
 from dpgep.sources.kinds import Declared
 from dpgep.sources.names import Names, as_text, did_you_mean, listed
 from dpgep.sources.parts import Pieces
@@ -108,39 +109,52 @@ def check_names(names: tuple[Hashable, ...]) -> None:
         raise ValueError(f"column {twice!r} is selected twice")
 
 
-_PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j")
-
-
-class UnreadableError(ValueError):
-    """Data could not be read or converted. The message names the column and types, never a value."""
+_PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j", "duckdb", "_duckdb")
 
 
 @contextmanager
 def messages_withheld(what: str) -> Iterator[None]:
-    """Raise UnreadableError for whatever goes wrong while ``what`` is converted; MemoryError stays one."""
-    try:
+    """Raise DataError for whatever goes wrong while ``what`` is converted; MemoryError stays one."""
+    with replaced(lambda error: _without_message(what, error)):
         yield
-    except Exception as error:
-        raise _without_message(what, error) from None
 
 
 @contextmanager
 def packages_messages_withheld(what: str) -> Iterator[None]:
-    """The same for errors of pyarrow, pandas, polars and Spark alone: others, the user's among them, pass through."""
+    """The same for errors of these packages alone: others, the user's among them, pass through."""
+    with replaced(lambda error: _without_message(what, error) if _is_of_package(error) else error):
+        yield
+
+
+@contextmanager
+def replaced(replacement: Callable[[Exception], Exception]) -> Iterator[None]:
+    """Raise in the place of any error its replacement, which does not lead back to it, as ``from None`` does.
+
+    That hides the error from tracebacks and keeps it as the context: its message, which may quote a person's value, for
+    whoever logs or pickles chains of errors.
+    """
     try:
         yield
     except Exception as error:
-        if type(error).__module__.split(".")[0] not in _PACKAGES:
+        other = replacement(error)
+        if other is error:
             raise
-        raise _without_message(what, error) from None
+        try:
+            raise other from None
+        finally:
+            other.__context__ = None
+
+
+def _is_of_package(error: Exception) -> bool:
+    return type(error).__module__.split(".")[0] in _PACKAGES
 
 
 def _without_message(what: str, error: Exception) -> Exception:
     if isinstance(error, MemoryError):
         return MemoryError(f"not enough memory to read {what}: select fewer columns or use smaller batches")
-    if isinstance(error, UnreadableError):
+    if isinstance(error, DataError):
         return error
-    return UnreadableError(
+    return DataError(
         f"{what} cannot be read: {type(error).__name__}, whose message is suppressed since it may quote values of the "
         "data; read the data without dpgep to see it"
     )
