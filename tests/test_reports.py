@@ -332,7 +332,7 @@ def test_the_command_takes_a_kept_release(tmp_path: Path, capsys: pytest.Capture
     assert (status, verify(out).privacy) == (0, release.report)
     kept.write_bytes(release.to_bytes()[:-1])
     status, _, err = run(capsys, kept)
-    assert (status, "people.dpgep: these private moments are incomplete" in err) == (1, True)
+    assert (status, "people.dpgep: these bytes (private moments) are incomplete" in err) == (1, True)
 
 
 def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

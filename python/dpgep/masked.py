@@ -78,7 +78,8 @@ class Terms:
     ----------
     model, bound, adjacency, public_n, bits
         As in `dpgep.Moments`. Under "replace-one" the number of people of all sites together becomes public, that of
-        each site does not; under "add-remove" neither. Name the model's features if the release is to have names.
+        each site does not; under "add-remove" neither. Name the model's features, here and in each site's moments, if the
+        release is to have names.
     sites : sequence of str
         Names of all sites, at least two.
     colluding : int
@@ -262,10 +263,12 @@ class Site:
         if not isinstance(moments, Moments):
             raise TypeError(f"moments must be dpgep.Moments, got {type(moments).__name__}")
         self.terms.no_people.require_same_kind(moments)
-        if self.terms.model.feature_names is None and moments.model.feature_names is not None:
+        ours, theirs = self.terms.model.feature_names, moments.model.feature_names
+        if (ours is None) != (theirs is None):
+            having, lacking = ("moments", "terms") if ours is None else ("terms", "moments")
             raise ValueError(
-                "the columns of these moments have names, which the terms do not: name the features of the terms' "
-                "model, or sites may add up different columns"
+                f"the columns of the {having} have names and those of the {lacking} have none, so that sites may add up "
+                "different columns: name the features of the model of both, or of neither"
             )
 
     def _take_seeds(self, roster: dict[str, bytes]) -> list[tuple[int, bytes]]:
