@@ -78,8 +78,8 @@ class Terms:
     ----------
     model, bound, adjacency, public_n, bits
         As in `dpgep.Moments`. Under "replace-one" the number of people of all sites together becomes public, that of
-        each site does not; under "add-remove" neither. Name the model's features, here and in each site's moments, if the
-        release is to have names.
+        each site does not; under "add-remove" neither. Name the model's features, here and in the moments of each site,
+        if the release is to have names.
     sites : sequence of str
         Names of all sites, at least two.
     colluding : int
@@ -267,8 +267,8 @@ class Site:
         if (ours is None) != (theirs is None):
             having, lacking = ("moments", "terms") if ours is None else ("terms", "moments")
             raise ValueError(
-                f"the columns of the {having} have names and those of the {lacking} have none, so that sites may add up "
-                "different columns: name the features of the model of both, or of neither"
+                f"the columns of the {having} have names and those of the {lacking} have none, so that sites may add "
+                "up different columns: name the features of the model of both, or of neither"
             )
 
     def _take_seeds(self, roster: dict[str, bytes]) -> list[tuple[int, bytes]]:
