@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from dpgep.formats.codec import parsed
+
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -38,7 +40,7 @@ def unpack(kind: str, version: int, data: bytes) -> tuple[dict[str, Any], memory
         )
     start = len(magic) + 8
     end = start + int.from_bytes(content[len(magic) : start], "little")
-    return json.loads(bytes(content[start:end])), content[end:]
+    return parsed(bytes(content[start:end]), float), content[end:]
 
 
 def _magic(kind: str, version: int) -> bytes:

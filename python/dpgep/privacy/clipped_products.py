@@ -200,7 +200,7 @@ class ClippedProducts:
     def _summed(self, make: Callable[[], S]) -> S:
         """One pass. Raises ValueError where the public number of people is so large that sums might overflow."""
         sums: Any = self._problem.dataset.accumulate(make, alone=True)
-        n = sums.n if self._replaces else self._problem.facts.n
+        n = sums.n if self._replaces else self._problem.facts.n or 0
         if not self._fit(n):
             raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people, not {n}: use a release")
         return sums  # type: ignore[no-any-return]
