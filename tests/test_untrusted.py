@@ -267,18 +267,16 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def mutated(header: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
+    """The header with junk in the place of some of its parts, or without them."""
     changed = copy.deepcopy(header)
-    for _ in range(data.draw(st.integers(1, 3))):
-        path = data.draw(st.sampled_from([each for each in paths(changed) if each]))
-        inner: Any = changed
-        for key in path[:-1]:
-            inner = inner[key]
-        if data.draw(st.integers(0, 4)):
-            inner[path[-1]] = data.draw(junk)
-        else:
-            del inner[path[-1]]
-        if not changed:
-            break
+    places = data.draw(st.lists(st.sampled_from([path for path in paths(header) if path]), min_size=1, max_size=3))
+    for *outer, last in places:
+        with contextlib.suppress(LookupError, TypeError):  # within what was replaced
+            inner: Any = functools.reduce(lambda part, key: part[key], outer, changed)
+            if data.draw(st.integers(0, 4)):
+                inner[last] = json.loads(json.dumps(data.draw(junk)))  # which may be changed in its turn
+            else:
+                del inner[last]
     return changed
 
 

@@ -28,8 +28,8 @@ _WIDTH = 1e-3
 _LEAST_DELTA = 1e-12
 # Steps of the grid of privacy losses in an epsilon, and the least such epsilon.
 _STEPS, _LEAST_EPSILON = 5000, 0.01
-# What can be verified: kinds of answers in a ledger, and points of that grid, some 5 microseconds and 200 bytes each.
-MOST_ANSWERS, MOST_POINTS = 16, 1 << 22
+# What can be verified: kinds of answers in a ledger, and points of that grid, some 20 microseconds and 200 bytes each.
+MOST_ANSWERS, MOST_POINTS = 16, 1 << 20
 # Beyond this epsilon a guarantee is meaningless, and the search ends.
 _LARGEST_EPSILON = 200.0
 

@@ -17,8 +17,8 @@ from dpgep.reports.report import PrivacyReport
 from dpgep.reports.words import assumptions, statement
 
 FORMAT, VERSION = "dpgep-report", 1
-# A report that can be read: with the names of a million columns it has some 20 MB.
-MOST_BYTES = 1 << 25
+# A report that can be read: with short names of a million columns it has some 12 MB.
+MOST_BYTES = 1 << 24
 
 # the share of false alarms at which an attacker is judged
 FALSE_POSITIVES = 0.01
