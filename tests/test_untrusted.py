@@ -6,8 +6,10 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import importlib
 import json
 import math
+import re
 import struct
 import tracemalloc
 import warnings
@@ -470,6 +472,15 @@ def test_what_is_within_the_limits_is_accounted_for() -> None:
             verify(of_samples(event))
     with pytest.raises(ValueError, match="more than the stated 1e-09"):
         verify(of_samples(times(4, sample(1.0)), delta=1e-9))
+
+
+def test_the_documented_limits_are_those_of_the_code() -> None:
+    page = (DATA.parent.parent / "docs" / "reports.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| `dpgep\.([\w.]+)\.(MOST_\w+)` \|$", page, re.MULTILINE)
+    powers = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+    values = [1 << int(v[1:].translate(powers)) if v[1] in "¹²³" else int(v.split()[0]) for v, _, _ in rows]
+    assert values == [getattr(importlib.import_module(f"dpgep.{module}"), name) for _, module, name in rows]
+    assert len(rows) == 6
 
 
 def test_a_ledger_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
