@@ -171,13 +171,13 @@ class Decoder:
         pairs = enumerate(zip(document, kinds, strict=True))
         return tuple(self.value(each, kind, f"{where}[{i}]") for i, (each, kind) in pairs)
 
-    def _array(self, document: Any, entries: Any, where: str) -> NDArray[Any]:
-        """Nested lists as an array: ragged ones are refused, and so is anything in them but numbers."""
+    def _array(self, document: Any, entries: Any, where: str, axes: int = 2) -> NDArray[Any]:
+        """A list of numbers, or a list of such lists, as an array: ragged ones are refused, and so is anything else."""
         kind = np.dtype(entries)
         if not isinstance(document, list):
             self._refuse(document, "a list", where)
-        if document and isinstance(document[0], list):
-            parts = [self._array(part, entries, f"{where}[{i}]") for i, part in enumerate(document)]
+        if axes > 1 and document and isinstance(document[0], list):
+            parts = [self._array(part, entries, f"{where}[{i}]", axes - 1) for i, part in enumerate(document)]
             if any(part.shape != parts[0].shape for part in parts):
                 raise ValueError(f"{where} must have rows of one length")
             return np.stack(parts)
