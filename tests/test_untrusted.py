@@ -126,6 +126,7 @@ LEDGER = "privacy__releases__0__"
     ("changes", "said"),
     [
         ({"privacy__epsilon": 0.001}, "more than the stated 1e-06"),
+        ({"privacy__epsilon": "inf"}, "epsilon is infinite where a release has no noise, and only there"),
         ({"privacy__mu": 0.1}, "add up to mu = .*, not to the stated 0.1"),
         ({"privacy__mu": 0.1, LEDGER + "mu": 0.1}, r"releases\[0\].noise costs mu = .*, more than the stated 0.1"),
         ({"privacy__mu": None}, "a report has a mu"),

@@ -173,8 +173,8 @@ class PrivacyReport:
             raise ValueError(f"the entries of the ledger add up to mu = {spent!r}, not to the stated {self.mu!r}")
         if self.epsilon is not None and self.delta is not None:
             _require_delta(lambda epsilon: delta_of(epsilon, spent), self.epsilon, self.delta)
-        if math.isinf(spent) and self.epsilon not in (None, math.inf):
-            raise ValueError("a release without noise has no finite epsilon")
+        if self.epsilon is not None and math.isinf(spent) != math.isinf(self.epsilon):
+            raise ValueError("epsilon is infinite where a release has no noise, and only there")
 
     def require_sampled(self) -> None:
         """Raise ValueError unless answers about samples, where there are any, have the stated epsilon and delta."""
