@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import warnings
@@ -176,6 +177,11 @@ def changed(**parts: Any) -> str:
         (changed(components=...), "has no field 'components'"),
         (changed(components=[["1.0", 2.0, 3.0]]), r"components\[0\]\[0\] must be a number, got '1.0'"),
         (changed(components=[[1.0, 2.0, 3.0], [1.0]]), "must have rows of one length"),
+        (changed(components=[[[1.0]]]), r"components\[0\]\[0\] must be a number, got a list"),
+        (
+            changed(components=functools.reduce(lambda inner, _: [inner], range(100), [1.0])),
+            "must be a number, got a list",
+        ),
         (changed(components=[1.0, 2.0]), r"components must be a matrix, \(K, d\)"),
         (changed(components=[[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), "a component must not be zero"),
         (changed(components=[["nan", 1.0, 1.0], [1.0, 0.0, 0.0]]), "components must be finite"),

@@ -43,7 +43,8 @@ def _run(options: argparse.Namespace) -> int:
     if verb and any(getattr(options, name) is not None for name in ("form", "output", "dataset", "purpose")):
         raise UsageError("verify takes no options")
     try:
-        text = Path(file).read_bytes()
+        with open(file, "rb") as opened:
+            text = opened.read(document.MOST_BYTES + 1 if verb else -1)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
     try:

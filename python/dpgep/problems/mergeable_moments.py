@@ -26,7 +26,7 @@ from dpgep.sources.names import Names
 
 # The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
 DEFAULT_BITS = 20
-_BITS = range(4, DEFAULT_BITS + 1)
+BITS = range(4, DEFAULT_BITS + 1)
 
 
 class Moments(Problem):
@@ -81,8 +81,8 @@ class Moments(Problem):
                 "model must be a PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel or TableModel, "
                 f"got {type(model).__name__}"
             )
-        if isinstance(bits, bool) or bits not in _BITS:
-            raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")
+        if isinstance(bits, bool) or bits not in BITS:
+            raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
         self.model: RowModel = model
         found = bound_of(bound)
         if isinstance(found, Auto):
