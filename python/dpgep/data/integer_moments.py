@@ -154,9 +154,9 @@ class ExactMomentAccumulator:
         diagonal = np.diagonal(low).astype(object)
         limits = [(low, -most, most)]
         if high is not None:
-            diagonal += np.diagonal(high).astype(object) * (1 << _LOW_BITS)
-            largest = (most >> _LOW_BITS) + 1
-            limits = [(low, 0, (1 << _LOW_BITS) - 1), (high, -largest, largest)]
+            diagonal += np.diagonal(high).astype(object) * (1 << LOW_BITS)
+            largest = (most >> LOW_BITS) + 1
+            limits = [(low, 0, (1 << LOW_BITS) - 1), (high, -largest, largest)]
         is_within = all(least <= int(limb.min()) and int(limb.max()) <= largest for limb, least, largest in limits)
         squares, people = diagonal[: self.layout.n_features], diagonal[self.layout.n_features :]
         is_everybody = len(people) != 1 or people.sum() == most
