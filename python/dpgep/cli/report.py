@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import dpgep
-from dpgep.cli.command import Commands, UsageError
+from dpgep.cli.command import Commands, UsageError, say
 from dpgep.cli.output import Output
 from dpgep.formats.codec import parsed
 from dpgep.reports import document, html, markdown
@@ -60,9 +59,11 @@ def _run(options: argparse.Namespace) -> int:
         if options.output is None:
             print(written, end="")
         else:
-            with Output(options.output, force=options.force) as output:
+            with Output(options.output, force=options.force, inputs=[file]) as output:
+                output.try_place()
                 output.write(written.encode())
-            print(f"kept in {options.output}", file=sys.stderr)
+                kept = output.take()
+            say(f"kept in {kept}")
     return 0
 
 

@@ -47,13 +47,25 @@ _KINDS: Kinds = {
 
 def written(solution: Solution) -> str:
     """The JSON text of a solution. Raises TypeError for classes of people that are no text, numbers or booleans."""
-    for label in getattr(solution.model, "classes", ()):
-        plain = label.item() if isinstance(label, np.generic) else label
-        if not isinstance(plain, (str, int, float)) or (isinstance(plain, float) and not math.isfinite(plain)):
-            raise TypeError(f"classes must be text, numbers or booleans to be stored, got {label!r}")
+    _require_plain_classes(solution.model)
     document = encoded(solution, _KINDS)
     document["moments"] = document.pop("_moments")
     return json.dumps({"format": FORMAT, "version": VERSION, "dpgep": core.__version__, **document}, allow_nan=False)
+
+
+def require_storable(model: Model) -> None:
+    """Raise TypeError or ValueError if no file can hold a solution of this model, before there is one."""
+    _require_plain_classes(model)
+    document = json.loads(json.dumps(encoded(model, _KINDS)))
+    found: Model = Decoder(_KINDS, "this dpgep").value(document, Model, "the model")
+    _check_model(found, found.n_features)
+
+
+def _require_plain_classes(model: Model) -> None:
+    for label in getattr(model, "classes", ()):
+        plain = label.item() if isinstance(label, np.generic) else label
+        if not isinstance(plain, (str, int, float)) or (isinstance(plain, float) and not math.isfinite(plain)):
+            raise TypeError(f"classes must be text, numbers or booleans to be stored, and finite, got {label!r}")
 
 
 def read(text: str | bytes) -> Solution:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import uuid
 from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from dpgep._files import write_whole
 from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
@@ -229,17 +229,7 @@ class Moments(Problem):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `to_bytes` to a file, which is replaced atomically and so never incomplete."""
-        target = Path(path)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-        try:
-            with open(handle, "wb") as file:
-                file.write(self.to_bytes())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)  # closed: Windows renames no open file
-        except BaseException:
-            os.unlink(name)
-            raise
+        write_whole(path, self.to_bytes(), mode=0o600)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Moments:
