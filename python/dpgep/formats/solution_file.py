@@ -57,8 +57,7 @@ def require_storable(model: Model) -> None:
     """Raise TypeError or ValueError if no file can hold a solution of this model, before there is one."""
     _require_plain_classes(model)
     document = json.loads(json.dumps(encoded(model, _KINDS)))
-    found: Model = Decoder(_KINDS, "this dpgep").value(document, Model, "the model")
-    _check_model(found, found.n_features)
+    require_model(decoded(document, Model, "the model", kinds=_KINDS, by="this dpgep"))
 
 
 def _require_plain_classes(model: Model) -> None:
