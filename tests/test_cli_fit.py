@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import errno
 import gzip
+import io
 import json
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +24,7 @@ import pytest
 
 import dpgep
 from dpgep import cli
+from dpgep.privacy.ledger import LedgerEntry
 
 N = 600
 BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
@@ -274,7 +281,10 @@ def test_an_interruption_exits_with_130_and_says_what_was_spent(run: Run, monkey
 
     monkeypatch.setattr(dpgep, "solve", interrupt)
     status, _, err = run("pca", "people.csv", "--columns", "age", *BUDGET, "-o", "o.json")
-    assert (status, err) == (130, "features  1: age\nnothing was released, nothing was spent\n\ninterrupted\n")
+    assert (status, err) == (
+        130,
+        "features  1: age\n\ndpgep: interrupted; nothing was released, nothing was spent\n",
+    )
     assert os.listdir() == ["people.csv"]
 
 
@@ -291,22 +301,190 @@ def test_what_was_spent_before_a_failure_is_said(run: Run, monkeypatch: pytest.M
     status, out, err = run("pca", "people.csv", *words)
     assert (status, out) == (1, "")
     mu = dpgep.Budget.open("budget").spent_mu
-    assert f"spent before it failed: mu = {mu:.4g}\ndpgep pca: changed\n" in err
+    assert f"spent: mu = {mu:.4g}\ndpgep pca: changed\n" in err
     assert mu == pytest.approx(dpgep.Budget.open("budget").mu / 2)
 
 
-def test_a_result_that_cannot_be_written_is_not_lost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+def test_what_another_run_spends_meanwhile_is_not_said_of_this_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _budget()
 
-    monkeypatch.setattr(os, "fsync", full)
-    for model in ("pca", "table"):
-        status, out, err = run(model, "people.csv", "--columns", "age,weight", "--bound", "200", *BUDGET, "-o", "o")
-        assert status == 1
-        assert "o cannot be written (No space left on device)" in err
-        if model == "pca":
-            assert dpgep.Solution.from_json(out).feature_names == ("age", "weight")
+    def others(*_: object, **__: object) -> None:
+        budget = dpgep.Budget.open("budget")
+        with budget.reserve(0.25, adjacency="replace-one") as ledger:
+            ledger.record(LedgerEntry("theirs", 0.1, ()))
+        raise dpgep.DataChangedError("changed")
+
+    monkeypatch.setattr(dpgep, "solve", others)
+    words = ["--columns", "age", "--bound", "99", "--budget", "budget", "--share", "0.25", "-o", "o.json"]
+    assert "nothing was released, nothing was spent\n" in run("pca", "people.csv", *words)[2]
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("model", ["pca", "table"])
+def test_a_result_that_cannot_be_written_is_not_lost(
+    run: Run, monkeypatch: pytest.MonkeyPatch, model: str, stream: str
+) -> None:
+    """Where the disk is full, it is on stdout; and if that fails too, on stderr."""
+    _full_disk_after(monkeypatch, "solve" if model == "pca" else "release")
+    if stream == "stderr":
+        monkeypatch.setattr(sys, "stdout", _Full())
+    status, out, err = run(model, "people.csv", "--columns", "age,weight", "--bound", "200", *BUDGET, "-o", "o")
+    assert status == 1
+    assert "o cannot be written (No space left on device)" in err
+    assert _names_in(model, out if stream == "stdout" else err.splitlines()[-1]) == ("age", "weight")
     assert os.listdir() == ["people.csv"]
+
+
+def test_a_full_disk_is_noticed_before_anything_is_spent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dpgep, "solve", None)
+    monkeypatch.setattr(os, "fsync", _full)
+    words = ["people.csv", "--columns", "age", "--bound", "99", *BUDGET, "-o", "o.json"]
+    assert run("pca", *words)[::2] == (2, "dpgep pca: -o: o.json cannot be written (No space left on device)\n")
+    assert os.listdir() == ["people.csv"]
+
+
+@pytest.mark.parametrize("model", ["fda", "table"])
+@pytest.mark.parametrize("classes", ["0,inf", "0,-inf", "0,1e400", "0,nan", "0,0.0", f"0,{10**30}"])
+def test_classes_that_no_file_can_hold_are_refused_before_rows_are_read(run: Run, model: str, classes: str) -> None:
+    _budget()
+    Path("labels.csv").write_text("x,c\n" + "1,0\n2,1\n" * 20)
+    words = ["labels.csv", "--labels", "c", f"--classes={classes}", "--bound", "9", "--budget", "budget"]
+    status, out, err = run(model, *words, "--share", "0.5", "-o", "o")
+    assert (status, out, err.startswith(f"dpgep {model}: classes ")) == (2, "", True), err
+    assert len(dpgep.Budget.open("budget").history) == 1
+    assert not Path("o").exists()
+
+
+@pytest.mark.parametrize("model", ["sir", "table"])
+def test_slices_that_no_file_can_hold_are_refused_before_rows_are_read(run: Run, model: str) -> None:
+    """A range whose width is no double."""
+    words = ["people.csv", "--columns", "age", "--response", "weight", "--y-range=-1e308:1e308", "--missing", "center"]
+    with np.errstate(all="ignore"):
+        status, _, err = run(model, *words, *BUDGET, "-o", "o")
+    assert (status, err) == (2, f"dpgep {model}: interior_edges must be increasing numbers, at least one\n")
+
+
+def test_an_answer_is_kept_whatever_its_names(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal that cannot show a name, it is escaped: what is kept and said is no failure."""
+    Path("names.csv").write_text("größe,\u202ealter\n" + "1,2\n2,3\n" * 20, encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert run("pca", "names.csv", "--bound", "9", "--epsilon", "inf", "-o", "o.json")[0] == 0
+    shown = sys.stdout.buffer.getvalue().decode()
+    assert "gr\\xf6\\xdfe" in shown
+    assert dpgep.Solution.load("o.json").feature_names == ("größe", "\u202ealter")
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_stream_that_is_closed_costs_no_answer(run: Run, monkeypatch: pytest.MonkeyPatch, closed: str) -> None:
+    """As after ``2>&-``, and in a service."""
+    monkeypatch.setattr(sys, closed, None)
+    words = ["people.csv", "--columns", "age", "--missing", "center", *BUDGET, "-o", "o.json"]
+    assert run("pca", *words)[0] == 0
+    assert dpgep.Solution.load("o.json").feature_names == ("age",)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_runs_with_one_output_neither_answer_is_lost(
+    run: Run, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Both begin when there is no file; in file systems with and without hard links."""
+    real = dpgep.solve
+
+    def answer_after_others(*arguments: Any, **options: Any) -> dpgep.Solution:
+        Path("o.json").write_text("theirs")
+        Path("o-2.json").write_text("of a third")
+        return real(*arguments, **options)
+
+    def no_link(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(dpgep, "solve", answer_after_others)
+    words = ["people.csv", "--columns", "age", "--bound", "99", *BUDGET, "-o", "o.json"]
+    status, _, err = run("pca", *words)
+    assert status == 0
+    assert f"kept in {Path('o-3.json').resolve()}: there is another o.json since this run began\n" in err
+    assert (Path("o.json").read_text(), Path("o-2.json").read_text()) == ("theirs", "of a third")
+    assert dpgep.Solution.load("o-3.json").feature_names == ("age",)
+    assert sorted(os.listdir()) == ["o-2.json", "o-3.json", "o.json", "people.csv"]
+    for path in Path().glob("o*.json"):
+        path.unlink()
+    assert run("pca", *words[:-1], "q.json")[::2][0] == 0
+    assert dpgep.Solution.load("q.json").feature_names == ("age",)
+
+
+def test_processes_with_one_output_keep_all_that_they_pay_for(run: Run) -> None:
+    _budget()
+    words = ["pca", "people.csv", "--columns", "age", "--bound", "99", "--budget", "budget", "--share", "0.125"]
+    command = [sys.executable, "-m", "dpgep", *words, "-o", "o.json"]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
+    for process in started:
+        process.communicate()
+    paid = len(dpgep.Budget.open("budget").releases)
+    assert sum(process.returncode == 0 for process in started) == paid >= 1
+    assert len({dpgep.Solution.load(path).to_json() for path in Path().glob("o*.json")}) == paid
+
+
+@pytest.mark.parametrize("output", ["device", "pipe", "fifo", "folder"])
+def test_an_output_that_is_no_file_is_refused_and_left_alone(run: Run, output: str) -> None:
+    os.mkfifo("fifo")
+    Path("folder").mkdir()
+    ends = [*os.openpty(), *os.pipe()]
+    Path("device").symlink_to(os.ttyname(ends[1]))  # one that nobody would miss, unlike /dev/null
+    Path("pipe").symlink_to(f"/dev/fd/{ends[3]}")  # as /dev/stdout is one
+    before = os.stat(output)
+    for force in ([], ["--force"]):
+        status, out, err = run("pca", "people.csv", "--columns", "age", *BUDGET, "-o", output, *force)
+        assert (status, out) == (2, "")
+        assert err == f"dpgep pca: -o: {output} is a folder, a pipe or a device, not a file: choose another name\n"
+    after = os.stat(output)
+    for end in ends:
+        os.close(end)
+    assert (after.st_mode, after.st_ino, after.st_rdev) == (before.st_mode, before.st_ino, before.st_rdev)
+
+
+@pytest.mark.parametrize(
+    ("data", "output"),
+    [
+        ("people.csv", "people.csv"),
+        ("pe*.csv", "people.csv"),
+        ("people.csv", "link"),
+        ("people.csv", "budget"),
+        ("people.csv", "budget.head"),
+        ("folder", "folder/part.csv"),
+    ],
+)
+def test_an_output_that_is_an_input_is_refused(run: Run, data: str, output: str) -> None:
+    _budget()
+    Path("folder").mkdir()
+    shutil.copy("people.csv", "folder/part.csv")
+    Path("link").symlink_to("people.csv")
+    before = Path(output).read_bytes()
+    words = [data, "--columns", "age", "--bound", "99", "--budget", "budget", "--share", "0.5", "--force"]
+    status, _, err = run("pca", *words, "-o", output)
+    assert (status, err) == (2, f"dpgep pca: -o: {output} is read by this command: choose another name\n")
+    assert Path(output).read_bytes() == before
+
+
+def test_transform_and_report_do_not_replace_what_they_read(run: Run) -> None:
+    words = ["people.csv", "--columns", "age", "--bound", "99", "--epsilon", "inf", "-o", "o.json"]
+    assert run("pca", *words)[0] == 0
+    before = Path("o.json").read_bytes()
+    assert run("report", "o.json", "-o", "o.json", "--force")[0] == 2
+    assert run("transform", "o.json", "people.csv", "-o", "people.csv", "--force")[0] == 2
+    assert Path("o.json").read_bytes() == before
+
+
+def test_force_replaces_what_a_link_points_to_and_hands_on_its_rights(run: Run) -> None:
+    Path("old.json").write_text("old")
+    Path("old.json").chmod(0o640)
+    Path("link.json").symlink_to("old.json")
+    words = ["people.csv", "--columns", "age", "--bound", "99", *BUDGET, "-o", "link.json", "--force"]
+    assert run("pca", *words)[0] == 0
+    assert Path("link.json").is_symlink()
+    assert dpgep.Solution.load("old.json").feature_names == ("age",)
+    assert Path("old.json").stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "npy"])
@@ -385,6 +563,34 @@ def test_help_tells_the_exit_codes(run: Run) -> None:
 
 def _budget() -> None:
     dpgep.Budget.open("budget", epsilon=8, delta=1e-5, adjacency="replace-one", dataset="people")
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class _Full(io.StringIO):
+    def write(self, _: str) -> int:
+        return _full()  # type: ignore[return-value, func-returns-value]
+
+
+def _full_disk_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The disk is full once ``dpgep.name`` has answered."""
+    real = getattr(dpgep, name)
+
+    def answer(*arguments: Any, **options: Any) -> Any:
+        found = real(*arguments, **options)
+        monkeypatch.setattr(os, "fsync", _full)
+        return found
+
+    monkeypatch.setattr(dpgep, name, answer)
+    monkeypatch.setattr(os, "fsync", os.fsync)  # what is undone at the end
+
+
+def _names_in(model: str, text: str) -> Any:
+    if model == "pca":
+        return dpgep.Solution.from_json(text).feature_names
+    return dpgep.PrivateMoments.from_bytes(base64.b64decode(text)).model.feature_names
 
 
 def _umask() -> int:

@@ -671,9 +671,62 @@ def test_too_little_budget_and_too_many_people(monkeypatch: pytest.MonkeyPatch) 
             dpgep.solve(centred, budget=budget, method=METHOD, n_components=1)
         assert centred.passes == 0
     monkeypatch.setattr(clipped_products, "MOST_PEOPLE", N)
-    with pytest.raises(ValueError, match=f"fewer than {N} people: use a release"):
+    with pytest.raises(ValueError, match=f"fewer than {N} people, not {N}: use a release"):
         Curator(problem, ledger, core.NoiseStream(bytes(32))).clipped_products(asked, (0.1,))
     assert ledger.releases == ()
+
+
+@pytest.mark.parametrize("n", [5, N, 20 * N])
+def test_a_secret_number_of_people_is_never_refused(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under add-remove the public estimate alone says whether sums are made."""
+    monkeypatch.setattr(clipped_products, "MOST_PEOPLE", N)
+    asked = Asked(directions_of(), np.full(D, 0.1))
+    for public_n, fits in ((N // 2 - 1, True), (N // 2, False)):
+        problem = dpgep.pca(rows_of(n), bound=1.0, adjacency="add-remove", public_n=public_n)
+        curator = Curator(problem, Ledger(1.0), core.NoiseStream(bytes(32)))
+        assert curator.affords_clipped_products(0.1) == fits
+        for ask in (
+            lambda curator=curator: curator.clipped_products(asked, (0.1,), share=0.1),
+            lambda curator=curator: curator.product_moment(asked, (0.1,), share=0.1),
+            lambda curator=curator: curator.product_norms(asked, share=0.1),
+        ):
+            if fits:
+                assert np.isfinite(ask().values).all()
+            else:
+                with pytest.raises(ValueError, match=f"not {public_n}: use a release"):
+                    ask()
+
+
+def test_sums_over_any_number_of_people_are_released_modulo_a_power_of_two() -> None:
+    """S + Z modulo 2^63, centred, for any S: the same function of the noisy sum whether S has wrapped or not."""
+    total = np.array(
+        [0, 5 - 2**62, 2**62 - 5, 2**62, 2**63 - 1, -(2**63), -(2**62) - 1, 2**63 + 2**40, 2**66 - 3, -(2**65)]
+    )
+    problem = dpgep.pca(rows_of(), bound=1.0, adjacency="add-remove", public_n=N)
+
+    def noisy(sums: Any) -> Any:
+        products = ClippedProducts(problem, core.NoiseStream(bytes(32)))
+        for mu in (1.0, 2.0**-18):  # scales of 2^36 and 2^54
+            products._add_noise(sums, Fraction(4 ** (2 * BITS)), mu, 2 * BITS, "sums", lambda entry: None)
+        return sums
+
+    noise = noisy(np.zeros(len(total), dtype=np.int64))
+    assert np.abs(noise).max() > 2**53
+    found = noisy(np.array([(int(s) + 2**63) % 2**64 - 2**63 for s in total]))
+    assert found.tolist() == [(int(s) + int(z) + 2**62) % 2**63 - 2**62 for s, z in zip(total, noise, strict=True)]
+
+
+def test_sums_wrap_without_a_word() -> None:
+    rows, directions = rows_of(), Directions.on_grid(directions_of(), None)
+    for make in (partial(ClippedSums, directions, one_view(0.1)), partial(ProductMoment, directions, one_view(0.1))):
+        expected = summed(make, batch_of(rows)).total
+        sums = make()
+        sums.total[:] = 2**63 - 1
+        sums.add(batch_of(rows))
+        full = make()
+        full.total[:] = -(2**63)
+        sums.merge(full)
+        assert [(int(s) + 1) % 2**64 for s in sums.total.flat] == [int(s) % 2**64 for s in expected.flat]
 
 
 def test_directions_must_be_orthonormal_and_thresholds_within_limits() -> None:

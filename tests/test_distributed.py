@@ -183,6 +183,15 @@ def test_frames_of_different_files_are_put_together_by_partition(people: Any, tm
         moments(fda, dd.from_pandas(frame[NAMES], npartitions=5), fewer, bound=1.0)
 
 
+def test_a_partition_with_its_columns_in_another_order_is_refused(people: Any) -> None:
+    """Dask checks the names of its partitions only where it is asked to."""
+    frame = pd.DataFrame(people[0], columns=NAMES)
+    parts = [dask.delayed(lambda part: part)(part) for part in (frame[:500], frame[500:][NAMES[::-1]])]
+    lazy = dd.from_delayed(parts, meta=frame[:0], verify_meta=False)
+    with pytest.raises(ValueError, match="the columns of a partition are in another order: they must be 'a', 'b'"):
+        moments(dpgep.PcaModel(6, center=True), lazy, bound=1.0)
+
+
 def test_a_partition_may_be_empty(people: Any) -> None:
     lazy = dd.from_pandas(table(people), npartitions=5)
     few = lazy[lazy["a"] > 1.0]

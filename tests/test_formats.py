@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -176,6 +182,11 @@ def changed(**parts: Any) -> str:
         (changed(components=...), "has no field 'components'"),
         (changed(components=[["1.0", 2.0, 3.0]]), r"components\[0\]\[0\] must be a number, got '1.0'"),
         (changed(components=[[1.0, 2.0, 3.0], [1.0]]), "must have rows of one length"),
+        (changed(components=[[[1.0]]]), r"components\[0\]\[0\] must be a number, got a list"),
+        (
+            changed(components=functools.reduce(lambda inner, _: [inner], range(100), [1.0])),
+            "must be a number, got a list",
+        ),
         (changed(components=[1.0, 2.0]), r"components must be a matrix, \(K, d\)"),
         (changed(components=[[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), "a component must not be zero"),
         (changed(components=[["nan", 1.0, 1.0], [1.0, 0.0, 0.0]]), "components must be finite"),
@@ -207,10 +218,46 @@ def test_a_wrong_file_is_refused(text: str | bytes, message: str) -> None:
         dpgep.Solution.from_json(text)
 
 
+def test_a_process_that_is_killed_while_it_saves_leaves_the_old_file(tmp_path: Path) -> None:
+    """The system kills it when its file has 1000 bytes; a saved solution has more."""
+    script = """
+        import resource, signal, sys, dpgep
+        solution = dpgep.Solution.load(sys.argv[1])
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        solution.save(sys.argv[1])
+    """
+    path = tmp_path / "solution.json"
+    solution("release").save(path)
+    before = path.read_bytes()
+    assert len(before) > 1000
+    found = subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(path)])
+    assert found.returncode == -signal.SIGXFSZ
+    assert path.read_bytes() == before
+
+
+def test_save_replaces_a_file_and_writes_into_what_is_none(tmp_path: Path) -> None:
+    found, path = solution("release"), tmp_path / "solution.json"
+    path.write_text("old")
+    path.chmod(0o600)
+    (tmp_path / "link").symlink_to(path)
+    found.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert path.read_text(encoding="utf-8") == found.to_json()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["link", "solution.json"]
+    out, into = os.pipe()
+    with open(out, encoding="utf-8") as pipe:
+        with open(into, "wb"):
+            found.save(f"/dev/fd/{into}")
+        assert pipe.read() == found.to_json()
+
+
 def test_classes_that_json_cannot_hold_are_refused() -> None:
     rows = np.random.default_rng(0).standard_normal((40, 2))
     problem = dpgep.fda(rows, [(0, 1), (1, 0)] * 20, classes=[(0, 1), (1, 0)], bound=1.0)
-    with pytest.raises(TypeError, match=r"text, numbers or booleans to be stored, got \(0, 1\)"):
+    with pytest.raises(TypeError, match=r"text, numbers or booleans to be stored, and finite, got \(0, 1\)"):
         solve_seeded(problem, epsilon=1.0, delta=1e-3).to_json()
 
 

@@ -122,12 +122,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "too few entries": ({"count": 3}, "3 reports of dim = 3 have 18 entries, not 24"),
     "another dimension": ({"dim": 2, "count": 8}, "dim = 2, not 3"),
     "another bound": ({"bound": 1.0}, "bound = 1.0, not 2.0"),
-    "another epsilon": ({"epsilon": 1.5}, "epsilon = 1.5, not 1.0"),
-    "another delta": ({"delta": 1e-5}, "delta = 1e-05, not 1e-06"),
-    "no delta": ({"delta": np.nan}, "delta = None, not 1e-06"),
-    "more records of a person": ({"records": 2}, "records_per_person = 2, not 1"),
-    "another scale": ({"dev": 5.97}, "deviation = 5.97, not 5.97"),
-    "another grid": ({"bits": 21}, "bits = 21, not 20"),
+    "another epsilon": ({"epsilon": 1.5}, "whose guarantee needs deviation = 4.1"),
+    "another delta": ({"delta": 1e-5}, "whose guarantee needs deviation = "),
+    "no delta": ({"delta": np.nan}, "that nobody can make: "),
+    "more records of a person": ({"records": 2}, "whose guarantee needs deviation = 8.4"),
+    "another scale": ({"dev": 5.97}, "whose guarantee needs deviation = 5.97.*, not 5.97"),
+    "another grid": ({"bits": 21}, "whose guarantee needs bits = 20, not 21"),
 }
 
 

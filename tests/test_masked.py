@@ -301,6 +301,15 @@ def test_who_is_missing_or_unknown_is_named() -> None:
         Site(terms, "east")
 
 
+def test_a_damaged_message_is_said_to_be_so() -> None:
+    terms = terms_of()
+    sites, keys = started(terms)
+    messages = {name: site.mask(random_sums(terms), keys) for name, site in sites.items()}
+    said = r"from south: these bytes \(masked sum\) are incomplete or were altered"
+    with pytest.raises(ValueError, match=said):
+        release(terms, keys, {**messages, "south": messages["south"][:-1]})
+
+
 def test_messages_of_another_session_or_site_are_refused() -> None:
     terms = terms_of()
     sites, keys = started(terms)
@@ -419,8 +428,18 @@ def test_columns_of_other_names_are_refused() -> None:
     with pytest.raises(ValueError, match="'c'"):
         site.mask(moments, keys)
     unnamed, unnamed_keys = started(terms_of())
-    with pytest.raises(ValueError, match="columns of these moments have names, which the terms do not"):
+    with pytest.raises(ValueError, match="columns of the moments have names and those of the terms have none"):
         unnamed["north"].mask(moments, unnamed_keys)
+
+
+def test_columns_without_names_are_not_added_to_columns_with_names() -> None:
+    """In another order they would be: variances of 4, 1 and 0.01 came out as 2.0, 2.5 and 0.5."""
+    terms, budget = terms_of(2, replace(MODEL, feature_names=("a", "b", "c"))), dpgep.Budget(epsilon=1.0, delta=1e-6)
+    sites, keys = started(terms)
+    with pytest.raises(ValueError, match="columns of the terms have names and those of the moments have none"):
+        sites["south"].mask(random_sums(terms_of()), keys, budget=budget)
+    assert budget.releases == ()
+    assert sites["south"].mask(random_sums(terms), keys, budget=budget)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ def forged(**parts: Any) -> str:
     [
         ({"privacy__mu": 1.02}, "add up to mu = 1.0203571450861038, not to the stated 1.02"),
         ({"privacy__mu": math.nextafter(1.0203571450861038, 0)}, "add up to mu"),
-        ({"privacy__releases__4__mu": 0.9}, "add up to mu"),
+        ({"privacy__releases__4__mu": 0.9}, r"releases\[4\].noise costs mu = 0.9.*, more than the stated 0.9"),
+        ({"privacy__releases__4__mu": 0.99}, "add up to mu"),
         ({"privacy__epsilon": 4.999}, "have delta = 1.00.*e-06 at epsilon = 4.999, more than the stated 1e-06"),
         ({"privacy__delta": 1e-7}, "more than the stated 1e-07"),
         ({"privacy__adjacency": "local"}, "statement or the assumptions"),
@@ -105,7 +106,7 @@ def forged(**parts: Any) -> str:
         ({"privacy__public__n_people": 6000}, "statement or the assumptions"),
         ({"privacy__bound": 1.0}, "statement or the assumptions"),
         ({"privacy__exact": False}, "must follow from its entries' noise"),
-        ({"privacy__releases__0__noise": []}, "must follow from its entries' noise"),
+        ({"privacy__releases__0__noise": []}, r"releases\[0\].noise must have a block where mu is finite"),
         ({"curve__3__1": 1e-9}, "the curve does not follow from the ledger"),
         ({"curve": []}, "the curve does not follow from the ledger"),
         ({"risk__advantage": 0.01}, "the risk of an attack does not follow"),
@@ -332,7 +333,7 @@ def test_the_command_takes_a_kept_release(tmp_path: Path, capsys: pytest.Capture
     assert (status, verify(out).privacy) == (0, release.report)
     kept.write_bytes(release.to_bytes()[:-1])
     status, _, err = run(capsys, kept)
-    assert (status, "people.dpgep: these private moments are incomplete" in err) == (1, True)
+    assert (status, "people.dpgep: these bytes (private moments) are incomplete" in err) == (1, True)
 
 
 def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,6 @@ NO_MECHANISMS = {
     "privacy.moment_release._plain": "answers without noise, at infinite cost",
     "privacy.products._plain_groups": "answers without noise, at infinite cost",
     "privacy.screening._plain_screen": "answers without noise, at infinite cost",
-    "private_moments._report_from": "reads entries that were paid for",
 }
 
 

@@ -1,5 +1,8 @@
 """Private spectral analysis: A v = lambda B v under differential privacy, from one exact release."""
 
+from dpgep import _starting as _starting  # before what takes long to import
+
+# isort: split
 import importlib as _importlib
 import sys as _sys
 from typing import TYPE_CHECKING

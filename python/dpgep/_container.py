@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from dpgep.formats.codec import parsed
+
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -28,13 +30,17 @@ def unpack(kind: str, version: int, data: bytes) -> tuple[dict[str, Any], memory
     if not data.startswith(magic[: magic.rindex(b" ") + 1]):
         raise ValueError(f"these are not the bytes of dpgep {kind}")
     if not data.startswith(magic):
-        raise ValueError(f"these {kind} were written in another version of the format; this one reads {version}")
+        raise ValueError(
+            f"these bytes ({kind}) were written in another version of the format; this one reads {version}"
+        )
     content = memoryview(data)[:-_DIGEST]
     if hashlib.sha256(content).digest() != data[-_DIGEST:]:
-        raise ValueError(f"these {kind} are incomplete or were altered: the checksum does not fit; use another copy")
+        raise ValueError(
+            f"these bytes ({kind}) are incomplete or were altered: the checksum does not fit; use another copy"
+        )
     start = len(magic) + 8
     end = start + int.from_bytes(content[len(magic) : start], "little")
-    return json.loads(bytes(content[start:end])), content[end:]
+    return parsed(bytes(content[start:end]), float), content[end:]
 
 
 def _magic(kind: str, version: int) -> bytes:

@@ -41,7 +41,7 @@ def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -
 
 
 def _tqdm(wanted: bool | None) -> Any:
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+    if wanted is False or (wanted is None and not (sys.stderr and sys.stderr.isatty())):
         return None
     try:
         return import_extra("tqdm", "progress").tqdm

@@ -76,7 +76,8 @@ class Terms:
     ----------
     model, bound, adjacency, public_n, bits
         As in `dpgep.Moments`. Under "replace-one" the number of people of all sites together becomes public, that of
-        each site does not; under "add-remove" neither. Name the model's features if the release is to have names.
+        each site does not; under "add-remove" neither. Name the model's features, here and in the moments of each site,
+        if the release is to have names.
     sites : sequence of str
         Names of all sites, at least two.
     colluding : int
@@ -260,10 +261,12 @@ class Site:
         if not isinstance(moments, Moments):
             raise TypeError(f"moments must be dpgep.Moments, got {type(moments).__name__}")
         self.terms.no_people.require_same_kind(moments)
-        if self.terms.model.feature_names is None and moments.model.feature_names is not None:
+        ours, theirs = self.terms.model.feature_names, moments.model.feature_names
+        if (ours is None) != (theirs is None):
+            having, lacking = ("moments", "terms") if ours is None else ("terms", "moments")
             raise ValueError(
-                "the columns of these moments have names, which the terms do not: name the features of the terms' "
-                "model, or sites may add up different columns"
+                f"the columns of the {having} have names and those of the {lacking} have none, so that sites may add "
+                "up different columns: name the features of the model of both, or of neither"
             )
 
     def _take_seeds(self, roster: dict[str, bytes]) -> list[tuple[int, bytes]]:
@@ -375,11 +378,10 @@ def _roster(
     roster = {}
     for name in _complete(terms, keys, "key"):
         header, _ = _unpacked(_KEY, name, keys[name], {"terms": dict, "public_key": str})
-        theirs, ours = header["terms"], terms._fields
-        if _json(theirs) != _json(ours):  # on which the seeds depend: for Python 1, 1.0 and True are equal
-            both = {key: [each.get(key, "nothing") for each in (theirs, ours)] for key in {**ours, **theirs}}
-            differing = [f"{key} ({a!r:.200} and {b!r:.200})" for key, (a, b) in both.items() if _json(a) != _json(b)]
-            raise ValueError(f"the terms of {name} differ in {', '.join(differing)}")
+        try:
+            _require_same(name, header["terms"], terms._fields)
+        except RecursionError:
+            raise ValueError(f"the terms of {name} are nested too deeply") from None
         try:
             roster[name] = bytes.fromhex(header["public_key"])
         except ValueError:
@@ -387,6 +389,14 @@ def _roster(
         if trusted is not None and name != but:
             _require_signature(terms, name, roster[name], header.get("signature"), trusted[name])
     return roster
+
+
+def _require_same(name: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Raise ValueError unless terms are the same as JSON, as the seeds depend on: for Python 1 and True are equal."""
+    if _json(theirs) != _json(ours):
+        both = {key: [each.get(key, "nothing") for each in (theirs, ours)] for key in {**ours, **theirs}}
+        differing = [f"{key} ({a!r:.200} and {b!r:.200})" for key, (a, b) in both.items() if _json(a) != _json(b)]
+        raise ValueError(f"the terms of {name} differ in {', '.join(differing)}")
 
 
 def _verifiers(trusted: Mapping[str, bytes]) -> dict[str, Any]:
@@ -424,13 +434,12 @@ def _unpacked(kind: str, name: str, data: bytes, fields: dict[str, type]) -> tup
     """(header, payload) of what a site sent: ``fields`` of these types are in the header."""
     if not isinstance(data, (bytes, bytearray)):
         raise TypeError(f"from {name}: bytes are needed, got {type(data).__name__}")
-    header: Any
     try:
         header, payload = _container.unpack(kind, _VERSION, data)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"from {name}: {error}") from None
     for field, its_type in {"site": str, **fields}.items():
-        if not isinstance(header, dict) or not isinstance(header.get(field), its_type):
+        if not isinstance(header.get(field), its_type):
             raise ValueError(f"from {name}: this {kind} makes no sense, its {field} is missing or damaged")
     if header["site"] != name:
         raise ValueError(f"what was given as from {name} was made by {header['site']:.200}")

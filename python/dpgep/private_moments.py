@@ -11,7 +11,8 @@ import numpy as np
 
 from dpgep import _container
 from dpgep._suggestions import suggesting
-from dpgep.formats.codec import Decoder, encoded
+from dpgep.formats.checks import require_released
+from dpgep.formats.codec import decoded, encoded
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preparation import Preparation
@@ -22,10 +23,11 @@ from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_bytes import (
     bound_fields,
-    bound_of,
+    entries_of,
     model_fields,
     model_of,
     packed_triangle,
+    require_entries,
     unpacked_triangle,
 )
 from dpgep.problems.moment_problem import MomentProblem, RowModel, RowProblem, TableProblem
@@ -35,6 +37,18 @@ from dpgep.solution import Solution
 from dpgep.solve import Run
 
 _KIND, _VERSION = "private moments", 2
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What `PrivateMoments.to_bytes` writes, but for the model and the preparation."""
+
+    privacy: PrivacyReport
+    n: float
+    noise: tuple[float, float, float]
+    shapes: tuple[tuple[int, int], tuple[int]]
+    sources: tuple[str, ...]
+    public: PublicInputs | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,24 +133,38 @@ class PrivateMoments(Questions):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PrivateMoments:
-        """A release from `to_bytes`. Raises ValueError for bytes that are truncated, altered, or of another version."""
-        header, payload = _container.unpack(_KIND, _VERSION, data)
-        model = model_of(header["model"])
-        d, (sums, counts) = model.n_features, header["shapes"]
+        """A release from `to_bytes`.
+
+        Raises ValueError, which names the field, for bytes that are truncated, altered, or of another version, and
+        where the guarantee does not follow from the ledger, or the noise is not what the ledger lists.
+        """
+        fields, payload = _container.unpack(_KIND, _VERSION, data)
+        model, preparation = model_of(fields.pop("model", None)), fields.pop("preparation", None)
+        header: _Header = decoded(fields, _Header, "the release")
+        d, (sums, counts) = model.n_features, header.shapes
+        if min(*sums, *counts) < 0:
+            raise ValueError(f"shapes must not be negative, got {header.shapes}")
+        n_triangle, n_sums = entries_of(d), math.prod(sums)
+        require_entries(payload, n_triangle + n_sums + math.prod(counts))
         values = np.frombuffer(payload, dtype="<f8").astype(np.float64)
-        ends = np.cumsum([d * (d + 1) // 2, math.prod(sums)])
-        triangle, sums_flat, counts_flat = np.split(values, ends)
+        triangle, sums_flat, counts_flat = np.split(values, [n_triangle, n_triangle + n_sums])
         upper = unpacked_triangle(triangle, d)
         noisy = ReleasedMoments(
             sums=sums_flat.reshape(sums),
             counts=counts_flat.reshape(counts),
-            n=header["n"],
-            noise=MomentNoise(*header["noise"]),
+            n=header.n,
+            noise=MomentNoise(*header.noise),
             second=upper + np.triu(upper, 1).T,
         )
-        public = Decoder({}, "dpgep").value(header.get("public"), PublicInputs | None, "public")
-        privacy, sources = replace(_report_from(header["privacy"]), public=public), frozenset(header["sources"])
-        return cls(model, privacy, noisy, sources, bound_of(header["preparation"]))
+        released = cls(
+            model,
+            replace(header.privacy, public=header.public),
+            noisy,
+            frozenset(header.sources),
+            None if preparation is None else decoded(preparation, Preparation, "preparation"),
+        )
+        require_released(model, released.privacy, noisy, released.preparation)
+        return released
 
     def _kind(self) -> dict[str, Any]:
         """What must agree for releases to be added."""
@@ -281,11 +309,3 @@ def _epsilon(a: PrivacyReport, b: PrivacyReport, mu: float, delta: float) -> flo
     """Epsilon at a delta that is at least that of both: the larger stated one, or the exact one if that is less."""
     stated = [report.epsilon for report in (a, b) if report.epsilon is not None]
     return min(max(stated), epsilon_of(mu, delta)) if len(stated) == 2 else epsilon_of(mu, delta)
-
-
-def _report_from(fields: dict[str, Any]) -> PrivacyReport:
-    releases = [
-        LedgerEntry(**{**entry, "noise": tuple(NoiseBlock(**block) for block in entry["noise"])})
-        for entry in fields["releases"]
-    ]
-    return PrivacyReport(**{**fields, "releases": tuple(releases)})

@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._files import write_whole
 from dpgep._optional import import_extra
 from dpgep._show import html_table
 from dpgep.data.views import column_names
@@ -252,8 +253,8 @@ class Solution:
         return read(text)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_json` to a file, in place of one that is there."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        """Write `to_json` to a file, in place of one that is there, which is replaced atomically."""
+        write_whole(path, self.to_json().encode())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Solution:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,8 @@ from numpy.linalg import LinAlgError
 import dpgep
 from dpgep._optional import MissingExtraError
 from dpgep.cli import audit, budget, demo, fit, info, plan, report, transform
-from dpgep.cli.command import EXIT_CODES, Parser, UsageError
+from dpgep.cli.command import EXIT_CODES, Parser, UsageError, say
+from dpgep.cli.interrupts import Interrupts
 from dpgep.data.rows import NotFiniteError
 
 _COMMANDS = (fit, plan, transform, report, budget, audit, demo, info)
@@ -21,14 +24,42 @@ _COMMANDS = (fit, plan, transform, report, budget, audit, demo, info)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: see ``EXIT_CODES``."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.command is None:
-        parser.print_help()
-        return 0
+    interrupts = Interrupts()
+    try:
+        status = _uninterrupted(arguments, interrupts)
+        if status is None:  # its traceback is gone, and with it all that was open: a reservation is given back
+            say(f"\ndpgep: interrupted; {interrupts.spent()}")
+            status = 128 + (interrupts.number or signal.SIGINT)
+        return status
+    finally:
+        interrupts.restore()
+
+
+def _uninterrupted(arguments: Sequence[str] | None, interrupts: Interrupts) -> int | None:
+    """The status of the command; None if it was interrupted."""
+    try:
+        interrupts.install()
+        parser = _parser()
+        options = parser.parse_args(arguments, argparse.Namespace(interrupts=interrupts))
+        if options.command is None:
+            parser.print_help()
+            return 0
+        status = _status(options)
+        interrupts.ignore()
+        return status
+    except KeyboardInterrupt:
+        interrupts.hold()
+        return None
+
+
+def _status(options: argparse.Namespace) -> int:
+    """Run a command; what goes wrong is a line and a status."""
     try:
         with _warnings_in_a_line(options.command):
-            return int(options.run(options))
+            status = int(options.run(options))
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return status
     except UsageError as error:
         return _failed(options.command, error, 2)
     except dpgep.PrivacyBudgetError as error:
@@ -40,13 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(options.command, ValueError(f"{error}; here: --missing center"), 1)
     except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError, LinAlgError) as error:
         return _failed(options.command, error, 1)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
 
 
 def _failed(command: str, error: Exception, status: int) -> int:
-    print(f"dpgep {command}: {error}", file=sys.stderr)
+    say(f"dpgep {command}: {error}")
     return status
 
 
@@ -55,11 +83,12 @@ def _warnings_in_a_line(command: str) -> Iterator[None]:
     """The package's own warnings as a line on stderr, whatever filters say: one that is raised would lose an answer."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        print(f"dpgep {command}: warning: {message}", file=sys.stderr)
+        say(f"dpgep {command}: warning: {message}")
 
     with warnings.catch_warnings():
         for category in (dpgep.PrivacyWarning, dpgep.AccuracyWarning):
             warnings.simplefilter("always", category)
+        warnings.filterwarnings("always", message="the budget in ", category=RuntimeWarning)
         warnings.showwarning = show
         yield
 

@@ -6,8 +6,9 @@ import argparse
 import csv
 import math
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeAlias
 
 from dpgep.errors import PrivacyBudgetError
@@ -19,6 +20,13 @@ EXIT_CODES = (
     "Exit status: 0 done, 1 the run failed, 2 wrong usage, 3 the budget refuses, 130 interrupted. Messages go to "
     "stderr, results to stdout."
 )
+
+
+def say(text: str) -> None:
+    """Write a line to stderr; where that is full or gone, the command goes on."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
 
 
 class UsageError(ValueError):

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 import dpgep
 from dpgep._threads import use_threads
-from dpgep.cli.command import Commands, UsageError, interval, numbers, positive, usage, words
+from dpgep.cli.command import Commands, UsageError, interval, numbers, positive, say, usage, words
 from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
 from dpgep.cli.dry_run import listed_features, show_dry_run
 from dpgep.cli.output import Output
 from dpgep.cli.paying import Paying, add_budget
+from dpgep.formats.solution_file import require_storable
 from dpgep.problems.problem import Problem
+from dpgep.problems.table import TableModel
 
 
 class _Model(NamedTuple):
@@ -69,28 +71,43 @@ def _run(options: argparse.Namespace) -> int:
         return show_dry_run(problem, options, paying)
     if options.output is None:
         raise UsageError("-o OUT is missing: the result must be kept, since another run would be paid for again")
-    if not options.quiet:
-        print(f"features  {listed_features(problem.model)}", file=sys.stderr)
-    with Output(options.output, force=options.force) as output:
+    inputs = [*options.data, *([] if options.budget is None else [options.budget, f"{options.budget}.head"])]
+    with Output(options.output, force=options.force, inputs=inputs) as output:
+        output.try_place()
+        if not options.quiet:
+            say(f"features  {listed_features(problem.model)}")
         with paying.said_on_failure():
             answer = _answer(problem, options, paying)
-        is_kept = _keep(answer, output)
+            options.interrupts.ignore()
+            is_kept = _keep(answer, output, options.output)
+    options.interrupts.kept()
     if is_kept:
-        print(answer if isinstance(answer, dpgep.Solution) else answer.report)
-        print(f"kept in {options.output}", file=sys.stderr)
+        _show(str(answer if isinstance(answer, dpgep.Solution) else answer.report))
     return 0 if is_kept else 1
 
 
-def _keep(answer: dpgep.Solution | dpgep.PrivateMoments, output: Output) -> bool:
-    """Write what was paid for to its file, or, where that fails, to stdout."""
+def _keep(answer: dpgep.Solution | dpgep.PrivateMoments, output: Output, place: Path) -> bool:
+    """Write what was paid for to its file, or, where that fails, to stdout, or to stderr."""
     content = answer.to_bytes() if isinstance(answer, dpgep.PrivateMoments) else answer.to_json().encode()
     try:
         output.write(content)
+        kept = output.take()
     except OSError as error:
-        print(f"{output.path} cannot be written ({error.strerror}): its content is on stdout", file=sys.stderr)
-        print(content.decode() if isinstance(answer, dpgep.Solution) else base64.b64encode(content).decode())
+        say(f"{place} cannot be written ({error.strerror}): its content is on stdout")
+        text = content.decode() if isinstance(answer, dpgep.Solution) else base64.b64encode(content).decode()
+        try:
+            print(text, flush=True)
+        except OSError:
+            say(text)
         return False
+    say(f"kept in {kept}" if kept == place else f"kept in {kept}: there is another {place} since this run began")
     return True
+
+
+def _show(text: str) -> None:
+    """Print an answer, whatever names are in it: what is kept is no failure."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem:
@@ -107,7 +124,12 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
             bound = dpgep.Auto(ranges=ranges_of(options.ranges, data), missing=options.missing)
     common = {"bound": bound, "adjacency": paying.adjacency, "public_n": options.public_n}
     with usage():
-        return _MODELS[options.model].problem(data, options, common)
+        problem = _MODELS[options.model].problem(data, options, common)
+        model: Any = problem.model
+        answered = model.grouping if isinstance(model, TableModel) else model  # a table is asked about its groups
+        if answered is not None:
+            require_storable(answered)
+        return problem
 
 
 def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.PrivateMoments:

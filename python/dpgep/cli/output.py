@@ -1,47 +1,52 @@
-"""Files that are written as a whole or not at all, and are known to be writable before anything is spent."""
+"""Files that a command writes: as a whole or not at all, and known to be writable before anything is spent."""
 
 from __future__ import annotations
 
+import glob
 import os
-import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
+from dpgep._files import Part, is_special
 from dpgep.cli.command import UsageError
 
+# A disk without room for this is full; most answers are smaller.
+_ROOM = 1 << 20
 
-class Output:
-    """A file to be: its place is tried at once, and taken by `write`."""
 
-    def __init__(self, path: Path, *, force: bool) -> None:
-        self.path = path
-        if path.is_dir():
-            raise UsageError(f"-o: {path} is a folder")
-        if path.exists() and not force:
+class Output(Part):
+    """The file of ``-o``. Raises UsageError where it cannot be written, or is one of the ``inputs``."""
+
+    def __init__(self, path: Path, *, force: bool, inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
+        if is_special(path):
+            raise UsageError(f"-o: {path} is a folder, a pipe or a device, not a file: choose another name")
+        if os.path.exists(path) and not force:
             raise UsageError(f"-o: {path} exists: choose another name, or --force to replace it")
+        if os.path.exists(path) and any(
+            _holds(each, path) for word in inputs for each in (word, *glob.glob(str(word)))
+        ):
+            raise UsageError(f"-o: {path} is read by this command: choose another name")
+        super().__init__(path)
+        self._shown, self._force = path, force
+
+    def try_place(self) -> None:
+        """Make it, with some room. Raises UsageError where that is impossible."""
         try:
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
+            self.write(bytes(_ROOM))
         except OSError as error:
-            raise UsageError(f"-o: {path} cannot be written ({error.strerror})") from None
-        os.close(handle)
-        self.part = Path(name)
+            raise UsageError(f"-o: {self._shown} cannot be written ({error.strerror})") from None
 
-    def __enter__(self) -> Output:
-        return self
+    def take(self) -> Path:
+        """Give what was written its name; another one where that was taken meanwhile. Returns the path."""
+        if self._force:
+            self.replace()
+            return self._shown
+        kept = self.keep()
+        return self._shown if kept == self.target else kept
 
-    def __exit__(self, *_: object) -> None:
-        self.part.unlink(missing_ok=True)
 
-    def write(self, content: bytes) -> None:
-        """The whole file, on the disk before it has its name."""
-        with self.part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        self.take()
-
-    def take(self) -> None:
-        """Give what was written to ``part`` its name, with the rights of a new file."""
-        mask = os.umask(0)
-        os.umask(mask)
-        self.part.chmod(0o666 & ~mask)
-        self.part.replace(self.path)
+def _holds(place: str | os.PathLike[str], path: Path) -> bool:
+    """Whether a place is this file, or a folder that holds it."""
+    if os.path.isdir(place):
+        return Path(os.path.realpath(place)) in path.resolve().parents
+    return os.path.exists(place) and os.path.samefile(place, path)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
+import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import UsageError, usage
+from dpgep.cli.command import UsageError, say, usage
 from dpgep.data.rows import NotFiniteError
 from dpgep.privacy.accounting import epsilon_of
+from dpgep.privacy.lasting_budget import LastingBudget
+from dpgep.privacy.ledger import Ledger
 
 _REST = "rest"
 
@@ -63,19 +66,38 @@ class Paying:
             elif options.share != _REST:
                 self.part["share"] = options.share
         self._file = options.budget
-        self._before = self.budget.spent_mu
+        self._interrupts = options.interrupts
+        #: of the run; None before it has reserved its part
+        self._ledger: Ledger | None = None
+        self._open_before = self._open_reservations()
+        self._reserve = self.budget.reserve
+        self.budget.reserve = self._reserved  # type: ignore[method-assign]
         #: which data sets the guarantee compares
         self.adjacency: Any = self.budget.adjacency or "replace-one"
+        self._interrupts.spent = self.spent
 
     @contextmanager
     def said_on_failure(self) -> Iterator[None]:
         """Whatever goes wrong inside, a line on stderr says what was spent, unless the error does."""
         try:
             yield
-        except BaseException as error:
-            if not isinstance(error, (dpgep.PrivacyBudgetError, NotFiniteError)):
-                print(self._spent_so_far(), file=sys.stderr)
+        except (dpgep.PrivacyBudgetError, NotFiniteError):
             raise
+        except Exception:
+            say(self.spent())
+            raise
+
+    @contextmanager
+    def _reserved(self, *arguments: Any, **options: Any) -> Iterator[Ledger]:
+        """The budget's own `reserve`, which a signal ends while nothing is paid for, and never halfway."""
+        self._interrupts.hold()
+        with self._reserve(*arguments, **options) as ledger:
+            self._ledger = ledger
+            try:
+                self._interrupts.hold_when(lambda: ledger.releases)
+                yield ledger
+            finally:
+                self._interrupts.hold()
 
     def price(self) -> tuple[float, str]:
         """The mu of the run, and a line about what it costs; PrivacyBudgetError if the budget does not suffice."""
@@ -112,14 +134,24 @@ class Paying:
         after = dpgep.Budget(epsilon=before + amount, delta=self.budget.delta, accounting=self.budget.accounting).mu
         return math.sqrt(max(0.0, min(after, math.inf) ** 2 - used**2))
 
-    def _spent_so_far(self) -> str:
+    def spent(self) -> str:
+        """What this run has spent, in words, whatever other runs spend from the same budget."""
         try:
-            spent = self.budget.spent_mu
+            left = self._open_reservations() - self._open_before
         except (OSError, ValueError):
             return f"what was spent cannot be read from {self._file}"
-        if spent == self._before:
+        if left:
+            return f"its reservation {left.pop()} is open and counts as spent: see dpgep budget recover {self._file}"
+        if self._ledger is None or not self._ledger.spent:
             return "nothing was released, nothing was spent"
-        return f"spent before it failed: mu = {math.sqrt(max(0.0, spent**2 - self._before**2)):.4g}"
+        return f"spent: mu = {self._ledger.spent_mu:.4g}"
+
+    def _open_reservations(self) -> set[str]:
+        """The reservations of this process that are not settled."""
+        if not isinstance(self.budget, LastingBudget):
+            return set()
+        process = f"{os.getpid()}@{platform.node()}"
+        return {each["reservation"] for each in self.budget.open_reservations if each["process"] == process}
 
     @staticmethod
     def _check_alone(options: argparse.Namespace) -> None:

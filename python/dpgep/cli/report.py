@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import dpgep
-from dpgep.cli.command import Commands, UsageError
+from dpgep.cli.command import Commands, UsageError, say
 from dpgep.cli.output import Output
 from dpgep.formats.codec import parsed
 from dpgep.reports import document, html, markdown
@@ -43,7 +42,8 @@ def _run(options: argparse.Namespace) -> int:
     if verb and any(getattr(options, name) is not None for name in ("form", "output", "dataset", "purpose")):
         raise UsageError("verify takes no options")
     try:
-        text = Path(file).read_bytes()
+        with open(file, "rb") as opened:
+            text = opened.read(document.MOST_BYTES + 1 if verb else -1)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
     try:
@@ -59,9 +59,11 @@ def _run(options: argparse.Namespace) -> int:
         if options.output is None:
             print(written, end="")
         else:
-            with Output(options.output, force=options.force) as output:
+            with Output(options.output, force=options.force, inputs=[file]) as output:
+                output.try_place()
                 output.write(written.encode())
-            print(f"kept in {options.output}", file=sys.stderr)
+                kept = output.take()
+            say(f"kept in {kept}")
     return 0
 
 

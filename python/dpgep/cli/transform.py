@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import import_extra
-from dpgep.cli.command import Commands, UsageError, words
+from dpgep.cli.command import Commands, UsageError, say, words
 from dpgep.cli.data import Data
 from dpgep.cli.output import Output
 from dpgep.sources import Selection
@@ -50,15 +49,17 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.solution} holds no solution: {error}") from None
     data, views = _views(solution, options)
     kept = [data.vector(name) for name in options.keep]
-    with Output(options.output, force=options.force) as output:
+    inputs = [options.solution, *options.data]
+    with Output(options.output, force=options.force, inputs=inputs) as output:
+        output.try_place()
         batches = _scores(solution, data, views, kept)
         if suffix == ".npy":
-            with output.part.open("wb") as file:
+            with output.path.open("wb") as file:
                 np.save(file, np.concatenate([scores for scores, _ in batches]))
         else:
-            _write_table(output.part, suffix, batches, _names(solution), options.keep)
-        output.take()
-    print(f"{options.output}: no more private than the rows themselves", file=sys.stderr)
+            _write_table(output.path, suffix, batches, _names(solution), options.keep)
+        place = output.take()
+    say(f"{place}: no more private than the rows themselves")
     return 0
 
 

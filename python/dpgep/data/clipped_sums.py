@@ -31,7 +31,7 @@ from dpgep.models.model import Matrix
 Integers = NDArray[np.int64]
 
 BITS, DIRECTION_BITS = 18, 30
-# A sum over more people might exceed 63 bits, with noise of up to 2^59 steps.
+# A sum over more people might exceed 63 bits, with noise of up to 2^59 steps: it wraps modulo 2^64, as NumPy adds.
 MOST_PEOPLE = 1 << 26
 
 _ONE = 2.0**BITS

@@ -8,6 +8,7 @@ from dpgep.sources import declared_values
 from dpgep.sources.categories import Categories, Encoding, encoded
 from dpgep.sources.frames import Frame
 from dpgep.sources.kinds import declared_categories
+from dpgep.sources.names import Names, as_text
 from dpgep.sources.source import Source
 
 
@@ -15,6 +16,11 @@ def frame_categories(frame: Any) -> Categories:
     """Categorical columns, and the categories that are known of each: () for none."""
     types = frame.dtypes.items()
     return {name: declared_values(frame[name]) or () for name, kind in types if declared_categories(kind) is not None}
+
+
+def frame_columns(frame: Any) -> tuple[Names, Categories]:
+    """Names of the columns, and their categories."""
+    return as_text(frame.columns), frame_categories(frame)
 
 
 def without_rows(frame: Any) -> Source:

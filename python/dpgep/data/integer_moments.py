@@ -146,6 +146,23 @@ class ExactMomentAccumulator:
         sums._in_low = n if high is None else 0
         return sums
 
+    def require_possible(self) -> None:
+        """Raise ValueError unless these may be sums over ``n`` people, as `limbs` returns them."""
+        low, high, most = self._total, self._high, self.n << 2 * self.bits
+        if (high is None) != (self.n <= self._limb_rows):
+            raise ValueError(f"n = {self.n} people do not have the limbs of these sums")
+        diagonal = np.diagonal(low).astype(object)
+        limits = [(low, -most, most)]
+        if high is not None:
+            diagonal += np.diagonal(high).astype(object) * (1 << LOW_BITS)
+            largest = (most >> LOW_BITS) + 1
+            limits = [(low, 0, (1 << LOW_BITS) - 1), (high, -largest, largest)]
+        is_within = all(least <= int(limb.min()) and int(limb.max()) <= largest for limb, least, largest in limits)
+        squares, people = diagonal[: self.layout.n_features], diagonal[self.layout.n_features :]
+        is_everybody = len(people) != 1 or people.sum() == most
+        if not is_within or diagonal.min() < 0 or max(squares.sum(), people.sum()) > most or not is_everybody:
+            raise ValueError(f"the sums are not those of n = {self.n} people")
+
     def moments(self) -> IntegerMoments:
         """The sums in the blocks that a release contains; the second moment is a view of these sums."""
         low, high = self.limbs()

@@ -13,6 +13,7 @@ from dpgep.data.views import check_not_masked, known_rows
 from dpgep.sources import scan
 from dpgep.sources.categories import Categories
 from dpgep.sources.kinds import is_dask_collection
+from dpgep.sources.names import Names, as_text, check_same
 
 Part = tuple[Any, ...]
 
@@ -35,14 +36,15 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     return list(zip(*columns, strict=True))
 
 
-def read_chunks(categories: Sequence[Categories], *chunks: Any) -> Iterator[Part]:
+def read_chunks(columns: Sequence[tuple[Names, Categories]], *chunks: Any) -> Iterator[Part]:
     """The people of a part, on a worker: arrays as they are, pandas through their own source.
 
-    ``categories`` are those of each collection: what one partition says of its own need not be the same.
+    ``columns`` are the names and categories of each collection: what a partition says of its own need not be the same.
+    Raises ValueError for a partition of other columns, or in another order.
     """
     if len(chunks) == 1 and isinstance(chunks[0], tuple):  # of `_joint_partitions`
         chunks = chunks[0]
-    yield tuple(map(_array, chunks, categories))
+    yield tuple(_array(chunk, *its) for chunk, its in zip(chunks, columns, strict=True))
 
 
 def _is_frame(values: Any) -> bool:
@@ -97,11 +99,13 @@ def _from_memory(values: Any, cut: tuple[int, ...] | None) -> Any:
     return import_extra("dask.array", "dask").from_array(array, chunks=(cut, *array.shape[1:]))
 
 
-def _array(chunk: Any, categories: Categories) -> Any:
+def _array(chunk: Any, names: Names, categories: Categories) -> Any:
     """A chunk as the models take it."""
     if not hasattr(chunk, "iloc"):
         return chunk
     is_vector = chunk.ndim == 1
+    if not is_vector:
+        check_same(as_text(chunk.columns), names, "a partition")
     frame = chunk.to_frame("values") if is_vector else chunk
     source = scan(frame, batch_rows=max(1, len(frame)), progress=False, categories=categories)
     selected = source["values"] if is_vector else source[list(frame.columns)]

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import math
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
@@ -20,18 +20,26 @@ from numpy.typing import NDArray
 
 from dpgep.privacy.events import event_from_json, event_to_json, is_event
 
+# Python takes quadratic time for the digits of an integer, where nothing else limits them.
+MOST_DIGITS = 100
+
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 # the classes that a field of this type may hold, by the name that a file gives them
 Kinds = Mapping[Any, Mapping[str, type[Any]]]
 
 
-def parsed(text: str | bytes) -> dict[str, Any]:
-    """The object in a JSON text. Raises ValueError for anything that is none, or holds a key twice."""
+def parsed(text: str | bytes, constant: Callable[[str], Any] | None = None) -> dict[str, Any]:
+    """The object in a JSON text. Raises ValueError for anything that is none, or holds a key twice.
+
+    ``constant`` reads NaN and Infinity, which are no JSON; without it they are refused.
+    """
     try:
-        document = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        document = json.loads(
+            text, object_pairs_hook=_once, parse_constant=constant or _no_constant, parse_int=_integer
+        )
     except RecursionError:
-        raise ValueError("this is no file of dpgep: it is nested too deeply") from None
+        raise _nested() from None
     except UnicodeDecodeError as error:
         raise ValueError(f"this is no file of dpgep: {error}") from None
     except json.JSONDecodeError as error:
@@ -77,6 +85,15 @@ def encoded(value: Any, kinds: Kinds) -> Any:
     if is_event(value):
         return event_to_json(value)
     raise TypeError(f"a file holds text, numbers and booleans, not {value!r}")
+
+
+def decoded(document: Any, kind: Any, where: str, *, kinds: Kinds | None = None, by: str = "dpgep") -> Any:
+    """A value of type ``kind``, from JSON in hands that nobody trusts. Raises ValueError, which says where and what."""
+    try:
+        with np.errstate(all="ignore"):  # of numbers that are then refused
+            return Decoder(kinds or {}, by).value(document, kind, where)
+    except RecursionError:
+        raise _nested() from None
 
 
 class Decoder:
@@ -154,13 +171,13 @@ class Decoder:
         pairs = enumerate(zip(document, kinds, strict=True))
         return tuple(self.value(each, kind, f"{where}[{i}]") for i, (each, kind) in pairs)
 
-    def _array(self, document: Any, entries: Any, where: str) -> NDArray[Any]:
-        """Nested lists as an array: ragged ones are refused, and so is anything in them but numbers."""
+    def _array(self, document: Any, entries: Any, where: str, axes: int = 2) -> NDArray[Any]:
+        """A list of numbers, or a list of such lists, as an array: ragged ones are refused, and so is anything else."""
         kind = np.dtype(entries)
         if not isinstance(document, list):
             self._refuse(document, "a list", where)
-        if document and isinstance(document[0], list):
-            parts = [self._array(part, entries, f"{where}[{i}]") for i, part in enumerate(document)]
+        if axes > 1 and document and isinstance(document[0], list):
+            parts = [self._array(part, entries, f"{where}[{i}]", axes - 1) for i, part in enumerate(document)]
             if any(part.shape != parts[0].shape for part in parts):
                 raise ValueError(f"{where} must have rows of one length")
             return np.stack(parts)
@@ -191,7 +208,7 @@ class Decoder:
             return _SPECIAL[document]
         if type(document) is int and abs(document) < 1 << 53:
             return float(document)
-        if type(document) is not float or not math.isfinite(document):
+        if type(document) is not float:
             self._refuse(document, "a number", where)
         return float(document)
 
@@ -223,6 +240,18 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("this is no file of dpgep: an object in it has the same key twice")
     return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(
+            f"this is no file of dpgep: an integer in it has {len(digits)} digits, more than {MOST_DIGITS}"
+        )
+    return int(digits)
+
+
+def _nested() -> ValueError:
+    return ValueError("this is no file of dpgep: it is nested too deeply")
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import numpy as np
 
 from dpgep._dispatch import core
-from dpgep.formats.codec import Decoder, Kinds, encoded, parsed, require_format
+from dpgep.formats.checks import require_finite, require_model, require_noise, require_shape
+from dpgep.formats.codec import Kinds, decoded, encoded, parsed, require_format
 from dpgep.local.sparse import FantopeDiagnostics
 from dpgep.methods.clipped_power import ClippedPowerDiagnostics
 from dpgep.methods.operator_release import OperatorDiagnostics
@@ -20,14 +20,11 @@ from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import Diagnostics
 from dpgep.models.model import Model
 from dpgep.models.moments import ReleasedMoments
-from dpgep.problems.fda import FdaModel
 from dpgep.problems.gep import GepModel
 from dpgep.problems.group_model import GroupModel
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.registry import MODELS
-from dpgep.problems.sir import SirModel
 from dpgep.problems.table import TableModel
-from dpgep.problems.two_views import TwoViewModel
 from dpgep.solution import Solution
 
 FORMAT, VERSION = "dpgep-solution", 1
@@ -50,13 +47,24 @@ _KINDS: Kinds = {
 
 def written(solution: Solution) -> str:
     """The JSON text of a solution. Raises TypeError for classes of people that are no text, numbers or booleans."""
-    for label in getattr(solution.model, "classes", ()):
-        plain = label.item() if isinstance(label, np.generic) else label
-        if not isinstance(plain, (str, int, float)) or (isinstance(plain, float) and not math.isfinite(plain)):
-            raise TypeError(f"classes must be text, numbers or booleans to be stored, got {label!r}")
+    _require_plain_classes(solution.model)
     document = encoded(solution, _KINDS)
     document["moments"] = document.pop("_moments")
     return json.dumps({"format": FORMAT, "version": VERSION, "dpgep": core.__version__, **document}, allow_nan=False)
+
+
+def require_storable(model: Model) -> None:
+    """Raise TypeError or ValueError if no file can hold a solution of this model, before there is one."""
+    _require_plain_classes(model)
+    document = json.loads(json.dumps(encoded(model, _KINDS)))
+    require_model(decoded(document, Model, "the model", kinds=_KINDS, by="this dpgep"))
+
+
+def _require_plain_classes(model: Model) -> None:
+    for label in getattr(model, "classes", ()):
+        plain = label.item() if isinstance(label, np.generic) else label
+        if not isinstance(plain, (str, int, float)) or (isinstance(plain, float) and not math.isfinite(plain)):
+            raise TypeError(f"classes must be text, numbers or booleans to be stored, and finite, got {label!r}")
 
 
 def read(text: str | bytes) -> Solution:
@@ -64,10 +72,7 @@ def read(text: str | bytes) -> Solution:
     document = parsed(text)
     by = require_format(document, FORMAT, VERSION)
     document["_moments"] = document.pop("moments", None)
-    try:
-        solution: Solution = Decoder(_KINDS, by).record(document, Solution, "the solution")
-    except RecursionError:
-        raise ValueError("this is no file of dpgep: it is nested too deeply") from None
+    solution: Solution = decoded(document, Solution, "the solution", kinds=_KINDS, by=by)
     _check(solution)
     return solution
 
@@ -78,12 +83,14 @@ def _check(solution: Solution) -> None:
     if components.ndim != 2 or not components.size:
         raise ValueError(f"components must be a matrix, (K, d), got shape {components.shape}")
     k, d = components.shape
-    _check_model(model, d)
+    require_model(model)
+    if model.n_features != d:
+        raise ValueError(f"the model is of {model.n_features} features, the components of {d}")
     if k > model.max_components:
         raise ValueError(f"there are {k} components, but {model.max_components_reason}")
-    _finite("components", components, (k, d))
-    _finite("eigenvalues", solution.eigenvalues, (k,))
-    _finite("mean", mean, (d,))
+    require_finite("components", components, (k, d))
+    require_finite("eigenvalues", solution.eigenvalues, (k,))
+    require_finite("mean", mean, (d,))
     if not components.any(axis=1).all():
         raise ValueError("a component must not be zero")
     _check_diagnostics(solution, k, d)
@@ -97,30 +104,18 @@ def _check(solution: Solution) -> None:
     solution.privacy.require_consistent()
 
 
-def _check_model(model: Model, d: int) -> None:
-    sizes = (model.d_x, model.d_y) if isinstance(model, TwoViewModel) else (model.n_features,)
-    if min(sizes) < 1 or sum(sizes) != d:
-        raise ValueError(f"the model is of {model.n_features} features, the components of {d}")
-    if isinstance(model, FdaModel) and not 2 <= len(model.classes) == len(set(model.classes)):
-        raise ValueError("classes must be at least two, all different")
-    if isinstance(model, SirModel):
-        edges = np.array(model.interior_edges)
-        if not len(edges) or not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():
-            raise ValueError("interior_edges must be increasing numbers, at least one")
-
-
 def _check_diagnostics(solution: Solution, k: int, d: int) -> None:
     found = solution.diagnostics
-    _shaped("diagnostics.accuracy.errors", found.expected_error, (k,))
-    _shaped("diagnostics.eigengaps", found.eigengaps, (k,))
-    _shaped("diagnostics.noise_edge", found.noise_edge, (k,))
+    require_shape("diagnostics.accuracy.errors", found.expected_error, (k,))
+    require_shape("diagnostics.eigengaps", found.eigengaps, (k,))
+    require_shape("diagnostics.noise_edge", found.noise_edge, (k,))
     if len(found.lost) != k:
         raise ValueError(f"diagnostics.accuracy.lost must have {k} entries, got {len(found.lost)}")
     support = getattr(found, "support", None)
     if support is not None and not all(0 <= feature < d for feature in support):
         raise ValueError(f"diagnostics.support must be of features 0 to {d - 1}")
     if isinstance(found, ReleaseDiagnostics):
-        _finite("diagnostics.scale", found.scale, (d,))
+        require_finite("diagnostics.scale", found.scale, (d,))
         if found.scale is not None and not (solution.components * found.scale).any(axis=1).all():
             raise ValueError("diagnostics.scale makes a component zero")
 
@@ -131,20 +126,8 @@ def _check_moments(solution: Solution, d: int) -> None:
         return
     if not isinstance(solution.model, RowModel) or solution.privacy.bound is None:
         raise ValueError("moments are those of a model of rows, within a bound")
-    if not (moments.n > 0 and min(vars(moments.noise).values()) >= 0):
-        raise ValueError("moments are of a positive number of people, with noise of deviations from 0 on")
+    require_noise(moments, solution.privacy.mu)
     groups = solution.model.n_groups if isinstance(solution.model, GroupModel) else None
-    _finite("moments.second", moments.second, (d, d))
-    _finite("moments.sums", moments.sums, (d, int(solution.mean is not None) if groups is None else groups))
-    _finite("moments.counts", moments.counts, (min(moments.counts.size, 1) if groups is None else groups,))
-
-
-def _finite(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    _shaped(name, array, shape)
-    if array is not None and not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite")
-
-
-def _shaped(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    if array is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    require_finite("moments.second", moments.second, (d, d))
+    require_finite("moments.sums", moments.sums, (d, int(solution.mean is not None) if groups is None else groups))
+    require_finite("moments.counts", moments.counts, (min(moments.counts.size, 1) if groups is None else groups,))

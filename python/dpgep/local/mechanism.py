@@ -18,7 +18,7 @@ from dpgep._checks import require_count
 from dpgep.data.views import check_bound
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.calibration import MOST_BITS, IntegerNoise, calibrate_moments, moment_mu, on_grid
+from dpgep.privacy.calibration import MOST_BITS, RECORD, IntegerNoise, calibrate_moments, moment_mu, on_grid
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, cost_of, equal_parts, mu_rounded_up
 
 LARGEST_DIM = 1 << 16  # beyond it a report has 17 GB
@@ -82,7 +82,7 @@ class LocalMechanism:
         """What one person releases."""
         if not self.is_noisy:
             return (LedgerEntry("local report", math.inf, ()),) * self.records_per_person
-        block = NoiseBlock("x x^T of one record/bound", "goe", self.deviation, self.noise.diagonal)
+        block = NoiseBlock(RECORD, "goe", self.deviation, self.noise.diagonal)
         return (LedgerEntry("local report", self.mu, (block,), self.bits),) * self.records_per_person
 
     def spent_mu(self) -> float:

@@ -22,12 +22,13 @@ import math
 import struct
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.local.mechanism import LARGEST_DIM, LocalMechanism
+from dpgep.local.mechanism import LARGEST_DIM, LocalMechanism, calibrate
 
 REPORTS, STATE = b"dpgepR", b"dpgepA"
 VERSION = 2
@@ -75,7 +76,8 @@ def encode(magic: bytes, frame: Frame) -> bytes:
 def decode(magic: bytes, message: Any) -> Frame:
     """The frame in ``message`` (bytes or any other buffer). Raises ReportError saying what is wrong with it.
 
-    Checked: magic, version, type of the entries, checksum. Not checked: whether their number is right.
+    Checked: magic, version, type of the entries, checksum, and that the noise is that of the guarantee. Not checked:
+    whether the number of the entries is right.
     """
     data = memoryview(message).cast("B")
     what = "report" if magic == REPORTS else "aggregate"
@@ -95,5 +97,22 @@ def decode(magic: bytes, message: Any) -> Frame:
     if not 1 <= dim <= LARGEST_DIM:
         raise ReportError(f"{what} of dim = {dim}, outside 1 to {LARGEST_DIM}")
     mechanism = LocalMechanism(dim, bound, epsilon, None if math.isnan(delta) else delta, records, deviation, bits)
+    _require_calibrated(mechanism, what)
     entries = np.frombuffer(payload, dtype=ENTRY_TYPES[entry_type])
     return Frame(mechanism, bool(seeded), count, entries.astype(entries.dtype.newbyteorder("="), copy=False))
+
+
+def _require_calibrated(mechanism: LocalMechanism, what: str) -> None:
+    """Raise ReportError unless this is the mechanism that `calibrate` makes for its guarantee."""
+    given = mechanism.dim, mechanism.bound, mechanism.epsilon, mechanism.delta, mechanism.records_per_person
+    try:
+        mismatch = mechanism.mismatch(_calibrated(*given))
+    except (ArithmeticError, ValueError) as error:
+        raise ReportError(f"{what} of a mechanism that nobody can make: {error}") from None
+    if mismatch is not None:
+        raise ReportError(f"{what} of a mechanism whose guarantee needs {mismatch}")
+
+
+@lru_cache(maxsize=16)  # a server decodes many messages of one mechanism
+def _calibrated(dim: int, bound: float, epsilon: float, delta: float | None, records: int) -> LocalMechanism:
+    return calibrate(dim, bound, epsilon, delta, records_per_person=records)

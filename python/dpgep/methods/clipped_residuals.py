@@ -232,8 +232,8 @@ def require_affordable(curator: Curator, share: float) -> None:
     """Raise ValueError where this share of mu^2 is too little for an answer, or people are too many. Reads nothing."""
     if not curator.affords_clipped_products(share):
         raise ValueError(
-            "the budget is too little for clipped products, or people are too many (2^26): use more of it, fewer "
-            "steps, or a release"
+            "the budget is too little for clipped products, or people are too many (2^26; 2^25 in public_n): use more "
+            "of it, fewer steps, or a release"
         )
 
 

@@ -15,16 +15,23 @@ Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout, MomentNoise
+from dpgep.privacy.ledger import NoiseBlock
 from dpgep.problems.gep import MatrixProblem
 
 # Rows have 20 bits in fixed point, fewer only where the noise is so large that its integer scale would exceed 2^56.
 MOST_BITS, FEWEST_BITS = 20, 4
 _MOST_SCALE_BITS = 55
+
+# How the ledger names the blocks of a moment matrix, and that of one person under the local model.
+SECOND, SUMS = "second moment of rows/bound, sum over people", "sums of rows/bound per group"
+COUNTS = "counts per group"
+RECORD = "x x^T of one record/bound"
 
 # Rounding of the dozen operations below, in the direction of more noise.
 _ROUND_UP = 1 + 2.0**-48
@@ -42,6 +49,17 @@ def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) ->
     same_group = 2 * (1 - t * t) * second + 2 * (1 + t) * sums
     other_group = 2 * one_row if layout.n_groups > 1 else one_row
     return math.sqrt(max(same_group, other_group)) * _ROUND_UP
+
+
+def mu_of_blocks(blocks: Sequence[NoiseBlock], adjacency: Adjacency) -> float:
+    """What the blocks of a moment matrix in a ledger cost, rounded up; 0 for other blocks, of which it is not known."""
+    found = {SECOND if block.name == RECORD else block.name: block.deviation for block in blocks}
+    if len(found) < len(blocks) or not {*found} <= {SECOND, SUMS, COUNTS}:
+        return 0.0
+    noise = MomentNoise(*(found.get(name, math.inf) for name in (SECOND, SUMS, COUNTS)))
+    # counts are released of a single group only where the number of people is protected
+    layout = MomentLayout(1, 1 + (adjacency == "replace-one" and COUNTS in found), SUMS in found, COUNTS in found)
+    return moment_mu(noise, layout, adjacency)
 
 
 def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:

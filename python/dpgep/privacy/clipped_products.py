@@ -97,7 +97,7 @@ class ClippedProducts:
 
     def affords(self, mu: float) -> bool:
         """Whether integers hold the noise of sums for mu, and sums over a public number of people."""
-        if (self._problem.facts.n or 0) >= MOST_PEOPLE:
+        if not self._fit(self._problem.facts.n or 0):
             return False
         most = 2 * (4 if self._replaces else 1)  # of rows with s = 1 at their end
         return math.isinf(mu) or _is_held(_least_scale(most * Fraction(16**BITS), mu))
@@ -198,11 +198,16 @@ class ClippedProducts:
         return np.asarray(location * min(1.0, _INSIDE / max(float(np.linalg.norm(location)), _INSIDE)))
 
     def _summed(self, make: Callable[[], S]) -> S:
-        """One pass. Raises ValueError where there are so many people that sums might overflow."""
+        """One pass. Raises ValueError where the public number of people is so large that sums might overflow."""
         sums: Any = self._problem.dataset.accumulate(make)
-        if sums.n >= MOST_PEOPLE:
-            raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people: use a release")
+        n = sums.n if self._replaces else self._problem.facts.n or 0
+        if not self._fit(n):
+            raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people, not {n}: use a release")
         return sums  # type: ignore[no-any-return]
+
+    def _fit(self, n: int) -> bool:
+        """Whether 63 bits hold sums over n people, a public number; twice as many, where it is only an estimate."""
+        return n < (MOST_PEOPLE if self._replaces else MOST_PEOPLE // 2)
 
     def _add_noise(self, sums: Any, squared: Fraction, mu: float, grid_bits: int, query: str, charge: Charge) -> int:
         """Noise of ``scale`` steps in the place of ``sums``, one person moving which by at most sqrt(squared) steps."""
@@ -214,7 +219,14 @@ class ClippedProducts:
             raise ValueError(f"mu = {mu:.3g} of a clipped product is too little: use a larger budget or fewer steps")
         deviation = math.ldexp(scale, -grid_bits)
         charge(LedgerEntry(query, mu, (NoiseBlock(query, "independent", deviation, scale),), grid_bits // 2))
-        core.add_exact_noise(sums, scale, self._stream, thread_count())
+        if self._replaces:
+            core.add_exact_noise(sums, scale, self._stream, thread_count())
+            return scale
+        # How many people there are is secret, so no number of them is refused. Sums are taken modulo 2^63, before the
+        # noise and after it: a function of the noisy sum alone, whether sums over many people have wrapped or not.
+        _wrap(sums)
+        core.add_exact_noise(sums, scale, self._stream, thread_count())  # below 2^62 + 127 2^55
+        _wrap(sums)
         return scale
 
     def _mean_of(self, sums: Any, n: int, unit: Matrix | float, scale: float) -> NoisyMean:
@@ -222,6 +234,12 @@ class ClippedProducts:
         n = self._problem.facts.n or n
         values = np.ascontiguousarray(sums, dtype=np.float64) * (unit / n)
         return NoisyMean(values, scale * float(np.sqrt(np.mean(np.square(unit)))) / n, n)
+
+
+def _wrap(sums: Any) -> None:
+    """Reduce integers modulo 2^63, to -2^62 up to 2^62, in place."""
+    np.left_shift(sums, 1, out=sums)
+    np.right_shift(sums, 1, out=sums)
 
 
 def _require_orthonormal(vectors: Matrix) -> None:

@@ -8,6 +8,8 @@ from fractions import Fraction
 from numbers import Integral
 from typing import Any, NoReturn
 
+# Events of a run are nested four deep: all answers, those of a kind, a sample, its noise.
+MOST_DEPTH = 8
 _MOST_COUNT = 1 << 53
 
 
@@ -54,18 +56,34 @@ def event_to_json(event: Any) -> dict[str, Any]:
     return {"type": name, **{key: _plain(getattr(event, key)) for key in _PARAMETERS[name]}}
 
 
-def event_from_json(document: Any, where: str = "event") -> Any:
+def event_from_json(document: Any, where: str = "event", depth: int = 1) -> Any:
     """The event that `event_to_json` wrote. Raises ValueError for anything else."""
     import dp_accounting
 
     name = document.get("type") if isinstance(document, dict) else None
     if not isinstance(name, str) or name not in _PARAMETERS:
         raise ValueError(f"{where} must be an event, one of {', '.join(_PARAMETERS)}")
+    if depth > MOST_DEPTH:
+        raise ValueError(f"{where} is nested more than {MOST_DEPTH} deep")
     readers = _PARAMETERS[name]
     if set(document) != {"type", *readers}:
         raise ValueError(f"{where} must have the fields type, {', '.join(readers)}, and no others")
-    values = {key: read(document[key], f"{where}.{key}") for key, read in readers.items()}
+    values = {key: read(document[key], f"{where}.{key}", depth + 1) for key, read in readers.items()}
+    if name == "PoissonSampledDpEvent" and type(values["event"]) is not dp_accounting.GaussianDpEvent:
+        raise ValueError(f"{where}.event must be a GaussianDpEvent, whose sampling is accounted for")
     return getattr(dp_accounting, name)(**values)
+
+
+def answers_of(event: Any) -> list[tuple[float, float, float]]:
+    """(noise multiplier, probability to be in the sample, number) of each kind of answer in an event as those here."""
+    name = type(event).__name__
+    if name == "ComposedDpEvent":
+        return [answer for part in event.events for answer in answers_of(part)]
+    if name == "SelfComposedDpEvent":
+        return [(noise, rate, event.count * number) for noise, rate, number in answers_of(event.event)]
+    if name == "PoissonSampledDpEvent":
+        return [(noise, event.sampling_probability, number) for noise, _, number in answers_of(event.event)]
+    return [(event.noise_multiplier, 1.0, 1.0)]
 
 
 def _plain(value: Any) -> Any:
@@ -74,25 +92,25 @@ def _plain(value: Any) -> Any:
     return event_to_json(value) if is_event(value) else value
 
 
-def _events(document: Any, where: str) -> list[Any]:
+def _events(document: Any, where: str, depth: int) -> list[Any]:
     if not isinstance(document, list):
         _refuse(document, "a list", where)
-    return [event_from_json(each, f"{where}[{i}]") for i, each in enumerate(document)]
+    return [event_from_json(each, f"{where}[{i}]", depth) for i, each in enumerate(document)]
 
 
-def _multiplier(document: Any, where: str) -> float:
+def _multiplier(document: Any, where: str, _depth: int) -> float:
     if type(document) is not float or not 0 < document < math.inf:
         _refuse(document, "a positive number", where)
     return float(document)
 
 
-def _probability(document: Any, where: str) -> float:
+def _probability(document: Any, where: str, _depth: int) -> float:
     if type(document) is not float or not 0 < document <= 1:
         _refuse(document, "a number between 0 and 1", where)
     return float(document)
 
 
-def _count(document: Any, where: str) -> int:
+def _count(document: Any, where: str, _depth: int) -> int:
     if type(document) is not int or not 0 < document < _MOST_COUNT:
         _refuse(document, "a positive integer", where)
     return int(document)
@@ -103,7 +121,7 @@ def _refuse(document: Any, expected: str, where: str) -> NoReturn:
 
 
 # the parameters of each class, and what reads them
-_PARAMETERS: dict[str, dict[str, Callable[[Any, str], Any]]] = {
+_PARAMETERS: dict[str, dict[str, Callable[[Any, str, int], Any]]] = {
     "GaussianDpEvent": {"noise_multiplier": _multiplier},
     "PoissonSampledDpEvent": {"sampling_probability": _probability, "event": event_from_json},
     "SelfComposedDpEvent": {"event": event_from_json, "count": _count},

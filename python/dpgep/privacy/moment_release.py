@@ -14,7 +14,7 @@ from dpgep._threads import thread_count
 from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
-from dpgep.privacy.calibration import IntegerNoise, integer_noise
+from dpgep.privacy.calibration import COUNTS, SECOND, SUMS, IntegerNoise, integer_noise
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem
@@ -162,9 +162,9 @@ def row_bound(facts: PublicFacts) -> float:
 
 
 def _blocks(noise: IntegerNoise, deviations: MomentNoise, layout: MomentLayout) -> tuple[NoiseBlock, ...]:
-    blocks = [NoiseBlock("second moment of rows/bound, sum over people", "goe", deviations.second, noise.diagonal)]
+    blocks = [NoiseBlock(SECOND, "goe", deviations.second, noise.diagonal)]
     if layout.sums:
-        blocks.append(NoiseBlock("sums of rows/bound per group", "independent", deviations.sums, noise.sums))
+        blocks.append(NoiseBlock(SUMS, "independent", deviations.sums, noise.sums))
     if layout.counts:
-        blocks.append(NoiseBlock("counts per group", "independent", deviations.counts, noise.counts))
+        blocks.append(NoiseBlock(COUNTS, "independent", deviations.counts, noise.counts))
     return tuple(blocks)

@@ -21,7 +21,10 @@ from dpgep.data.row_products import RowProducts, StreamedProducts, group_counts
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout, MomentNoise, PencilPart, ReleasedGroups
 from dpgep.privacy.calibration import (
+    COUNTS,
     MOST_BITS,
+    SECOND,
+    SUMS,
     calibrate_groups,
     calibrate_moments,
     finest_bits,
@@ -279,7 +282,7 @@ def _releases(
 ) -> Iterator[LedgerEntry]:
     """The ledger entries. Raises ArithmeticError if the noise, as drawn, exceeds ``mu``."""
     layout, adjacency = problem.layout, problem.facts.adjacency
-    second = NoiseBlock("second moment of rows/bound, sum over people", noise.shape, deviations.second)
+    second = NoiseBlock(SECOND, noise.shape, deviations.second)
     if noise.kind == "lazy":
         require_cost(allowance.cost(moment_mu(deviations, layout, adjacency)), mu)
         yield LedgerEntry("moment matrix, known by its products", mu, (second, *_group_blocks(deviations, layout)))
@@ -302,7 +305,7 @@ def _group_blocks(noise: MomentNoise, layout: MomentLayout, bits: int | None = N
 
     blocks = []
     if layout.sums:
-        blocks.append(block("sums of rows/bound per group", noise.sums))
+        blocks.append(block(SUMS, noise.sums))
     if layout.counts:
-        blocks.append(block("counts per group", noise.counts))
+        blocks.append(block(COUNTS, noise.counts))
     return tuple(blocks)

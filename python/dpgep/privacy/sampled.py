@@ -20,11 +20,16 @@ from typing import Any
 
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import mu_of
+from dpgep.privacy.events import answers_of
 
 # Searches stop at this relative width, on the valid side.
 _WIDTH = 1e-3
 # No guarantee may depend on rounding in the accountant, which is below 1e-14.
 _LEAST_DELTA = 1e-12
+# Steps of the grid of privacy losses in an epsilon, and the least such epsilon.
+_STEPS, _LEAST_EPSILON = 5000, 0.01
+# What can be verified: kinds of answers in a ledger, and points of that grid, some 20 microseconds and 200 bytes each.
+MOST_ANSWERS, MOST_POINTS = 16, 1 << 20
 # Beyond this epsilon a guarantee is meaningless, and the search ends.
 _LARGEST_EPSILON = 200.0
 
@@ -160,8 +165,30 @@ def delta_of_event(event: Any, epsilon: float, adjacency: Adjacency) -> float:
 
 def deltas_of_event(event: Any, epsilons: Sequence[float], precision: float, adjacency: Adjacency) -> list[float]:
     """`delta_of_event` at several epsilons, with privacy losses on a grid that is fine enough for ``precision``."""
-    accountant = _accountant(event, max(_per_person(precision, adjacency), 0.01))
+    accountant = _accountant(event, _resolved(precision, adjacency))
     return [_delta(accountant, epsilon, adjacency) for epsilon in epsilons]
+
+
+def require_accountable(event: Any, epsilon: float, adjacency: Adjacency) -> None:
+    """Raise ValueError for an event whose privacy losses, on the grid for ``epsilon``, would need hours or a TiB.
+
+    Losses of a Gaussian answer with mu = 1/noise lie within mu^2 + 20 mu, but for what is below rounding. Of m answers
+    about samples, whose sum S has E exp(S) = r^m, within 35 + m log r; or within so many times those of one.
+    """
+    answers = answers_of(event)
+    if len(answers) > MOST_ANSWERS:
+        raise ValueError(f"the event has {len(answers)} kinds of answers, more than {MOST_ANSWERS}")
+    spread = 0.0
+    for noise, rate, number in answers:
+        mu = (1 if rate < 1 else math.sqrt(number)) / noise
+        one = mu * mu + 20 * mu
+        if rate < 1:
+            tail = 35.0 * max(1.0, one / 20)
+            one = max(one, min(number * one, tail + number * math.log1p(rate * rate * math.expm1(min(mu * mu, 700.0)))))
+        spread += one
+    points = spread / (_resolved(epsilon, adjacency) / _STEPS) * len(answers)
+    if not points <= MOST_POINTS:
+        raise ValueError(f"privacy losses of the event need {points:.2g} points of a grid, more than {MOST_POINTS}")
 
 
 def _search_epsilon(event: Any, precision: float, delta: float, adjacency: Adjacency) -> float:
@@ -188,12 +215,17 @@ def _per_person(epsilon: float, adjacency: Adjacency) -> float:
     return epsilon if adjacency == "add-remove" else epsilon / 2
 
 
+def _resolved(epsilon: float, adjacency: Adjacency) -> float:
+    """The epsilon whose grid serves for ``epsilon``."""
+    return max(_per_person(epsilon, adjacency), _LEAST_EPSILON)
+
+
 def _accountant(event: Any, epsilon: float) -> Any:
     """The accountant of dp_accounting, with privacy losses rounded up on a grid fine enough for ``epsilon``."""
     # half a second to import, for two methods only
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import PLDAccountant
 
-    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, epsilon / 5000)
+    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, epsilon / _STEPS)
     accountant.compose(event)
     return accountant

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import uuid
 from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from dpgep._files import write_whole
 from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
@@ -26,7 +26,7 @@ from dpgep.sources.names import Names
 
 # The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
 DEFAULT_BITS = 20
-_BITS = range(4, DEFAULT_BITS + 1)
+BITS = range(4, DEFAULT_BITS + 1)
 
 
 class Moments(Problem):
@@ -81,8 +81,8 @@ class Moments(Problem):
                 "model must be a PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel or TableModel, "
                 f"got {type(model).__name__}"
             )
-        if isinstance(bits, bool) or bits not in _BITS:
-            raise ValueError(f"bits must be a whole number from {_BITS[0]} to {_BITS[-1]}, got {bits!r}")
+        if isinstance(bits, bool) or bits not in BITS:
+            raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
         self.model: RowModel = model
         found = bound_of(bound)
         if isinstance(found, Auto):
@@ -229,17 +229,7 @@ class Moments(Problem):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `to_bytes` to a file, which is replaced atomically and so never incomplete."""
-        target = Path(path)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-        try:
-            with open(handle, "wb") as file:
-                file.write(self.to_bytes())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)  # closed: Windows renames no open file
-        except BaseException:
-            os.unlink(name)
-            raise
+        write_whole(path, self.to_bytes(), mode=0o600)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Moments:

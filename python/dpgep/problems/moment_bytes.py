@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ from numpy.typing import NDArray
 
 from dpgep import _container
 from dpgep.data.integer_moments import ExactMomentAccumulator
-from dpgep.models.model import PublicFacts
+from dpgep.formats.checks import MOST_PEOPLE, require_model
+from dpgep.formats.codec import decoded
+from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.preparation import Preparation
+from dpgep.problems.mergeable_moments import BITS
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.registry import MODELS
 
@@ -31,15 +35,47 @@ def pack(description: dict[str, Any], sums: ExactMomentAccumulator) -> bytes:
     return _container.pack(_KIND, _VERSION, header, (row for limb in limbs for row in packed_triangle(limb, "<i8")))
 
 
+@dataclass(frozen=True)
+class _Header:
+    """What `pack` writes, but for the model and the bound."""
+
+    adjacency: Adjacency
+    public_n: int | None
+    bits: int
+    n: int
+    limbs: int
+
+
 def unpack(data: bytes) -> tuple[dict[str, Any], ExactMomentAccumulator]:
-    """(description, sums) of bytes from `pack`. Raises ValueError for any others."""
-    header, payload = _container.unpack(_KIND, _VERSION, data)
-    model, n, n_limbs = model_of(header.pop("model")), header.pop("n"), header.pop("limbs")
-    description = {**header, "model": model, "bound": bound_of(header["bound"])}
-    layout = model.layout(PublicFacts(header["adjacency"], None, header["public_n"]))
-    entries = np.frombuffer(payload, dtype="<i8").reshape(n_limbs, -1)
+    """(description, sums) of bytes from `pack`. Raises ValueError, which names the field, for any others."""
+    fields, payload = _container.unpack(_KIND, _VERSION, data)
+    model, bound = model_of(fields.pop("model", None)), bound_of(fields.pop("bound", None))
+    header: _Header = decoded(fields, _Header, "moments")
+    if header.bits not in BITS:
+        raise ValueError(f"bits must be from {BITS[0]} to {BITS[-1]}, got {header.bits}")
+    if not 0 <= header.n <= MOST_PEOPLE:
+        raise ValueError(f"n must be a number of people, from 0 to 2^62, got {header.n}")
+    if header.limbs not in (1, 2):
+        raise ValueError(f"limbs must be 1 or 2, got {header.limbs}")
+    layout = model.layout(PublicFacts(header.adjacency, None, header.public_n))
+    require_entries(payload, header.limbs * entries_of(layout.dimension))
+    entries = np.frombuffer(payload, dtype="<i8").reshape(header.limbs, -1)
     low, *high = (unpacked_triangle(packed, layout.dimension) for packed in entries)
-    return description, ExactMomentAccumulator.of_limbs(layout, header["bits"], n, low, high[0] if high else None)
+    sums = ExactMomentAccumulator.of_limbs(layout, header.bits, header.n, low, high[0] if high else None)
+    sums.require_possible()
+    facts = {name: getattr(header, name) for name in ("adjacency", "public_n", "bits")}
+    return {"model": model, "bound": bound, **facts}, sums
+
+
+def entries_of(dimension: int) -> int:
+    """Number of entries of a triangle."""
+    return dimension * (dimension + 1) // 2
+
+
+def require_entries(payload: memoryview, n_entries: int) -> None:
+    """Raise ValueError unless there are so many: before anything is made that is larger than the payload."""
+    if len(payload) != 8 * n_entries:
+        raise ValueError(f"{len(payload)} bytes of sums are not the {8 * n_entries} that the header describes")
 
 
 def packed_triangle(matrix: NDArray[Any], dtype: str) -> Iterator[bytes]:
@@ -85,15 +121,16 @@ def bound_fields(bound: float | Preparation | None) -> Any:
     return {**numbers, **parts}
 
 
-def bound_of(fields: Any) -> Any:
-    """What `bound_fields` was given."""
-    if not isinstance(fields, dict):
-        return fields
-    parts: dict[str, Any] = {name: np.array(part) if isinstance(part, list) else part for name, part in fields.items()}
-    return Preparation(**parts)
+def bound_of(fields: Any) -> float | Preparation:
+    """What `bound_fields` was given. Raises ValueError for anything else."""
+    found: float | Preparation = decoded(fields, Preparation if isinstance(fields, dict) else float, "bound")
+    return found
 
 
-def model_of(fields: dict[str, Any]) -> RowModel:
-    """The model of `model_fields`."""
-    model = MODELS[fields.pop("name")]
-    return model(**{key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()})
+def model_of(fields: Any) -> RowModel:
+    """The model of `model_fields`. Raises ValueError for anything else."""
+    if isinstance(fields, dict):  # as the codec names a class
+        fields = {"kind": fields.get("name"), **{key: value for key, value in fields.items() if key != "name"}}
+    model: RowModel = decoded(fields, RowModel, "model", kinds={RowModel: MODELS})
+    require_model(model)
+    return model

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_frames import frame_categories
+from dpgep.data.dask_frames import frame_columns
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, ScreenSums, cross_norms
 from dpgep.data.grid_sums import GridSums
@@ -297,7 +297,7 @@ def dask_dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: i
     """A data set of Dask collections; ``client``: as in `DaskDataset`."""
     to_batch = partial(model.batch, bound)
     n = next((n for n in map(n_rows, data) if n is not None), None)
-    read = partial(read_chunks, [frame_categories(each) if is_dask_frame(each) else {} for each in data])
+    read = partial(read_chunks, [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data])
     return DaskDataset(dask_parts(data), read, to_batch, model.n_features, bound, fewest, n, client)
 
 

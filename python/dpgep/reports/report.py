@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,8 +14,9 @@ import numpy as np
 from dpgep._show import html_table
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
-from dpgep.privacy.ledger import LedgerEntry, mu_rounded_up, total_cost
-from dpgep.privacy.sampled import delta_of_event, deltas_of_event, epsilon_of_event
+from dpgep.privacy.calibration import mu_of_blocks
+from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, mu_rounded_up, total_cost
+from dpgep.privacy.sampled import delta_of_event, deltas_of_event, epsilon_of_event, require_accountable
 
 if TYPE_CHECKING:
     from dpgep.reports.document import ReportDocument
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 _DELTA = 1e-6
 # points of the curve up to the stated epsilon, and as many beyond
 _STEPS = 8
+# Entries of a ledger that can be verified, bits of their grids, and steps of their noise. More are of no release.
+MOST_ENTRIES = 1 << 16
+_MOST_GRID_BITS, _MOST_SCALE = 64, 1 << 62
 # by how much a delta may differ that another version of SciPy or dp_accounting has computed
 _VERSIONS = 1e-9
 
@@ -148,10 +153,14 @@ class PrivacyReport:
             raise ValueError("a report states epsilon and delta, or neither")
         if (self.delta is not None and not 0 < self.delta < 1) or (self.epsilon is not None and not self.epsilon > 0):
             raise ValueError(f"epsilon = {self.epsilon}, delta = {self.delta} is no guarantee")
-        if not self.releases or not all(release.mu is None or release.mu > 0 for release in self.releases):
-            raise ValueError("a ledger has entries, each with a positive mu, or none")
-        if any((release.mu is None) != (release.event is not None) for release in self.releases):
-            raise ValueError("an entry of a ledger has either a mu or an event")
+        if self.bound is not None and not 0 < self.bound < math.inf:
+            raise ValueError(f"bound must be a positive finite number, or none, got {self.bound!r}")
+        if not 1 <= len(self.releases) <= MOST_ENTRIES:
+            raise ValueError(f"a ledger has entries, 1 to {MOST_ENTRIES}, not {len(self.releases)}")
+        for number, release in enumerate(self.releases):
+            _require_entry(
+                f"releases[{number}]", release, "replace-one" if self.adjacency == "local" else self.adjacency
+            )
         if self.exact != all(release.rounding != "none" for release in self.releases):
             raise ValueError("whether a report is exact must follow from its entries' noise")
         mus = [release.mu for release in self.releases]
@@ -163,23 +172,19 @@ class PrivacyReport:
         if self.mu != spent:
             raise ValueError(f"the entries of the ledger add up to mu = {spent!r}, not to the stated {self.mu!r}")
         if self.epsilon is not None and self.delta is not None:
-            _require_at_most(delta_of(self.epsilon, spent), self.epsilon, self.delta)
-        if math.isinf(spent) and self.epsilon not in (None, math.inf):
-            raise ValueError("a release without noise has no finite epsilon")
+            _require_delta(lambda epsilon: delta_of(epsilon, spent), self.epsilon, self.delta)
+        if self.epsilon is not None and math.isinf(spent) != math.isinf(self.epsilon):
+            raise ValueError("epsilon is infinite where a release has no noise, and only there")
 
     def require_sampled(self) -> None:
         """Raise ValueError unless answers about samples, where there are any, have the stated epsilon and delta."""
         if self.mu is None:
-            if self.epsilon is None or self.delta is None:
-                raise ValueError("answers about samples have an epsilon and a delta")
+            if self.epsilon is None or self.delta is None or math.isinf(self.epsilon):
+                raise ValueError("answers about samples have a finite epsilon and a delta")
             if self.adjacency == "local":
                 raise ValueError("no sample is drawn where people add the noise themselves")
-            try:
-                with np.errstate(over="raise"):  # as newer versions of dp_accounting do by themselves
-                    delta = self.delta_at(self.epsilon)
-            except (ArithmeticError, MemoryError, ValueError) as error:
-                raise ValueError(f"the ledger cannot be accounted for: {error}") from None
-            _require_at_most(delta, self.epsilon, self.delta)
+            require_accountable(self.to_dp_event(), self.epsilon, self.adjacency)
+            _require_delta(self.delta_at, self.epsilon, self.delta)
 
     def to_json(
         self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
@@ -258,8 +263,44 @@ class PrivacyReport:
         return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
 
 
-def _require_at_most(delta: float, epsilon: float, stated: float) -> None:
-    if delta > stated * (1 + _VERSIONS):
+def _require_entry(where: str, entry: LedgerEntry, adjacency: Adjacency) -> None:
+    """Raise ValueError for what no release is, and for less noise than it pays for, where that is known."""
+    if entry.mu is not None and not entry.mu > 0:
+        raise ValueError(f"{where}.mu must be positive, or none, got {entry.mu!r}")
+    if (entry.mu is None) != (entry.event is not None):
+        raise ValueError(f"{where} must have either a mu or an event")
+    if entry.grid_bits is not None and not 0 <= entry.grid_bits <= _MOST_GRID_BITS:
+        raise ValueError(f"{where}.grid_bits must be from 0 to {_MOST_GRID_BITS}, or none, got {entry.grid_bits}")
+    is_private = entry.mu is None or math.isfinite(entry.mu)
+    if is_private and not entry.noise:
+        raise ValueError(f"{where}.noise must have a block where mu is finite")
+    for block in entry.noise:
+        is_public = not is_private or block.shape.startswith("none")
+        if not (0 <= block.deviation < math.inf and (is_public or block.deviation > 0)):
+            raise ValueError(f"{where}.noise must have positive finite deviations, got {block.deviation!r}")
+        if block.scale is not None and not _is_on_grid(block, entry.grid_bits):
+            raise ValueError(f"{where}.noise has a scale of {block.scale}, which is not its deviation on the grid")
+    if is_private and entry.mu is not None:
+        cost = mu_of_blocks(entry.noise, adjacency)
+        if cost > entry.mu * (1 + _VERSIONS):
+            raise ValueError(f"{where}.noise costs mu = {cost!r}, more than the stated {entry.mu!r}")
+
+
+def _is_on_grid(block: NoiseBlock, bits: int | None) -> bool:
+    """Whether a scale is the deviation in steps: of 4^-bits, those of a second moment, or of 2^-bits."""
+    if bits is None or block.scale is None or not 0 < block.scale <= _MOST_SCALE:
+        return False
+    return block.deviation in (math.ldexp(block.scale, -2 * bits), math.ldexp(block.scale, -bits))
+
+
+def _require_delta(delta_at: Callable[[float], float], epsilon: float, stated: float) -> None:
+    """Raise ValueError unless delta at epsilon is at most the stated one."""
+    try:
+        with np.errstate(over="raise"):  # as newer versions of dp_accounting do by themselves
+            delta = delta_at(epsilon)
+    except (ArithmeticError, MemoryError, ValueError) as error:
+        raise ValueError(f"the ledger cannot be accounted for: {error}") from None
+    if not delta <= stated * (1 + _VERSIONS):
         raise ValueError(
             f"the entries of the ledger have delta = {delta:.6g} at epsilon = {epsilon:g}, more than the stated "
             f"{stated:.6g}"

@@ -1,0 +1,539 @@
+"""Bytes and files from hands that nobody trusts: loaded where all in them agrees, or refused by a ValueError."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import functools
+import importlib
+import json
+import math
+import re
+import struct
+import tracemalloc
+import warnings
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpgep
+from dpgep import _container, masked
+from dpgep.cli import main
+from dpgep.data import integer_moments
+from dpgep.formats import codec
+from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
+from dpgep.masked import Site, Terms
+from dpgep.privacy import events, sampled
+from dpgep.reports import document, report
+from dpgep.reports.document import verify
+
+DATA = Path(__file__).parent / "data"
+ROWS = np.random.default_rng(0).standard_normal((400, 3)) / 4
+LABELS = np.arange(400) % 3
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+
+
+@functools.cache
+def release(name: str) -> bytes:
+    """Kept releases of every form."""
+    facts: dict[str, Any] = {"bound": 1.0}
+    hidden = {**facts, "adjacency": "add-remove"}
+    problem = {
+        "pca": lambda: dpgep.pca(ROWS, **facts),
+        "second moment": lambda: dpgep.pca(ROWS, center=False, **facts),
+        "hidden second moment": lambda: dpgep.pca(ROWS, center=False, **hidden),
+        "hidden table": lambda: dpgep.table(ROWS, **hidden),
+        "estimated": lambda: dpgep.cca(ROWS[:, :2], ROWS[:, 2:], **hidden, public_n=500),
+        "classes": lambda: dpgep.fda(ROWS, LABELS, classes=[0, 1, 2], **hidden),
+        "slices": lambda: dpgep.table(ROWS, LABELS, edges=[-0.5, 0.5, 1.5, 2.5], **facts),
+        "prepared": lambda: dpgep.table(ROWS * [1, 10, 100] + 5),
+    }
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+    if name == "sum":
+        one, two = (dpgep.release(dpgep.pca(part, bound=1.0), **budget) for part in (ROWS[:150], ROWS[150:]))
+        return (one + two).to_bytes()
+    if name == "noiseless":
+        return dpgep.release(dpgep.pca(ROWS, bound=1.0), epsilon=math.inf).to_bytes()
+    return dpgep.release(problem[name](), **budget).to_bytes()
+
+
+@functools.cache
+def sums(name: str) -> bytes:
+    """Moments: of everybody, of groups, and in two limbs."""
+    facts: dict[str, Any] = {"bound": 1.0, "adjacency": "add-remove" if name == "hidden" else "replace-one"}
+    model = dpgep.FdaModel(3, (0, 1, 2)) if name == "classes" else dpgep.PcaModel(3, center=name != "second moment")
+    moments = dpgep.Moments(model, **facts)
+    moments.update(*((ROWS, LABELS) if name == "classes" else (ROWS,)))
+    return moments.to_bytes()
+
+
+KINDS: dict[str, tuple[int, Any]] = {
+    "private moments": (2, dpgep.PrivateMoments.from_bytes),
+    "moments": (1, dpgep.Moments.from_bytes),
+}
+
+
+def changed(kind: str, data: bytes, parts: dict[str, Any], payload: bytes | None = None) -> bytes:
+    """The bytes with other values at dotted paths of the header (Ellipsis: without it), and a checksum that fits."""
+    version = KINDS[kind][0]
+    header, content = _container.unpack(kind, version, data)
+    for path, value in parts.items():
+        *outer, last = path.split("__")
+        inner: Any = header
+        for key in outer:
+            inner = inner[int(key) if isinstance(inner, list) else key]
+        if value is ...:
+            del inner[last]
+        else:
+            inner[int(last) if isinstance(inner, list) else last] = value
+    return _container.pack(kind, version, header, [content if payload is None else payload])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pca",
+        "second moment",
+        "hidden second moment",
+        "hidden table",
+        "estimated",
+        "classes",
+        "slices",
+        "prepared",
+        "sum",
+        "noiseless",
+    ],
+)
+def test_every_release_that_was_kept_is_loaded(name: str) -> None:
+    loaded = dpgep.PrivateMoments.from_bytes(release(name))
+    assert loaded.to_bytes() == release(name)
+    loaded.report.require_consistent()
+
+
+NESTED: Any = functools.reduce(lambda inner, _: [inner], range(500), [])
+LEDGER = "privacy__releases__0__"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"privacy__epsilon": 0.001}, "more than the stated 1e-06"),
+        ({"privacy__epsilon": "inf"}, "epsilon is infinite where a release has no noise, and only there"),
+        ({"privacy__mu": 0.1}, "add up to mu = .*, not to the stated 0.1"),
+        ({"privacy__mu": 0.1, LEDGER + "mu": 0.1}, r"releases\[0\].noise costs mu = .*, more than the stated 0.1"),
+        ({"privacy__mu": None}, "a report has a mu"),
+        ({LEDGER + "mu": math.nan}, r"releases\[0\].mu must be positive"),
+        ({LEDGER + "mu": -1.0}, r"releases\[0\].mu must be positive"),
+        ({LEDGER + "noise__0__deviation": 0.0}, r"releases\[0\].noise must have positive finite deviations, got 0.0"),
+        ({LEDGER + "noise__0__deviation": 1e9}, r"releases\[0\].noise has a scale of .*, which is not its deviation"),
+        ({LEDGER + "noise__0__deviation": 1e9, LEDGER + "noise__0__scale": None}, "noise must be "),
+        ({LEDGER + "noise__1__deviation": math.inf}, r"releases\[0\].noise must have positive finite deviations"),
+        ({LEDGER + "noise": []}, r"releases\[0\].noise must have a block"),
+        ({LEDGER + "grid_bits": 10**9}, r"releases\[0\].grid_bits must be from 0 to 64"),
+        ({"privacy__releases": []}, "a ledger has entries"),
+        ({"privacy__adjacency": "none"}, "privacy.adjacency must be"),
+        ({"privacy__adjacency": "local"}, "not local"),
+        ({"privacy__bound": -1.0}, "bound must be a positive finite number"),
+        ({"privacy__bound": None}, "bound must be a positive finite number"),
+        ({"privacy__bound": 2.0}, "noise must be "),
+        ({"privacy__exact": False}, "whether a report is exact"),
+        ({"n": -5}, "n must be a positive number of people, got -5"),
+        ({"n": math.nan}, "n must be a positive number of people, got nan"),
+        ({"n": "abc"}, "n must be a number, got 'abc'"),
+        ({"n": 1e15}, "n is 1000000000000000.0, and the public number of people 400"),
+        ({"n": 1e15, "public__n_people": None}, r"noise must be .* for n = 1000000000000000.0 people"),
+        ({"n": 399.5, "public": None}, "n must be at least 1, and whole where it is public, got 399.5"),
+        ({"noise": [0.0, 0.0, 0.0]}, "noise must be positive where mu is finite"),
+        ({"noise": [-0.1, 0.1, 0.0]}, "noise must be of non-negative finite deviations"),
+        ({"noise": [1e-9, 1e-9, 0.0]}, "noise must be "),
+        ({"noise": [0.1]}, "noise must have 3 entries"),
+        ({"shapes": [[3, 2**62], [1]]}, "bytes of sums are not the"),
+        ({"shapes": [[-3, -1], [1]]}, "shapes must not be negative"),
+        ({"shapes": [[1, 3], [1]]}, "shapes .* are not those of a release of pca"),
+        ({"sources": 3}, "sources must be a list"),
+        ({"model__name": "gep"}, "model is of kind 'gep'"),
+        ({"model__n_features": 10**12}, "bytes of sums are not the"),
+        ({"model__n_features": -3}, "the model is of -3 features"),
+        ({"model__center": False}, "shapes .* are not those of a release of pca"),
+        ({"model": None}, "model must be an object"),
+        ({"preparation": {"bound": "wide"}}, "preparation.bound must be a number"),
+        ({"preparation": {"bound": 3.0}}, "bound is 1.0, and that of the preparation 3.0"),
+        ({"public": NESTED}, "public must be an object|nested too deeply"),
+        ({"n": ...}, "has no field 'n'"),
+        ({"more": 1}, "a field 'more' that this dpgep does not know"),
+        ({"n": 10**101}, "102 digits, more than 100"),
+    ],
+    ids=str,
+)
+def test_a_release_that_does_not_follow_from_its_ledger_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        dpgep.PrivateMoments.from_bytes(changed("private moments", release("pca"), changes))
+
+
+def test_a_release_of_other_numbers_is_refused() -> None:
+    data = release("pca")
+    _, content = _container.unpack("private moments", 2, data)
+    bad = struct.pack("<d", math.nan) + bytes(content[8:])
+    with pytest.raises(ValueError, match="second must be finite"):
+        dpgep.PrivateMoments.from_bytes(changed("private moments", data, {}, bad))
+    with pytest.raises(ValueError, match="88 bytes of sums are not the 80 that the header describes"):
+        dpgep.PrivateMoments.from_bytes(changed("private moments", data, {}, bytes(content) + bytes(8)))
+
+
+def test_a_forged_release_is_not_signed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its ledger said mu = 0.2367 under epsilon = 0.001, and the report of a sum with it verified."""
+    path = tmp_path / "people.dpgep"
+    path.write_bytes(changed("private moments", release("pca"), {"privacy__epsilon": 0.001}))
+    assert main(["report", str(path), "--json"]) == 1
+    captured = capsys.readouterr()
+    assert "more than the stated" in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("everybody", {"n": -1}, "n must be a number of people, from 0 to 2.62, got -1"),
+        ("everybody", {"n": 10**30}, "n must be a number of people, from 0 to 2.62, got 1000"),
+        ("everybody", {"n": 400.0}, "n must be an integer, got 400.0"),
+        ("everybody", {"n": True}, "n must be an integer, got True"),
+        ("everybody", {"n": 399}, "sums are not those of n = 399 people"),
+        ("everybody", {"n": 401}, "sums are not those of n = 401 people"),
+        ("second moment", {"n": 1}, "sums are not those of n = 1 people"),
+        ("classes", {"n": 399}, "sums are not those of n = 399 people"),
+        ("everybody", {"n": 2**62}, "n = 4611686018427387904 people do not have the limbs of these sums"),
+        ("everybody", {"limbs": 0}, "limbs must be 1 or 2, got 0"),
+        ("everybody", {"limbs": 2}, "80 bytes of sums are not the 160"),
+        ("everybody", {"bits": 21}, "bits must be from 4 to 20, got 21"),
+        ("everybody", {"bits": 16}, "sums are not those of n = 400 people"),
+        ("everybody", {"bound": -1.0}, "bound must be"),
+        ("everybody", {"bound": "auto"}, "bound must be a number, got 'auto'"),
+        ("everybody", {"bound": {"bound": 1.0, "scale": [1.0, -1.0, 1.0]}}, "scale must be positive"),
+        ("everybody", {"adjacency": "none"}, "adjacency must be one of"),
+        ("everybody", {"public_n": 3}, "public_n requires"),
+        ("hidden", {"public_n": -3}, "public_n must be a positive whole number, got -3"),
+        ("everybody", {"model__n_features": 10**9}, "bytes of sums are not the"),
+        ("everybody", {"model": ...}, "model must be an object"),
+        ("classes", {"model__classes": [0, 0, 1]}, "classes must be at least two, all different"),
+        ("classes", {"model__classes": [0]}, "classes must be at least two, all different"),
+        ("everybody", {"more": NESTED}, "'more' that this dpgep does not know|nested too deeply"),
+    ],
+    ids=str,
+)
+def test_moments_of_nobody_are_refused(name: str, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        dpgep.Moments.from_bytes(changed("moments", sums(name), changes))
+
+
+@pytest.mark.parametrize("entry", [2**62, -(2**63), 2**63 - 1])
+def test_sums_that_no_people_have_are_refused(entry: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integer_moments, "_LIMB_BITS", 46)  # 64 rows a limb, so that there are two
+    moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0)
+    moments.update(ROWS)
+    data = moments.to_bytes()
+    assert dpgep.Moments.from_bytes(data).to_bytes() == data
+    _, content = _container.unpack("moments", 1, data)
+    for place in (1, 11):  # beside the diagonal, of either limb
+        words = np.frombuffer(content, dtype="<i8").copy()
+        words[place] = entry
+        with pytest.raises(ValueError, match="the sums are not those of n = 400 people"):
+            dpgep.Moments.from_bytes(changed("moments", data, {}, words.tobytes()))
+
+
+# --- anything at all -------------------------------------------------------------------------------------------------
+
+junk = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(["nan", "inf", "", "pca", [], {}, [[]], [1.0], 10**30, 10**400, -1, 2**63, NESTED, 1e300, 5e-324]),
+    st.text(max_size=5),
+    st.lists(st.floats(), max_size=4),
+    st.lists(st.integers(), max_size=3),
+)
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from paths(value[key], (*path, key))
+
+
+def mutated(header: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
+    """The header with junk in the place of some of its parts, or without them."""
+    changed = copy.deepcopy(header)
+    places = data.draw(st.lists(st.sampled_from([path for path in paths(header) if path]), min_size=1, max_size=3))
+    for *outer, last in places:
+        with contextlib.suppress(LookupError, TypeError):  # within what was replaced
+            inner: Any = functools.reduce(lambda part, key: part[key], outer, changed)
+            if data.draw(st.integers(0, 4)):
+                inner[last] = json.loads(json.dumps(data.draw(junk)))  # which may be changed in its turn
+            else:
+                del inner[last]
+    return changed
+
+
+FUZZED = {
+    **{
+        f"release: {name}": ("private moments", functools.partial(release, name))
+        for name in ("pca", "classes", "prepared")
+    },
+    **{f"sums: {name}": ("moments", functools.partial(sums, name)) for name in ("everybody", "classes")},
+}
+
+
+@pytest.mark.parametrize("name", FUZZED)
+@pytest.mark.parametrize("examples", [40, pytest.param(2000, marks=pytest.mark.deep)])
+def test_no_changed_bytes_do_anything_but_load_or_be_refused(name: str, examples: int) -> None:
+    """In memory of less than 50 MB, whatever sizes they name; what is loaded is consistent."""
+    kind, make = FUZZED[name]
+    version, load = KINDS[kind]
+    header, content = _container.unpack(kind, version, make())
+
+    def load_or_refuse(data: st.DataObject) -> None:
+        payload = bytes(content)
+        if not data.draw(st.integers(0, 3)):
+            cut = data.draw(st.integers(0, len(payload)))
+            noise = data.draw(st.binary(max_size=8))
+            payload = payload[:cut] + noise + payload[cut + len(noise) :]
+        altered = _container.pack(kind, version, mutated(header, data), [payload])
+        tracemalloc.start()
+        try:
+            found = load(altered)
+        except ValueError:
+            return
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 50e6
+        assert repr(found)
+        if isinstance(found, dpgep.PrivateMoments):
+            found.report.require_consistent()
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                verify(found.report.to_json())
+
+    settings(max_examples=examples, deadline=None)(given(data=st.data())(load_or_refuse))()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_message_of_a_client_does_anything_but_load_or_be_refused(data: st.DataObject) -> None:
+    message = bytearray(_message())
+    for place in data.draw(st.lists(st.integers(6, 59), min_size=1, max_size=8)):
+        message[place] = data.draw(st.integers(0, 255))
+    field = data.draw(st.sampled_from([None, 28, 36, 44, 52]))
+    if field is not None:
+        message[field : field + 8] = struct.pack("<d", data.draw(st.floats()))
+    payload = message[64 : data.draw(st.integers(64, len(message)))]
+    head = bytes(message[:60])
+    sealed = head + struct.pack("<I", zlib.crc32(payload, zlib.crc32(head))) + payload
+    for load in (ReportBatch.from_bytes, Aggregator.from_bytes):
+        try:
+            found = load(sealed)
+        except ValueError:
+            continue
+        assert isinstance(found, ReportBatch)
+        assert found.mechanism.mismatch(_client().mechanism) is None or found.mechanism.deviation > 0
+
+
+@functools.cache
+def _client() -> GaussianRandomizer:
+    return GaussianRandomizer(3, bound=2.0, epsilon=1.0, delta=1e-6)
+
+
+@functools.cache
+def _message() -> bytes:
+    return _client().randomize_rows(np.ones((4, 3))).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"deviation": 0.01}, "a mechanism whose guarantee needs deviation = 5.97.*, not 0.01"),
+        ({"epsilon": 0.01}, "a mechanism whose guarantee needs deviation"),
+        ({"epsilon": math.nan}, "that nobody can make: epsilon"),
+        ({"bound": math.nan}, "that nobody can make: bound"),
+        ({"bound": -1.0}, "that nobody can make: bound"),
+        ({"records_per_person": 0}, "that nobody can make: records_per_person"),
+        ({"bits": 200}, "needs bits = 20, not 200"),
+    ],
+    ids=str,
+)
+def test_reports_whose_noise_is_not_that_of_their_guarantee_are_refused(changes: dict[str, Any], said: str) -> None:
+    batch = ReportBatch.from_bytes(_message())
+    mechanism = dataclasses.replace(batch.mechanism, **changes)
+    with pytest.raises(ValueError, match=said):
+        ReportBatch.from_bytes(ReportBatch(mechanism, batch.values).to_bytes())
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_no_message_of_a_site_does_anything_but_add_or_be_refused(data: st.DataObject) -> None:
+    terms, keys, messages = _session()
+    kind, sent = data.draw(st.sampled_from([("masked key", keys), ("masked sum", messages)]))
+    header, content = _container.unpack(kind, 1, sent["south"])
+    altered = {**sent, "south": _container.pack(kind, 1, mutated(header, data), [content])}
+    given = {"keys": keys, "messages": messages, ("keys" if kind == "masked key" else "messages"): altered}
+    with contextlib.suppress(ValueError):
+        masked.release(terms, given["keys"], given["messages"])
+
+
+@functools.cache
+def _session() -> tuple[Terms, dict[str, bytes], dict[str, bytes]]:
+    model = dpgep.PcaModel(3, center=True)
+    terms = Terms(model, bound=1.0, epsilon=1.0, delta=1e-6, sites=("north", "south"), colluding=0, session="test")
+    sites = {name: Site(terms, name) for name in terms.sites}
+    keys = {name: site.key for name, site in sites.items()}
+    messages = {}
+    for name, site in sites.items():
+        moments = dpgep.Moments(model, bound=1.0)
+        moments.update(ROWS)
+        messages[name] = site.mask(moments, keys)
+    return terms, keys, messages
+
+
+# --- limits of what is verified (docs/reports.md) ---------------------------------------------------------------------
+
+
+def of_samples(event: Any, *, epsilon: float = 1.0, delta: float = 0.5) -> str:
+    """A report of samples with another event, and the hash that belongs to it."""
+    found = json.loads(dpgep.Solution.load(DATA / "solution-1-sampled.json").privacy.to_json())
+    found["privacy"] |= {"epsilon": epsilon, "delta": delta}
+    found["privacy"]["releases"][0]["event"] = event
+    del found["sha256"]
+    return json.dumps({**found, "sha256": document._digest(found)})
+
+
+def gaussian(noise: float = 10.0) -> dict[str, Any]:
+    found: dict[str, Any] = events.event_to_json(dp_accounting.GaussianDpEvent(noise))
+    return found
+
+
+def sample(noise: float = 10.0, rate: float = 0.01) -> dict[str, Any]:
+    return {"type": "PoissonSampledDpEvent", "sampling_probability": rate, "event": gaussian(noise)}
+
+
+def times(count: int, event: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "SelfComposedDpEvent", "event": event, "count": count}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return functools.reduce(lambda inner, _: times(2, inner), range(depth - 1), gaussian(100.0))
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (nested(events.MOST_DEPTH + 1), f"is nested more than {events.MOST_DEPTH} deep"),
+        (nested(400), "nested"),
+        ({"type": "ComposedDpEvent", "events": [gaussian()] * (sampled.MOST_ANSWERS + 1)}, "17 kinds of answers"),
+        ({"type": "ComposedDpEvent", "events": [gaussian()] * 10_000}, "10000 kinds of answers, more than 16"),
+        (times(2**52, gaussian(1.0)), "points of a grid, more than"),
+        (times(2**52, times(2**52, gaussian(1.0))), "points of a grid, more than"),
+        (times(2**52, sample()), "points of a grid, more than"),
+        (gaussian(1e-6), "points of a grid, more than"),
+        (gaussian(5e-324), "inf points of a grid, more than"),
+        (sample(1e-6), "points of a grid, more than"),
+        (sample(5e-324, 5e-324), "inf points of a grid, more than"),
+        (
+            {"type": "PoissonSampledDpEvent", "sampling_probability": 0.5, "event": sample()},
+            "must be a GaussianDpEvent",
+        ),
+        (times(2**53, gaussian()), "count must be a positive integer"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_events_that_cannot_be_accounted_for_are_refused(event: Any, said: str) -> None:
+    text = of_samples(event)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=said):
+            verify(text)
+        assert tracemalloc.get_traced_memory()[1] < 100e6 + 10 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_within_the_limits_is_accounted_for() -> None:
+    """Up to the comparison with what is stated."""
+    many = {"type": "ComposedDpEvent", "events": [gaussian(100.0)] * sampled.MOST_ANSWERS}
+    for event in (nested(events.MOST_DEPTH), many, times(2**52, gaussian(2.0**28)), times(10**6, sample(100.0, 1e-3))):
+        with pytest.raises(ValueError, match=r"the curve does not follow"):
+            verify(of_samples(event))
+    with pytest.raises(ValueError, match="more than the stated 1e-09"):
+        verify(of_samples(times(4, sample(1.0)), delta=1e-9))
+
+
+def test_the_documented_limits_are_those_of_the_code() -> None:
+    page = (DATA.parent.parent / "docs" / "reports.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| `dpgep\.([\w.]+)\.(MOST_\w+)` \|$", page, re.MULTILINE)
+    powers = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+    values = [1 << int(v[1:].translate(powers)) if v[1] in "¹²³" else int(v.split()[0]) for v, _, _ in rows]
+    assert values == [getattr(importlib.import_module(f"dpgep.{module}"), name) for _, module, name in rows]
+    assert len(rows) == 6
+
+
+def test_a_ledger_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dpgep.Solution.load(DATA / "solution-1.json").privacy
+    assert report.MOST_ENTRIES == 1 << 16
+    monkeypatch.setattr(report, "MOST_ENTRIES", 5)
+    found.require_consistent()
+    monkeypatch.setattr(report, "MOST_ENTRIES", 4)
+    with pytest.raises(ValueError, match="a ledger has entries, 1 to 4, not 5"):
+        found.require_consistent()
+
+
+def test_a_report_has_a_limited_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (DATA / "report-1.json").read_bytes()
+    padded = text + b" " * (document.MOST_BYTES - len(text))
+    verify(padded)
+    with pytest.raises(ValueError, match=f"at most {document.MOST_BYTES} bytes"):
+        verify(padded + b" ")
+    endless = tmp_path / "endless.json"
+    with endless.open("wb") as file:
+        file.truncate(1 << 40)  # holes: it takes no room
+    tracemalloc.start()
+    try:
+        assert main(["report", "verify", str(endless)]) == 1
+        assert tracemalloc.get_traced_memory()[1] < 3 * document.MOST_BYTES
+    finally:
+        tracemalloc.stop()
+    assert f"at most {document.MOST_BYTES} bytes" in capsys.readouterr().err
+
+
+def test_an_integer_has_a_limited_number_of_digits() -> None:
+    assert codec.parsed(f'{{"n": {"9" * codec.MOST_DIGITS}}}') == {"n": 10**codec.MOST_DIGITS - 1}
+    for digits in (codec.MOST_DIGITS + 1, 4000, 1_000_000):
+        with pytest.raises(ValueError, match=f"{digits} digits, more than {codec.MOST_DIGITS}"):
+            codec.parsed(f'{{"n": {"9" * digits}}}')
+
+
+@pytest.mark.parametrize("depth", [300, 900, 3000, 100_000])
+@pytest.mark.parametrize("key", ["purpose", "sha256", "curve", "more"])
+def test_a_report_that_is_nested_deeply_is_refused(key: str, depth: int) -> None:
+    text = (DATA / "report-1.json").read_text().rstrip().rstrip("}")
+    with pytest.raises(ValueError, match=r"nested too deeply|same key twice|more|sha256|purpose|curve"):
+        verify(f'{text}, "{key}": {"[" * depth}{"]" * depth}}}')
+
+
+@pytest.mark.parametrize("mu", [5e-324, 1e-300, 1e-9, 1e9, 1e150, 1e300, 1.7e308])
+@pytest.mark.parametrize("epsilon", [None, 5e-324, 1e-9, 1e9, 1e308])
+def test_numbers_out_of_all_range_are_refused_or_verified(mu: float, epsilon: float | None) -> None:
+    found = json.loads(dpgep.Solution.load(DATA / "solution-1.json").privacy.to_json())
+    entry = {**found["privacy"]["releases"][0], "mu": mu}
+    stated = {"mu": mu, "epsilon": epsilon, "delta": None if epsilon is None else 1e-6, "releases": [entry]}
+    found["privacy"] |= stated
+    del found["sha256"]
+    with pytest.raises(ValueError, match=r"."):
+        verify(json.dumps({**found, "sha256": document._digest(found)}))
