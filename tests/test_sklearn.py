@@ -455,3 +455,56 @@ def test_a_fit_says_what_admits_missing_values(estimator: Any, option: str) -> N
         estimator.fit(rows)
     with pytest.raises(ValueError, match="contains infinity"):
         estimator.fit(np.where(np.isnan(rows), math.inf, rows))
+
+
+# ---- what one person's values may not decide ----
+
+
+def of_one_person(row: list[float], n: int = 40) -> Matrix:
+    """Small rows, and one more."""
+    return np.vstack([1e-3 * np.random.default_rng(5).standard_normal((n, len(row))), row])
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("estimator", all_estimators(**PRIVATE)[:3] + all_estimators(**PRIVATE)[-1:])
+def test_large_values_of_both_signs_are_no_warning(estimator: Any) -> None:
+    """scikit-learn adds all entries up before it looks at each: infinity minus infinity was a warning of NumPy's."""
+    odd = of_one_person([1.7e308, -1.7e308, 0.0, 0.0] * 8)
+    plain = of_one_person([0.0] * 32)
+
+    def fitted(rows: Matrix) -> Any:
+        y = rows[:, :16] if isinstance(estimator, (PrivateCCA, PrivatePLS)) else None
+        return vars(clone(estimator).fit(rows, y))
+
+    result = dpgep.replay(fitted, (plain, odd))
+    assert not result.flagged, result
+    assert result.error is None
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("row", [[1.7e308, -1.7e308, 0.0], [1e-3, 0.0, 0.0]])
+def test_a_pipeline_of_private_steps_takes_any_row(row: list[float]) -> None:
+    """Divided by a small scale, a large entry became infinite, which the next step refuses."""
+
+    def fitted(rows: Matrix) -> Any:
+        steps = PrivateScaler(epsilon=4.0, delta=1e-6), PrivatePCA(1, bound=3.0, **PRIVATE)
+        pipeline = make_pipeline(*steps).fit(rows)
+        return [vars(step) for step in pipeline.named_steps.values()]
+
+    result = dpgep.replay(fitted, (of_one_person([0.0] * 3, 400), of_one_person(row, 400)))
+    assert not result.flagged, result
+    assert result.error is None
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+def test_a_pipeline_of_private_steps_takes_nobody_under_add_remove() -> None:
+    terms: dict[str, Any] = {"adjacency": "add-remove", **PRIVATE}
+    pipeline = make_pipeline(PrivateScaler(**terms), PrivatePCA(1, bound=3.0, **terms))
+    assert pipeline.fit(np.empty((0, 3)))[-1].components_.shape == (1, 3)
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+def test_both_views_of_one_new_person_are_transformed() -> None:
+    x, y = of_one_person([0.0] * 3), of_one_person([0.0] * 2)
+    x_scores, y_scores = PrivateCCA(1, **PRIVATE).fit(x, y).transform(x[:1], y[:1])
+    assert x_scores.shape == y_scores.shape == (1, 1)

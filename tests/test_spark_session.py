@@ -353,3 +353,21 @@ def test_a_task_that_dies_after_some_rows_is_repeated_and_counts_once(
     ours = moments(model, rows.mapInArrow(dies_once, rows.schema), bound=1.0)
     assert Path(marker).exists()
     assert ours.to_bytes() == in_one_process(model, frame[NAMES])
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_a_neighbour_with_the_same_answers_looks_the_same(adjacency: Any, spark: Any, frame: pd.DataFrame) -> None:
+    """As test_replay_ways.py has it of a stand-in for Spark."""
+    others, person = frame.iloc[:40], frame.iloc[40:41]
+    anybody = person.assign(a=1e300, b=2.0**-500, label="nobody lists it")
+
+    def mechanism(people: Any) -> Any:
+        source = dpgep.scan(spread(spark, people))
+        return dpgep.fda(source[NAMES], source["label"], classes=LABELS, adjacency=adjacency)
+
+    first = others if adjacency == "add-remove" else pd.concat([others, person])
+    result = dpgep.replay(mechanism, (first, pd.concat([others, anybody])), mu=1.0, n_components=1)
+    assert not result.flagged, result
+    assert result.error is None
+    assert len(result.parts) > 1  # stages that buy the bound, and the answer

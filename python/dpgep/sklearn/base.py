@@ -25,6 +25,7 @@ from dpgep.sources.kinds import is_table
 from dpgep.sources.source import replaced
 from dpgep.sources.tables import table_width
 
+_LARGEST = 2.0**500
 # Messages about the form of data; of those that go on with a print of the data, the part before it.
 _OF_FORM = re.compile(
     r"Expected \dD array, got (?:scalar|\dD) array instead|Complex data not supported|Found array with .*|Input .*"
@@ -37,8 +38,11 @@ _OF_FORM = re.compile(
 
 @contextmanager
 def values_withheld(name: str) -> Iterator[None]:
-    """Raise errors of scikit-learn and NumPy about the people of a fit without the values that they quote."""
-    with replaced(lambda error: _without_values(name, error)):
+    """Raise errors of scikit-learn and NumPy about the people of a fit without the values that they quote.
+
+    Warnings of overflow are left out: scikit-learn first adds all entries up, and large ones of one person decide.
+    """
+    with replaced(lambda error: _without_values(name, error)), np.errstate(all="ignore"):
         yield
 
 
@@ -51,6 +55,17 @@ def _without_values(name: str, error: Exception) -> Exception:
         return kind(f"{name} cannot be made numbers; the message is suppressed since it may quote values of the data")
     advice = ". Reshape your data: a person per row" if form[0].startswith("Expected") else ""
     return kind(f"{form[0]}{advice}")
+
+
+def _cut_off(rows: Any) -> Any:
+    """Rows, or a copy whose entries beyond 2^500 are cut off there: those of scores would be infinite."""
+    values = rows.data if hasattr(rows, "tocsr") else rows
+    if values.dtype != np.float64 or not (np.abs(values) > _LARGEST).any():
+        return rows
+    cut = rows.copy()
+    values = cut.data if hasattr(cut, "tocsr") else cut
+    np.clip(values, -_LARGEST, _LARGEST, out=values)
+    return cut
 
 
 class _LeftBehind:
@@ -132,13 +147,15 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return X if is_table(X) else array
 
     def _new_rows(self, X: Any) -> Any:
-        """X for anything but a fit."""
+        """X for anything but a fit: also for the next step of a pipeline, so that no row may make this one fail."""
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, **self._format())
+        with np.errstate(all="ignore"):
+            return _cut_off(validate_data(self, X, reset=False, **self._people(new=True), **self._format()))
 
-    def _people(self) -> dict[str, Any]:
-        """Under add-remove any number of rows passes, even none, as in `dpgep.pca`."""
-        return {"ensure_min_samples": fewest_rows(self.adjacency)}
+    def _people(self, *, new: bool = False) -> dict[str, Any]:
+        """Under add-remove any number of rows passes, even none, as in `dpgep.pca`; else one, if they are new."""
+        fewest = fewest_rows(self.adjacency)
+        return {"ensure_min_samples": min(fewest, 1) if new else fewest}
 
     def _format(self) -> dict[str, Any]:
         tags = self.__sklearn_tags__().input_tags
