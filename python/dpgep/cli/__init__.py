@@ -50,6 +50,11 @@ def _uninterrupted(arguments: Sequence[str] | None, interrupts: Interrupts) -> i
     except KeyboardInterrupt:
         interrupts.hold()
         return None
+    except Exception:
+        interrupts.hold()
+        if not interrupts.number:
+            raise
+        return None  # a compiled module that was interrupted while it was imported makes another error of that
 
 
 def _status(options: argparse.Namespace) -> int:
