@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import Matrix
+from conftest import Matrix, solve_seeded
+from fake_spark import DataFrame, in_place_of_pyspark
 
 import dpgep
 from dpgep.data import spark_dataset
@@ -68,6 +69,20 @@ def test_partitions_sum_to_the_moments_of_all(n_parts: int, table: pa.Table) -> 
     whole.update(table.select(NAMES), table["label"])
     assert n == 600
     np.testing.assert_array_equal(np.triu(pickle.loads(sums).limbs()[0]), np.triu(whole._sums.limbs()[0]))
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.parametrize("n_parts", [1, 5])
+def test_rows_are_the_same_however_often_sums_are_merged(
+    n_parts: int, table: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large sums of a stage are merged by executors, the small ones of the next stage are not."""
+    monkeypatch.setattr(spark_dataset, "_AT_DRIVER", 10_000)
+    with in_place_of_pyspark():
+        frame = DataFrame([table.select(NAMES).slice(600 * i // n_parts, 600 // n_parts) for i in range(n_parts)])
+        ours = solve_seeded(dpgep.pca(frame, standardize=True), mu=1.0)
+    theirs = solve_seeded(dpgep.pca(table.select(NAMES), standardize=True), mu=1.0)
+    np.testing.assert_array_equal(ours.components, theirs.components)
 
 
 def test_categories_and_filters_travel_with_the_task(table: pa.Table) -> None:

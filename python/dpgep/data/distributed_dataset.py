@@ -119,7 +119,13 @@ def summed(task: Task, *part: Any) -> Partial:
 
 
 def merged(first: Partial, *others: Partial) -> Partial:
-    """The sums over the people of several parts, in their order; the first error, if there is one."""
+    """The sums over the people of several parts, in their order; the first error, if there is one.
+
+    Those of one part are what they were, as is its checksum: how often it is merged with nothing follows from the size
+    of the sums.
+    """
+    if not others:
+        return first
     partials = (first, *others)
     for each in partials:
         if isinstance(each, Exception):
