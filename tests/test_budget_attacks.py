@@ -75,7 +75,7 @@ def interrupted_run(budget: Budget, interrupt: _InterruptAt, released: list[floa
         sys.settrace(None)
 
 
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("lasting", [False, True])
 def test_an_interrupt_anywhere_frees_nothing(
     lasting: bool, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -174,9 +174,9 @@ def runs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
 
 
 def test_an_interrupt_in_any_call_loses_nothing_that_is_paid_for(runs: Runs) -> None:
-    """In 24 calls, spread evenly from where the arguments are known to the end."""
+    """In 12 calls, spread evenly from where the arguments are known to the end."""
     length = runs.calls["interrupts.restore"] - runs.calls["fit._run"] - 100
-    found = Counter(runs.judged(("fit._run", length * i // 23)) for i in range(24))
+    found = Counter(runs.judged(("fit._run", length * i // 11)) for i in range(12))
     assert found.keys() == {"kept", "nothing spent"}
 
 
@@ -250,7 +250,7 @@ def test_handlers_are_those_of_before_and_what_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(500, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [8, pytest.param(500, marks=pytest.mark.deep)])
 def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count: int) -> None:
     """``count`` runs with signals from outside, at times that are spread evenly, each moved by chance."""
     shutil.copytree(folder, tmp_path / "people")
