@@ -24,6 +24,8 @@ import dpgep
 from dpgep import cli
 from dpgep.cli.interrupts import Interrupts
 
+# Runs that are interrupted at random times: five hundred of them take minutes.
+MANY = int(os.environ.get("DPGEP_INTERRUPTED_RUNS", "80"))
 WORDS = ["pca", "people.csv", "--budget", "budget", "--share", "0.25", "-o", "o.json"]
 
 # A process that has imported the command, and forks for each run. Signals come from within, a number of calls after the
@@ -250,7 +252,7 @@ def test_handlers_are_those_of_before_and_what_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(500, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [8, pytest.param(MANY, marks=pytest.mark.deep)])
 def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count: int) -> None:
     """``count`` runs with signals from outside, at times that are spread evenly, each moved by chance."""
     shutil.copytree(folder, tmp_path / "people")
@@ -278,7 +280,7 @@ def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count
     assert found.keys() <= {"kept", "kept to the end", "nothing spent"}
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [6, pytest.param(MANY // 4, marks=pytest.mark.deep)])
 def test_interrupts_at_random_times_of_a_process(folder: Path, tmp_path: Path, count: int) -> None:
     """In ``count`` processes, from their start on, at times that are spread evenly, each moved by chance.
 

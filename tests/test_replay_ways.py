@@ -67,7 +67,7 @@ def test_neighbours_of_all_kinds(name: str, turn: int, random: Random, tmp_path_
 def test_neighbours_of_all_kinds_in_every_way(name: str, tmp_path: Path) -> None:
     way = WAYS[name]
 
-    @settings(derandomize=True, database=None, max_examples=5, suppress_health_check=list(HealthCheck))
+    @settings(derandomize=True, database=None, max_examples=2, suppress_health_check=list(HealthCheck))
     @given(random=st.randoms(use_true_random=False))
     def replayed(terms: Terms, random: Random) -> None:
         pair = way.pair(random, terms)
@@ -90,7 +90,7 @@ def test_one_more_at_every_edge(name: str, tmp_path: Path) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("name", WAYS)
 def test_one_more_at_some_edges_in_every_way(name: str, tmp_path: Path) -> None:
-    replayed_at_edges(WAYS[name], tmp_path, seeded(name).sample(EDGES, 8))
+    replayed_at_edges(WAYS[name], tmp_path, seeded(name).sample(EDGES, 2))
 
 
 def replayed_at_edges(way: Way, folder: Path, edges: Any) -> None:
