@@ -67,6 +67,7 @@ for line in sys.stdin:
         for stream, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
         signal.signal(signal.SIGINT, dpgep._starting.stop)  # as in a process that was started for the command
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started by, nohup included
         os.write(answers, f"{os.getpid()}\\n".encode())
         try:
             status = run()

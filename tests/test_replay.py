@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import hashlib
 import logging
 import math
+import types
 import warnings
 import zlib
 from typing import Any
@@ -15,7 +19,9 @@ from replay_matrix import DELTA, EPSILON, cases, models, pairs
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep._names import random_name
 from dpgep.methods import METHODS
+from dpgep.privacy.ledger import Ledger, LedgerEntry
 from dpgep.privacy.noise import add_grid_noise, noise_stream
 from dpgep.privacy.transcript import Transcript, watched_draws
 
@@ -98,6 +104,12 @@ def shown(first: Any, second: Any) -> tuple[str, ...]:
         (dpgep.Auto(ranges={0: (0.0, 1.0)}), dpgep.Auto(ranges={0: (0.0, 2.0)})),
         (logging.getLogger("a"), logging.getLogger("b")),
         (1 + 0j, 1 + 1j),
+        (None, "None"),
+        (1, "1"),
+        ([1], (1,)),
+        ({1: 0}, {"1": 0}),
+        (FileNotFoundError(2, "none", "a"), FileNotFoundError(2, "none", "b")),
+        (types.MappingProxyType({"a": 1}), types.MappingProxyType({"a": 2})),
         (np.array(["a", None], dtype=object), np.array(["b", None], dtype=object)),
     ],
 )
@@ -131,17 +143,81 @@ def test_every_channel_is_seen(channel: str) -> None:
             except KeyError as error:
                 raise ValueError from (error if channel == "cause" else None)
 
-    assert len(dpgep.replay(mechanism, (1, 2), mu=1.0).differences) == 1
+    place = {"warning": "warnings", "log": "log", "stdout": "stdout"}.get(channel, "exception")
+    found = dpgep.replay(mechanism, (1, 2), mu=1.0).differences
+    assert {each.split(":")[0].split(".")[0].split("[")[0] for each in found} == {place}
     assert not dpgep.replay(mechanism, (1, 1), mu=1.0).differences
 
 
-def test_names_drawn_at_random_and_seconds_are_no_difference() -> None:
-    import uuid
-
+def test_names_drawn_at_random_and_seconds_of_the_log_are_no_difference() -> None:
     def mechanism(_: int) -> str:
-        return f"{uuid.uuid4().hex} took {np.random.default_rng().random():.3f} s"
+        logging.getLogger("dpgep.something").info("answered: %.3f s", np.random.default_rng().random())
+        return f"the name is {random_name()}"
 
     assert not dpgep.replay(mechanism, (1, 2), mu=1.0).differences
+
+
+def test_hashes_of_data_and_figures_that_look_like_seconds_are_seen() -> None:
+    assert shown(hashlib.sha256(b"a").hexdigest(), hashlib.sha256(b"b").hexdigest())
+    assert shown("1.250 s", "1.750 s")
+
+
+def test_an_object_that_cannot_be_looked_at_hides_nothing_else() -> None:
+    class Guarded:
+        def __reduce_ex__(self, _: object) -> Any:
+            raise RuntimeError("no copies")
+
+    assert shown([Guarded(), 1.0], [Guarded(), 2.0])
+    assert not shown([Guarded(), 1.0], [Guarded(), 1.0])
+
+
+def test_a_stream_of_an_audit_that_is_over_draws_nothing() -> None:
+    streams: list[core.NoiseStream] = []
+    dpgep.replay(lambda _: streams.append(noise_stream()), (1, 2), mu=1.0)
+    assert len(streams) == 2
+    for stream in streams:
+        with pytest.raises(RuntimeError, match="audit that is over"):
+            add_grid_noise(np.zeros(2), 1.0, stream)
+
+
+def test_a_context_that_outlives_the_audit_is_not_watched() -> None:
+    contexts = []
+    dpgep.replay(lambda _: contexts.append(contextvars.copy_context()), (1, 2), mu=1.0)
+    assert [each.run(watched_draws) for each in contexts] == [None, None]
+
+
+def test_unpaid_noise_beside_a_ledger_is_flagged() -> None:
+    def mechanism(x: float) -> Any:
+        unpaid = add_grid_noise(np.array([x]), 10.0, noise_stream())
+        return unpaid, dpgep.solve(dpgep.pca(np.eye(3), bound=1.0, center=False), mu=2.0, n_components=1)
+
+    assert dpgep.replay(mechanism, (0.0, 1.0)).flagged
+
+
+def test_a_sampling_rate_that_was_not_paid_for_is_seen() -> None:
+    import dp_accounting
+
+    gaussian = dp_accounting.GaussianDpEvent(10.0)
+    for rate, is_paid in ((0.5, True), (0.9, False)):
+
+        def mechanism(x: float, rate: float = rate) -> Any:
+            ledger = Ledger(1.0, (1.0, 1e-6))
+            ledger.record(LedgerEntry("samples", None, (), event=dp_accounting.PoissonSampledDpEvent(0.5, gaussian)))
+            stream = noise_stream()
+            core.poisson_sample(10, rate, stream)
+            return add_grid_noise(np.array([x]), 10.0, stream)
+
+        assert dpgep.replay(mechanism, (0.0, 1.0)).flagged is not is_paid
+
+
+def test_a_draw_that_failed_is_one_draw_in_both_runs() -> None:
+    def mechanism(x: int) -> Any:
+        stream = noise_stream()
+        with contextlib.suppress(ValueError):
+            core.add_exact_noise(np.full((1, 64), np.iinfo(np.int64).max), 1 << 40, stream)
+        return add_grid_noise(np.array([float(x)]), 10.0, stream)
+
+    assert not dpgep.replay(mechanism, (0, 1), mu=1.0).differences
 
 
 def test_the_number_of_draws_and_their_scales_are_compared() -> None:

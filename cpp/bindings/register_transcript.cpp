@@ -40,6 +40,8 @@ the transcript of another run, its streams give that run's answers again.
              return std::make_shared<Transcript>(std::move(script));
            }),
            py::arg("script") = py::none())
+      .def("close", &Transcript::close,
+           "From here on its streams raise RuntimeError where they are asked for anything.")
       .def_property_readonly("divergence", &Transcript::divergence,
                              "How the run left the script; empty while it follows.")
       .def_property_readonly(

@@ -42,6 +42,7 @@ bool is_same_question(const Query& a, const Query& b) {
 
 void Transcript::noise(Query query, const Limbs& values, const std::function<void()>& draw) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  require_open();
   query.n_rows = values.low.rows();
   query.n_cols = values.low.cols();
   query.low_bits = values.bits;
@@ -61,6 +62,7 @@ void Transcript::noise(Query query, const Limbs& values, const std::function<voi
 void Transcript::sample(Index n, double rate, std::vector<Index>& members,
                         const std::function<void()>& draw) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  require_open();
   Query query{"sample"};
   query.direction = {rate};
   query.exact = {n};
@@ -79,6 +81,7 @@ void Transcript::sample(Index n, double rate, std::vector<Index>& members,
 
 void Transcript::bytes(std::uint8_t* out, std::size_t n, const std::function<void()>& draw) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  require_open();
   Query query{"bytes", 1, static_cast<Index>(n)};
   if (const Query* const past = scripted(query)) {
     std::copy(past->answer.begin(), past->answer.end(), out);
@@ -87,6 +90,15 @@ void Transcript::bytes(std::uint8_t* out, std::size_t n, const std::function<voi
   }
   query.answer.assign(out, out + n);
   queries_.push_back(std::move(query));
+}
+
+void Transcript::close() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  is_open_ = false;
+}
+
+void Transcript::require_open() const {
+  if (!is_open_) throw std::logic_error("a noise stream of an audit that is over draws nothing");
 }
 
 void Transcript::require_query() const {
@@ -100,7 +112,7 @@ void Transcript::drew(const chacha20::Key& key) {
 }
 
 // The script's answer to the query; null where there is no script.
-const Query* Transcript::scripted(const Query& query) {
+const Query* Transcript::scripted(Query& query) {
   if (script_ == nullptr) return nullptr;
   const std::size_t place = queries_.size();
   const auto diverge = [&](const std::string& how) {
@@ -112,7 +124,11 @@ const Query* Transcript::scripted(const Query& query) {
   if (!is_same_question(past, query)) {
     diverge(" was " + described(past) + " and is " + described(query));
   }
-  if (!past.failure.empty()) throw std::invalid_argument(past.failure);
+  if (!past.failure.empty()) {
+    query.failure = past.failure;
+    queries_.push_back(query);
+    throw std::invalid_argument(past.failure);
+  }
   return &past;
 }
 

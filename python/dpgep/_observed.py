@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-# Left out: how long it took; names drawn at random, which are numbered as they first appear.
-_SECONDS = re.compile(r"\d+\.\d{3} s\b")
-_RANDOM_NAME = re.compile(r"\b[0-9a-f]{32}(?:[0-9a-f]{32})?\b")
+from dpgep._names import names_drawn
+
+# How long a run took, at the end of a line of our log: left out.
+_SECONDS = re.compile(r"\d+\.\d{3} s$")
 
 
 @dataclass(frozen=True)
@@ -34,34 +35,37 @@ def observe(call: Callable[[], Any]) -> View:
     Of an object all is seen that it holds or that a pickle has; of one that cannot be pickled, which may guard data,
     its public attributes. Tracebacks are left out, and times.
     """
-    view, lines, result, error, words = _Objects(), _Lines(), None, None, None
+    lines, value, error = _Lines(), None, None
     printed, complaints = io.StringIO(), io.StringIO()
-    logger = logging.getLogger("dpgep")
-    level = logger.level
+    root, own = logging.getLogger(), logging.getLogger("dpgep")
+    level = own.level
     with (
+        names_drawn() as names,
         warnings.catch_warnings(record=True) as caught,
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(complaints),
     ):
         warnings.simplefilter("always")
-        logger.addHandler(lines)
-        logger.setLevel(logging.DEBUG)
+        root.addHandler(lines)
+        own.setLevel(logging.DEBUG)
         try:
-            result = view.of(call())
+            value = call()
         except (Exception, SystemExit) as raised:
-            error, words = view.of(raised), f"{type(raised).__name__}: {raised}"
+            error = raised
         finally:
-            logger.removeHandler(lines)
-            logger.setLevel(level)
-    seen = (
-        ("result", result),
-        ("exception", error),
-        ("warnings", view.of([each.message for each in caught])),
-        ("log", view.of(lines.lines)),
-        ("stdout", view.of(printed.getvalue())),
-        ("stderr", view.of(complaints.getvalue())),
-    )
-    return View(seen, words)
+            root.removeHandler(lines)
+            own.setLevel(level)
+        # objects may draw, warn or log where they are looked at: not as a part of the run
+        view = _Objects(names)
+        seen = (
+            ("result", view.of(value)),
+            ("exception", view.of(error)),
+            ("warnings", view.of([each.message for each in caught])),
+            ("log", view.of(lines.lines)),
+            ("stdout", view.of(printed.getvalue())),
+            ("stderr", view.of(complaints.getvalue())),
+        )
+    return View(seen, None if error is None else f"{type(error).__name__}: {error}")
 
 
 def differences(first: Any, second: Any, path: str = "") -> Iterator[str]:
@@ -71,9 +75,11 @@ def differences(first: Any, second: Any, path: str = "") -> Iterator[str]:
     if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
         for i, (a, b) in enumerate(zip(first, second, strict=True)):
             is_named = isinstance(a, tuple) and len(a) == 2 and isinstance(a[0], str)
-            yield from differences(a, b, f"{path}.{a[0]}" if is_named else path if len(first) == 2 else f"{path}[{i}]")
+            within = f"{path}.{a[0].rpartition('.')[2]}" if is_named else path if len(first) == 2 else f"{path}[{i}]"
+            yield from differences(a, b, within)
     else:
-        yield f"{path.lstrip('.') or 'result'}: {first!r:.120} and {second!r:.120}"
+        a, b = (each if isinstance(each, str) else repr(each) for each in (first, second))
+        yield f"{path.lstrip('.') or 'result'}: {a:.120} and {b:.120}"
 
 
 class _Lines(logging.Handler):
@@ -84,19 +90,21 @@ class _Lines(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{record.name} {record.levelname} {record.getMessage()}")
+        text = record.getMessage()
+        own = record.name.split(".")[0] == "dpgep"
+        self.lines.append(f"{record.name} {record.levelname} {_SECONDS.sub('... s', text) if own else text}")
 
 
 class _Objects:
-    """Objects as nested tuples of bytes and texts."""
+    """Objects as nested tuples of bytes and texts; of ``names`` drawn at random the number is seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: list[str]) -> None:
         self._seen: dict[int, tuple[int, Any]] = {}  # by identity, with the object, which so stays alive
-        self._names: dict[str, str] = {}
+        self._names = names
 
     def of(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._text(value)
+            return repr(self._text(value))
         if value is None or isinstance(value, (bool, int, bytes, range, slice, type(...))):
             return repr(value)
         if isinstance(value, (float, complex)):
@@ -106,38 +114,44 @@ class _Objects:
         if id(value) in self._seen:
             return f"the object number {self._seen[id(value)][0]}"
         self._seen[id(value)] = (len(self._seen), value)
-        return self._parts(value)
+        return (self.of(type(value)), self._parts(value))
 
     def _parts(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             entries = tuple(map(self.of, value.ravel())) if value.dtype == object else value.tobytes()
-            return (str(value.dtype), value.shape, entries)
+            return (str(value.dtype), value.shape, entries, self._attributes(value))
         if isinstance(value, np.generic):
             return (str(value.dtype), value.tobytes())
         if isinstance(value, (list, tuple)):
-            return tuple(map(self.of, value))
+            return (*map(self.of, value), self._attributes(value))
         if isinstance(value, (set, frozenset)):
-            return tuple(map(self.of, sorted(value, key=repr)))
-        if isinstance(value, dict):
-            return tuple((str(key), self.of(each)) for key, each in value.items())
+            return (*map(self.of, sorted(value, key=repr)), self._attributes(value))
+        if isinstance(value, (dict, types.MappingProxyType)):
+            return (*((repr(key), self.of(each)) for key, each in value.items()), self._attributes(value))
         if isinstance(value, BaseException):
-            fields = {"args": value.args, "cause": value.__cause__, "context": value.__context__, **vars(value)}
-            return (self.of(type(value)), self.of(fields))
+            chain = {"cause": value.__cause__, "context": value.__context__}
+            return (self._text(str(value)), self.of({**chain, **vars(value)}), self._state(value))
         if isinstance(value, types.FunctionType):
             cells = [cell.cell_contents for cell in value.__closure__ or ()]
-            return (value.__qualname__, self.of(cells), self.of(value.__defaults__))
+            defaults = (value.__defaults__, value.__kwdefaults__)
+            return (value.__qualname__, self.of(cells), self.of(defaults), self._attributes(value))
         if isinstance(value, types.MethodType):
             return (value.__func__.__qualname__, self.of(value.__self__))
         if isinstance(value, functools.partial):
             return (self.of(value.func), self.of(value.args), self.of(value.keywords))
-        return (self.of(type(value)), self._state(value))
+        return self._state(value)
+
+    def _attributes(self, value: Any) -> Any:
+        """What a subclass, or whoever held the object, has added to it."""
+        added = getattr(value, "__dict__", None)
+        return self.of(dict(added)) if added else ()
 
     def _state(self, value: Any) -> Any:
         """What the object and a pickle of it hold, or, where there can be none, its public attributes."""
         held = dict(getattr(value, "__dict__", {}))  # before a pickle settles what was deferred
         try:
             reduced = value.__reduce_ex__(4)
-        except TypeError:
+        except Exception:  # whatever an object raises that guards what it holds
             names = [name for name in dir(value) if not name.startswith("_")]
             attributes = {name: getattr(value, name, None) for name in names}
             return self.of({name: each for name, each in attributes.items() if not callable(each)})
@@ -146,7 +160,7 @@ class _Objects:
         return self.of([held, *reduced[:3], *(list(items or ()) for items in reduced[3:5])])
 
     def _text(self, text: str) -> str:
-        def numbered(match: re.Match[str]) -> str:
-            return self._names.setdefault(match[0], f"name {len(self._names)}")
-
-        return _RANDOM_NAME.sub(numbered, _SECONDS.sub("... s", text))
+        for i, name in enumerate(self._names):
+            if name in text:
+                text = text.replace(name, f"name {i}")
+        return text

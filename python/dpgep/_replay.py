@@ -77,7 +77,9 @@ class ReplayResult:
     @property
     def flagged(self) -> bool:
         """Whether something differs, or a claim is false, that of a part included."""
-        claims = [(part.mu, part.claimed_mu) for part in self.parts if part.claimed_mu is not None]
+        # where a ledger pays for some noise, what it does not pay for is for nothing
+        unpaid = math.inf if all(part.claimed_mu is None for part in self.parts) else 0.0
+        claims = [(part.mu, unpaid if part.claimed_mu is None else part.claimed_mu) for part in self.parts]
         claims.append((self.mu, self.claimed_mu))
         return bool(self.differences) or any(mu > claim for mu, claim in claims)
 
@@ -138,7 +140,9 @@ def replay(
 
     Notes
     -----
-    Not compared: how long a run takes, the memory that it needs, frames of tracebacks, names drawn at random.
+    Not compared: how long a run takes, the memory that it needs, frames of tracebacks, random names of the package.
+    Bytes that a mechanism takes from a stream count as public randomness, and threads that it starts itself are not
+    watched. Streams made by ``mechanism`` draw nothing once the replay is over.
 
     Examples
     --------
@@ -205,6 +209,11 @@ def _differing_draws(first: Transcript, second: Transcript) -> list[str]:
         found.append(f"the draws: {second.draws.divergence}")
     elif second.draws.n_queries < first.draws.n_queries:
         found.append(f"the draws: {first.draws.n_queries}, and {second.draws.n_queries} in the second run")
+    rates = {rate for _, entry in first.payments for rate in _rates(entry.event)}
+    for query in map(first.draws.query, range(first.draws.n_queries)):
+        if query[0] == "sample" and query[3][0] not in rates:
+            found.append(f"the draws: a sample of rate {query[3][0]}, where {sorted(rates)} are paid for")
+            break
     keys = [key for i in range(first.draws.n_queries) for key in first.draws.query(i)[-1]]
     if len(set(keys)) < len(keys):
         found.append("the draws: noise was drawn twice from one state, so that differences of answers have none")
@@ -257,6 +266,17 @@ def _of_everybody(event: Any) -> float:
         return math.fsum(map(_of_everybody, event.events))
     count = event.count if isinstance(event, dp_accounting.SelfComposedDpEvent) else 1
     return float(count * _of_everybody(event.event))
+
+
+def _rates(event: Any) -> list[float]:
+    """The sampling rates of an event."""
+    if event is None:
+        return []
+    inner = getattr(event, "events", None) or [each for each in [getattr(event, "event", None)] if each is not None]
+    own = [float(event.sampling_probability)] if hasattr(event, "sampling_probability") else []
+    if not inner:
+        return [1.0]  # of everybody, as of a sample at this rate
+    return [*own, *(rate for each in inner for rate in _rates(each) if not own)]
 
 
 def _squared_shift(first: Any, second: Any) -> Cost:

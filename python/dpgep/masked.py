@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep import _container
+from dpgep._names import noted
 from dpgep._optional import import_extra
 from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
@@ -329,7 +330,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
         If a message is damaged, or belongs to other keys or terms; if masks do not cancel.
     """
     roster = _roster(terms, keys, None)
-    digest, total = _digest(terms, roster).hex(), _zeros(terms)
+    digest, total = noted(_digest(terms, roster).hex()), _zeros(terms)
     for name in _complete(terms, messages, "message"):
         header, payload = _unpacked(_SUM, name, messages[name], {"roster": str})
         if header["roster"] != digest:

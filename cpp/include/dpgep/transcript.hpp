@@ -55,6 +55,8 @@ class Transcript {
       : script_(std::move(script)) {}
 
   const std::vector<Query>& queries() const { return queries_; }
+  // From here on streams that still have it throw std::logic_error: the audit is over.
+  void close();
   // How the run left the script; empty while it follows.
   const std::string& divergence() const { return divergence_; }
 
@@ -75,7 +77,8 @@ class Transcript {
   void drew(const chacha20::Key& key);
 
  private:
-  const Query* scripted(const Query& query);
+  void require_open() const;
+  const Query* scripted(Query& query);
   void draw_for(Query& query, const std::function<void()>& draw);
 
   std::shared_ptr<const Transcript> script_;
@@ -83,6 +86,7 @@ class Transcript {
   std::vector<Query> queries_;
   std::string divergence_;
   Query* drawing_ = nullptr;
+  bool is_open_ = true;
 };
 
 }  // namespace dpgep

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -15,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._names import random_name
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, S
@@ -49,7 +49,7 @@ class Dataset(ABC):
     @cached_property
     def population_id(self) -> str:
         """A random name of these people: what tells that two releases are of the same."""
-        return uuid.uuid4().hex
+        return random_name()
 
     @property
     @abstractmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpgep._names import random_name
 from dpgep._show import html_table
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
@@ -350,7 +350,7 @@ class Budget:
     def _take(self, part: float | None, amount: float | None, mu: float | None, adjacency: Adjacency) -> Reservation:
         """At most one of a share, an amount in epsilon, and mu; otherwise what is left."""
         self._owner.require("this budget")
-        name = uuid.uuid4().hex
+        name = random_name()
 
         def choose(balance: Balance) -> Reservation:
             self._require(balance, adjacency)

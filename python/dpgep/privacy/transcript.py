@@ -1,11 +1,13 @@
 """What a run asked of its noise and paid for, kept while an audit watches: see `dpgep.replay`.
 
 Only an audit makes a transcript, for the time of a run whose result it keeps to itself. A stream that was made
-meanwhile, in the same context, hands every exact value over before its noise: none of this happens in other runs.
+meanwhile, in the same context, hands every exact value over before its noise, and draws nothing once the run is over:
+none of this happens in other runs.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,6 +30,13 @@ class Transcript:
     def __init__(self, script: Transcript | None = None) -> None:
         self.draws: core.Transcript = core.Transcript(None if script is None else script.draws)
         self.payments: list[tuple[int, LedgerEntry]] = []
+        self._process = os.getpid()
+        self._is_over = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this is its run, in the process where it began."""
+        return not self._is_over and self._process == os.getpid()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -37,16 +46,23 @@ class Transcript:
             yield
         finally:
             _watching.reset(token)
+            self._is_over = True
+            self.draws.close()
 
 
 def watched_draws() -> core.Transcript | None:
     """For a new stream: None, but in an audit."""
-    transcript = _watching.get()
+    transcript = _watched()
     return None if transcript is None else transcript.draws
 
 
 def note_payment(entry: LedgerEntry) -> None:
     """Called by a ledger that recorded the entry."""
-    transcript = _watching.get()
+    transcript = _watched()
     if transcript is not None:
         transcript.payments.append((transcript.draws.n_queries, entry))
+
+
+def _watched() -> Transcript | None:
+    transcript = _watching.get()
+    return transcript if transcript is not None and transcript.is_open else None

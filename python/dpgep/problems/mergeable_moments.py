@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import uuid
 from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from dpgep._files import write_whole
+from dpgep._names import random_name
 from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
@@ -99,7 +99,7 @@ class Moments(Problem):
         layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
-        self.population_id = uuid.uuid4().hex
+        self.population_id = random_name()
 
     @property
     def mixes_columns(self) -> bool:  # type: ignore[override]
