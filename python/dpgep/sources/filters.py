@@ -58,7 +58,7 @@ class Filtered(ArrowSource):
         self._needed = _columns_of(self._expression(self.schema), self.schema)
         if isinstance(source, CsvFiles) and not isinstance(condition, str):
             for name in source.found_types.intersection(self._needed):
-                raise _only_in_text(name, self.schema.field(name).type)
+                raise _only_in_text(name)
 
     @property
     def types(self) -> Any:
@@ -323,9 +323,9 @@ def _not_declared(name: str) -> ValueError:
     )
 
 
-def _only_in_text(name: str, kind: Any) -> ValueError:
+def _only_in_text(name: str) -> ValueError:  # does not name the type, which one person may have decided
     return ValueError(
-        f"column {name!r} is {kind} because of values in the first megabyte, maybe of one person, who would decide "
+        f"column {name!r} holds other values than numbers in the first megabyte, maybe of one person, who would decide "
         "which others pass an expression of pyarrow: write the filter as text"
     )
 
