@@ -13,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
@@ -316,6 +317,104 @@ def test_a_filter_is_of_the_types_of_each_file() -> None:
 def test_an_expression_of_pyarrow_is_a_filter() -> None:
     scanned = dpgep.scan(TABLE, filter=(pc.field("a") + 1 > 2) & pc.field("b"))
     assert [row for (batch,) in scanned.read(scanned["row"]) for row in batch] == [3]
+
+
+# Columns t and u of everybody else, and two versions of one person more, who never passes: t or u changes its type.
+BEGUN = ["9999-12-31 00:00:00,2024-01-01", "2024-03-31 12:00:00,2024-03-31", "2024-03-31 12:00:01,2024-04-01"]
+DAYS = ["9999-12-31,2024-03-31", "2024-03-31,2024-03-30", "2024-03-30,2024-04-01"]
+ZONED = ["2024-03-31 12:00:00Z,2024-03-31 12:00:00+01:00", "2024-03-31 12:00:01Z,2024-03-31 14:00:01+01:00"]
+DISTANT = "9999-12-31 00:00:00Z,2024-01-01 00:00:00Z"
+FINE = ["2024-03-31 12:00:00.0000001,2024-03-31 12:00:00", "2024-03-31 12:00:00.000001,2024-03-31 12:00:00"]
+NEVER = "2000-01-01 00:00:00"
+NOON = "2024-03-31 12:00:00.500"
+ONE_PERSONS_TIMES = {
+    "seconds beside seconds": (
+        "t > u",
+        BEGUN,
+        [0, 1],
+        [f"{NEVER},2024-01-01 00:00:01", f"{NEVER},2024-01-01 00:00:01.5"],
+    ),
+    "days beside days": ("t > u", DAYS, [0, 1], ["2000-01-01,2024-01-01", "2000-01-01,2024-01-01 00:00:00.5"]),
+    "zoned beside zoned": (
+        "t > u",
+        [*ZONED, DISTANT],
+        [0, 2],
+        [f"{NEVER}Z,2024-01-01 00:00:01Z", f"{NEVER}Z,2024-01-01 00:00:00.5Z"],
+    ),
+    "nanoseconds": ("t > u", FINE, [1], [f"{NEVER},2024-01-01 00:00:01", f"{NEVER},2024-01-01 00:00:00.5"]),
+    "later than": (f"t >= '{NOON}'", BEGUN[1:], [1], [f"{NEVER},2024-01-01", f"{NEVER}.5,2024-01-01"]),
+    "equal": (f"t == '{NOON}'", BEGUN[1:], [], [f"{NEVER},2024-01-01", f"{NEVER}.5,2024-01-01"]),
+    "days beside a time": ("u > '2024-03-31 12:00'", BEGUN, [2], [f"{NEVER},2000-01-01", f"{NEVER},{NEVER}.5"]),
+    "zoned beside a time": (f"t >= '{NOON}'", ZONED, [1], [f"{NEVER}Z,{NEVER}Z", f"{NEVER}.5Z,{NEVER}Z"]),
+}
+
+
+@pytest.mark.parametrize("case", ONE_PERSONS_TIMES)
+def test_one_persons_time_does_not_decide_who_else_passes_a_filter(case: str) -> None:
+    """A fraction of a second makes a CSV column one of nanoseconds, which do not hold all years."""
+    condition, begun, kept, last = ONE_PERSONS_TIMES[case]
+    sources = []
+    for i, one in enumerate(last):
+        lines = [f"{row},{line}" for row, line in enumerate([*begun, one])]
+        sources.append(write(f"{i}.csv", "\n".join(["row,t,u", *lines])))
+    assert pa.csv.read_csv(sources[0]).schema != pa.csv.read_csv(sources[1]).schema
+    for source in sources:
+        assert rows(source, ["row"], filter=condition) == [[row] for row in kept]
+
+    def problem(source: str) -> dpgep.Problem:
+        scanned = dpgep.scan(source, filter=condition)
+        return dpgep.pca(scanned[["row"]], bound=9.0, center=False, adjacency="add-remove", public_n=40)
+
+    replayed = dpgep.replay(problem, (sources[0], sources[1]), mu=1.0)
+    assert (replayed.mu, replayed.differences) == (0.0, ())
+
+
+def test_times_are_compared_to_the_microsecond() -> None:
+    """A constant is not cut to the resolution of its column, nor a column to whole days."""
+    table = pa.table({"t": pa.array([0, 1, -1, None], pa.timestamp("s")), "row": pa.array(range(4))})
+    for condition, kept in {
+        "t >= '1970-01-01 00:00:00.500'": [1],
+        "t == '1970-01-01 00:00:00.500'": [],
+        "t < '1970-01-01T00:00:00.000001'": [0, 2],
+        "t in ['1970-01-01', '1969-12-31 23:59:59']": [0, 2],
+    }.items():
+        assert rows(table, ["row"], filter=condition) == [[row] for row in kept]
+    with pytest.raises(ValueError, match="or a time of whole microseconds"):
+        dpgep.scan(table, filter="t == '1970-01-01 00:00:00.0000001'")
+
+
+@pytest.mark.parametrize(
+    ("expression", "begun", "last"),
+    [
+        (pc.field("t").cast("string") == "1", ["1", "0", "1"], ["1", "true"]),
+        (pc.field("t").cast("string") == "2024-03-31", ["2024-03-31"] * 3, ["2024-03-31", "2024-04-01 00:00:00"]),
+        (pc.field("t").cast("string") == "2024-03-31", ["2024-03-31"] * 3, ["2024-03-31", "soon"]),
+        (pc.field("t").cast("int64") > 0, ["2024-03-31 00:00:00"] * 3, ["2024-03-31", "2024-04-01 00:00:00.5"]),
+    ],
+    ids=["true among 0 and 1", "a time among days", "text among days", "a fraction of a second"],
+)
+def test_an_expression_takes_no_type_that_one_person_may_decide(expression: Any, begun: Any, last: Any) -> None:
+    """Numbers alone are taken: where one person makes them another type, the filter is refused."""
+    kept, sources = [], []
+    for i, one in enumerate(last):
+        lines = [f"{row},{value}" for row, value in enumerate([*begun, one])]
+        sources.append(write(f"{i}.csv", "\n".join(["row,t", *lines])))
+        if pa.types.is_integer(pa.csv.read_csv(sources[i]).schema.field("t").type):
+            kept.append(rows(sources[i], ["row"], filter=expression))
+            continue
+        with pytest.raises(ValueError, match="column 't' holds other values than numbers in the first megabyte"):
+            dpgep.scan(sources[i], filter=expression)
+    assert kept == ([[[0], [2], [3]]] if begun[0] == "1" else [])
+    if not kept:  # both are refused, in the same words
+        assert (
+            dpgep.replay(lambda file: dpgep.scan(file, filter=expression), (sources[0], sources[1])).differences == ()
+        )
+
+
+def test_an_expression_names_its_columns() -> None:
+    """A number moves as columns are left out: it hid which columns an expression needs."""
+    with pytest.raises(ValueError, match="must name its columns"):
+        dpgep.scan(TABLE, filter=pc.field(0) > 1)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import datetime
 import operator
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
@@ -55,9 +56,9 @@ class Filtered(ArrowSource):
         self._condition = condition
         self._found_text = source.found_text if isinstance(source, CsvFiles) else frozenset()
         self._needed = _columns_of(self._expression(self.schema), self.schema)
-        if not isinstance(condition, str):
-            for name in self._found_text.intersection(self._needed):
-                raise _not_declared(name)
+        if isinstance(source, CsvFiles) and not isinstance(condition, str):
+            for name in source.found_types.intersection(self._needed):
+                raise _only_in_text(name)
 
     @property
     def types(self) -> Any:
@@ -107,6 +108,8 @@ def _kept(table: Any, expression: Any) -> Iterator[Any]:
 
 def _columns_of(expression: Any, schema: Any) -> list[str]:
     """The columns that a condition needs, in the order of the table. Raises ValueError for one that does not fit it."""
+    if "FieldPath(" in str(expression):  # a place among columns, which moves as others are left out
+        raise ValueError("a filter must name its columns, not number them: pyarrow.compute.field('age')")
     _check_fits(schema, expression)
     return [name for i, name in enumerate(schema.names) if _misfit(schema.remove(i), expression) is not None]
 
@@ -259,11 +262,18 @@ class _Parser:
         )
 
     def _column(self, name: str) -> Any:
-        self._kind(name)  # refuses what cannot be compared
+        kind = self._kind(name)  # refuses what cannot be compared
         column, stored = self._pc.field(name), self._schema.field(name).type
         if self._pa.types.is_floating(stored):
             return self._pc.if_else(self._pc.is_nan(column), self._pa.scalar(None, stored), column)
-        return column.cast(self._type(name)) if self._pa.types.is_dictionary(stored) else column
+        if self._pa.types.is_dictionary(stored):
+            column = column.cast(self._type(name))
+        return column.cast(self._moment(name), safe=False) if kind == "dates" else column
+
+    def _moment(self, name: str) -> Any:
+        """The type in which dates and times are compared, whatever their own: of a CSV, one person may decide that."""
+        zoned = getattr(self._type(name), "tz", None) is not None
+        return self._pa.timestamp("us", "UTC" if zoned else None)
 
     def _value(self, node: ast.expr, name: str) -> Any:
         """A constant beside a column, as a value of its kind."""
@@ -289,15 +299,13 @@ class _Parser:
             raise _not_declared(name)
 
     def _date(self, text: str, name: str) -> Any:
-        kind = self._type(name)
-        read = datetime.date.fromisoformat if self._pa.types.is_date(kind) else datetime.datetime.fromisoformat
         try:
-            found = read(text)
-            if getattr(kind, "tz", None) is not None and getattr(found, "tzinfo", None) is None:
-                found = found.replace(tzinfo=datetime.timezone.utc)  # type: ignore[call-arg]
-            return self._pa.scalar(found, kind)
+            return self._pa.scalar(_moment_of(text), self._moment(name))
         except (ValueError, OverflowError):
-            raise ValueError(f"the filter compares dates of column {name!r} with {text!r}: write 2024-03-31") from None
+            raise ValueError(
+                f"the filter compares dates of column {name!r} with {text!r}: write 2024-03-31, or a time of whole "
+                "microseconds"
+            ) from None
 
 
 def _compare_exactly(kinds: set[Any]) -> bool:
@@ -313,6 +321,20 @@ def _not_declared(name: str) -> ValueError:
         f"column {name!r} is text because of values in the first megabyte, maybe of one person, who would decide which "
         f"others pass this filter: declare it, categories={{{name!r}: [...]}}, or compare it by == or in alone"
     )
+
+
+def _only_in_text(name: str) -> ValueError:  # does not name the type, which one person may have decided
+    return ValueError(
+        f"column {name!r} holds other values than numbers in the first megabyte, maybe of one person, who would decide "
+        "which others pass an expression of pyarrow: write the filter as text"
+    )
+
+
+def _moment_of(text: str) -> datetime.datetime:
+    """The time that a text stands for, midnight of a date. Raises ValueError for none, and for one that is finer."""
+    if re.search(r"[.,]\d{7}", text):  # Python would leave out these digits
+        raise ValueError("finer than a microsecond")
+    return datetime.datetime.fromisoformat(text)
 
 
 def _is_date(text: str) -> bool:
