@@ -28,7 +28,7 @@ _STEPS = 8
 # Entries of a ledger that can be verified, bits of their grids, and steps of their noise. More are of no release.
 MOST_ENTRIES = 1 << 16
 _MOST_GRID_BITS, _MOST_SCALE = 64, 1 << 62
-# deviations, in units of the bound, whose squares and the ratios of these are far from the ends of a double's range
+# Deviations in units of the bound: budgets lie between 1e-100 and 1e100, and squares and ratios of these are in range.
 _LEAST_DEVIATION, _MOST_DEVIATION = 1e-150, 1e150
 # by how much a delta may differ that another version of SciPy or dp_accounting has computed
 _VERSIONS = 1e-9
@@ -275,7 +275,7 @@ def _require_entry(where: str, entry: LedgerEntry, adjacency: Adjacency) -> None
         raise ValueError(f"{where}.grid_bits must be from 0 to {_MOST_GRID_BITS}, or none, got {entry.grid_bits}")
     is_private = entry.mu is None or math.isfinite(entry.mu)
     if is_private and all(_is_public(block) for block in entry.noise):
-        raise ValueError(f"{where}.noise must have a block that is not public where mu is finite")
+        raise ValueError(f"{where}.noise must have a block where mu is finite, not only public matrices")
     if len({block.name for block in entry.noise}) < len(entry.noise):
         raise ValueError(f"{where}.noise lists a block twice")
     for block in entry.noise:
