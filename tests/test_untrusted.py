@@ -32,6 +32,8 @@ from dpgep.formats import codec
 from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
 from dpgep.masked import Site, Terms
 from dpgep.privacy import events, sampled
+from dpgep.privacy.calibration import COUNTS, RECORD, SECOND, SUMS
+from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports import document, report
 from dpgep.reports.document import verify
 
@@ -137,6 +139,13 @@ LEDGER = "privacy__releases__0__"
         ({LEDGER + "noise__0__deviation": 1e9, LEDGER + "noise__0__scale": None}, "noise must be "),
         ({LEDGER + "noise__1__deviation": math.inf}, r"releases\[0\].noise must have positive finite deviations"),
         ({LEDGER + "noise": []}, r"releases\[0\].noise must have a block"),
+        ({LEDGER + "noise__0__name": SECOND + " "}, r"releases\[-1\].noise must be of the blocks .* in this order"),
+        ({LEDGER + "noise__0__name": "x", LEDGER + "noise__0__shape": "none"}, "noise must be of the blocks"),
+        ({LEDGER + "noise__0__name": RECORD}, "has a block of a moment matrix beside others"),
+        ({LEDGER + "noise__1__name": COUNTS}, "noise must be of the blocks"),
+        ({LEDGER + "noise__1__name": SECOND}, r"releases\[0\].noise lists a block twice"),
+        ({LEDGER + "noise__0__deviation": 1e-170, LEDGER + "noise__0__scale": None}, "deviations between 1e-150"),
+        ({LEDGER + "noise__1__deviation": 1e200, LEDGER + "noise__1__scale": None}, "deviations between 1e-150"),
         ({LEDGER + "grid_bits": 10**9}, r"releases\[0\].grid_bits must be from 0 to 64"),
         ({"privacy__releases": []}, "a ledger has entries"),
         ({"privacy__adjacency": "none"}, "privacy.adjacency must be"),
@@ -176,6 +185,83 @@ LEDGER = "privacy__releases__0__"
 def test_a_release_that_does_not_follow_from_its_ledger_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         dpgep.PrivateMoments.from_bytes(changed("private moments", release("pca"), changes))
+
+
+@pytest.mark.parametrize("name", ["second moment", "pca", "hidden table", "classes", "sum"])
+def test_a_release_whose_noise_has_no_known_name_is_refused(name: str) -> None:
+    """Its mu could be anything: nobody knows the cost of noise in a block of another name."""
+    data = release(name)
+    noise = _container.unpack("private moments", 2, data)[0]["privacy"]["releases"][0]["noise"]
+    for place in range(len(noise)):
+        blocks = [{**block, "name": block["name"] + "x" * (at == place)} for at, block in enumerate(noise)]
+        with pytest.raises(ValueError, match=r"must be of the blocks|has a block of a moment matrix beside others"):
+            dpgep.PrivateMoments.from_bytes(changed("private moments", data, {LEDGER + "noise": blocks}))
+
+
+def of_noise(*blocks: NoiseBlock, mu: float = 0.01) -> dpgep.PrivacyReport:
+    """A report of one release with this noise, without a grid."""
+    found = dpgep.Solution.load(DATA / "solution-1.json").privacy
+    entry = LedgerEntry("moment matrix", mu, blocks)
+    return dataclasses.replace(found, epsilon=None, delta=None, mu=mu, releases=(entry,))
+
+
+ENOUGH, LITTLE = NoiseBlock(SECOND, "goe", 1e6), NoiseBlock(SECOND, "goe", 1e-9)
+PUBLIC = NoiseBlock("y", "none", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        ([LITTLE], r"releases\[0\].noise costs mu = .*, more than the stated 0.01"),
+        ([LITTLE, LITTLE], r"releases\[0\].noise lists a block twice"),
+        ([NoiseBlock("x", "goe", 1.0)] * 2, r"releases\[0\].noise lists a block twice"),
+        ([LITTLE, PUBLIC], r"releases\[0\].noise has a block of a moment matrix beside others"),
+        ([ENOUGH, NoiseBlock("y", "goe", 1e6)], r"releases\[0\].noise has a block of a moment matrix beside others"),
+        ([ENOUGH, NoiseBlock(RECORD, "goe", 1e6)], r"releases\[0\].noise has a block of a moment matrix beside"),
+        ([NoiseBlock(SUMS, "independent", 1e-9), NoiseBlock("y", "goe", 1.0)], "noise costs mu = .*, more than"),
+        ([NoiseBlock(COUNTS, "independent", 1e-9), PUBLIC], "noise costs mu = .*, more than"),
+        ([PUBLIC], r"releases\[0\].noise must have a block where mu is finite, not only public matrices"),
+        ([PUBLIC, NoiseBlock("x", "none: declared public", 0.0)], "must have a block where mu is finite, not only"),
+        ([ENOUGH, NoiseBlock(SUMS, "none", 0.0)], "noise must have positive finite deviations, got 0.0"),
+        ([NoiseBlock(SECOND, "goe", 1e-200)], r"deviations between 1e-150 and 1e\+150 in .*, got 1e-200"),
+        ([NoiseBlock(RECORD, "goe", 1e-170)], r"deviations between 1e-150 and 1e\+150 in .*, got 1e-170"),
+        ([NoiseBlock(SECOND, "goe", 1e200), NoiseBlock(SUMS, "independent", 1.0)], "deviations between .*, got 1e.200"),
+        ([NoiseBlock(SECOND, "goe", 1e20), NoiseBlock(SUMS, "independent", 1e-200)], "deviations between"),
+        (
+            [NoiseBlock(SECOND, "goe", 1e150), NoiseBlock(SUMS, "independent", 1e-150)],
+            r"costs mu = \S*e\+150, more than",
+        ),
+        (
+            [NoiseBlock(SECOND, "goe", 1e-150), NoiseBlock(SUMS, "independent", 1e150)],
+            r"costs mu = \S*e\+150, more than",
+        ),
+        ([NoiseBlock(SECOND, "goe", 1e-150), NoiseBlock(COUNTS, "independent", 1e-150)], r"costs mu = \S*e\+150, more"),
+    ],
+    ids=str,
+)
+def test_a_report_of_noise_that_no_release_has_is_refused(blocks: list[NoiseBlock], said: str) -> None:
+    found = of_noise(*blocks)
+    with pytest.raises(ValueError, match=said):
+        found.require_consistent()
+    text = json.loads(of_noise(ENOUGH).to_json())
+    text["privacy"]["releases"][0]["noise"] = [dataclasses.asdict(block) for block in blocks]
+    del text["sha256"]
+    with pytest.raises(ValueError, match=said):
+        verify(json.dumps({**text, "sha256": document._digest(text)}))
+
+
+def test_noise_that_releases_have_is_verified() -> None:
+    groups = NoiseBlock(SUMS, "independent", 1e6), NoiseBlock(COUNTS, "independent", 1e6)
+    diagonal = NoiseBlock("diagonal of the second moment of rows/bound, sum over people", "independent", 1e6)
+    for blocks in (
+        (ENOUGH,),
+        (ENOUGH, *groups),
+        groups,
+        (diagonal, *groups),
+        (NoiseBlock(RECORD, "goe", 1e6),),
+        (NoiseBlock("A", "goe", 1e-280), NoiseBlock("B", "none: declared public", 0.0)),
+    ):
+        verify(of_noise(*blocks).to_json())
 
 
 def test_a_release_of_other_numbers_is_refused() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.preparation import Preparation
+from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
 from dpgep.problems.moment_problem import RowModel
 from dpgep.problems.two_views import TwoViewModel
 from dpgep.reports.report import PrivacyReport
@@ -76,15 +77,21 @@ def require_noise(noisy: ReleasedMoments, mu: float | None) -> None:
 
 def _layout(model: RowModel, report: PrivacyReport, noisy: ReleasedMoments) -> MomentLayout:
     """The layout whose blocks have these shapes, and a deviation each in the ledger: n may be public, or counted."""
-    shapes, n_blocks = (noisy.sums.shape, noisy.counts.shape), len(report.releases[-1].noise)
+    shapes, listed = (noisy.sums.shape, noisy.counts.shape), [block.name for block in report.releases[-1].noise]
+    is_noisy = report.mu is not None and math.isfinite(report.mu)
+    expected = []
     for n in (1, None):
         assert report.adjacency != "local"
         layout = model.layout(PublicFacts(report.adjacency, report.bound, n))
-        is_noisy = report.mu is not None and math.isfinite(report.mu)
-        fits = not is_noisy or n_blocks == 1 + layout.sums + layout.counts
-        if fits and shapes == ((layout.n_features, layout.n_groups * layout.sums), (layout.n_groups,)):
-            return layout
-    raise ValueError(f"shapes {shapes} and {n_blocks} blocks of noise are not those of a release of {model.name}")
+        if shapes == ((layout.n_features, layout.n_groups * layout.sums), (layout.n_groups,)):
+            names = [SECOND] + [SUMS] * layout.sums + [COUNTS] * layout.counts
+            if not is_noisy or listed == names:
+                return layout
+            expected.append(names)
+    if not expected:
+        raise ValueError(f"shapes {shapes} are not those of a release of {model.name}")
+    blocks = " or ".join(map(str, expected))
+    raise ValueError(f"releases[-1].noise must be of the blocks {blocks}, in this order, got {listed}")
 
 
 def _require_people(n: float, layout: MomentLayout, report: PrivacyReport) -> None:

@@ -32,6 +32,7 @@ _MOST_SCALE_BITS = 55
 SECOND, SUMS = "second moment of rows/bound, sum over people", "sums of rows/bound per group"
 COUNTS = "counts per group"
 RECORD = "x x^T of one record/bound"
+MOMENT_BLOCKS = frozenset({SECOND, SUMS, COUNTS, RECORD})
 
 # Rounding of the dozen operations below, in the direction of more noise.
 _ROUND_UP = 1 + 2.0**-48
@@ -52,10 +53,11 @@ def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) ->
 
 
 def mu_of_blocks(blocks: Sequence[NoiseBlock], adjacency: Adjacency) -> float:
-    """What the blocks of a moment matrix in a ledger cost, rounded up; 0 for other blocks, of which it is not known."""
+    """What the blocks of a moment matrix in a ledger cost, rounded up; other blocks, of unknown cost, are left out.
+
+    The names must differ.
+    """
     found = {SECOND if block.name == RECORD else block.name: block.deviation for block in blocks}
-    if len(found) < len(blocks) or not {*found} <= {SECOND, SUMS, COUNTS}:
-        return 0.0
     noise = MomentNoise(*(found.get(name, math.inf) for name in (SECOND, SUMS, COUNTS)))
     # counts are released of a single group only where the number of people is protected
     layout = MomentLayout(1, 1 + (adjacency == "replace-one" and COUNTS in found), SUMS in found, COUNTS in found)

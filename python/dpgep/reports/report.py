@@ -14,7 +14,7 @@ import numpy as np
 from dpgep._show import html_table
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
-from dpgep.privacy.calibration import mu_of_blocks
+from dpgep.privacy.calibration import MOMENT_BLOCKS, RECORD, SECOND, mu_of_blocks
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, mu_rounded_up, total_cost
 from dpgep.privacy.sampled import delta_of_event, deltas_of_event, epsilon_of_event, require_accountable
 
@@ -28,6 +28,8 @@ _STEPS = 8
 # Entries of a ledger that can be verified, bits of their grids, and steps of their noise. More are of no release.
 MOST_ENTRIES = 1 << 16
 _MOST_GRID_BITS, _MOST_SCALE = 64, 1 << 62
+# Deviations in units of the bound: budgets lie between 1e-100 and 1e100, and squares and ratios of these are in range.
+_LEAST_DEVIATION, _MOST_DEVIATION = 1e-150, 1e150
 # by how much a delta may differ that another version of SciPy or dp_accounting has computed
 _VERSIONS = 1e-9
 
@@ -272,18 +274,40 @@ def _require_entry(where: str, entry: LedgerEntry, adjacency: Adjacency) -> None
     if entry.grid_bits is not None and not 0 <= entry.grid_bits <= _MOST_GRID_BITS:
         raise ValueError(f"{where}.grid_bits must be from 0 to {_MOST_GRID_BITS}, or none, got {entry.grid_bits}")
     is_private = entry.mu is None or math.isfinite(entry.mu)
-    if is_private and not entry.noise:
-        raise ValueError(f"{where}.noise must have a block where mu is finite")
+    if is_private and all(_is_public(block) for block in entry.noise):
+        raise ValueError(f"{where}.noise must have a block where mu is finite, not only public matrices")
+    if len({block.name for block in entry.noise}) < len(entry.noise):
+        raise ValueError(f"{where}.noise lists a block twice")
     for block in entry.noise:
-        is_public = not is_private or block.shape.startswith("none")
-        if not (0 <= block.deviation < math.inf and (is_public or block.deviation > 0)):
+        may_be_zero = not is_private or _is_public(block)
+        if not (0 <= block.deviation < math.inf and (may_be_zero or block.deviation > 0)):
             raise ValueError(f"{where}.noise must have positive finite deviations, got {block.deviation!r}")
         if block.scale is not None and not _is_on_grid(block, entry.grid_bits):
             raise ValueError(f"{where}.noise has a scale of {block.scale}, which is not its deviation on the grid")
-    if is_private and entry.mu is not None:
-        cost = mu_of_blocks(entry.noise, adjacency)
-        if cost > entry.mu * (1 + _VERSIONS):
-            raise ValueError(f"{where}.noise costs mu = {cost!r}, more than the stated {entry.mu!r}")
+    if entry.mu is not None and is_private:
+        _require_paid(where, entry.noise, entry.mu, adjacency)
+
+
+def _is_public(block: NoiseBlock) -> bool:
+    """Whether a block is of a matrix that was declared public, and has no noise; moments never are."""
+    return block.shape.startswith("none") and block.name not in MOMENT_BLOCKS
+
+
+def _require_paid(where: str, noise: tuple[NoiseBlock, ...], mu: float, adjacency: Adjacency) -> None:
+    """Raise ValueError for noise in the blocks of a moment matrix that costs more than mu."""
+    names = {block.name for block in noise}
+    # a second moment comes with its own sums and counts only; a screen has these two beside its diagonal
+    if (SECOND in names and not names <= MOMENT_BLOCKS - {RECORD}) or (RECORD in names and len(names) > 1):
+        raise ValueError(f"{where}.noise has a block of a moment matrix beside others, in {sorted(names)}")
+    for block in noise:
+        if block.name in MOMENT_BLOCKS and not _LEAST_DEVIATION <= block.deviation <= _MOST_DEVIATION:
+            raise ValueError(
+                f"{where}.noise must have deviations between {_LEAST_DEVIATION:g} and {_MOST_DEVIATION:g} in "
+                f"{block.name!r}, got {block.deviation!r}"
+            )
+    cost = mu_of_blocks(noise, adjacency)
+    if cost > mu * (1 + _VERSIONS):
+        raise ValueError(f"{where}.noise costs mu = {cost!r}, more than the stated {mu!r}")
 
 
 def _is_on_grid(block: NoiseBlock, bits: int | None) -> bool:
