@@ -157,6 +157,11 @@ def test_names_drawn_at_random_and_seconds_of_the_log_are_no_difference() -> Non
     assert not dpgep.replay(mechanism, (1, 2), mu=1.0).differences
 
 
+def test_random_names_in_a_set_are_no_difference() -> None:
+    for _ in range(20):
+        assert not dpgep.replay(lambda _: {random_name(), random_name(), "a"}, (1, 2), mu=1.0).differences
+
+
 def test_hashes_of_data_and_figures_that_look_like_seconds_are_seen() -> None:
     assert shown(hashlib.sha256(b"a").hexdigest(), hashlib.sha256(b"b").hexdigest())
     assert shown("1.250 s", "1.750 s")
