@@ -73,7 +73,7 @@ def entries_of(dimension: int) -> int:
 
 
 def require_entries(payload: memoryview, n_entries: int) -> None:
-    """Raise ValueError unless there are so many: before anything is made that is larger than the payload."""
+    """Raise ValueError for any other number: before anything is made that is larger than the payload."""
     if len(payload) != 8 * n_entries:
         raise ValueError(f"{len(payload)} bytes of sums are not the {8 * n_entries} that the header describes")
 

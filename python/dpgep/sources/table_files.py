@@ -43,7 +43,7 @@ class TableFiles(ArrowSource):
 
     @abstractmethod
     def _opened(self, fragment: Any) -> AbstractContextManager[tuple[Any, Callable[[list[str], int], Iterable[Any]]]]:
-        """The schema of a file, and what reads some of its columns, about so many rows at a time."""
+        """The schema of a file, and what reads some of its columns, about this many rows at a time."""
 
     def _completed(self, batch: Any, names: list[str], keys: dict[str, Any]) -> Any:
         """The batch with the columns that the file does not hold, or without a type because nothing is in them.
