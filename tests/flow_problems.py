@@ -10,8 +10,8 @@ from scipy import sparse
 
 from dpgep._dispatch import core
 
-FORMS = ["pca", "uncentered pca", "cca", "pls", "fda", "sir"]
-TWO_VIEWS = ["cca", "pls"]
+FORMS = ["pca", "uncentered pca", "cca", "three views", "pls", "fda", "sir"]
+OF_VIEWS = ["cca", "three views", "pls"]
 STORAGES = ["float64", "float32", "two views", "csr int32", "csr int64 float32"]
 D = 12
 N_VIEW = 5  # features of the first of two views
@@ -27,11 +27,11 @@ class Problem:
     factors: np.ndarray
     a: reference.PencilPart
     b: reference.PencilPart | None = None
-    first_view_size: int = 0
+    view_sizes: tuple[int, ...] = ()
 
     @property
     def pair(self):
-        return {"a": self.a, "b": self.b, "first_view_size": self.first_view_size}
+        return {"a": self.a, "b": self.b, "view_sizes": self.view_sizes}
 
     def second_moment(self, block):
         return reference.rows_product(self.rows, self.row_factors, 1.0 / len(self.rows), block)
@@ -64,8 +64,9 @@ def problem(form, storage="float64", seed=0):
     pencils = {
         "pca": (mean, of_mean),
         "uncentered pca": (np.empty((0, D)), part(np.empty(0), 1.0)),
-        "cca": (mean, part(-one, 1.0, "between"), part(-one, 1.0, "within"), N_VIEW),
-        "pls": (mean, part(-one, 1.0, "between"), None, N_VIEW),
+        "cca": (mean, part(-one, 1.0, "between"), part(-one, 1.0, "within"), (N_VIEW, D - N_VIEW)),
+        "three views": (mean, part(-one, 1.0, "between"), part(-one, 1.0, "within"), (3, 5, 4)),
+        "pls": (mean, part(-one, 1.0, "between"), None, (N_VIEW, D - N_VIEW)),
         "fda": (groups, part(between), part(np.concatenate([-1 / shares, none]), 1.0)),
         "sir": (groups, part(between), part(means, 1.0)),
     }
@@ -101,7 +102,7 @@ def kernel_oracle(given, storage="float64", noise="none", scale=0.0, key=None, n
         given.factors,
         core.PencilPart(*given.a),
         None if given.b is None else core.PencilPart(*given.b),
-        given.first_view_size,
+        given.view_sizes,
     )
 
 

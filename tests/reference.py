@@ -424,33 +424,30 @@ def pair_products(
     factors: Matrix,
     a: PencilPart,
     b: PencilPart | None = None,
-    first_view_size: int = 0,
+    view_sizes: tuple[int, ...] = (),
 ) -> tuple[Matrix, Matrix]:
     """``block`` V (K, d) times A and B (None: I), which a second moment M and r released ``factors`` F (r, d) make up.
 
-    The first of two views has the features before ``split``, which is 0 where there is one view. M is asked once, and
-    not at all if neither needs it; where blocks are kept, for the 2K rows [V_x, 0] and [0, V_y].
+    ``view_sizes``: the number of features of each view; empty: one view. M is asked once, and not at all if neither
+    needs it; where blocks are kept, for K rows a view, zero outside of it.
 
     Source: sections 2 and 4.
     """
     parts = [part for part in (a, b) if part is not None]
     asked, of_views = block, any(part.blocks != "whole" for part in parts)
     if of_views:
-        x, y = block.copy(), block.copy()
-        x[:, first_view_size:] = 0.0
-        y[:, :first_view_size] = 0.0
-        asked = np.vstack([x, y])
+        view_of = np.repeat(np.arange(len(view_sizes)), view_sizes)
+        asked = np.vstack([np.where(view_of == view, block, 0.0) for view in range(len(view_sizes))])
     moment = second(asked) if any(part.share != 0.0 for part in parts) else np.zeros(asked.shape)
 
     def times(part: PencilPart) -> Matrix:
         products = part.share * moment + asked @ factors.T * part.weights @ factors
         if not of_views:
             return np.asarray(products)
-        of_x, of_y = np.split(products, 2)
-        if part.blocks == "whole":
-            return np.asarray(of_x + of_y)
-        left, right = (of_y, of_x) if part.blocks == "between" else (of_x, of_y)
-        return np.hstack([left[:, :first_view_size], right[:, first_view_size:]])
+        by_view = np.split(products, len(view_sizes))
+        wanted = {"whole": lambda same: same | True, "within": lambda same: same, "between": lambda same: ~same}
+        kept = [np.where(wanted[part.blocks](view_of == view), each, 0.0) for view, each in enumerate(by_view)]
+        return np.asarray(sum(kept))
 
     return times(a), block.copy() if b is None else times(b)
 

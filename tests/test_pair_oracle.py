@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from flow_problems import FORMS, STORAGES, TWO_VIEWS, D, kernel_oracle, kernel_rows, problem, reference_oracle
+from flow_problems import FORMS, OF_VIEWS, STORAGES, D, kernel_oracle, kernel_rows, problem, reference_oracle
 from statistics_helpers import seeded_key
 
 from dpgep._dispatch import core
@@ -46,7 +46,7 @@ def test_pairs_agree_with_the_reference(form, noise, storage):
         assert kernel.n_answered == 3
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in TWO_VIEWS])
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in OF_VIEWS])
 def test_iid_noise_agrees_with_the_reference(form):
     given = problem(form)
     kernel = kernel_oracle(given, noise="fresh", scale=SCALE, key=KEY, shape="iid", n_products=2)
@@ -69,14 +69,15 @@ def test_both_matrices_are_symmetric(form, noise):
         assert_close(matrix, matrix.T)
 
 
-def test_two_views_share_one_noisy_moment():
+@pytest.mark.parametrize("form", ["cca", "three views"])
+def test_views_share_one_noisy_moment(form):
     # A and B are the blocks of one matrix C, so that A + B is C itself.
-    given = problem("cca")
+    given = problem(form)
     a, b = kernel_oracle(given, noise="lazy", scale=SCALE, key=KEY).times(np.eye(D))
-    first_view_size = given.first_view_size
-    np.testing.assert_array_equal(a[:first_view_size, :first_view_size], 0.0)
-    np.testing.assert_array_equal(a[first_view_size:, first_view_size:], 0.0)
-    np.testing.assert_array_equal(b[:first_view_size, first_view_size:], 0.0)
+    view_of = np.repeat(np.arange(len(given.view_sizes)), given.view_sizes)
+    same = view_of[:, None] == view_of
+    np.testing.assert_array_equal(a[same], 0.0)
+    np.testing.assert_array_equal(b[~same], 0.0)
     one_view = kernel_oracle(problem("pca"), noise="lazy", scale=SCALE, key=KEY).times(np.eye(D))[0]
     assert_close(a + b, one_view)
 
@@ -136,9 +137,13 @@ WRONG = {
     "too many weights of B": ({"b": part(np.ones(3))}, r"b\.weights"),
     "an infinite weight": ({"a": part(np.array([1.0, np.inf]))}, r"a\.weights must be finite"),
     "a share that is no number": ({"b": part(share=np.nan)}, r"b\.share must be finite"),
-    "blocks of one view": ({"a": part(blocks="between")}, "first_view_size is 0"),
-    "a first view past the end": ({"first_view_size": D}, "first_view_size"),
-    "a negative size": ({"first_view_size": -1}, "first_view_size"),
+    "blocks of one view": ({"a": part(blocks="between")}, "view_sizes is empty"),
+    "one view's size": ({"view_sizes": [D]}, "two views or more"),
+    "views past the end": ({"view_sizes": [D, 1]}, "view_sizes must be positive and add up to"),
+    "views that leave features out": ({"view_sizes": [1, 2]}, "leave out"),
+    "an empty view": ({"view_sizes": [D, 0]}, "view_sizes must be positive"),
+    "a negative size": ({"view_sizes": [-1, D + 1]}, "view_sizes must be positive"),
+    "sizes that overflow": ({"view_sizes": [2**62, 2**62, 2**62]}, "view_sizes"),
     "unknown noise": ({"noise": "stale"}, "none.*fresh.*lazy"),
     "negative scale": ({"noise": "lazy", "scale": -1.0, "stream": core.NoiseStream(KEY)}, "scale"),
     "no stream": ({"noise": "lazy", "scale": 1.0}, "stream"),

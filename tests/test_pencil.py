@@ -11,7 +11,7 @@ import reference
 
 from dpgep.models.moments import Pencil, PencilPart
 
-D, SPLIT = 5, 2
+D = 5
 WEIGHTS = (np.array([1.0, 0.0, -2.0]), np.ones(3))
 PARTS = list(itertools.product([True, False], ["whole", "between", "within"]))
 
@@ -22,22 +22,23 @@ def released() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return rows.T @ rows, rng.standard_normal((3, D))
 
 
-def pencil(factors: Any, a: Any, b: Any, first_view_size: int = SPLIT) -> Pencil:
+def pencil(factors: Any, a: Any, b: Any, view_sizes: tuple[int, ...] = (2, 3)) -> Pencil:
     parts = [None if part is None else PencilPart(w, *part) for w, part in zip(WEIGHTS, (a, b), strict=True)]
     assert parts[0] is not None
-    return Pencil(factors, parts[0], parts[1], first_view_size)
+    return Pencil(factors, parts[0], parts[1], view_sizes)
 
 
+@pytest.mark.parametrize("sizes", [(2, 3), (1, 2, 2), (1,) * D])
 @pytest.mark.parametrize(("a", "b"), list(itertools.product(PARTS, [*PARTS, None])), ids=str)
-def test_matrices_diagonals_and_products_agree(a: Any, b: Any) -> None:
+def test_matrices_diagonals_and_products_agree(a: Any, b: Any, sizes: tuple[int, ...]) -> None:
     second, factors = released()
     plain = [
         None if part is None else reference.PencilPart(weights, float(part[0]), part[1])
         for weights, part in zip(WEIGHTS, (a, b), strict=True)
     ]
     assert plain[0] is not None
-    expected = reference.pair_products(lambda block: block @ second, np.eye(D), factors, plain[0], plain[1], SPLIT)
-    form = pencil(factors, a, b)
+    expected = reference.pair_products(lambda block: block @ second, np.eye(D), factors, plain[0], plain[1], sizes)
+    form = pencil(factors, a, b, sizes)
     diagonals = form.diagonals(np.diagonal(second).copy())
     found_a, found_b = form.matrices(second.copy())
     assert (found_b is None) == (b is None)
@@ -49,13 +50,13 @@ def test_matrices_diagonals_and_products_agree(a: Any, b: Any) -> None:
 
 @pytest.mark.parametrize("blocks", ["between", "within"])
 @pytest.mark.parametrize("part", ["a", "b"])
-def test_blocks_need_two_views(part: str, blocks: str) -> None:
+def test_blocks_need_views(part: str, blocks: str) -> None:
     parts = {"a": (True, "whole"), "b": (True, "whole"), part: (True, blocks)}
-    with pytest.raises(ValueError, match="need two views"):
-        pencil(released()[1], **parts, first_view_size=0)
+    with pytest.raises(ValueError, match="need views"):
+        pencil(released()[1], **parts, view_sizes=())
 
 
-@pytest.mark.parametrize("first_view_size", [-1, D, D + 1])
-def test_the_first_view_leaves_features_to_the_second(first_view_size: int) -> None:
-    with pytest.raises(ValueError, match=rf"must lie between 0 and d - 1 = {D - 1}, got {first_view_size}"):
-        pencil(released()[1], (True, "whole"), None, first_view_size)
+@pytest.mark.parametrize("sizes", [(D,), (D, 0), (-1, D + 1), (2, 2), (2, 4)])
+def test_views_are_two_or_more_and_hold_all_features(sizes: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=rf"two or more that add up to d = {D}, got \({sizes[0]},"):
+        pencil(released()[1], (True, "whole"), None, sizes)

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "exact_products.hpp"
 #include "held_oracle.hpp"
@@ -68,8 +70,8 @@ PencilPart pencil_part(const py::array& weights, double share, std::string_view 
 
 std::unique_ptr<HeldOracle> of_rows(const py::object& rows, const HeldNoise& noise,
                                     const py::array& factors, const PencilPart& a,
-                                    const PencilPart* b, Index first_view_size) {
-  Pencil pencil{const_rows<double>(factors, "factors"), {a}, first_view_size};
+                                    const PencilPart* b, std::vector<Index> view_sizes) {
+  Pencil pencil{const_rows<double>(factors, "factors"), {a}, std::move(view_sizes)};
   if (b != nullptr) pencil.parts.push_back(*b);
   return std::make_unique<HeldOracle>(rows_of(rows), rows, noise, std::move(pencil));
 }
@@ -135,17 +137,17 @@ Products with a pair (A, B) of symmetric matrices, noise included.
                   "The matrices a and b, or a and I, each with noise of its own.")
       .def_static("of_rows", &of_rows, py::arg("rows"), py::arg("noise"),
                   py::arg("factors").noconvert(), py::arg("a"), py::arg("b") = py::none(),
-                  py::arg("first_view_size").noconvert() = 0, R"(
+                  py::arg("view_sizes") = std::vector<Index>(), R"(
 A and B (None: the identity) made of the second moment of rows, M~ = M + Z, and released vectors, the rows of F = factors:
-each is a PencilPart, the blocks of share M~ + F^T diag(weights) F for two views, the features before first_view_size and the
-others; first_view_size = 0: one view.
+each is a PencilPart, the blocks of share M~ + F^T diag(weights) F for views of view_sizes features, in their order;
+empty: one view.
 
-M~ is asked once for both, and not at all where neither needs it; where blocks are kept, for the block of all
-[v_x, 0] and then all [0, v_y].
+M~ is asked once for both, and not at all where neither needs it; where blocks are kept, for K rows a view, zero
+outside of it, the views in their order.
 
 rows: DenseRows, CsrRows or CallbackProducts. factors: (r, d) float64, copied, and public.
-Raises ValueError or TypeError for other shapes, weights or shares that are not finite, and unless
-0 <= first_view_size < d, and 0 < first_view_size where blocks are kept.
+Raises ValueError or TypeError for other shapes, weights or shares that are not finite, unless view_sizes is empty or
+lists two positive sizes or more that add up to d, and where blocks are kept of one view.
 )")
       .def_property_readonly("n_features", &HeldOracle::n_features)
       .def_property_readonly("noise", [](const HeldOracle& self) { return name_of(self.mode()); })

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace dpgep {
 namespace {
@@ -22,8 +23,26 @@ void require_part(const PencilPart& part, const Pencil& pencil, const char* name
   }
   if (!part.weights.allFinite()) refuse(".weights must be finite");
   if (!std::isfinite(part.share)) refuse(".share must be finite");
-  if (part.blocks != Blocks::whole && pencil.first_view_size == 0) {
-    refuse(".blocks must be \"whole\" of one view: first_view_size is 0");
+  if (part.blocks != Blocks::whole && pencil.view_sizes.empty()) {
+    refuse(".blocks must be \"whole\" of one view: view_sizes is empty");
+  }
+}
+
+void require_views(const std::vector<Index>& sizes, Index n_features) {
+  if (sizes.empty()) return;
+  if (sizes.size() < 2) throw std::invalid_argument("view_sizes must list two views or more");
+  Index left = n_features;
+  for (const Index size : sizes) {
+    if (size < 1 || size > left) {
+      throw std::invalid_argument("view_sizes must be positive and add up to n_features = " +
+                                  std::to_string(n_features));
+    }
+    left -= size;
+  }
+  if (left > 0) {
+    throw std::invalid_argument(
+        "view_sizes must add up to n_features = " + std::to_string(n_features) +
+        ", they leave out " + std::to_string(left));
   }
 }
 
@@ -32,11 +51,7 @@ void require_form(const Pencil& pencil, Index n_features) {
     throw std::invalid_argument("factors must have n_features = " + std::to_string(n_features) +
                                 " columns, not " + std::to_string(pencil.F.cols()));
   }
-  if (pencil.first_view_size < 0 || pencil.first_view_size >= n_features) {
-    throw std::invalid_argument(
-        "first_view_size must satisfy 0 <= first_view_size < n_features = " +
-        std::to_string(n_features) + ", not " + std::to_string(pencil.first_view_size));
-  }
+  require_views(pencil.view_sizes, n_features);
   require_part(pencil.parts.at(0), pencil, "a");
   if (pencil.parts.size() > 1) require_part(pencil.parts[1], pencil, "b");
 }
@@ -54,27 +69,38 @@ bool any(const Pencil& pencil, Predicate predicate) {
   return std::any_of(pencil.parts.begin(), pencil.parts.end(), predicate);
 }
 
-// (2 K, d): all [v_x, 0] and then all [0, v_y].
-Block views_apart(const ConstBlock& V, Index first_view_size) {
+// `visit(view, begin, size)` for the features of each view.
+template <class Visit>
+void for_each_view(const std::vector<Index>& sizes, Visit visit) {
+  Index begin = 0;
+  for (std::size_t view = 0; view < sizes.size(); ++view) {
+    visit(static_cast<Index>(view), begin, sizes[view]);
+    begin += sizes[view];
+  }
+}
+
+// The rows of V once for each view, zero outside of it.
+Block views_apart(const ConstBlock& V, const std::vector<Index>& sizes) {
   const Index K = V.rows();
-  const Index n_right = V.cols() - first_view_size;
-  Block views = Block::Zero(2 * K, V.cols());
-  views.topLeftCorner(K, first_view_size) = V.leftCols(first_view_size);
-  views.bottomRightCorner(K, n_right) = V.rightCols(n_right);
+  Block views = Block::Zero(static_cast<Index>(sizes.size()) * K, V.cols());
+  for_each_view(sizes, [&](Index view, Index begin, Index size) {
+    views.block(view * K, begin, K, size) = V.middleCols(begin, size);
+  });
   return views;
 }
 
 // The blocks of a matrix times V, from the matrix times `views_apart` V.
-Block kept(const Block& products, Blocks blocks, Index first_view_size) {
-  const Index K = products.rows() / 2;
-  const Index n_right = products.cols() - first_view_size;
-  if (blocks == Blocks::whole) return products.topRows(K) + products.bottomRows(K);
-  Block result(K, products.cols());
-  if (blocks == Blocks::between) {
-    result << products.bottomLeftCorner(K, first_view_size), products.topRightCorner(K, n_right);
-  } else {
-    result << products.topLeftCorner(K, first_view_size), products.bottomRightCorner(K, n_right);
-  }
+Block kept(const Block& products, Blocks blocks, const std::vector<Index>& sizes) {
+  const Index n_views = static_cast<Index>(sizes.size());
+  const Index K = products.rows() / n_views;
+  Block result = Block::Zero(K, products.cols());
+  for_each_view(sizes, [&](Index view, Index begin, Index size) {
+    for (Index other = 0; other < n_views; ++other) {
+      if (blocks == Blocks::between && other == view) continue;
+      if (blocks == Blocks::within && other != view) continue;
+      result.middleCols(begin, size) += products.block(other * K, begin, K, size);
+    }
+  });
   return result;
 }
 
@@ -100,7 +126,7 @@ PairProducts MatrixPair::answer(const ConstBlock& V, NoisyProducts& noisy) const
 
 PairProducts Pencil::answer(const ConstBlock& V, NoisyProducts& noisy) const {
   const bool of_views = any(*this, keeps_blocks);
-  const Block views = of_views ? views_apart(V, first_view_size) : Block();
+  const Block views = of_views ? views_apart(V, view_sizes) : Block();
   const ConstBlock asked = of_views ? view(views) : V;
   const Block moment =
       any(*this, needs_moment) ? noisy.times(asked)[0] : Block::Zero(asked.rows(), asked.cols());
@@ -108,7 +134,7 @@ PairProducts Pencil::answer(const ConstBlock& V, NoisyProducts& noisy) const {
   const auto times = [&](const PencilPart& part) {
     Block products = part.share * moment;
     add_released(in_factors, part.weights, F, products);
-    return of_views ? kept(products, part.blocks, first_view_size) : products;
+    return of_views ? kept(products, part.blocks, view_sizes) : products;
   };
   Block of_a = times(parts[0]);
   return {std::move(of_a), parts.size() > 1 ? times(parts[1]) : Block(V)};

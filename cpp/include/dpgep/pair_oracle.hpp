@@ -21,7 +21,7 @@ struct MatrixPair {
   PairProducts answer(const ConstBlock& V, NoisyProducts& noisy) const;
 };
 
-// Which blocks of a matrix are kept, for two views: those off the diagonal, or those on it.
+// Which blocks of a matrix are kept, for several views: those off the diagonal, or those on it.
 enum class Blocks { whole, between, within };
 
 // The `blocks` of  share M~ + F^T diag(weights) F;  weights: (r,).
@@ -33,13 +33,13 @@ struct PencilPart {
 
 // A, and B or I, made of one noisy second moment M~ and of released vectors, the rows of F (r, d):
 // `parts` are A and, if it is not I, B.
-// The first view has the features before `first_view_size`, 0 where there is one view. M~ is asked
-// once for both, and not at all if neither needs it; where blocks are kept, for 2 K rows, all [v_x,
-// 0] and then all [0, v_y].
+// `view_sizes`: the number of features of each view, in their order; empty where there is one view.
+// M~ is asked once for both, and not at all if neither needs it; where blocks are kept, for K rows
+// a view, which are zero outside of it: the rows of the first view, then of the second, and so on.
 struct Pencil {
   Block F;
   std::vector<PencilPart> parts;
-  Index first_view_size;
+  std::vector<Index> view_sizes;
   PairProducts answer(const ConstBlock& V, NoisyProducts& noisy) const;
 };
 
@@ -48,8 +48,9 @@ using PairForm = std::variant<MatrixPair, Pencil>;
 class PairOracle {
  public:
   // Throws std::invalid_argument if released vectors or weights have other sizes than n_features
-  // and r, for a weight or share that is not finite, and unless 0 <= first_view_size < n_features,
-  // and 0 < first_view_size where blocks are kept.
+  // and r, for a weight or share that is not finite, and unless view_sizes is empty, or lists two
+  // views or more, of at least one feature each and n_features in all; and where blocks are kept of
+  // one view.
   PairOracle(const ExactProducts& exact, Noise noise, PairForm form);
 
   Index n_features() const { return noisy_.n_features(); }

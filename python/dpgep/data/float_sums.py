@@ -6,6 +6,7 @@ formed where it would be large, but for that of all moments.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -104,16 +105,16 @@ class ScreenSums:
 
 
 class CrossSums:
-    """sum x y^T for the first d_x features x and some ``columns`` of the others y, and the sums of both.
+    """sum x y^T for the first features x, ``before`` in number, and some later ``columns`` y, and the sums of both.
 
     Rows are added in blocks, with the rounding errors of each sum of blocks: docs/exactness.md.
     """
 
-    def __init__(self, d_x: int, columns: slice) -> None:
-        self._d_x, self._columns = d_x, columns
+    def __init__(self, before: int, columns: slice) -> None:
+        self._before, self._columns = before, columns
         width = columns.stop - columns.start
         self._n = 0
-        self._parts = tuple(CompensatedSum(shape) for shape in ((d_x, width), (d_x,), (width,)))
+        self._parts = tuple(CompensatedSum(shape) for shape in ((before, width), (before,), (width,)))
 
     def add(self, batch: Batch) -> None:
         self._n += batch.n
@@ -137,26 +138,27 @@ class CrossSums:
         return cross * cross
 
     def _add(self, rows: Any) -> None:
-        x, y = rows[:, : self._d_x], rows[:, self._d_x :][:, self._columns]
+        x, y = rows[:, : self._before], rows[:, self._columns]
         product = x.T @ y
         terms = (product if isinstance(product, np.ndarray) else product.toarray(), x.sum(axis=0), y.sum(axis=0))
         for part, term in zip(self._parts, terms, strict=True):
             part.add(np.asarray(term))
 
 
-def cross_norms(accumulate: Accumulate, d: int, d_x: int, *, centred: bool) -> Matrix:
-    """(d,), norm of each feature's row of sum (x - m_x)(y - m_y)^T, x the first d_x features (m = 0 if not centred).
+def cross_norms(accumulate: Accumulate, views: Sequence[slice], *, centred: bool) -> Matrix:
+    """(d,), norm of each feature's row of sum (z - m)(z - m)^T, its own view left out (m = 0 if not centred).
 
     One pass over the people for each block of columns of that matrix.
     """
-    width = max(1, _BLOCK_PAIRS // d_x)
-    squares_x, norms_y = np.zeros(d_x), []
-    for start in range(0, d - d_x, width):
-        columns = slice(start, min(start + width, d - d_x))
-        squared = accumulate(partial(CrossSums, d_x, columns)).squares(centred=centred)
-        squares_x += squared.sum(axis=1)
-        norms_y.append(np.sqrt(squared.sum(axis=0)))
-    return np.concatenate([np.sqrt(squares_x), *norms_y])
+    squares = np.zeros(views[-1].stop)
+    for view in views[1:]:
+        width = max(1, _BLOCK_PAIRS // view.start)
+        for start in range(view.start, view.stop, width):
+            columns = slice(start, min(start + width, view.stop))
+            squared = accumulate(partial(CrossSums, view.start, columns)).squares(centred=centred)
+            squares[: view.start] += squared.sum(axis=1)
+            squares[columns] += squared.sum(axis=0)
+    return np.sqrt(squares)
 
 
 def _dense_energies(rows: Rows) -> Matrix:

@@ -128,7 +128,7 @@ def bootstrap_intervals(
     people = _People(truth.moments, truth.numbers, bound if rows == "bounded" else None)
     world = _World.of(truth, people, regularization)
     # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were
-    whole = model.identity_b and not model.first_view_size
+    whole = model.identity_b and not model.view_sizes
     kept = min(len(truth.numbers) if whole else max(found, 1), len(world.right.values))
     merged = _merged(values, truth.numbers) if whole else values[: len(world.right.values)]
     mixing = world.mixing()

@@ -61,8 +61,8 @@ class InUnits(MomentModel):
         return self.inner.n_features
 
     @property
-    def first_view_size(self) -> int:
-        return self.inner.first_view_size
+    def view_sizes(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.inner.view_sizes
 
     @property
     def max_components(self) -> int:
@@ -86,19 +86,17 @@ class InUnits(MomentModel):
         """What is A' without noise, which is isotropic there; nothing is thinned out."""
         mean, deviation = mean_factor(released), released.noise.second
         covariance = released.second - mean.T @ mean
-        if self.first_view_size:
-            x, y = slice(0, self.first_view_size), slice(self.first_view_size, None)
+        if self.view_sizes:
+            x, y = self.views
             signal = low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
             covariance[x, y] = (signal.left * signal.sizes) @ signal.right
             covariance[y, x] = covariance[x, y].T
         values, vectors = np.linalg.eigh(covariance)
-        if self.first_view_size:
-            values = np.maximum(values, 0.0)
-        else:
-            values = spectrum_before_noise(values[::-1], deviation)[::-1]
+        several = bool(self.view_sizes)
+        values = np.maximum(values, 0.0) if several else spectrum_before_noise(values[::-1], deviation)[::-1]
         second = (vectors * values) @ vectors.T + mean.T @ mean
         moments = replace(released, second=second, noise=NO_NOISE)
-        basis = None if self.first_view_size else np.eye(len(values))
+        basis = None if self.view_sizes else np.eye(len(values))
         return PlausibleMoments(self, moments, released.noise, np.ones(len(values)), basis)
 
     def pair(self, released: ReleasedMoments) -> MatrixPencil:
@@ -128,9 +126,6 @@ class InUnits(MomentModel):
     def mean(self, released: Any) -> Matrix | None:
         mean = self.inner.mean(released)
         return None if mean is None else mean * self.scale
-
-    def views_of(self, components: Matrix) -> tuple[Matrix, ...]:
-        return self.inner.views_of(components)
 
     def _scaled(self, matrix: Matrix) -> Matrix:
         matrix *= self.scale[:, None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal, Protocol, TypeAlias
@@ -89,6 +89,8 @@ class Model(ABC):
     isotropic_noise: bool = True
     # whether it is about sizes, variances and coefficients, as much as about directions
     asks_sizes: bool = False
+    # the number of features of each view, in their order; empty where there is one view
+    view_sizes: tuple[int, ...] = ()
     # what no eigenvalue exceeds without noise
     largest_eigenvalue: float = math.inf
     # whether columns are divided by deviations, which only a released matrix shows
@@ -181,13 +183,17 @@ class Model(ABC):
 
     def views_of(self, components: Matrix) -> tuple[Matrix, ...]:
         """The parts of the components that belong to each view."""
-        return (components,)
+        return tuple(components[:, view] for view in self.views)
 
     @property
     def views(self) -> list[slice]:
         """The features of each view."""
-        widths = [part.shape[1] for part in self.views_of(np.empty((1, self.n_features)))]
-        return [slice(first, end) for first, end in pairwise(accumulate(widths, initial=0))]
+        return slices_of(self.view_sizes or (self.n_features,))
+
+
+def slices_of(sizes: Sequence[int]) -> list[slice]:
+    """Neighbouring slices of these sizes."""
+    return [slice(first, end) for first, end in pairwise(accumulate(sizes, initial=0))]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._show import Shown
-from dpgep.models.model import Matrix, MatrixPencil, Model, PublicFacts
+from dpgep.models.model import Matrix, MatrixPencil, Model, PublicFacts, slices_of
 
 Blocks = Literal["whole", "between", "within"]
 
@@ -170,14 +170,14 @@ class PencilPart:
     ----------
     weights : (r,), one for each of the pencil's factors.
     moment : whether the second moment M is a part of it.
-    blocks : all of it, or for two views those "between" the views or those "within" a view; the others are zero.
+    blocks : all of it, or for several views the blocks "between" views or those "within" a view; the others are zero.
     """
 
     weights: Matrix
     moment: bool = True
     blocks: Blocks = "whole"
 
-    def matrix(self, second: Matrix, factors: Matrix, first_view_size: int) -> Matrix:
+    def matrix(self, second: Matrix, factors: Matrix, views: Sequence[slice]) -> Matrix:
         """The matrix for M = ``second``, which is overwritten."""
         if not self.moment:
             second[...] = 0.0
@@ -186,9 +186,10 @@ class PencilPart:
             rows, weights = factors.compress(used, axis=-2), self.weights.compress(used, axis=-1)
             second += (rows.swapaxes(-1, -2) * weights[..., None, :]) @ rows
         if self.blocks != "whole":
-            x, y = slice(0, first_view_size), slice(first_view_size, None)
-            for above, beside in ((x, x), (y, y)) if self.blocks == "between" else ((x, y), (y, x)):
-                second[..., above, beside] = 0.0
+            for i, rows_of in enumerate(views):
+                for j, columns_of in enumerate(views):
+                    if (i == j) == (self.blocks == "between"):
+                        second[..., rows_of, columns_of] = 0.0
         return second
 
     def diagonal(self, second: Matrix, factors: Matrix) -> Matrix:
@@ -206,20 +207,25 @@ class Pencil:
     ----------
     factors : (r, d), the released vectors F.
     a, b : the two matrices; ``b`` is None for the identity.
-    first_view : number of features of the first of two views, 0 where there is one view.
+    view_sizes : number of features of each view, in their order; empty where there is one view.
     """
 
     factors: Matrix
     a: PencilPart
     b: PencilPart | None
-    first_view_size: int = 0
+    view_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         d = self.factors.shape[-1]
-        if not 0 <= self.first_view_size < d:
-            raise ValueError(f"first_view_size must lie between 0 and d - 1 = {d - 1}, got {self.first_view_size}")
-        if self.keeps_blocks and not self.first_view_size:
-            raise ValueError('blocks "between" or "within" views need two views: first_view_size is 0')
+        if self.view_sizes and (len(self.view_sizes) < 2 or min(self.view_sizes) < 1 or sum(self.view_sizes) != d):
+            raise ValueError(f"view_sizes must be two or more that add up to d = {d}, got {self.view_sizes}")
+        if self.keeps_blocks and not self.view_sizes:
+            raise ValueError('blocks "between" or "within" views need views: view_sizes is empty')
+
+    @property
+    def views(self) -> list[slice]:
+        """The features of each view."""
+        return slices_of(self.view_sizes)
 
     @property
     def keeps_blocks(self) -> bool:
@@ -229,11 +235,11 @@ class Pencil:
     def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
         """A and B (None: the identity) for M = ``second``, which is overwritten."""
         if self.b is None:
-            return self.a.matrix(second, self.factors, self.first_view_size), None
+            return self.a.matrix(second, self.factors, self.views), None
         other = second.copy() if self.a.moment and self.b.moment else np.empty_like(second)
         for_a, for_b = (other, second) if self.b.moment else (second, other)
-        a = self.a.matrix(for_a, self.factors, self.first_view_size)
-        return a, self.b.matrix(for_b, self.factors, self.first_view_size)
+        a = self.a.matrix(for_a, self.factors, self.views)
+        return a, self.b.matrix(for_b, self.factors, self.views)
 
     def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
         """Diagonals of A and B from that of M."""
@@ -276,15 +282,10 @@ class PlausibleMoments:
 class MomentModel(Model):
     """A model of rows: A and B follow from their moment matrix.
 
-    ``first_view`` is the number of features of the first of two views, 0 where there is one view; ``identity_b`` says
-    whether B is the identity.
+    ``identity_b`` says whether B is the identity.
     """
 
     identity_b: bool = False
-
-    @property
-    def first_view_size(self) -> int:
-        return 0
 
     @abstractmethod
     def layout(self, facts: PublicFacts) -> MomentLayout:
@@ -335,16 +336,19 @@ def with_eigenvalues(
     """Moments without noise whose pair has ``new`` eigenvalues in place of ``old`` ones, B and ``vectors`` (d, K) kept.
 
     A changes by sum_i (new_i - old_i) (B v_i)(B v_i)^T; between two views, where -lambda comes with lambda, by twice
-    that. A scatter of group means changes with them: along B v_i they are multiplied by the root of new_i/old_i.
+    that; between more, by what changes each eigenvalue so to first order. A scatter of group means changes with them:
+    along B v_i they are multiplied by the root of new_i/old_i.
     """
     pencil = model.pencil(moments)
     duals = model.duals(pencil, moments.second, vectors)
     if pencil.a.moment:
-        change = (duals * (new - old)) @ duals.T
-        if pencil.a.blocks == "between":
-            x, y = slice(0, model.first_view_size), slice(model.first_view_size, None)
-            change *= 2
-            change[x, x] = change[y, y] = 0.0
+        steps, between = new - old, pencil.a.blocks == "between"
+        if between:
+            steps = _steps_between(steps, duals, vectors, pencil.views)
+        change = (duals * steps) @ duals.T
+        if between:
+            for view in pencil.views:
+                change[view, view] = 0.0
         return replace(moments, second=moments.second + change)
     factors = np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0)) - 1
     shares = moments.counts / moments.counts.sum()
@@ -354,6 +358,18 @@ def with_eigenvalues(
     if pencil.b is not None and pencil.b.weights[:-1].any():  # B is the scatter within groups
         second = second + (sums / moments.counts) @ sums.T - (moments.sums / moments.counts) @ moments.sums.T
     return replace(moments, sums=sums, second=second)
+
+
+def _steps_between(steps: Matrix, duals: Matrix, vectors: Matrix, views: Sequence[slice]) -> Matrix:
+    """The c for which the blocks of sum_i c_i (B v_i)(B v_i)^T between views change eigenvalues by ``steps``.
+
+    To first order eigenvalue k changes by sum_i c_i ((v_k^T B v_i)^2 - sum over views w of (v_kw^T B_w v_iw)^2), where
+    v_k^T B v_i is 1 for k = i, else 0. Of two views each has half of it: c is twice the step.
+    """
+    if len(views) == 2:
+        return 2 * steps
+    within = np.sum([(vectors[view].T @ duals[view]) ** 2 for view in views], axis=0)
+    return np.asarray(np.linalg.lstsq(np.eye(len(steps)) - within, steps, rcond=None)[0])
 
 
 def groups_alone(

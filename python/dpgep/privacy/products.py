@@ -142,7 +142,7 @@ def row_products(
         np.ascontiguousarray(pencil.factors, dtype=np.float64),
         _compiled(pencil.a),
         None if pencil.b is None else _compiled(pencil.b),
-        pencil.first_view_size if pencil.keeps_blocks else 0,
+        pencil.view_sizes if pencil.keeps_blocks else (),
     )
     return NoisyProducts(
         oracle=oracle,
@@ -150,7 +150,7 @@ def row_products(
         noise_level=groups.noise.second * math.sqrt(2 * d),
         identity_b=pencil.b is None,
         lazy=noise.kind == "lazy" or math.isinf(mu),
-        n_views=2 if pencil.keeps_blocks else 1,
+        n_views=len(pencil.view_sizes) if pencil.keeps_blocks else 1,
         most_directions=noise.most_directions(d, 1),
     )
 

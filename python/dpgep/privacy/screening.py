@@ -71,12 +71,12 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, cha
     """
     if math.isinf(mu):
         return _plain_screen(problem, charge)
-    return (_screen_of_views if problem.model.first_view_size else _screen_of_moments)(problem, mu, stream, charge)
+    return (_screen_of_views if problem.model.view_sizes else _screen_of_moments)(problem, mu, stream, charge)
 
 
 def _plain_screen(problem: MomentProblem, charge: Charge) -> Screen:
     sums = problem.screen_sums()
-    norms = problem.cross_norms() if problem.model.first_view_size else None
+    norms = problem.cross_norms() if problem.model.view_sizes else None
     charge(LedgerEntry("diagonal of the second moment", math.inf, ()))
     groups = sums.groups
     return _scored(problem, groups.n, sums.energy, groups.sums / row_bound(problem.facts), groups.counts, norms, _NONE)
@@ -145,7 +145,7 @@ def _deviations_of(square: int, sums: int, counts: int, bits: int) -> MomentNois
 def _blocks(problem: MomentProblem, noise: MomentNoise, with_sums: bool) -> tuple[NoiseBlock, ...]:
     unit = "of rows/bound, sum over people"
     blocks = [NoiseBlock(f"diagonal of the second moment {unit}", "independent", noise.second)]
-    if problem.model.first_view_size:
+    if problem.model.view_sizes:
         blocks.append(NoiseBlock(f"row norms of the cross-covariance {unit}", "independent", noise.second))
     if with_sums:
         blocks.append(NoiseBlock("sums of rows/bound per group", "independent", noise.sums))

@@ -12,7 +12,7 @@ from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
 from dpgep.models.preparation import Bound
 from dpgep.problems.moment_problem import RowProblem
-from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem, two_view_truth
+from dpgep.problems.two_views import TwoViewModel, block_form_variance, truth_of_views, two_view_problem
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class CcaModel(TwoViewModel):
         mean = mean_factor(released)
         weights = -np.ones(mean.shape[:-1])
         between, within = PencilPart(weights, blocks="between"), PencilPart(weights, blocks="within")
-        return Pencil(mean, between, within, first_view_size=self.d_x)
+        return Pencil(mean, between, within, view_sizes=self.view_sizes)
 
     def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        return block_form_variance(released, self.d_x, left, right, within=-eigenvalues)
+        return block_form_variance(released, self.views, left, right, within=-eigenvalues)
 
     def plausible_truth(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
-        return two_view_truth(self, released, most_features)
+        return truth_of_views(self, released, most_features)
 
 
 @suggesting

@@ -168,12 +168,11 @@ class MomentProblem(Problem):
         return self.dataset.accumulate(partial(ScreenSums, self.layout))
 
     def cross_norms(self) -> Matrix:
-        """Norm of each feature's row of the cross-covariance of two views (its second moment, if not centred).
+        """Norm of each feature's row of the covariance with other views (the second moment, if not centred).
 
         Sums over people of clipped rows in the unit ball: not divided by n.
         """
-        d, d_x = self.model.n_features, self.model.first_view_size
-        return cross_norms(self.dataset.accumulate, d, d_x, centred=self.layout.sums)
+        return cross_norms(self.dataset.accumulate, self.model.views, centred=self.layout.sums)
 
     def row_products(self) -> RowProducts | StreamedProducts:
         """Rows for products with the second moment."""

@@ -31,10 +31,10 @@ class PlsModel(TwoViewModel):
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
-        return Pencil(mean, PencilPart(-np.ones(mean.shape[:-1]), blocks="between"), None, first_view_size=self.d_x)
+        return Pencil(mean, PencilPart(-np.ones(mean.shape[:-1]), blocks="between"), None, view_sizes=self.view_sizes)
 
     def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        return block_form_variance(released, self.d_x, left, right, within=0.0)
+        return block_form_variance(released, self.views, left, right, within=0.0)
 
 
 @suggesting

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -54,8 +56,8 @@ class TwoViewModel(RowModel):
         return self.center
 
     @property
-    def first_view_size(self) -> int:
-        return self.d_x
+    def view_sizes(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.d_x, self.d_y
 
     @property
     def max_components(self) -> int:
@@ -74,39 +76,44 @@ class TwoViewModel(RowModel):
         return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
 
     def restricted(self, features: NDArray[np.intp]) -> TwoViewModel:
-        d_x = int((features < self.d_x).sum())
-        return replace(self, d_x=d_x, d_y=len(features) - d_x, feature_names=None)
+        return self.resized([int(((view.start <= features) & (features < view.stop)).sum()) for view in self.views])
+
+    def resized(self, sizes: Sequence[int]) -> TwoViewModel:
+        """The same model of views of other numbers of features."""
+        d_x, d_y = sizes
+        return replace(self, d_x=d_x, d_y=d_y, feature_names=None)
 
     def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
-        return two_view_truth(self, released, most_features)
+        return truth_of_views(self, released, most_features)
 
     def mean(self, released: ReleasedGroups) -> Matrix | None:
         return total_mean(released) if self.center else None
 
-    def views_of(self, components: Matrix) -> tuple[Matrix, ...]:
-        return components[:, : self.d_x], components[:, self.d_x :]
 
-
-def block_form_variance(released: ReleasedGroups, d_x: int, left: Any, right: Matrix, within: Matrix | float) -> Matrix:
+def block_form_variance(
+    released: ReleasedGroups, views: Sequence[slice], left: Any, right: Matrix, within: Matrix | float
+) -> Matrix:
     """Var of u_j^T dT_i v_i, shape (k, r), dT_i the derivative of the covariance, its diagonal blocks times ``within``.
 
-    The blocks carry independent noise: first the second moment, diagonal blocks (GOE) and the off-diagonal one (entries
-    of variance s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left out.
+    The blocks carry independent noise: first the second moment, diagonal blocks (GOE) and the others (entries of
+    variance s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left out.
     """
     weight = np.broadcast_to(within, right.shape[1])[:, None]
-    (ux, uy), (vx, vy) = (left[:d_x], left[d_x:]), (right[:d_x], right[d_x:])
-    variance = weight**2 * (symmetric_form_variance(ux, vx) + symmetric_form_variance(uy, vy))
-    # |u_x v_y^T + v_x u_y^T|_F^2 / 2
-    variance += np.outer(squares(vy), squares(ux)) / 2 + np.outer(squares(vx), squares(uy)) / 2
-    variance += (vx.T @ ux) * (vy.T @ uy)
+    parts = [(left[view], right[view]) for view in views]
+    variance = weight**2 * sum(symmetric_form_variance(u, v) for u, v in parts)
+    for (ux, vx), (uy, vy) in combinations(parts, 2):
+        # |u_x v_y^T + v_x u_y^T|_F^2 / 2
+        variance += np.outer(squares(vy), squares(ux)) / 2 + np.outer(squares(vx), squares(uy)) / 2
+        variance += (vx.T @ ux) * (vy.T @ uy)
     variance *= released.noise.second**2
     if released.sums.size:
         mean = total_mean(released)
-        mean_x, mean_y = mean[:d_x], mean[d_x:]
-        for u, v, own, other, w, z in ((ux, vx, mean_x, mean_y, uy, vy), (uy, vy, mean_y, mean_x, ux, vx)):
-            # noise in this view's sums meets the mean of its own part and of the other part (weight 1)
-            a_left = -(weight * (own @ u) + other @ w)
-            a_right = -(weight[:, 0] * (own @ v) + other @ z)
+        along = [(mean[view] @ u, mean[view] @ v) for view, (u, v) in zip(views, parts, strict=True)]
+        for i, (u, v) in enumerate(parts):
+            # noise in this view's sums meets the mean of its own part and of the other parts (weight 1)
+            others = along[:i] + along[i + 1 :]
+            a_left = -(weight * along[i][0] + sum(of_left for of_left, _ in others))
+            a_right = -(weight[:, 0] * along[i][1] + sum(of_right for _, of_right in others))
             variance += released.noise.sums**2 * rank_two_squares(u, v, a_left[:, None, :], a_right[:, None])
     return np.asarray(variance)
 
@@ -124,30 +131,45 @@ def two_view_problem(
 _FEWEST = 24
 
 
-def two_view_truth(model: TwoViewModel, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+def truth_of_views(model: TwoViewModel, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
     """`Model.plausible_truth` of views whose covariances carry noise, too."""
     deviation = released.noise.second
     mean = total_mean(released) if released.sums.size else np.zeros(model.n_features)
     covariance = released.second - np.outer(mean, mean)
-    x, y = slice(0, model.d_x), slice(model.d_x, None)
-    signal = low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
-    cross = (signal.left * signal.sizes) @ signal.right
     share = min(most_features / model.n_features, 1.0)
-    views = [
-        _View.seen_through(covariance[x, x], covariance[x, y], deviation),
-        _View.seen_through(covariance[y, y], covariance[y, x], deviation),
-    ]
-    cross, mean_x, numbers_x, values_x = views[0].merged(cross, mean[x], share)
-    cross, mean_y, numbers_y, values_y = views[1].merged(cross, mean[y], share)
-    joint = np.block([[np.diag(values_x), cross], [cross.T, np.diag(values_y)]])
-    values, vectors = scipy.linalg.eigh(joint, check_finite=False)
+    views, sizes = model.views, model.view_sizes
+    # the views that were thinned out take the place of the rows and columns of the others, one after another
+    joint, means = _signal_between(covariance, views, deviation), np.split(mean, np.cumsum(sizes)[:-1])
+    numbers: list[Matrix] = []
+    for i, view in enumerate(views):
+        others = np.delete(np.arange(model.n_features), view)
+        seen = _View.seen_through(covariance[view, view], covariance[view][:, others], deviation)
+        beside = [joint[i][j] for j in range(len(views)) if j != i]
+        cross, means[i], number, spectrum = seen.merged(np.hstack(beside), means[i], share)
+        ends = np.cumsum([block.shape[1] for block in beside])[:-1]
+        for j, block in zip((j for j in range(len(views)) if j != i), np.split(cross, ends, axis=1), strict=True):
+            joint[i][j], joint[j][i] = block, block.T
+        joint[i][i] = np.diag(spectrum)
+        numbers.append(number)
+    whole = np.block(joint)
+    values, vectors = scipy.linalg.eigh(whole, check_finite=False)
     # positive, so that no correlation is beyond 1: noise of one entry between the views may have made it less
-    joint = (vectors * np.maximum(values, deviation)) @ vectors.T
-    mean = np.concatenate([mean_x, mean_y])
+    whole = (vectors * np.maximum(values, deviation)) @ vectors.T
+    mean = np.concatenate(means)
     sums = mean[:, None] if released.sums.size else np.empty((len(mean), 0))
-    moments = ReleasedMoments(sums, released.counts, released.n, NO_NOISE, joint + np.outer(mean, mean))
-    thinned = replace(model, d_x=len(mean_x), d_y=len(mean_y), feature_names=None)
-    return PlausibleMoments(thinned, moments, released.noise, np.concatenate([numbers_x, numbers_y]))
+    moments = ReleasedMoments(sums, released.counts, released.n, NO_NOISE, whole + np.outer(mean, mean))
+    thinned = model.resized([len(number) for number in numbers])
+    return PlausibleMoments(thinned, moments, released.noise, np.concatenate(numbers))
+
+
+def _signal_between(covariance: Matrix, views: Sequence[slice], deviation: float) -> list[list[Any]]:
+    """The blocks between views before noise; those within a view are left out."""
+    blocks: list[list[Any]] = [[None] * len(views) for _ in views]
+    for (i, x), (j, y) in combinations(enumerate(views), 2):
+        signal = low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
+        blocks[i][j] = (signal.left * signal.sizes) @ signal.right
+        blocks[j][i] = blocks[i][j].T
+    return blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +198,7 @@ class _View:
         return _View(np.hstack([vectors[:, shown], along @ rotation]), known, int(shown.sum()), rest)
 
     def merged(self, cross: Matrix, mean: Matrix, share: float) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-        """The cross-covariance, transposed, and the mean in fewer directions; for how many each stands; its value."""
+        """The cross-covariance and the mean in fewer directions; for how many each stands; its value."""
         rows = np.column_stack([cross, mean])
         known, beside = self.basis.T @ rows, mean - self.basis @ (self.basis.T @ mean)
         others = np.zeros((len(rows) - len(known), rows.shape[1]))
@@ -190,4 +212,4 @@ class _View:
         ]
         parts.insert(1, (self.values[self.n_above :], known[self.n_above :], np.ones(len(known) - self.n_above)))
         merged, rows, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return rows[:, :-1].T, rows[:, -1], numbers, merged
+        return rows[:, :-1], rows[:, -1], numbers, merged
