@@ -228,7 +228,7 @@ def test_whoever_lacks_a_label_a_group_or_a_category_is_not_refused(tmp_path: Pa
 
 # Public names that take nobody's data; `audit` takes data that are made up for it.
 NOT_OF_PEOPLE = {
-    "AccuracyWarning", "audit", "AuditResult", "Comparison", "DataChangedError", "DataError", "Diagnostics",
+    "AccuracyWarning", "audit", "AuditResult", "DataChangedError", "DataError", "Diagnostics",
     "Intervals", "LedgerEntry", "LinearClassifier", "MatrixEstimate", "Plan", "Preparation", "PrivacyBudgetError",
     "PrivacyReport", "PrivacyWarning", "Problem", "Regression", "ReplayResult", "Selection", "Scan", "Solution",
     "build_info", "demo", "plan", "plot", "__version__",
@@ -236,7 +236,6 @@ NOT_OF_PEOPLE = {
 # Those whose answers are no more private than the data they are given, and where their documentation says so.
 AS_PRIVATE_AS_THE_ROWS = {
     "replay": "It holds what exact values say about people",
-    "compare": "Never for data of people who are to be protected.",
 }
 COMMANDS_WITHOUT_PEOPLE = {"plan", "audit", "demo", "info"}
 

@@ -7,7 +7,6 @@ budget, looked at, kept, and checked by an audit.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -181,9 +180,9 @@ def without_a_curator(people: Patients) -> dpgep.Solution:
     return server.solve(n_components=1)
 
 
-def pictures(solution: dpgep.Solution, comparison: dpgep.Comparison) -> Figure:
+def pictures(solution: dpgep.Solution) -> Figure:
     figure = Figure(figsize=(12, 8))
-    axes: list[Axes] = [figure.add_subplot(2, 3, number) for number in range(1, 7)]
+    axes: list[Axes] = [figure.add_subplot(2, 3, number) for number in range(1, 6)]
     draw: list[Callable[[dpgep.Solution], Axes]] = [
         lambda found: plot.scree(found, ax=axes[0]),
         lambda found: plot.components(found, 1, ax=axes[1]),
@@ -193,7 +192,6 @@ def pictures(solution: dpgep.Solution, comparison: dpgep.Comparison) -> Figure:
     ]
     for one in draw:
         assert one(solution) in axes
-    comparison.plot(ax=axes[5])
     return figure
 
 
@@ -219,12 +217,7 @@ def main(n: int = 4000) -> dict[str, float]:
     for name, solution in solutions.items():
         print(name, summary(solution), unknown(solution), solution.support)
     x, y = scores(solutions["views"], others)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
-        comparison = dpgep.compare(
-            dpgep.pca(others.measured, bound=4.0), ["release", "rayleigh-flow"], [1.0, 10.0], delta=1e-4, repeats=2
-        )
-    figure = pictures(solutions["common"], comparison)
+    figure = pictures(solutions["common"])
     operator: dpgep.PrivateOperator = dpgep.private_operator(
         dpgep.pca(people.measured, bound=4.0), epsilon=4.0, delta=DELTA
     )

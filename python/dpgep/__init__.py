@@ -38,7 +38,6 @@ __all__ = [
     "Auto",
     "Budget",
     "CcaModel",
-    "Comparison",
     "DataChangedError",
     "DataError",
     "Diagnostics",
@@ -69,7 +68,6 @@ __all__ = [
     "audit",
     "build_info",
     "cca",
-    "compare",
     "fda",
     "gep",
     "local",
@@ -90,7 +88,6 @@ __all__ = [
 # `private_operator`: whoever imported their modules first would find those in the place of the functions.
 _LAZY = {
     "CcaModel": "problems.cca",
-    "Comparison": "comparison",
     "FdaModel": "problems.fda",
     "LinearClassifier": "questions.classifier",
     "MatrixEstimate": "questions.estimates",
@@ -101,7 +98,6 @@ _LAZY = {
     "SirModel": "problems.sir",
     "TableModel": "problems.table",
     "cca": "problems.cca",
-    "compare": "comparison",
     "demo": "demo",
     "distributed": "distributed",
     "fda": "problems.fda",
@@ -124,7 +120,6 @@ if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that th
     from dpgep import masked as masked
     from dpgep import sklearn as sklearn
     from dpgep import spark as spark
-    from dpgep.comparison import Comparison, compare
     from dpgep.planning import Plan, plan
     from dpgep.private_moments import PrivateMoments, release
     from dpgep.problems.cca import CcaModel, cca

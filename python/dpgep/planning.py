@@ -287,7 +287,7 @@ def plan(
     Notes
     -----
     About a second for up to 100 features. Methods other than "release", sparse components and screens are
-    not planned: try them on public or synthetic rows with `dpgep.compare`.
+    not planned: try them on public or synthetic rows (docs/examples/comparing.md).
 
     Examples
     --------
