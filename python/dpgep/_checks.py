@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
 # What the kernels' integers hold.
 _MOST = 2**63 - 1
+
+# Words of scikit-learn, diffprivlib and others.
+_BORROWED = {
+    "accountant": "budget", "batch_size": "batch_rows", "bounds": "bound", "center_data": "center", "clip": "bound",
+    "data_norm": "bound", "eps": "epsilon", "k": "n_components", "n_bins": "slices", "n_classes": "classes",
+    "n_jobs": "n_threads", "n_slices": "slices", "norm": "bound", "random_state": "seed", "reg": "regularization",
+    "rng": "seed", "scale": "standardize", "shrinkage": "regularization", "solver": "method", "svd_solver": "method",
+    "threads": "n_threads", "whiten": "standardize",
+}  # fmt: skip
+_OF_PROBLEMS = ("adjacency", "bound", "center", "classes", "edges", "public_n", "slices", "standardize", "y_range")
+_OF_RUNS = (
+    "accounting", "budget", "delta", "epsilon", "method", "mu", "n_components", "n_threads", "rho", "seed", "share",
+)  # fmt: skip
 
 
 def whole_number(value: Any) -> int | None:
@@ -78,3 +92,23 @@ def _is_number(value: Any) -> bool:
         return not getattr(value, "ndim", 0) and bool(-math.inf <= value <= math.inf) and not math.isnan(float(value))
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """The end of a message that refuses a name: the known one that is close to it, nothing where none is."""
+    near = get_close_matches(str(name), [each for each in known if isinstance(each, str)], n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What to end the message with that refuses ``name``, where only ``known`` names will do; else nothing."""
+    borrowed = _BORROWED.get(name, name)
+    for names, text in (
+        (list(known), "did you mean {!r}?"),
+        (_OF_PROBLEMS, "{0} belongs to the problem, as in dpgep.pca(X, {0}=...)"),
+        (_OF_RUNS, "{0} belongs to the run, as in dpgep.solve(problem, {0}=...)"),
+    ):
+        near = [borrowed] if borrowed in names else get_close_matches(name, names, n=1, cutoff=0.75)
+        if near:
+            return "; " + text.format(near[0])
+    return ""

@@ -1,6 +1,11 @@
 """Exceptions and warnings of the package."""
 
+import os
+import sys
+import warnings
 from typing import Any
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class PrivacyBudgetError(ValueError):
@@ -43,3 +48,11 @@ class PrivacyWarning(_WarningOfSolution):
 
 class AccuracyWarning(_WarningOfSolution):
     """The released answer is dominated by noise, or a matrix was singular. Computed from released values only."""
+
+
+def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside this package that called it, however deep in the package the warning arises."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -120,7 +120,7 @@ class Terms:
         object.__setattr__(self, "sites", names)
         for name in ("_fields", "share"):  # what they raise is to be raised here
             getattr(self, name)
-        warn_of_epsilon(self.guarantee, stacklevel=4)
+        warn_of_epsilon(self.guarantee)
 
     @property
     def guarantee(self) -> Budget:
@@ -347,7 +347,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
     noisy = normalized_moments(facts, terms.layout, sums.n, sums.to_float(), noise)
     report = _report(terms, facts)
     moments = PrivateMoments(terms.model, report, noisy, frozenset([digest]), terms.no_people.preparation)
-    warn_of_delta(terms.guarantee, facts.n, moments, stacklevel=3)
+    warn_of_delta(terms.guarantee, facts.n, moments)
     return moments
 
 

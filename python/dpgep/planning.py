@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike
 
 from dpgep._checks import require_count, require_one_of, require_people, require_positive
 from dpgep._dispatch import core
-from dpgep._suggestions import suggesting
 from dpgep.data.views import bound_of
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
@@ -214,7 +213,6 @@ class Plan:
         return "\n".join(lines)
 
 
-@suggesting
 def plan(
     model: RowModel | str,
     *,

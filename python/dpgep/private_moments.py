@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dpgep import _container
-from dpgep._suggestions import suggesting
 from dpgep.formats.checks import require_released
 from dpgep.formats.codec import decoded, encoded
 from dpgep.models.model import Matrix
@@ -96,7 +95,7 @@ class PrivateMoments(Questions):
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
-        return answer(self.model, noisy, self.preparation, self.report, n_components, options, stacklevel=4)
+        return answer(self.model, noisy, self.preparation, self.report, n_components, options)
 
     def __add__(self, other: PrivateMoments) -> PrivateMoments:
         if not isinstance(other, PrivateMoments):
@@ -192,7 +191,6 @@ class PrivateMoments(Questions):
         return of_all + [name for name, groups in grouped if getattr(self.model, groups, None) is not None]
 
 
-@suggesting
 def release(
     problem: RowProblem | Moments,
     *,

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
-from dpgep._suggestions import suggesting
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.preparation import Preparation
@@ -213,7 +212,6 @@ class AnsweringCurator(Curator):
         raise ValueError(f"a private operator provides only products of one noisy pencil, not {what}: use dpgep.solve")
 
 
-@suggesting
 def private_operator(
     problem: Problem,
     *,

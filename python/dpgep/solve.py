@@ -9,20 +9,18 @@ import dataclasses
 import logging
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dpgep._checks import require_count
+from dpgep._checks import require_count, suggestion
 from dpgep._dispatch import core
-from dpgep._suggestions import suggesting, suggestion
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.data.not_finite import named
 from dpgep.data.rows import NotFiniteError
-from dpgep.errors import AccuracyWarning, PrivacyWarning
+from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.methods import METHODS, Method
 from dpgep.methods.preparing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
@@ -45,14 +43,10 @@ C = TypeVar("C", bound=Curator)
 
 _log = logging.getLogger(__name__)
 
-# Stack levels from a warning here to the caller of the public function.
-_CALLER = 5
-
 # A larger one has a warning: odds of e^20 are half a billion to one.
 _LARGE_EPSILON = 20.0
 
 
-@suggesting
 def solve(
     problem: Problem,
     *,
@@ -245,7 +239,7 @@ class Run:
         self._known_n = problem.facts.n
         warn_of_epsilon(self._account)
         warn_of_delta(self._account, self._known_n, None)
-        self._stream = noise_stream(seed, stacklevel=_CALLER - 1)
+        self._stream = noise_stream(seed)
 
     @contextmanager
     def reserved(self) -> Iterator[None]:
@@ -349,10 +343,10 @@ def solution_of(
     )
 
 
-def warn_of_accuracy(result: MethodResult, solution: Solution, stacklevel: int = _CALLER - 1) -> None:
+def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
     """The method's warnings, now that there is a solution to attach."""
     for message in result.accuracy_warnings:
-        warnings.warn(AccuracyWarning(message, solution), stacklevel=stacklevel)
+        warn(AccuracyWarning(message, solution))
 
 
 def _budget_of(
@@ -376,24 +370,24 @@ def _budget_of(
     return budget
 
 
-def warn_of_epsilon(account: Budget, stacklevel: int = _CALLER) -> None:
+def warn_of_epsilon(account: Budget) -> None:
     """Warn of an epsilon under which odds may change by a factor that protects nobody."""
     if account.epsilon is not None and _LARGE_EPSILON < account.epsilon < math.inf:
         message = (
             f"epsilon = {account.epsilon:g} promises little: what an observer holds likely about a person may change "
             f"by a factor of e^{account.epsilon:g} in its odds; values up to about 10 are usual"
         )
-        warnings.warn(PrivacyWarning(message), stacklevel=stacklevel)
+        warn(PrivacyWarning(message))
 
 
-def warn_of_delta(account: Budget, n: int | None, result: object, stacklevel: int = _CALLER) -> None:
+def warn_of_delta(account: Budget, n: int | None, result: object) -> None:
     """Warn of a delta that permits publishing whole records of ``n`` people, if n is known."""
     if account.delta is not None and n is not None and account.delta >= 1 / n and math.isfinite(account.mu):
         message = (
             f"delta = {account.delta:g} is not below 1/n = {1 / n:.3g}: such a delta permits publishing whole records; "
             "choose it well below 1/n, e.g. n**-1.1 or smaller"
         )
-        warnings.warn(PrivacyWarning(message, result), stacklevel=stacklevel)
+        warn(PrivacyWarning(message, result))
 
 
 def _public_inputs_of(problem: Problem) -> PublicInputs:

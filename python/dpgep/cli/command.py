@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeAlias
 
+from dpgep._checks import did_you_mean
 from dpgep.errors import PrivacyBudgetError
-from dpgep.sources.names import did_you_mean, listed
+from dpgep.sources.names import listed
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 

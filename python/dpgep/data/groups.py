@@ -6,7 +6,6 @@ Which groups there are is public, and a person's group is a function of that per
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count
 from dpgep.data.rows import NO_GROUP
 from dpgep.data.views import as_vector, check_not_masked, check_vector
-from dpgep.errors import PrivacyWarning
+from dpgep.errors import PrivacyWarning, warn
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
 from dpgep.sources.kinds import is_dask_collection, require_exact_in_floats, require_of_type
 from dpgep.sources.lookup import positions
@@ -28,9 +27,7 @@ Classes = tuple[Hashable, ...]
 _MOST_FOUND = 100
 
 
-def public_classes(
-    labels: Any, n: int | None, classes: Sequence[Hashable] | Literal["public"] | None, *, stacklevel: int
-) -> Classes:
+def public_classes(labels: Any, n: int | None, classes: Sequence[Hashable] | Literal["public"] | None) -> Classes:
     """The set of classes: as given, as the type of the labels declares them, or the distinct labels.
 
     The last become public by that: a `PrivacyWarning` says so, unless ``classes`` is "public".
@@ -43,13 +40,12 @@ def public_classes(
         if found is BOOLEANS:  # (0, 1) equals it
             return found
         _check_few(found)
-        warnings.warn(
+        warn(
             PrivacyWarning(
                 "fda without classes= takes the set of labels as public: every label that occurs, even one person's, "
                 "is published in solution.model.classes. Pass the public set, classes=[...] (people with another "
                 'label are left out), or classes="public" if these labels are public'
-            ),
-            stacklevel=stacklevel,
+            )
         )
         return _at_least_two(found)
     if isinstance(classes, (str, bytes)):

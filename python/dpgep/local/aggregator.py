@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
-from dpgep.errors import AccuracyWarning, PrivacyWarning
+from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.local import wire
 from dpgep.local.mechanism import LocalMechanism, calibrate
 from dpgep.local.report import Matrix, ReportBatch, unpack
@@ -252,7 +251,7 @@ class Aggregator:
         )
         self._warn_large_delta()
         for caution in result.accuracy_warnings:
-            warnings.warn(AccuracyWarning(caution, solution), stacklevel=3)
+            warn(AccuracyWarning(caution, solution))
         return solution
 
     def _moments(self) -> ReleasedMoments:
@@ -282,11 +281,10 @@ class Aggregator:
     def _warn_large_delta(self) -> None:
         delta, n = self.mechanism.delta, self.n_reports
         if delta is not None and delta >= 1 / n:
-            warnings.warn(
+            warn(
                 f"delta = {delta:g} is not below 1/n = {1 / n:.3g}: a mechanism that publishes about one whole record "
                 "would satisfy it; choose it well below 1/n",
                 PrivacyWarning,
-                stacklevel=4,
             )
 
     def _check_mechanism(self, theirs: LocalMechanism, what: str) -> None:

@@ -88,7 +88,7 @@ class GaussianRandomizer:
     ) -> None:
         self.mechanism: LocalMechanism = calibrate(dim, bound, epsilon, delta, records_per_person=records_per_person)
         self.dtype = _entry_type(dtype)
-        self._stream = noise_stream(seed, stacklevel=2)
+        self._stream = noise_stream(seed)
 
     def randomize(self, x: Any) -> Report:
         """The report of one record x, (d,) real numbers.

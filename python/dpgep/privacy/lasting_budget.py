@@ -6,14 +6,13 @@ import dataclasses
 import math
 import os
 import platform
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpgep.errors import PrivacyBudgetError
+from dpgep.errors import PrivacyBudgetError, warn
 from dpgep.models.model import Adjacency
 from dpgep.privacy.budget import Balance, Budget, Reservation
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
@@ -103,7 +102,7 @@ class LastingBudget(Budget):
                 f"the budget in {self.path} could not be written ({error.strerror}): the run may have spent less, but "
                 f"all of its reservation {name} counts as spent"
             )
-            warnings.warn(message, RuntimeWarning, stacklevel=5)
+            warn(message, RuntimeWarning)
 
     def _require_not_given_back(self, name: str) -> None:
         try:

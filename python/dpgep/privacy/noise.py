@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.grid_sums import HALF, GridSums
-from dpgep.errors import PrivacyWarning
+from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.model import Matrix
 from dpgep.privacy.transcript import watched_draws
 
@@ -24,17 +23,13 @@ _BITS = 28
 _MOST_UNITS = 2.0**61
 
 
-def noise_stream(seed: Any = None, *, stacklevel: int = 1) -> core.NoiseStream:
+def noise_stream(seed: Any = None) -> core.NoiseStream:
     """A new stream; with a seed (a whole number) it is reproducible, and a `PrivacyWarning` is issued."""
     if seed is None:
         return core.NoiseStream(transcript=watched_draws())
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
         raise TypeError(f"seed must be a whole number, got {seed!r}")
-    warnings.warn(
-        "a seeded run is not private: anyone who knows the seed can subtract the noise",
-        PrivacyWarning,
-        stacklevel=stacklevel + 1,
-    )
+    warn("a seeded run is not private: anyone who knows the seed can subtract the noise", PrivacyWarning)
     key = hashlib.sha256(f"dpgep seed {operator.index(seed)}".encode()).digest()
     return core.NoiseStream(key, transcript=watched_draws())
 

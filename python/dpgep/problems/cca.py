@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dpgep._suggestions import suggesting
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
 from dpgep.models.preparation import Bound
@@ -40,7 +39,6 @@ class CcaModel(TwoViewModel):
         return truth_of_views(self, released, most_features)
 
 
-@suggesting
 def cca(
     X: Any,
     Y: Any,

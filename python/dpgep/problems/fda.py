@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._suggestions import suggesting
 from dpgep.data.groups import Codes, class_codes, public_classes
 from dpgep.data.views import n_rows, opened, width
 from dpgep.models.model import Adjacency, Matrix
@@ -56,7 +55,6 @@ class FdaModel(GroupModel):
         return FdaModel(len(features), self.classes)
 
 
-@suggesting
 def fda(
     X: Any,
     labels: Any,
@@ -105,5 +103,5 @@ def fda(
         than 100 distinct ones, or fractional ones.
     """
     x, names = opened(X, "X", adjacency)
-    model = FdaModel(width(x), public_classes(labels, n_rows(x), classes, stacklevel=4)).named(names)
+    model = FdaModel(width(x), public_classes(labels, n_rows(x), classes)).named(names)
     return moment_problem(model, (x, labels), bound=bound, adjacency=adjacency, public_n=public_n)

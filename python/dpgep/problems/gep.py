@@ -12,7 +12,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_people
-from dpgep._suggestions import suggesting
 from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise
 from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
 from dpgep.models.moments import goe, goe_of, normals, symmetric_form_variance
@@ -154,7 +153,6 @@ class MatrixProblem(Problem):
         return f"gep(n={self.n}, d={self.model.n_features}, {self.facts.adjacency})"
 
 
-@suggesting
 def gep(
     A: Any,
     B: Any = None,

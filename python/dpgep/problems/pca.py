@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_flag
-from dpgep._suggestions import suggesting
 from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import as_view, opened, width
 from dpgep.models.denoise import merged_directions, spectrum_before_noise
@@ -175,7 +174,6 @@ class StandardizedPcaModel(PcaModel):
             yield alone
 
 
-@suggesting
 def pca(
     X: Any,
     *,

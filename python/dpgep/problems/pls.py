@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dpgep._suggestions import suggesting
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import Pencil, PencilPart, ReleasedGroups, mean_factor
 from dpgep.models.preparation import Bound
@@ -37,7 +36,6 @@ class PlsModel(TwoViewModel):
         return block_form_variance(released, self.views, left, right, within=0.0)
 
 
-@suggesting
 def pls(
     X: Any,
     Y: Any,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._suggestions import suggesting
 from dpgep.data.groups import Codes, slice_codes, slice_edges
 from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency, Matrix
@@ -57,7 +56,6 @@ class SirModel(GroupModel):
         return SirModel(len(features), self.interior_edges)
 
 
-@suggesting
 def sir(
     X: Any,
     y: Any,

@@ -9,7 +9,6 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._suggestions import suggesting
 from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import as_view, n_rows, opened, width
@@ -88,7 +87,6 @@ def _no_question() -> TypeError:
     )
 
 
-@suggesting
 def table(
     X: Any,
     groups: Any = None,
@@ -157,7 +155,7 @@ def table(
     elif slices is None and edges is None:
         if y_range is not None:
             raise ValueError("y_range belongs to slices: give their number")
-        model = TableModel(width(x), public_classes(groups, n_rows(x), classes, stacklevel=4))
+        model = TableModel(width(x), public_classes(groups, n_rows(x), classes))
     else:
         if classes is not None:
             raise ValueError("the groups of a table are classes or slices of a response: give one of them")

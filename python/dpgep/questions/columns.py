@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import whole_number
-from dpgep.sources.names import Names, did_you_mean, listed
+from dpgep._checks import did_you_mean, whole_number
+from dpgep.sources.names import Names, listed
 
 # Names or numbers of columns; None: all.
 Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None

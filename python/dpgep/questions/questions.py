@@ -235,7 +235,7 @@ class Questions:
     ) -> Solution:
         model = replace(model, feature_names=self._names_of(features))
         noisy, preparation = self._moments_of(features, grouped=isinstance(model, GroupModel))
-        return answer(model, noisy, preparation, self.report, n_components, options, stacklevel=5)
+        return answer(model, noisy, preparation, self.report, n_components, options)
 
 
 def answer(
@@ -245,8 +245,6 @@ def answer(
     report: PrivacyReport,
     n_components: int | None,
     options: dict[str, Any],
-    *,
-    stacklevel: int,
 ) -> Solution:
     """The solution of ``model`` for released moments of mapped rows, which are overwritten."""
     k = component_count(model, n_components)
@@ -260,7 +258,7 @@ def answer(
         result = _diagnosed_in_units(result, mapped)
     solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
     solution = replace(solution, preparation=preparation)
-    warn_of_accuracy(result, solution, stacklevel)
+    warn_of_accuracy(result, solution)
     return solution
 
 

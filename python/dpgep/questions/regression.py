@@ -13,7 +13,6 @@ docs/regression.md.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +23,7 @@ import scipy.linalg
 
 from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
-from dpgep.errors import AccuracyWarning
+from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.intervals import RowLaw, require_law
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean, total_share
@@ -224,7 +223,7 @@ def regression(
             f"noise drowns the covariance of the columns (noise share {fit.noise_share:.2f}): coefficients are drawn "
             "towards zero. Regress on fewer columns, or release with more people or a larger epsilon"
         )
-        warnings.warn(message, AccuracyWarning, stacklevel=2)
+        warn(message, AccuracyWarning)
     labels = tuple(map(str, range(len(released.second)))) if names is None else names
     scale = 1.0 if preparation is None or preparation.scale is None else float(preparation.scale[target])
     return Regression(

@@ -127,7 +127,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         if (self.classes is None or isinstance(self.classes, str)) and declared_values(y) is None:
             y = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y", **self._people())
             check_classification_targets(y)
-        return y, tuple(sorted(public_classes(y, len(y), self.classes, stacklevel=4)))  # type: ignore[type-var]
+        return y, tuple(sorted(public_classes(y, len(y), self.classes)))  # type: ignore[type-var]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

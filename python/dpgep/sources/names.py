@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from difflib import get_close_matches
 from typing import TypeAlias
 
 # None: nobody has named them, as those of an array.
@@ -30,12 +29,6 @@ def first_of(texts: Sequence[str]) -> str:
     """All texts, or the first of many."""
     more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
     return ", ".join(texts[:_LISTED]) + more
-
-
-def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """The end of a message that refuses a name: the known one that is close to it, nothing where none is."""
-    near = get_close_matches(str(name), [each for each in known if isinstance(each, str)], n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def check_same(found: Names, expected: Names, what: str) -> None:

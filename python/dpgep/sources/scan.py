@@ -11,7 +11,6 @@ import numpy as np
 from dpgep._checks import require_count
 from dpgep._progress import progress_bar
 from dpgep._show import html_table
-from dpgep._suggestions import suggesting
 from dpgep.sources.categories import Encoding, check_categories, check_dates
 from dpgep.sources.filters import Condition, check_condition
 from dpgep.sources.kinds import Declared
@@ -21,7 +20,6 @@ from dpgep.sources.parts import Assembler, Part, Pieces, rebatch
 from dpgep.sources.source import Key, packages_messages_withheld
 
 
-@suggesting
 def scan(
     source: Any,
     *,

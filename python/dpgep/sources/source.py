@@ -10,9 +10,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from typing import Any
 
+from dpgep._checks import did_you_mean
 from dpgep.errors import DataError
 from dpgep.sources.kinds import Declared
-from dpgep.sources.names import Names, as_text, did_you_mean, listed
+from dpgep.sources.names import Names, as_text, listed
 from dpgep.sources.parts import Pieces
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
