@@ -1019,7 +1019,7 @@ def test_what_is_a_source() -> None:
 
 def shown(progress: bool | None, delay: float, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a pass of 0.4 seconds writes to stderr, where a bar that nobody asked for appears after ``delay``."""
-    monkeypatch.setattr("dpgep._progress._DELAY", delay)
+    monkeypatch.setattr("dpgep._optional._DELAY", delay)
     ours, theirs = pty.openpty() if terminal else os.pipe()
     if terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))

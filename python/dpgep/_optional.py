@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+
+# seconds; what is over by then shows no bar unless one is asked for
+_DELAY = 1.0
 
 
 class MissingExtraError(ImportError):
@@ -25,3 +30,23 @@ def import_extra(module: str, extra: str) -> Any:
             f"{package} is not installed: run pip install 'dpgep[{extra}]' "
             f"(from a clone of the repository: pip install '.[{extra}]')"
         ) from None
+
+
+def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -> AbstractContextManager[Any]:
+    """A tqdm bar on stderr, or None in its place.
+
+    ``wanted``: True for always, False for never, None for a bar after a second in a terminal, where tqdm is installed.
+    """
+    if wanted is False or (wanted is None and not (sys.stderr and sys.stderr.isatty())):
+        return nullcontext()
+    try:
+        tqdm = import_extra("tqdm", "progress").tqdm
+    except MissingExtraError:
+        if wanted:
+            raise
+        return nullcontext()
+    delay = 0.0 if wanted else _DELAY
+    bar: AbstractContextManager[Any] = tqdm(
+        desc=what, total=total, unit=f" {unit}", unit_scale=True, delay=delay, file=sys.stderr
+    )
+    return bar

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpgep._checks import require_count
-from dpgep._progress import progress_bar
+from dpgep._optional import progress_bar
 from dpgep._show import html_table
 from dpgep.sources.categories import Encoding, check_categories, check_dates
 from dpgep.sources.filters import Condition, check_condition
@@ -270,7 +270,8 @@ class Scan:
             for batch in rebatch(pieces, self._batch_rows):
                 arrays = tuple(assemble([piece[i] for piece in batch]) for i, assemble in enumerate(assemblers))
                 yield arrays
-                bar.update(arrays[0].shape[0])
+                if bar is not None:
+                    bar.update(arrays[0].shape[0])
 
     def _checked(self, pieces: Iterator[Pieces], selections: list[Selection]) -> Iterator[Pieces]:
         """The pieces, with the widths and the number of rows that are expected."""
