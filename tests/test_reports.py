@@ -23,8 +23,9 @@ from scipy.stats import norm
 import dpgep
 from dpgep.cli import main
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
-from dpgep.reports.document import document_of, read, verify
-from dpgep.reports.words import percent, up
+from dpgep.privacy.ledger_table import percent, up
+from dpgep.reports.document import read, verify
+from dpgep.reports.report import document_of
 
 DATA = Path(__file__).parent / "data"
 SEVENTH = datetime.date(2026, 11, 7)

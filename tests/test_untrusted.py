@@ -34,7 +34,7 @@ from dpgep.masked import Site, Terms
 from dpgep.privacy import events, sampled
 from dpgep.privacy.calibration import COUNTS, RECORD, SECOND, SUMS
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
-from dpgep.reports import document, report
+from dpgep.reports import consistency, document, report
 from dpgep.reports.document import verify
 
 DATA = Path(__file__).parent / "data"
@@ -247,7 +247,7 @@ def test_a_report_of_noise_that_no_release_has_is_refused(blocks: list[NoiseBloc
     text["privacy"]["releases"][0]["noise"] = [dataclasses.asdict(block) for block in blocks]
     del text["sha256"]
     with pytest.raises(ValueError, match=said):
-        verify(json.dumps({**text, "sha256": document._digest(text)}))
+        verify(json.dumps({**text, "sha256": report.digest(text)}))
 
 
 def test_noise_that_releases_have_is_verified() -> None:
@@ -498,7 +498,7 @@ def of_samples(event: Any, *, epsilon: float = 1.0, delta: float = 0.5) -> str:
     found["privacy"] |= {"epsilon": epsilon, "delta": delta}
     found["privacy"]["releases"][0]["event"] = event
     del found["sha256"]
-    return json.dumps({**found, "sha256": document._digest(found)})
+    return json.dumps({**found, "sha256": report.digest(found)})
 
 
 def gaussian(noise: float = 10.0) -> dict[str, Any]:
@@ -572,7 +572,7 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
 
 def test_a_ledger_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dpgep.Solution.load(DATA / "solution-1.json").privacy
-    assert report.MOST_ENTRIES == 1 << 16
+    assert consistency.MOST_ENTRIES == 1 << 16
     monkeypatch.setattr(report, "MOST_ENTRIES", 5)
     found.require_consistent()
     monkeypatch.setattr(report, "MOST_ENTRIES", 4)
@@ -622,4 +622,4 @@ def test_numbers_out_of_all_range_are_refused_or_verified(mu: float, epsilon: fl
     found["privacy"] |= stated
     del found["sha256"]
     with pytest.raises(ValueError, match=r"."):
-        verify(json.dumps({**found, "sha256": document._digest(found)}))
+        verify(json.dumps({**found, "sha256": report.digest(found)}))

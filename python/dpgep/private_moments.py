@@ -31,7 +31,8 @@ from dpgep.problems.moment_bytes import (
 )
 from dpgep.problems.moment_problem import MomentProblem, RowModel, RowProblem, TableProblem
 from dpgep.questions.questions import Questions, answer
-from dpgep.reports.report import PrivacyReport, PublicInputs
+from dpgep.reports.guarantee import PublicInputs
+from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
 from dpgep.solve import Run
 

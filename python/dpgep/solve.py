@@ -36,7 +36,8 @@ from dpgep.privacy.stages import Stages
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem, TableProblem
 from dpgep.problems.problem import Problem
-from dpgep.reports.report import PrivacyReport, PublicInputs
+from dpgep.reports.guarantee import PublicInputs
+from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
 
 C = TypeVar("C", bound=Curator)

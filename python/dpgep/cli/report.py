@@ -9,8 +9,8 @@ import dpgep
 from dpgep.cli.command import Commands, UsageError, say
 from dpgep.cli.output import Output
 from dpgep.formats.codec import parsed
-from dpgep.reports import document, html, markdown
-from dpgep.reports.document import ReportDocument
+from dpgep.reports import document
+from dpgep.reports.report import FORMAT, ReportDocument, document_of
 from dpgep.reports.words import statement
 
 
@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     if verb:
         _print_verified(file, found)
     else:
-        written = {"html": html.page, "json": ReportDocument.to_json}.get(options.form, markdown.text)(found)
+        written = getattr(found, f"to_{options.form or 'markdown'}")()
         if options.output is None:
             print(written, end="")
         else:
@@ -77,11 +77,11 @@ def _print_verified(file: str, found: ReportDocument) -> None:
 def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDocument:
     """The document in a file, or that of the solution or the kept release in it."""
     if text.startswith(b"dpgep "):
-        return document.document_of(dpgep.PrivateMoments.from_bytes(text).report, dataset, purpose)
-    if parsed(text).get("format") != document.FORMAT:
+        return document_of(dpgep.PrivateMoments.from_bytes(text).report, dataset, purpose)
+    if parsed(text).get("format") != FORMAT:
         privacy = dpgep.Solution.from_json(text).privacy
         privacy.require_sampled()
-        return document.document_of(privacy, dataset, purpose)
+        return document_of(privacy, dataset, purpose)
     if dataset is not None or purpose is not None:
         raise UsageError("this report is written: --dataset and --purpose are for one that is made from a solution")
     return document.verify(text)

@@ -20,7 +20,8 @@ from dpgep.methods.release import PairOptions, solve_released
 from dpgep.methods.result import MethodResult
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.problems.pca import PcaModel
-from dpgep.reports.report import PrivacyReport, PublicInputs
+from dpgep.reports.guarantee import PublicInputs
+from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
 
 # Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.

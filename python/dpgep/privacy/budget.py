@@ -40,6 +40,7 @@ from dpgep.privacy.ledger import (
     mu_rounded_up,
     total_cost,
 )
+from dpgep.privacy.ledger_table import LEDGER, ledger_rows
 
 if TYPE_CHECKING:
     from dpgep.privacy.lasting_budget import LastingBudget
@@ -467,8 +468,6 @@ class Budget:
 
     def _repr_html_(self) -> str:
         from html import escape  # slow to import
-
-        from dpgep.reports.tables import LEDGER, ledger_rows  # know ledgers
 
         return f"<p>{escape(repr(self))}</p>{html_table(ledger_rows(self.releases, self.mu), LEDGER)}"
 

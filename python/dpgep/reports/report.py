@@ -1,68 +1,31 @@
-"""The guarantee of everything that was released, and the releases it follows from."""
+"""The guarantee of everything that was released, the releases it follows from, and both as a document to sign."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
+from dpgep._dispatch import core
 from dpgep._show import html_table
-from dpgep.models.model import Adjacency
-from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
-from dpgep.privacy.calibration import MOMENT_BLOCKS, RECORD, SECOND, mu_of_blocks
-from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, mu_rounded_up, total_cost
-from dpgep.privacy.sampled import delta_of_event, deltas_of_event, epsilon_of_event, require_accountable
+from dpgep.formats.codec import encoded
+from dpgep.privacy.ledger_table import LEDGER, ledger_rows
+from dpgep.reports.guarantee import Guarantee
+from dpgep.reports.render import Sheet, to_html, to_markdown
+from dpgep.reports.words import assumptions, key_rows, risk_sentences, statement
 
-if TYPE_CHECKING:
-    from dpgep.reports.document import ReportDocument
+FORMAT, VERSION = "dpgep-report", 1
 
-# the delta at which a budget in mu or rho is shown as an epsilon
-_DELTA = 1e-6
-# points of the curve up to the stated epsilon, and as many beyond
-_STEPS = 8
-# Entries of a ledger that can be verified, bits of their grids, and steps of their noise. More are of no release.
-MOST_ENTRIES = 1 << 16
-_MOST_GRID_BITS, _MOST_SCALE = 64, 1 << 62
-# Deviations in units of the bound: budgets lie between 1e-100 and 1e100, and squares and ratios of these are in range.
-_LEAST_DEVIATION, _MOST_DEVIATION = 1e-150, 1e150
-# by how much a delta may differ that another version of SciPy or dp_accounting has computed
-_VERSIONS = 1e-9
+# the share of false alarms at which an attacker is judged
+FALSE_POSITIVES = 0.01
+_SLACK = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
-class PublicInputs:
-    """What the caller declared, or the form of the data shows: public, and paid for by nobody.
-
-    Attributes
-    ----------
-    problem : name of the model.
-    n_features : d.
-    n_people : number of people; None where it is protected.
-    feature_names : names of the features; None where they have none.
-    classes : public classes, as text; None where there are none.
-    edges : interior edges of slices of a response; None where there are none.
-    ranges : (column, low, high) of each column whose range the caller gave.
-    """
-
-    problem: str
-    n_features: int
-    n_people: int | None = None
-    feature_names: tuple[str, ...] | None = None
-    classes: tuple[str, ...] | None = None
-    edges: tuple[float, ...] | None = None
-    ranges: tuple[tuple[str | int, float, float], ...] = ()
-
-    def __repr__(self) -> str:
-        return f"PublicInputs({self.problem}, d={self.n_features}, n={self.n_people})"
-
-
-@dataclass(frozen=True, repr=False)
-class PrivacyReport:
+class PrivacyReport(Guarantee):
     """The guarantee of one solution: everything in it that was computed from data is covered.
 
     Attributes
@@ -85,109 +48,6 @@ class PrivacyReport:
     public : what was public about the data (`PublicInputs`); None where nobody said.
     """
 
-    epsilon: float | None
-    delta: float | None
-    mu: float | None
-    adjacency: Adjacency | Literal["local"]
-    bound: float | None
-    releases: tuple[LedgerEntry, ...]
-    exact: bool
-    seeded: bool
-    release: str | None = field(default=None, compare=False)
-    public: PublicInputs | None = field(default=None, compare=False)
-
-    @property
-    def rho(self) -> float | None:
-        """Rho of zero-concentrated differential privacy, mu^2/2; None where mu is."""
-        return None if self.mu is None else rho_from_mu(self.mu)
-
-    def prices(self) -> list[str]:
-        """What each of several releases cost, in percent of mu^2: a line each; none for a single one, or without mu."""
-        mu = self.mu
-        if mu is None or math.isinf(mu) or len(self.releases) < 2:
-            return []
-        return [f"{0.0 if each.mu is None else each.mu**2 / mu**2:10.1%}  {each.query}" for each in self.releases]
-
-    @property
-    def rounding(self) -> str:
-        """The weakest of the releases' `rounding`: "integer", "grid", or "none" where one has no noise."""
-        kinds = {release.rounding for release in self.releases}
-        return next((kind for kind in ("none", "grid") if kind in kinds), "integer")
-
-    def epsilon_at(self, delta: float) -> float:
-        """The exact epsilon of all releases together at another delta, rounded up."""
-        if self.mu is None:
-            return epsilon_of_event(self.to_dp_event(), delta, self._central_adjacency())
-        return epsilon_of(self.mu, delta)
-
-    def delta_at(self, epsilon: float) -> float:
-        """The exact delta of all releases together at another epsilon, rounded up."""
-        if self.mu is None:
-            return delta_of_event(self.to_dp_event(), epsilon, self._central_adjacency())
-        return delta_of(epsilon, self.mu)
-
-    def to_dp_event(self) -> Any:
-        """The releases as a `dp_accounting.DpEvent`, to be composed with others by Google's accountants.
-
-        Noise multipliers are relative to the sensitivity under ``adjacency``: 1/mu of each release. Where ``mu`` is
-        None they are those of add/remove, whatever the adjacency.
-        """
-        import dp_accounting
-
-        if self.mu is not None and math.isinf(self.mu):
-            return dp_accounting.NonPrivateDpEvent()
-        events = [
-            release.event if release.mu is None else dp_accounting.GaussianDpEvent(math.nextafter(1 / release.mu, 0.0))
-            for release in self.releases
-        ]
-        return events[0] if len(events) == 1 else dp_accounting.ComposedDpEvent(events)
-
-    def _central_adjacency(self) -> Adjacency:
-        assert self.adjacency != "local"  # no sample is drawn there
-        return self.adjacency
-
-    def require_consistent(self) -> None:
-        """Raise ValueError unless what the report states follows from its ledger: mu exactly, epsilon at delta.
-
-        Of answers about samples, which have no mu, epsilon takes seconds to check: `require_sampled`.
-        """
-        if (self.epsilon is None) != (self.delta is None) and self.epsilon != math.inf:
-            raise ValueError("a report states epsilon and delta, or neither")
-        if (self.delta is not None and not 0 < self.delta < 1) or (self.epsilon is not None and not self.epsilon > 0):
-            raise ValueError(f"epsilon = {self.epsilon}, delta = {self.delta} is no guarantee")
-        if self.bound is not None and not 0 < self.bound < math.inf:
-            raise ValueError(f"bound must be a positive finite number, or none, got {self.bound!r}")
-        if not 1 <= len(self.releases) <= MOST_ENTRIES:
-            raise ValueError(f"a ledger has entries, 1 to {MOST_ENTRIES}, not {len(self.releases)}")
-        for number, release in enumerate(self.releases):
-            _require_entry(
-                f"releases[{number}]", release, "replace-one" if self.adjacency == "local" else self.adjacency
-            )
-        if self.exact != all(release.rounding != "none" for release in self.releases):
-            raise ValueError("whether a report is exact must follow from its entries' noise")
-        mus = [release.mu for release in self.releases]
-        if (self.mu is None) != (None in mus):
-            raise ValueError("a report has a mu where all its entries have one")
-        if self.mu is None:
-            return
-        spent = mu_rounded_up(total_cost(self.releases, math.inf))
-        if self.mu != spent:
-            raise ValueError(f"the entries of the ledger add up to mu = {spent!r}, not to the stated {self.mu!r}")
-        if self.epsilon is not None and self.delta is not None:
-            _require_delta(lambda epsilon: delta_of(epsilon, spent), self.epsilon, self.delta)
-        if self.epsilon is not None and math.isinf(spent) != math.isinf(self.epsilon):
-            raise ValueError("epsilon is infinite where a release has no noise, and only there")
-
-    def require_sampled(self) -> None:
-        """Raise ValueError unless answers about samples, where there are any, have the stated epsilon and delta."""
-        if self.mu is None:
-            if self.epsilon is None or self.delta is None or math.isinf(self.epsilon):
-                raise ValueError("answers about samples have a finite epsilon and a delta")
-            if self.adjacency == "local":
-                raise ValueError("no sample is drawn where people add the noise themselves")
-            require_accountable(self.to_dp_event(), self.epsilon, self.adjacency)
-            _require_delta(self.delta_at, self.epsilon, self.delta)
-
     def to_json(
         self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
     ) -> str:
@@ -202,130 +62,152 @@ class PrivacyReport:
         date : datetime.date, optional
             Default: today, UTC. The forms of one day, in JSON, HTML and Markdown, state the same hash.
         """
-        return self._document(dataset, purpose, date).to_json()
+        return document_of(self, dataset, purpose, date).to_json()
 
     def to_html(
         self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
     ) -> str:
         """The same as a page that stands alone: no script, light and dark, for any width, and for paper."""
-        from dpgep.reports.html import page
-
-        return page(self._document(dataset, purpose, date))
+        return document_of(self, dataset, purpose, date).to_html()
 
     def to_markdown(
         self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
     ) -> str:
         """The same in Markdown."""
-        from dpgep.reports.markdown import text
-
-        return text(self._document(dataset, purpose, date))
-
-    def _document(self, *about: Any) -> ReportDocument:
-        from dpgep.reports.document import document_of  # needs this module
-
-        return document_of(self, *about)
-
-    def curve(self) -> list[tuple[float, float]]:
-        """(epsilon, delta) of all releases together, delta rounded up, from 0 to twice the stated epsilon.
-
-        Of a budget in mu or rho: to twice the epsilon at delta = 1e-6. Nothing, where there is no noise.
-        """
-        if self.mu is not None and math.isinf(self.mu):
-            return []
-        stated = self.epsilon_at(_DELTA) if self.epsilon is None else self.epsilon
-        epsilons = [stated * step / _STEPS for step in range(2 * _STEPS + 1)]
-        if self.mu is None:
-            deltas = deltas_of_event(self.to_dp_event(), epsilons, stated, self._central_adjacency())
-        else:
-            deltas = [delta_of(epsilon, self.mu) for epsilon in epsilons]
-        # what holds at an epsilon holds at a larger one, whatever an accountant resolves there
-        return list(zip(epsilons, accumulate(deltas, min), strict=True))
-
-    def __repr__(self) -> str:
-        return f"PrivacyReport({self})"
+        return document_of(self, dataset, purpose, date).to_markdown()
 
     def _repr_html_(self) -> str:
-        from dpgep.reports.tables import LEDGER, key_rows, ledger_rows  # need this module
-
         return html_table(key_rows(self)) + html_table(ledger_rows(self.releases, self.mu), LEDGER)
 
-    def __str__(self) -> str:
-        if self.mu is not None and math.isinf(self.mu):
-            guarantee = "none (epsilon = inf: no noise)"
-        elif self.mu is None:
-            by = ", by group privacy of two from add-remove" if self.adjacency == "replace-one" else ""
-            guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (privacy loss distributions{by})"
-        elif self.epsilon is None or self.delta is None:
-            guarantee = f"mu = {self.mu:.4g} (rho = {self.rho:.4g})"
-        else:
-            guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (mu = {self.mu:.4g})"
-        bound = "" if self.bound is None else f", row norms <= {self.bound:g} enforced"
-        seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
-        once = "" if self.release is None else f"; paid once, for all answers from release {self.release}"
-        return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
+
+@dataclass(frozen=True)
+class AttackRisk:
+    """What anybody can find out about one person from everything released, at most: whatever else they know.
+
+    Attributes
+    ----------
+    advantage : true positives less false positives of a test whether a person's row is in the data.
+    false_positive_rate, true_positive_rate : so many true positives, at so many false ones.
+    """
+
+    advantage: float
+    false_positive_rate: float
+    true_positive_rate: float
 
 
-def _require_entry(where: str, entry: LedgerEntry, adjacency: Adjacency) -> None:
-    """Raise ValueError for what no release is, and for less noise than it pays for, where that is known."""
-    if entry.mu is not None and not entry.mu > 0:
-        raise ValueError(f"{where}.mu must be positive, or none, got {entry.mu!r}")
-    if (entry.mu is None) != (entry.event is not None):
-        raise ValueError(f"{where} must have either a mu or an event")
-    if entry.grid_bits is not None and not 0 <= entry.grid_bits <= _MOST_GRID_BITS:
-        raise ValueError(f"{where}.grid_bits must be from 0 to {_MOST_GRID_BITS}, or none, got {entry.grid_bits}")
-    is_private = entry.mu is None or math.isfinite(entry.mu)
-    if is_private and all(_is_public(block) for block in entry.noise):
-        raise ValueError(f"{where}.noise must have a block where mu is finite, not only public matrices")
-    if len({block.name for block in entry.noise}) < len(entry.noise):
-        raise ValueError(f"{where}.noise lists a block twice")
-    for block in entry.noise:
-        may_be_zero = not is_private or _is_public(block)
-        if not (0 <= block.deviation < math.inf and (may_be_zero or block.deviation > 0)):
-            raise ValueError(f"{where}.noise must have positive finite deviations, got {block.deviation!r}")
-        if block.scale is not None and not _is_on_grid(block, entry.grid_bits):
-            raise ValueError(f"{where}.noise has a scale of {block.scale}, which is not its deviation on the grid")
-    if entry.mu is not None and is_private:
-        _require_paid(where, entry.noise, entry.mu, adjacency)
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReportDocument:
+    """A report, what it is about, and what follows from it.
 
+    Attributes
+    ----------
+    date : of the document, UTC, as in 2026-11-23.
+    dataset, purpose : as whoever writes it names them; None where nobody did.
+    privacy : PrivacyReport
+    curve : (epsilon, delta) pairs that all hold.
+    risk : AttackRisk.
+    statement, assumptions : the guarantee and what it takes for granted, in words.
+    dpgep : version of dpgep that wrote the document.
+    """
 
-def _is_public(block: NoiseBlock) -> bool:
-    """Whether a block is of a matrix that was declared public, and has no noise; moments never are."""
-    return block.shape.startswith("none") and block.name not in MOMENT_BLOCKS
+    date: str
+    dataset: str | None
+    purpose: str | None
+    privacy: PrivacyReport
+    curve: tuple[tuple[float, float], ...]
+    risk: AttackRisk
+    statement: str
+    assumptions: tuple[str, ...]
+    dpgep: str = core.__version__
 
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the document, as `to_json` states it."""
+        return digest(self._content())
 
-def _require_paid(where: str, noise: tuple[NoiseBlock, ...], mu: float, adjacency: Adjacency) -> None:
-    """Raise ValueError for noise in the blocks of a moment matrix that costs more than mu."""
-    names = {block.name for block in noise}
-    # a second moment comes with its own sums and counts only; a screen has these two beside its diagonal
-    if (SECOND in names and not names <= MOMENT_BLOCKS - {RECORD}) or (RECORD in names and len(names) > 1):
-        raise ValueError(f"{where}.noise has a block of a moment matrix beside others, in {sorted(names)}")
-    for block in noise:
-        if block.name in MOMENT_BLOCKS and not _LEAST_DEVIATION <= block.deviation <= _MOST_DEVIATION:
-            raise ValueError(
-                f"{where}.noise must have deviations between {_LEAST_DEVIATION:g} and {_MOST_DEVIATION:g} in "
-                f"{block.name!r}, got {block.deviation!r}"
-            )
-    cost = mu_of_blocks(noise, adjacency)
-    if cost > mu * (1 + _VERSIONS):
-        raise ValueError(f"{where}.noise costs mu = {cost!r}, more than the stated {mu!r}")
+    def to_json(self) -> str:
+        """The document and its hash as JSON, indented."""
+        return json.dumps({**self._content(), "sha256": self.sha256}, indent=1, allow_nan=False) + "\n"
 
+    def to_html(self) -> str:
+        """The document as a page that stands alone."""
+        return to_html(self._sheet())
 
-def _is_on_grid(block: NoiseBlock, bits: int | None) -> bool:
-    """Whether a scale is the deviation in steps: of 4^-bits, those of a second moment, or of 2^-bits."""
-    if bits is None or block.scale is None or not 0 < block.scale <= _MOST_SCALE:
-        return False
-    return block.deviation in (math.ldexp(block.scale, -2 * bits), math.ldexp(block.scale, -bits))
+    def to_markdown(self) -> str:
+        """The document in Markdown."""
+        return to_markdown(self._sheet())
 
-
-def _require_delta(delta_at: Callable[[float], float], epsilon: float, stated: float) -> None:
-    """Raise ValueError unless delta at epsilon is at most the stated one."""
-    try:
-        with np.errstate(over="raise"):  # as newer versions of dp_accounting do by themselves
-            delta = delta_at(epsilon)
-    except (ArithmeticError, MemoryError, ValueError) as error:
-        raise ValueError(f"the ledger cannot be accounted for: {error}") from None
-    if not delta <= stated * (1 + _VERSIONS):
-        raise ValueError(
-            f"the entries of the ledger have delta = {delta:.6g} at epsilon = {epsilon:g}, more than the stated "
-            f"{stated:.6g}"
+    def _sheet(self) -> Sheet:
+        """No sentence is taken from the document, which may come from outside: all follow from its guarantee."""
+        report, risk = self.privacy, self.risk
+        about = [("Data set", self.dataset), ("Purpose", self.purpose), ("Date", self.date)]
+        stated = None if report.epsilon is None or report.delta is None else (report.epsilon, report.delta)
+        return Sheet(
+            dataset=self.dataset,
+            about=[(name, text) for name, text in about if text is not None],
+            parameters=key_rows(report),
+            statement=statement(report),
+            is_weak=report.seeded or (report.mu is not None and math.isinf(report.mu)),
+            risks=risk_sentences(report, risk.advantage, risk.false_positive_rate, risk.true_positive_rate),
+            curve=self.curve,
+            stated=stated,
+            assumptions=list(assumptions(report)),
+            ledger=list(ledger_rows(report.releases, report.mu)),
+            sha256=self.sha256,
+            dpgep=self.dpgep,
         )
+
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = encoded(self, {})
+        return {"format": FORMAT, "version": VERSION, "dpgep": content.pop("dpgep"), **content}
+
+    def __repr__(self) -> str:
+        return f"ReportDocument({self.dataset!r}, {self.date}; {self.privacy})"
+
+
+def document_of(
+    report: PrivacyReport, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
+) -> ReportDocument:
+    """The document of a report, dated today unless another date is given."""
+    for name, text in (("dataset", dataset), ("purpose", purpose)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name} must be text, got {text!r}")
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    curve = report.curve()
+    return ReportDocument(
+        date=(today if date is None else date).isoformat(),
+        dataset=dataset,
+        purpose=purpose,
+        privacy=report,
+        curve=tuple(curve),
+        risk=attack_risk(report, curve),
+        statement=statement(report),
+        assumptions=tuple(assumptions(report)),
+    )
+
+
+def attack_risk(report: PrivacyReport, curve: list[tuple[float, float]]) -> AttackRisk:
+    """What follows from mu, exactly, or from a curve; rounded up.
+
+    Of mu-GDP, T(alpha) = Phi(Phi^-1(alpha) + mu) (Dong, Roth and Su 2022). Of any (epsilon, delta): at most e^epsilon
+    alpha + delta, and at most 1 - e^-epsilon (1 - delta - alpha).
+    """
+    alpha = FALSE_POSITIVES
+    if report.mu is None:
+        bounds = [math.exp(e) * alpha + d for e, d in curve] + [1 - math.exp(-e) * (1 - d - alpha) for e, d in curve]
+        return AttackRisk(curve[0][1], alpha, _up(min(bounds)))
+    if math.isinf(report.mu):
+        return AttackRisk(1.0, alpha, 1.0)
+    from scipy.special import ndtr, ndtri
+
+    return AttackRisk(report.delta_at(0.0), alpha, _up(float(ndtr(float(ndtri(alpha)) + report.mu + _SLACK))))
+
+
+def _up(share: float) -> float:
+    return min(1.0, share * (1 + _SLACK))
+
+
+def digest(content: dict[str, Any]) -> str:
+    """SHA-256 of the canonical form: keys sorted, no spaces, ASCII, floats as Python writes them."""
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

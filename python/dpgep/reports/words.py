@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from decimal import ROUND_CEILING, Context, Decimal
 
-from dpgep.reports.report import PrivacyReport, PublicInputs
+from dpgep.privacy.ledger_table import percent, up
+from dpgep.reports.guarantee import Guarantee, PublicInputs
 
 # how many names are listed before the rest is counted
 _LISTED = 20
@@ -23,6 +23,12 @@ _WORLDS = {
     "local": "two records that a person may hold",
 }
 
+_ADJACENCIES = {
+    "replace-one": "replace-one: data sets that differ in one person's row",
+    "add-remove": "add-remove: data sets with and without one person's row",
+    "local": "local: any two records of one person",
+}
+
 _GUESSED = {
     "replace-one": "whether the data hold a person's row or another in its place",
     "add-remove": "whether the data hold a person's row",
@@ -30,19 +36,7 @@ _GUESSED = {
 }
 
 
-def up(value: float, digits: int = 4) -> str:
-    """A number of so many digits, rounded up."""
-    if not math.isfinite(value):
-        return str(value)
-    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))):.{digits}g}"
-
-
-def percent(share: float) -> str:
-    """A share in percent, rounded up."""
-    return f"{up(min(100 * share, 100.0), 3)} %"
-
-
-def statement(report: PrivacyReport) -> str:
+def statement(report: Guarantee) -> str:
     """The guarantee, as a sentence or two."""
     if report.mu is not None and math.isinf(report.mu):
         return "There is no guarantee: the releases carry no noise (epsilon = inf)."
@@ -67,7 +61,7 @@ def statement(report: PrivacyReport) -> str:
     return text
 
 
-def risk_sentences(report: PrivacyReport, advantage: float, false_positives: float, true_positives: float) -> list[str]:
+def risk_sentences(report: Guarantee, advantage: float, false_positives: float, true_positives: float) -> list[str]:
     """What the guarantee leaves to an attacker."""
     return [
         f"An attacker who knows everything but one row, and has to tell {_GUESSED[report.adjacency]}, both equally "
@@ -78,7 +72,7 @@ def risk_sentences(report: PrivacyReport, advantage: float, false_positives: flo
     ]
 
 
-def assumptions(report: PrivacyReport) -> Iterator[str]:
+def assumptions(report: Guarantee) -> Iterator[str]:
     """What the guarantee takes for granted: it is as good as this."""
     yield _person(report)
     if report.bound is None and report.rounding == "integer":
@@ -118,7 +112,7 @@ def assumptions(report: PrivacyReport) -> Iterator[str]:
     )
 
 
-def _person(report: PrivacyReport) -> str:
+def _person(report: Guarantee) -> str:
     if report.adjacency == "local":
         return (
             "Each person adds the noise themselves, to what they send, and sends once what the ledger lists: no "
@@ -152,3 +146,20 @@ def _listed(names: object) -> str:
     texts = [str(name) for name in names]  # type: ignore[attr-defined]
     rest = len(texts) - _LISTED
     return ", ".join(texts[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def key_rows(report: Guarantee) -> list[tuple[str, str]]:
+    """The parameters of the guarantee, by name."""
+    rows = [("Epsilon", "see the curve" if report.epsilon is None else up(report.epsilon))]
+    if report.delta is not None:
+        rows.append(("Delta", up(report.delta)))
+    if report.mu is not None:
+        rows.append(("mu", up(report.mu)))
+    rows.append(("Adjacency", _ADJACENCIES[report.adjacency]))
+    if report.bound is not None:
+        rows.append(("Bound", f"{report.bound:g}, enforced on the norm of every row"))
+    rows.append(("Rounding", report.rounding if report.exact else f"{report.rounding}: not exact"))
+    rows.append(("Seeded", "yes: not private to anyone who knows the seed" if report.seeded else "no"))
+    if report.release is not None:
+        rows.append(("Release", report.release))
+    return rows

@@ -1,48 +1,31 @@
-"""The tables of a report, as texts: for HTML and Markdown alike."""
+"""A ledger as a table of texts, numbers rounded against ourselves: for budgets and reports."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from itertools import groupby
 from typing import TypeAlias
 
 from dpgep.privacy.ledger import LedgerEntry
-from dpgep.reports.report import PrivacyReport
-from dpgep.reports.words import percent, up
 
 Row: TypeAlias = tuple[str, ...]
 
 LEDGER = ("Release", "Share", "mu", "Deviation of the noise", "Rounding")
 
-_ADJACENCIES = {
-    "replace-one": "replace-one: data sets that differ in one person's row",
-    "add-remove": "add-remove: data sets with and without one person's row",
-    "local": "local: any two records of one person",
-}
+
+def up(value: float, digits: int = 4) -> str:
+    """A number with this many significant digits, rounded up."""
+    if not math.isfinite(value):
+        return str(value)
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))):.{digits}g}"
 
 
-def key_rows(report: PrivacyReport) -> list[tuple[str, str]]:
-    """The parameters of the guarantee, by name."""
-    rows = [("Epsilon", "see the curve" if report.epsilon is None else up(report.epsilon))]
-    if report.delta is not None:
-        rows.append(("Delta", up(report.delta)))
-    if report.mu is not None:
-        rows.append(("mu", up(report.mu)))
-    rows.append(("Adjacency", _ADJACENCIES[report.adjacency]))
-    if report.bound is not None:
-        rows.append(("Bound", f"{report.bound:g}, enforced on the norm of every row"))
-    rows.append(("Rounding", report.rounding if report.exact else f"{report.rounding}: not exact"))
-    rows.append(("Seeded", "yes: not private to anyone who knows the seed" if report.seeded else "no"))
-    if report.release is not None:
-        rows.append(("Release", report.release))
-    return rows
-
-
-def curve_rows(curve: Sequence[tuple[float, float]]) -> list[Row]:
-    """Every second point of a curve, rounded up."""
-    return [(up(epsilon), up(delta, 3)) for epsilon, delta in curve[::2]]
+def percent(share: float) -> str:
+    """A fraction in percent, rounded up."""
+    return f"{up(min(100 * share, 100.0), 3)} %"
 
 
 def ledger_rows(releases: Iterable[LedgerEntry], mu: float | None) -> Iterator[Row]:

@@ -1,0 +1,188 @@
+"""The guarantee of everything that was released, which follows from the ledger."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Literal
+
+from dpgep.models.model import Adjacency
+from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
+from dpgep.privacy.ledger import LedgerEntry, mu_rounded_up, total_cost
+from dpgep.privacy.sampled import delta_of_event, deltas_of_event, epsilon_of_event, require_accountable
+from dpgep.reports.consistency import MOST_ENTRIES, require_delta, require_entry
+
+# the delta at which a budget in mu or rho is shown as an epsilon
+_DELTA = 1e-6
+# points of the curve up to the stated epsilon, and as many beyond
+_STEPS = 8
+
+
+@dataclass(frozen=True, repr=False)
+class PublicInputs:
+    """What the caller declared, or the form of the data shows: public, and paid for by nobody.
+
+    Attributes
+    ----------
+    problem : name of the model.
+    n_features : d.
+    n_people : number of people; None where it is protected.
+    feature_names : names of the features; None where they have none.
+    classes : public classes, as text; None where there are none.
+    edges : interior edges of slices of a response; None where there are none.
+    ranges : (column, low, high) of each column whose range the caller gave.
+    """
+
+    problem: str
+    n_features: int
+    n_people: int | None = None
+    feature_names: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    edges: tuple[float, ...] | None = None
+    ranges: tuple[tuple[str | int, float, float], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"PublicInputs({self.problem}, d={self.n_features}, n={self.n_people})"
+
+
+@dataclass(frozen=True, repr=False)
+class Guarantee:
+    """Epsilon, delta and mu of a ledger, and their curve: what `PrivacyReport` states."""
+
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    adjacency: Adjacency | Literal["local"]
+    bound: float | None
+    releases: tuple[LedgerEntry, ...]
+    exact: bool
+    seeded: bool
+    release: str | None = field(default=None, compare=False)
+    public: PublicInputs | None = field(default=None, compare=False)
+
+    @property
+    def rho(self) -> float | None:
+        """Rho of zero-concentrated differential privacy, mu^2/2; None where mu is."""
+        return None if self.mu is None else rho_from_mu(self.mu)
+
+    def prices(self) -> list[str]:
+        """What each of several releases cost, in percent of mu^2: a line each; none for a single one, or without mu."""
+        mu = self.mu
+        if mu is None or math.isinf(mu) or len(self.releases) < 2:
+            return []
+        return [f"{0.0 if each.mu is None else each.mu**2 / mu**2:10.1%}  {each.query}" for each in self.releases]
+
+    @property
+    def rounding(self) -> str:
+        """The weakest of the releases' `rounding`: "integer", "grid", or "none" where one has no noise."""
+        kinds = {release.rounding for release in self.releases}
+        return next((kind for kind in ("none", "grid") if kind in kinds), "integer")
+
+    def epsilon_at(self, delta: float) -> float:
+        """The exact epsilon of all releases together at another delta, rounded up."""
+        if self.mu is None:
+            return epsilon_of_event(self.to_dp_event(), delta, self._central_adjacency())
+        return epsilon_of(self.mu, delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The exact delta of all releases together at another epsilon, rounded up."""
+        if self.mu is None:
+            return delta_of_event(self.to_dp_event(), epsilon, self._central_adjacency())
+        return delta_of(epsilon, self.mu)
+
+    def to_dp_event(self) -> Any:
+        """The releases as a `dp_accounting.DpEvent`, to be composed with others by Google's accountants.
+
+        Noise multipliers are relative to the sensitivity under ``adjacency``: 1/mu of each release. Where ``mu`` is
+        None they are those of add/remove, whatever the adjacency.
+        """
+        import dp_accounting
+
+        if self.mu is not None and math.isinf(self.mu):
+            return dp_accounting.NonPrivateDpEvent()
+        events = [
+            release.event if release.mu is None else dp_accounting.GaussianDpEvent(math.nextafter(1 / release.mu, 0.0))
+            for release in self.releases
+        ]
+        return events[0] if len(events) == 1 else dp_accounting.ComposedDpEvent(events)
+
+    def _central_adjacency(self) -> Adjacency:
+        assert self.adjacency != "local"  # no sample is drawn there
+        return self.adjacency
+
+    def require_consistent(self) -> None:
+        """Raise ValueError unless what the report states follows from its ledger: mu exactly, epsilon at delta.
+
+        Of answers about samples, which have no mu, epsilon takes seconds to check: `require_sampled`.
+        """
+        if (self.epsilon is None) != (self.delta is None) and self.epsilon != math.inf:
+            raise ValueError("a report states epsilon and delta, or neither")
+        if (self.delta is not None and not 0 < self.delta < 1) or (self.epsilon is not None and not self.epsilon > 0):
+            raise ValueError(f"epsilon = {self.epsilon}, delta = {self.delta} is no guarantee")
+        if self.bound is not None and not 0 < self.bound < math.inf:
+            raise ValueError(f"bound must be a positive finite number, or none, got {self.bound!r}")
+        if not 1 <= len(self.releases) <= MOST_ENTRIES:
+            raise ValueError(f"a ledger has entries, 1 to {MOST_ENTRIES}, not {len(self.releases)}")
+        for number, release in enumerate(self.releases):
+            require_entry(
+                f"releases[{number}]", release, "replace-one" if self.adjacency == "local" else self.adjacency
+            )
+        if self.exact != all(release.rounding != "none" for release in self.releases):
+            raise ValueError("whether a report is exact must follow from its entries' noise")
+        mus = [release.mu for release in self.releases]
+        if (self.mu is None) != (None in mus):
+            raise ValueError("a report has a mu where all its entries have one")
+        if self.mu is None:
+            return
+        spent = mu_rounded_up(total_cost(self.releases, math.inf))
+        if self.mu != spent:
+            raise ValueError(f"the entries of the ledger add up to mu = {spent!r}, not to the stated {self.mu!r}")
+        if self.epsilon is not None and self.delta is not None:
+            require_delta(lambda epsilon: delta_of(epsilon, spent), self.epsilon, self.delta)
+        if self.epsilon is not None and math.isinf(spent) != math.isinf(self.epsilon):
+            raise ValueError("epsilon is infinite where a release has no noise, and only there")
+
+    def require_sampled(self) -> None:
+        """Raise ValueError unless answers about samples, where there are any, have the stated epsilon and delta."""
+        if self.mu is None:
+            if self.epsilon is None or self.delta is None or math.isinf(self.epsilon):
+                raise ValueError("answers about samples have a finite epsilon and a delta")
+            if self.adjacency == "local":
+                raise ValueError("no sample is drawn where people add the noise themselves")
+            require_accountable(self.to_dp_event(), self.epsilon, self.adjacency)
+            require_delta(self.delta_at, self.epsilon, self.delta)
+
+    def curve(self) -> list[tuple[float, float]]:
+        """(epsilon, delta) of all releases together, delta rounded up, from 0 to twice the stated epsilon.
+
+        Of a budget in mu or rho: to twice the epsilon at delta = 1e-6. Nothing, where there is no noise.
+        """
+        if self.mu is not None and math.isinf(self.mu):
+            return []
+        stated = self.epsilon_at(_DELTA) if self.epsilon is None else self.epsilon
+        epsilons = [stated * step / _STEPS for step in range(2 * _STEPS + 1)]
+        if self.mu is None:
+            deltas = deltas_of_event(self.to_dp_event(), epsilons, stated, self._central_adjacency())
+        else:
+            deltas = [delta_of(epsilon, self.mu) for epsilon in epsilons]
+        # what holds at an epsilon holds at a larger one, whatever an accountant resolves there
+        return list(zip(epsilons, accumulate(deltas, min), strict=True))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __str__(self) -> str:
+        if self.mu is not None and math.isinf(self.mu):
+            guarantee = "none (epsilon = inf: no noise)"
+        elif self.mu is None:
+            by = ", by group privacy of two from add-remove" if self.adjacency == "replace-one" else ""
+            guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (privacy loss distributions{by})"
+        elif self.epsilon is None or self.delta is None:
+            guarantee = f"mu = {self.mu:.4g} (rho = {self.rho:.4g})"
+        else:
+            guarantee = f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g} (mu = {self.mu:.4g})"
+        bound = "" if self.bound is None else f", row norms <= {self.bound:g} enforced"
+        seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
+        once = "" if self.release is None else f"; paid once, for all answers from release {self.release}"
+        return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
