@@ -34,7 +34,7 @@ from dpgep.masked import Site, Terms
 from dpgep.privacy import events, sampled
 from dpgep.privacy.calibration import COUNTS, RECORD, SECOND, SUMS
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
-from dpgep.reports import consistency, document, report
+from dpgep.reports import consistency, document, guarantee, report
 from dpgep.reports.document import verify
 
 DATA = Path(__file__).parent / "data"
@@ -573,7 +573,7 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
 def test_a_ledger_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dpgep.Solution.load(DATA / "solution-1.json").privacy
     assert consistency.MOST_ENTRIES == 1 << 16
-    monkeypatch.setattr(report, "MOST_ENTRIES", 5)
+    monkeypatch.setattr(guarantee, "MOST_ENTRIES", 5)
     found.require_consistent()
     monkeypatch.setattr(report, "MOST_ENTRIES", 4)
     with pytest.raises(ValueError, match="a ledger has entries, 1 to 4, not 5"):
