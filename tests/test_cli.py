@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import dpgep
-from dpgep import cli, demo
+from dpgep import cli
+from dpgep.cli import demo
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_drowned_fits_are_marked_and_nothing_else(report: demo.Report) -> None:
     drowned, _, ten, exact = report.lines
     assert drowned.fda_lost == 1
     assert ten.fda_lost == ten.pca_lost == exact.fda_lost == exact.pca_lost == 0
-    marked = {line.split()[0]: "~" in line for line in cli.demo._table(report).splitlines()[3:]}
+    marked = {line.split()[0]: "~" in line for line in demo._table(report).splitlines()[3:]}
     assert marked["0.001"]
     assert not marked["10"]
     assert not marked["inf"]

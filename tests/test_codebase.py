@@ -37,7 +37,7 @@ def test_public_names_are_listed_documented_and_sorted() -> None:
 
 
 def test_completion_shows_public_names_alone() -> None:
-    modules = {"demo", "distributed", "masked", "sklearn", "spark"}
+    modules = {"distributed", "masked", "sklearn", "spark"}
     assert set(dir(dpgep)) == {*dpgep.__all__, *modules, "__version__"}
     with pytest.raises(AttributeError, match="has no attribute 'pcaa'"):
         dpgep.pcaa  # type: ignore[attr-defined]  # noqa: B018

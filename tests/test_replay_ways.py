@@ -231,7 +231,7 @@ NOT_OF_PEOPLE = {
     "AccuracyWarning", "audit", "AuditResult", "DataChangedError", "DataError", "Diagnostics",
     "Intervals", "LedgerEntry", "LinearClassifier", "MatrixEstimate", "Plan", "Preparation", "PrivacyBudgetError",
     "PrivacyReport", "PrivacyWarning", "Problem", "Regression", "ReplayResult", "Selection", "Scan", "Solution",
-    "build_info", "demo", "plan", "plot", "__version__",
+    "build_info", "plan", "plot", "__version__",
 }  # fmt: skip
 # Those whose answers are no more private than the data they are given, and where their documentation says so.
 AS_PRIVATE_AS_THE_ROWS = {

@@ -575,7 +575,7 @@ def test_a_ledger_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatc
     assert consistency.MOST_ENTRIES == 1 << 16
     monkeypatch.setattr(guarantee, "MOST_ENTRIES", 5)
     found.require_consistent()
-    monkeypatch.setattr(report, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(guarantee, "MOST_ENTRIES", 4)
     with pytest.raises(ValueError, match="a ledger has entries, 1 to 4, not 5"):
         found.require_consistent()
 

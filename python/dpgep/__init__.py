@@ -98,7 +98,6 @@ _LAZY = {
     "SirModel": "problems.sir",
     "TableModel": "problems.table",
     "cca": "problems.cca",
-    "demo": "demo",
     "distributed": "distributed",
     "fda": "problems.fda",
     "local": "local",
@@ -114,7 +113,6 @@ _LAZY = {
 }
 
 if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that they know a wrong name
-    from dpgep import demo as demo
     from dpgep import distributed as distributed
     from dpgep import local, plot
     from dpgep import masked as masked

@@ -1,4 +1,8 @@
-"""``dpgep demo``: what privacy costs, on real data: a table and a picture."""
+"""``dpgep demo``: what privacy costs on real data, private FDA and PCA of handwritten digits: a table and a picture.
+
+1797 images of 8 x 8 pixels come with scikit-learn: nothing is downloaded. Each row is scaled to unit norm separately,
+so the mechanism's bound of 1 clips nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,89 @@ import argparse
 import math
 import sys
 import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 import dpgep
+from dpgep import plot
 from dpgep._optional import import_extra
 from dpgep.cli.command import Commands, positive
 
-if TYPE_CHECKING:
-    from dpgep.demo import Report, Spread
+Matrix = NDArray[np.float64]
 
+DELTA = 1e-5
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+COMPONENTS = 5
+PICTURED = 3.0
 _PICTURES = (".pdf", ".png", ".svg")
+_SPLIT_SEED = 0
+
+_NEXT = """
+Next, with your own data (a table with one row per person; units may differ, no bound need be known):
+
+    import dpgep
+    problem = dpgep.pca(people, standardize=True)
+    solution = dpgep.solve(problem, epsilon=1.0, delta=1e-6, n_components=2)
+    print(solution)          # the guarantee, the noise, the expected error of each component
+
+More: README.md and docs/your-table.md in the repository; dpgep demo --help for options."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Unit rows and labels, all and split for testing."""
+
+    rows: Matrix
+    train: Matrix
+    test: Matrix
+    train_labels: NDArray[np.intp]
+    test_labels: NDArray[np.intp]
+
+
+class Spread(NamedTuple):
+    """Median and extremes of a figure over independent draws of the noise."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table.
+
+    Attributes
+    ----------
+    epsilon : privacy parameter; math.inf without noise.
+    accuracy : test accuracy of a linear SVM on rows projected onto the FDA directions.
+    subspace_error : sum of the squared sines between the PCA subspace and the one without noise, 0 to COMPONENTS.
+    fda_lost, pca_lost : proportion of draws in which the solution warned that its components are mostly noise.
+    fda : one of the fits, for the picture.
+    """
+
+    epsilon: float
+    accuracy: Spread
+    subspace_error: Spread
+    fda_lost: float
+    pca_lost: float
+    fda: dpgep.Solution
+
+
+@dataclass(frozen=True)
+class Report:
+    """All lines, epsilon = inf last, and the figures for random directions, which use no data."""
+
+    digits: Digits
+    lines: tuple[Line, ...]
+    random_accuracy: Spread
+    random_subspace_error: float
+    repetitions: int
 
 
 def add(commands: Commands) -> None:
@@ -39,24 +115,22 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from dpgep import demo
-
     if not options.no_plot:
         problem = _unwritable(options.output)
         if problem:
             print(f"dpgep demo: {problem}", file=sys.stderr)
             return 2
         import_extra("matplotlib", "cli")
-    digits = demo.load_digits()
-    epsilons = (1.0, 10.0) if options.quick else demo.EPSILONS
+    digits = load_digits()
+    epsilons = (1.0, 10.0) if options.quick else EPSILONS
     repetitions = options.repetitions or (2 if options.quick else 7)
     print(_introduction(digits.rows.shape, len(digits.train), len(digits.test)))
     start = time.perf_counter()
-    report = demo.run(digits, epsilons, repetitions)
+    report = run(digits, epsilons, repetitions)
     print(_table(report))
     print(_explanation(report, time.perf_counter() - start))
     if not options.no_plot:
-        demo.draw(report, options.output)
+        draw(report, options.output)
         print(f"\nPicture: {options.output}")
     print(_NEXT)
     return 0
@@ -81,8 +155,6 @@ PCA  private principal components of all {shape[0]} digits.
 
 
 def _table(report: Report) -> str:
-    from dpgep.demo import COMPONENTS
-
     rows = [
         (f"{line.epsilon:g}", _cell(line.accuracy, 3, line.fda_lost), _cell(line.subspace_error, 2, line.pca_lost))
         for line in report.lines
@@ -107,8 +179,6 @@ def _cell(spread: Spread, digits: int, lost: float) -> str:
 
 
 def _explanation(report: Report, seconds: float) -> str:
-    from dpgep.demo import COMPONENTS, DELTA
-
     fits = 2 * report.repetitions * (len(report.lines) - 1) + 2
     return f"""
 Median, then the range, of {report.repetitions} draws of the noise; {fits} fits and their SVMs in {seconds:.1f} s.
@@ -124,12 +194,117 @@ random          directions drawn without using the data: the baseline at no cost
                 values, at no cost in privacy."""
 
 
-_NEXT = """
-Next, with your own data (a table with one row per person; units may differ, no bound need be known):
+def load_digits() -> Digits:
+    """The digits with rows of unit norm, and a fixed stratified split: three quarters for training."""
+    datasets = import_extra("sklearn.datasets", "cli")
+    model_selection = import_extra("sklearn.model_selection", "cli")
+    x, y = datasets.load_digits(return_X_y=True)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    train, test, train_labels, test_labels = model_selection.train_test_split(
+        x, y, test_size=0.25, random_state=_SPLIT_SEED, stratify=y
+    )
+    return Digits(x, train, test, train_labels, test_labels)
 
-    import dpgep
-    problem = dpgep.pca(people, standardize=True)
-    solution = dpgep.solve(problem, epsilon=1.0, delta=1e-6, n_components=2)
-    print(solution)          # the guarantee, the noise, the expected error of each component
 
-More: README.md and docs/your-table.md in the repository; dpgep demo --help for options."""
+def run(digits: Digits, epsilons: Sequence[float] = EPSILONS, repetitions: int = 7) -> Report:
+    """Fit FDA and PCA `repetitions` times at each epsilon, and once without noise."""
+    exact = _fit_pca(digits, math.inf)[0].components
+    lines = [_line(digits, exact, epsilon, repetitions) for epsilon in epsilons]
+    lines.append(_line(digits, exact, math.inf, 1))
+    d = digits.rows.shape[1]
+    k = lines[-1].fda.n_components
+    rng = np.random.default_rng(_SPLIT_SEED)
+    directions = [np.linalg.qr(rng.standard_normal((d, k)))[0] for _ in range(repetitions)]
+    random_accuracy = _spread([_accuracy(digits, digits.train @ q, digits.test @ q) for q in directions])
+    # E |P Q|_F^2 = k k/d for a uniformly random subspace
+    return Report(digits, tuple(lines), random_accuracy, COMPONENTS * (1 - COMPONENTS / d), repetitions)
+
+
+def subspace_error(components: Matrix, reference: Matrix) -> float:
+    """Sum of the squared sines of the principal angles between the spans of two sets of K rows: 0 to K."""
+    first, second = (np.linalg.qr(rows.T)[0] for rows in (components, reference))
+    return max(0.0, len(components) - float(np.linalg.norm(first.T @ second) ** 2))
+
+
+def draw(report: Report, path: Path) -> None:
+    """Write the picture: both figures against epsilon, and the test digits on two FDA directions, private and not."""
+    figure_module = import_extra("matplotlib.figure", "cli")
+    figure = figure_module.Figure(figsize=(10, 8.2), layout="constrained")
+    axes = figure.subplots(2, 2, gridspec_kw={"height_ratios": [0.8, 1.0]})
+    private = [line for line in report.lines if math.isfinite(line.epsilon)]
+    exact = report.lines[-1]
+    accuracy, error = [line.accuracy for line in private], [line.subspace_error for line in private]
+    for ax, spreads, limit, baseline, ylabel, color in (
+        (axes[0, 0], accuracy, exact.accuracy.median, report.random_accuracy.median,
+         "FDA: test accuracy", plot.BLUE),
+        (axes[0, 1], error, 0.0, report.random_subspace_error,
+         f"PCA: subspace error, 0 to {COMPONENTS}", plot.VERMILION),
+    ):  # fmt: skip
+        plot.privacy_curve(
+            [line.epsilon for line in private],
+            [s.median for s in spreads],
+            low=[s.low for s in spreads],
+            high=[s.high for s in spreads],
+            not_private=limit,
+            baseline=baseline,
+            baseline_label="random directions",
+            ylabel=ylabel,
+            color=color,
+            ax=ax,
+        )
+    pictured = min(private, key=lambda line: abs(math.log(line.epsilon / PICTURED)))
+    shown = _align(pictured.fda.transform(report.digits.test), exact.fda.transform(report.digits.test))
+    labels = report.digits.test_labels
+    for ax, points, line, turned in zip(axes[1], shown, (pictured, exact), (", turned to match", ""), strict=True):
+        title = f"test digits on the first two FDA directions, {plot.format_epsilon(line.epsilon)}{turned}"
+        plot.projection(points, labels, title=title, axis_name="discriminant", ax=ax)
+    figure.get_layout_engine().set(h_pad=0.12, w_pad=0.1)
+    figure.suptitle(
+        f"What privacy costs: handwritten digits, δ = {DELTA:g}, median and range over {report.repetitions} draws",
+        fontsize="large",
+    )
+    figure.savefig(path, dpi=150)
+
+
+def _line(digits: Digits, exact: Matrix, epsilon: float, repetitions: int) -> Line:
+    accuracies, errors, lost = [], [], np.zeros(2)
+    for _ in range(repetitions):
+        fda, fda_lost = _fit(dpgep.fda(digits.train, digits.train_labels, classes=range(10), bound=1.0), epsilon, None)
+        accuracies.append(_accuracy(digits, fda.transform(digits.train), fda.transform(digits.test)))
+        pca, pca_lost = _fit_pca(digits, epsilon)
+        errors.append(subspace_error(pca.components, exact))
+        lost += (fda_lost, pca_lost)
+    fda_share, pca_share = lost / repetitions
+    return Line(epsilon, _spread(accuracies), _spread(errors), float(fda_share), float(pca_share), fda)
+
+
+def _fit_pca(digits: Digits, epsilon: float) -> tuple[dpgep.Solution, bool]:
+    return _fit(dpgep.pca(digits.rows, center=False, bound=1.0), epsilon, COMPONENTS)
+
+
+def _fit(problem: Any, epsilon: float, n_components: int | None) -> tuple[dpgep.Solution, bool]:
+    """The solution, and whether it warned that its components are mostly noise (shown in the table instead)."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", dpgep.AccuracyWarning)
+        solution = dpgep.solve(problem, epsilon=epsilon, delta=DELTA, n_components=n_components)
+    # Without noise the within-class scatter is singular (some pixels are blank in all images): no news for the reader.
+    lost = math.isfinite(epsilon) and any(issubclass(w.category, dpgep.AccuracyWarning) for w in caught)
+    return solution, lost
+
+
+def _accuracy(digits: Digits, train: Matrix, test: Matrix) -> float:
+    svm = import_extra("sklearn.svm", "cli").LinearSVC(dual=False)
+    scale = train.std(axis=0)
+    return float(svm.fit(train / scale, digits.train_labels).score(test / scale, digits.test_labels))
+
+
+def _spread(values: list[float]) -> Spread:
+    return Spread(float(np.median(values)), min(values), max(values))
+
+
+def _align(points: Matrix, reference: Matrix) -> tuple[Matrix, Matrix]:
+    """Two coordinates of each, scaled to unit deviation, the first turned onto the second."""
+    first, second = (scores[:, :2] - scores[:, :2].mean(axis=0) for scores in (points, reference))
+    first, second = first / first.std(axis=0), second / second.std(axis=0)
+    left, _, right = np.linalg.svd(first.T @ second)
+    return first @ left @ right, second
