@@ -138,7 +138,7 @@ def test_a_probe_that_shows_enough_costs_nothing() -> None:
 def test_what_a_probe_cannot_exclude_is_said() -> None:
     """The stronger direction has few people, and the probe is nothing but noise: the answer is wrong, and warned of."""
     problem = dpgep.pca(with_few(0.02, 3.0, 6000, 200), center=False, bound=1.0)
-    with pytest.warns(AccuracyWarning, match=r"few rows have may be missed.* excludes only variances of [\d.]+ times"):
+    with pytest.warns(AccuracyWarning, match=r"few rows have may be missed.* only variances above [\d.]+ times"):
         solution: Any = solve_aloud(problem, epsilon=2.0, delta=1e-6, n_components=1)
     assert solution.method == "clipped-power"
     assert abs(solution.components[0, 0]) < 0.8

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,42 @@ def test_the_leak_test_covers_every_query() -> None:
     public = {name for name, value in vars(Curator).items() if callable(value) and not name.startswith("_")}
     asks_nothing = {"public_generator", "affords_clipped_products", "keep_sums"}
     assert public == {*QUERIES, *asks_nothing}
+
+
+def _longest_text(node: ast.AST) -> str:
+    """The text that an expression holds as written, without what it formats; of alternatives the longer."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_longest_text(part) for part in node.values if isinstance(part, ast.Constant))
+    if isinstance(node, ast.BinOp):
+        return _longest_text(node.left) + _longest_text(node.right)
+    if isinstance(node, ast.IfExp):
+        return max(_longest_text(node.body), _longest_text(node.orelse), key=len)
+    return ""
+
+
+def _messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """What is raised, warned of, yielded as a warning, or kept under a name for one of these."""
+    for node in ast.walk(tree):
+        held: list[ast.expr | None] = []
+        if isinstance(node, ast.Call) and re.search(r"(Error|Warning|[wW]arn|error)$", ast.unparse(node.func)):
+            held = [*node.args]
+        elif isinstance(node, (ast.Assign, ast.Yield)):
+            held = [node.value]
+        for expression in held:
+            if expression is not None:
+                yield expression.lineno, _longest_text(expression)
+
+
+def test_a_message_is_short() -> None:
+    """What is wrong with which value, and what to do: within 200 characters."""
+    found = {
+        (str(path.relative_to(PACKAGE)), line): text
+        for path in PACKAGE.rglob("*.py")
+        for line, text in _messages(ast.parse(path.read_text(encoding="utf-8")))
+        if "\n" not in text
+    }
+    assert sum(len(text) > 40 for text in found.values()) > 500
+    documents = {"reports/words.py"}
+    assert {where: text for where, text in found.items() if len(text) > 200 and where[0] not in documents} == {}

@@ -137,7 +137,7 @@ def test_a_budget_is_no_truth_value(form: str, value: Any) -> None:
 
 def test_a_large_epsilon_has_a_word() -> None:
     problem = dpgep.pca(X + 1, center=False, bound=1.0)
-    with pytest.warns(dpgep.PrivacyWarning, match=re.escape("epsilon = 25 promises little")) as caught:
+    with pytest.warns(dpgep.PrivacyWarning, match=re.escape("epsilon = 25 gives almost no protection")) as caught:
         dpgep.solve(problem, epsilon=25.0, delta=1e-3, n_components=1)
     assert caught[0].filename == __file__
 

@@ -281,7 +281,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.classifier(), "no classes"),
         (lambda r: r.regression("shoe size"), "no column 'shoe size'"),
         (lambda r: r.sample(0), "n must be"),
-        (lambda r: r.solve(), "a table asks no question by itself"),
+        (lambda r: r.solve(), "needs a question, and a table asks none"),
         (lambda r: r.pca(n_components=7), "n_components = 7 is too many"),
         (lambda r: r.pca(sparsity=0), "sparsity"),
         (lambda r: r.pca(seed=3), "an answer from a release has no option 'seed'; seed belongs to the run"),
@@ -320,7 +320,7 @@ def test_a_table_that_cannot_be(options: dict[str, Any], message: str, x: Matrix
 @pytest.mark.parametrize("run", [dpgep.solve, dpgep.private_operator])
 def test_a_table_is_no_question(run: Any, x: Matrix) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
-    with nothing_spent(budget), pytest.raises(TypeError, match="a table asks no question by itself"):
+    with nothing_spent(budget), pytest.raises(TypeError, match="needs a question, and a table asks none"):
         run(dpgep.table(x, bound=PREPARATION), budget=budget)
 
 

@@ -773,7 +773,7 @@ def test_a_bad_selection_is_refused_at_once(source: Any, key: Any, error: type[E
 @pytest.mark.parametrize(
     ("source", "options", "error", "message"),
     [
-        (3, {}, TypeError, "cannot scan of type builtins.int: pass files of Parquet"),
+        (3, {}, TypeError, "cannot scan of type builtins.int: pass paths of Parquet"),
         (None, {}, TypeError, "cannot scan of type builtins.NoneType"),
         (pl.LazyFrame({"a": [1]}), {}, TypeError, "cannot scan of type polars"),
         ([], {}, ValueError, "no batches were yielded"),

@@ -44,7 +44,7 @@ C = TypeVar("C", bound=Curator)
 
 _log = logging.getLogger(__name__)
 
-# A larger one has a warning: odds of e^20 are half a billion to one.
+# Warn above this: e^20 = 5e8.
 _LARGE_EPSILON = 20.0
 
 
@@ -194,7 +194,7 @@ def require_separate_columns(settings: Any, *, mixed: bool) -> None:
     chosen = options_on_columns(settings)
     if mixed and chosen:
         raise ValueError(
-            f'{" and ".join(chosen)} choose among columns, which precondition="full" multiplies by a matrix: use '
+            f'{" and ".join(chosen)} needs individual columns, but precondition="full" mixes them: use '
             'precondition="columns"'
         )
 
@@ -375,8 +375,8 @@ def warn_of_epsilon(account: Budget) -> None:
     """Warn of an epsilon under which odds may change by a factor that protects nobody."""
     if account.epsilon is not None and _LARGE_EPSILON < account.epsilon < math.inf:
         message = (
-            f"epsilon = {account.epsilon:g} promises little: what an observer holds likely about a person may change "
-            f"by a factor of e^{account.epsilon:g} in its odds; values up to about 10 are usual"
+            f"epsilon = {account.epsilon:g} gives almost no protection: an observer's odds about a person can change "
+            f"by a factor of e^{account.epsilon:g}; values up to about 10 are usual"
         )
         warn(PrivacyWarning(message))
 

@@ -70,9 +70,8 @@ class PassComparison:
                 self._first = digest
             elif digest != self._first:
                 raise DataChangedError(
-                    "this pass over the data read different rows from the previous one, or in a different order: data "
-                    f"must not change between passes whose answers share noise ({self._hint}); nothing of "
-                    "this pass was released, what was paid for before stays spent"
+                    "this pass read different rows from the previous one, or in another order. Data must not change "
+                    f"between passes that share noise ({self._hint}); nothing of this pass was released"
                 )
 
 

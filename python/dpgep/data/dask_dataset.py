@@ -62,9 +62,8 @@ class DaskDataset(DistributedDataset):
             if distributed is None or not isinstance(error, distributed.KilledWorker):
                 raise
             raise RuntimeError(
-                "workers of the Dask cluster died repeatedly while summing one part of the rows, usually "
-                "for lack of memory: use smaller partitions, or give workers more memory (their logs say why they "
-                "died); nothing of this pass was released"
+                "Dask workers died repeatedly while summing one part of the rows, usually for lack of memory: use "
+                "smaller partitions or give workers more memory; nothing of this pass was released"
             ) from error
 
     def _tree(self, task: Task) -> Any:

@@ -23,8 +23,8 @@ from dpgep.sources import Selection
 _log = logging.getLogger(__name__)
 
 ANOTHER_PASS = (
-    "several passes over the rows, and this source can be read only once: scan a list of batches, files, or a function "
-    'that returns a fresh iterator, or use method="release" without a screen, which needs one pass'
+    "several passes over the rows, but this source can be read only once: scan a list of batches, files, or a function "
+    'that returns a fresh iterator, or use method="release" without a screen'
 )
 
 

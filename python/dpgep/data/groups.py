@@ -42,9 +42,8 @@ def public_classes(labels: Any, n: int | None, classes: Sequence[Hashable] | Lit
         _check_few(found)
         warn(
             PrivacyWarning(
-                "fda without classes= takes the set of labels as public: every label that occurs, even one person's, "
-                "is published in solution.model.classes. Pass the public set, classes=[...] (people with another "
-                'label are left out), or classes="public" if these labels are public'
+                "fda without classes= publishes every label that occurs, even one person's, in solution.model.classes. "
+                'Pass the public set, classes=[...], or classes="public" if these labels are public'
             )
         )
         return _at_least_two(found)
@@ -148,9 +147,8 @@ def _check_few(found: Classes) -> None:
     fractions = (isinstance(label, float) and not label.is_integer() for label in found)
     if len(found) > _MOST_FOUND or any(fractions):
         raise ValueError(
-            f"labels are fractional, or have more than {_MOST_FOUND} distinct values, all of which would be published "
-            "in solution.model.classes: for a response use dpgep.sir; if these are classes, pass their public set as "
-            "classes="
+            f"labels are fractional or have more than {_MOST_FOUND} distinct values, all of which would be published: "
+            "use dpgep.sir for a response; for classes, pass their public set as classes="
         )
 
 

@@ -46,9 +46,8 @@ def require_number_protected(people: Scan, adjacency: Any) -> None:
     """Raise ValueError for rows chosen by a filter under an adjacency that publishes how many there are."""
     if people.filtered and adjacency != "add-remove":
         raise ValueError(
-            "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that "
-            'number: use adjacency="add-remove", which protects it; or, if it is public who passes, read from a '
-            "source of these rows alone"
+            "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that number: "
+            'use adjacency="add-remove", or, if the choice is public, read from a source of these rows alone'
         )
 
 

@@ -224,7 +224,6 @@ def _largest_beyond(probe: _Probe, components: Matrix) -> float:
 def _unseen_warning(unseen: float) -> Iterator[str]:
     if unseen > 1:
         yield (
-            "a direction that few rows have may be missed: clipped products weigh it down, and a probe for a sixteenth "
-            f"of mu^2 excludes only variances of {unseen:.2g} times that of the last component, or more; if there may "
-            'be one, use method="release", which weighs all rows alike'
+            "a direction that few rows have may be missed: the pilot excludes only variances above "
+            f'{unseen:.2g} times that of the last component; method="release" weighs all rows alike'
         )

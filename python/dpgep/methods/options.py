@@ -56,9 +56,8 @@ def require_products(model: Model) -> None:
     """Raise ValueError where products with vectors do not serve: the deviations of columns are on a diagonal."""
     if model.standardized:
         raise ValueError(
-            f"{model.name} divides by the diagonal of a released matrix, which products with vectors do not show: use "
-            'method="release" with storage="matrix" (memory_limit permitting), or divide the columns by public scales '
-            "and use pca without standardize"
+            f"{model.name} needs the diagonal of a released matrix, which products with vectors do not show: use "
+            'method="release" with storage="matrix", or pca of columns divided by public scales'
         )
 
 

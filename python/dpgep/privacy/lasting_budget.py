@@ -109,9 +109,8 @@ class LastingBudget(Budget):
             records = self.history
         except OSError as error:
             raise PrivacyBudgetError(
-                f"the budget in {self.path} cannot be read ({error.strerror}), so whether the reservation {name} of "
-                "this run was given back by hand meanwhile is unknown: its result is withheld, and unless it was given "
-                "back, all of the reservation counts as spent"
+                f"the budget in {self.path} cannot be read ({error.strerror}): whether reservation {name} was given "
+                "back by hand is unknown, so the result is withheld; unless it was, all of it counts as spent"
             ) from error
         if any((each["kind"], each.get("reservation")) == ("give back", name) for each in records):
             raise self._given_back(name)

@@ -163,7 +163,5 @@ def _scale(squared: int, mu: float) -> int:
     scale = math.isqrt(math.ceil(least))
     scale += scale * scale < least
     if scale.bit_length() > _MOST_SCALE_BITS:
-        raise ValueError(
-            f"a share of mu = {mu:.3g} is too little to look at a table with: use a larger budget, or give a bound"
-        )
+        raise ValueError(f'mu = {mu:.3g} is too small a budget for bound="auto": use a larger one, or give a bound')
     return scale

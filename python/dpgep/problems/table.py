@@ -82,8 +82,8 @@ class TableModel(RowModel):
 
 def _no_question() -> TypeError:
     return TypeError(
-        "a table asks no question by itself: release it, as in people = dpgep.release(dpgep.table(X), epsilon=...), "
-        "and then ask people.pca(), people.cca(...), people.regression(...) and others, at no further cost"
+        "dpgep.solve needs a question, and a table asks none: call dpgep.release(dpgep.table(X), epsilon=...) first, "
+        "then .pca(), .cca(...), .regression(...) on the release, at no further cost"
     )
 
 

@@ -318,15 +318,15 @@ def _compare_exactly(kinds: set[Any]) -> bool:
 
 def _not_declared(name: str) -> ValueError:
     return ValueError(
-        f"column {name!r} is text because of values in the first megabyte, maybe of one person, who would decide which "
-        f"others pass this filter: declare it, categories={{{name!r}: [...]}}, or compare it by == or in alone"
+        f"column {name!r} was inferred to be text from the first megabyte, possibly from one person's value: declare "
+        f"categories={{{name!r}: [...]}}, or compare it by == or in alone"
     )
 
 
 def _only_in_text(name: str) -> ValueError:  # does not name the type, which one person may have decided
     return ValueError(
-        f"column {name!r} holds other values than numbers in the first megabyte, maybe of one person, who would decide "
-        "which others pass an expression of pyarrow: write the filter as text"
+        f"column {name!r} was inferred not to be numeric from the first megabyte, possibly from one person's value: "
+        "write the filter as text instead of an expression of pyarrow"
     )
 
 

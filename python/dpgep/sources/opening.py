@@ -22,9 +22,8 @@ from dpgep.sources.source import Key, Source
 from dpgep.sources.spark import SparkFrame
 
 SUPPORTED = (
-    "files of Parquet, CSV, Arrow, NPY or NPZ (a path, folder or pattern, or a list), a pyarrow Dataset, Table or "
-    "RecordBatchReader, a DataFrame of pandas, polars or Spark, an array of shape (n, d) from NumPy, SciPy, h5py or "
-    "Zarr, a tuple or mapping of such arrays, an iterable of batches, or a function without arguments that returns one"
+    "paths of Parquet, CSV, Arrow, NPY or NPZ files, a table of pyarrow, pandas, polars or Spark, an array of NumPy, "
+    "SciPy, h5py or Zarr, a tuple or mapping of them, batches, or a function that returns any"
 )
 
 

@@ -501,7 +501,7 @@ def _accuracy_warnings(products: NoisyProducts, flow: _Flow, objectives: tuple[f
     if len(reached) > 1 and reached[1] < flow.objective - _AGREEMENT * abs(flow.objective):
         others = ", ".join(f"{value:.4g}" for value in reached[1:])
         yield (
-            f"only one of {len(reached)} starts reached the sum of eigenvalues {flow.objective:.4g}; the others "
-            f"stopped at other features ({others}): components may be lost that more iterations do not find; raise "
-            'n_starts, try another init, or use method="release" with sparsity, which searches more supports'
+            f"only one of {len(reached)} starts reached the sum of eigenvalues {flow.objective:.4g} (others: "
+            f"{others}): components may be lost that more iterations do not find; raise n_starts, try another init, "
+            'or use method="release" with sparsity'
         )
