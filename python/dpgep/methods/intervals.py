@@ -1,4 +1,4 @@
-"""Intervals that cover both the noise of a release and the chance that made n people the people of the data.
+"""Confidence intervals for privacy noise and sampling error together.
 
 A parametric bootstrap of moments. The truth is taken to be what the released moments may have been before the noise
 (`plausible_truth`), its leading eigenvalues those released, with their repulsion undone (`before_noise`). The release

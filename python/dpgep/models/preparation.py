@@ -106,7 +106,7 @@ class Preparation(Shown):
     linear : (d, d), by which rows are then multiplied; None where they are not. Rounded so that every product is exact.
     largest : entries are cut off at this magnitude, before that: one wild entry must not cost its row.
     missing : whether NaN is an absent value, which is mapped to 0; else it is refused.
-    kept : the share of the sum of squares of mapped rows that the bound keeps, as a released histogram showed it.
+    kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
     """
 
     bound: float

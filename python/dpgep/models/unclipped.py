@@ -1,4 +1,4 @@
-"""Moments of rows as they were before a bound clipped them, as far as it is known what the bound keeps.
+"""Correct released moments for the shrinkage caused by clipping.
 
 A bound that is bought from the budget cuts some percent of the sum of squares, and more along leading directions, along
 which long rows lie. The released covariance C = U diag(l) U^T of mapped rows becomes U diag(t) U^T with

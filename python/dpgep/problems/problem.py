@@ -1,4 +1,4 @@
-"""What the curator is given: data of people, and what is asked of them."""
+"""A problem: a data set and the model to fit to it."""
 
 from __future__ import annotations
 
