@@ -1,9 +1,9 @@
 """Pictures of private spectral analysis. Matplotlib is imported when a function is called.
 
-Each function draws on one pair of axes and returns it, so that pictures can be put together at will. All of them are
-post-processing: what they show of a solution, a report or a plan costs nothing. Text and lines have the colours of the
-style in use, on light backgrounds or dark ones. The others are told apart by colour-blind readers, and seen on either;
-groups are labelled in the picture as well, never by colour alone.
+Each function draws on the axes ``ax`` (default: Matplotlib's current ones) and returns them, so that pictures can be
+combined. All of them are post-processing: showing a solution, a report or a plan costs nothing. Text and lines have the
+colours of the style in use, on light or dark backgrounds; the other colours suit colour-blind readers, and
+groups are labelled in the picture as well.
 """
 
 from __future__ import annotations
@@ -69,10 +69,6 @@ def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | 
         They are those of the population: the noise pushes eigenvalues apart, so that a dot may lie above its interval.
     ax : Axes, optional
         Default: Matplotlib's current ones.
-
-    Returns
-    -------
-    The axes.
     """
     _require_solution(solution)
     ax, found = _axes(ax), solution.diagnostics
@@ -92,10 +88,8 @@ def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | 
         ax.plot(np.tile(number, 2), np.append(low, high), "_", color=BLUE, markersize=9)
     ax.plot(number, values, "o", color=BLUE, markersize=4, label="components")
     ax.xaxis.set_major_locator(import_extra("matplotlib.ticker", "plot").MaxNLocator(integer=True))
-    ax.set_xlabel("number of the component")
-    ax.set_ylabel("eigenvalue")
     ax.legend(frameon=False)
-    return _plain(ax)
+    return _finished(ax, "number of the component", "eigenvalue")
 
 
 def components(
@@ -124,10 +118,6 @@ def components(
     ax : Axes, optional
         Default: Matplotlib's current ones.
 
-    Returns
-    -------
-    The axes.
-
     Raises
     ------
     ValueError
@@ -147,10 +137,8 @@ def components(
         label = f"loading, with {intervals.level:.0%} intervals"
     ax.plot(weights[features], y, "o", color=BLUE, markersize=4)
     ax.set_yticks(y, _names(solution, features))
-    ax.set_xlabel(label)
     error = f"expected squared sine {solution.diagnostics.expected_error[row]:.2g}"
-    ax.set_title(f"{_title(solution, row)}: {error}", fontsize="medium")
-    return _plain(ax)
+    return _finished(ax, label, title=f"{_title(solution, row)}: {error}")
 
 
 def loadings(solution: Solution, *, n_features: int = _COLUMNS, ax: Axes | None = None) -> Axes:
@@ -166,10 +154,6 @@ def loadings(solution: Solution, *, n_features: int = _COLUMNS, ax: Axes | None 
         Most features shown: those with the largest loading in any component.
     ax : Axes, optional
         Default: Matplotlib's current ones.
-
-    Returns
-    -------
-    The axes.
     """
     _require_solution(solution)
     colors, ax = import_extra("matplotlib.colors", "plot"), _axes(ax)
@@ -216,10 +200,6 @@ def biplot(
     ax : Axes, optional
         Default: Matplotlib's current ones.
 
-    Returns
-    -------
-    The axes.
-
     Raises
     ------
     ValueError
@@ -262,9 +242,7 @@ def biplot(
     ax.set_xlim(-1.3 * longest, 1.3 * longest)
     ax.set_ylim(-1.15 * longest, 1.15 * longest)
     ax.set_aspect("equal")
-    ax.set_xlabel(_title(solution, rows[0]))
-    ax.set_ylabel(_title(solution, rows[1]))
-    return _plain(ax)
+    return _finished(ax, _title(solution, rows[0]), _title(solution, rows[1]))
 
 
 def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -> Axes:
@@ -276,10 +254,6 @@ def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -
         Shares are of what a report's releases cost together; of all that a budget allows, with what is left of it.
     ax : Axes, optional
         Default: Matplotlib's current ones.
-
-    Returns
-    -------
-    The axes.
 
     Raises
     ------
@@ -303,9 +277,8 @@ def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -
         ax.annotate(f"{share:.1%}", (share, place), xytext=(4, 0), textcoords="offset points", va="center")
     ax.set_yticks(y, ["\n".join(textwrap.wrap(name, _LINE)) for name in names])
     ax.margins(x=0.15)
-    ax.set_xlabel("share of mu²")
     ax.xaxis.set_major_formatter(import_extra("matplotlib.ticker", "plot").PercentFormatter(1.0))
-    return _plain(ax)
+    return _finished(ax, "share of mu²")
 
 
 def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
@@ -317,10 +290,6 @@ def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
         From `dpgep.plan`; lines are what nine draws in ten lie between.
     ax : Axes, optional
         Default: Matplotlib's current ones.
-
-    Returns
-    -------
-    The axes.
     """
     ax, k = _axes(ax), len(planned.sample.mean)
     series = (
@@ -341,10 +310,8 @@ def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
     ax.set_xticks(range(1, len(names) + 1), names)
     ax.set_xlim(0.5, len(names) + 0.5)
     ax.set_yscale("log")
-    ax.set_xlabel("component")
-    ax.set_ylabel("error: squared sine")
     ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-    return _plain(ax)
+    return _finished(ax, "component", "error: squared sine")
 
 
 def privacy_curve(
@@ -377,10 +344,6 @@ def privacy_curve(
     ax : Axes, optional
         Default: Matplotlib's current ones.
 
-    Returns
-    -------
-    The axes.
-
     Raises
     ------
     ValueError
@@ -408,9 +371,7 @@ def privacy_curve(
     ax.margins(y=0.1)
     ax.set_xticks(x, [f"{value:g}" for value in x])
     ax.minorticks_off()
-    ax.set_xlabel("privacy parameter ε  (left: more private)")
-    ax.set_ylabel(ylabel)
-    return _plain(ax)
+    return _finished(ax, "privacy parameter ε  (left: more private)", ylabel)
 
 
 def projection(
@@ -436,10 +397,6 @@ def projection(
     ax : Axes, optional
         Default: Matplotlib's current ones.
 
-    Returns
-    -------
-    The axes.
-
     Raises
     ------
     ValueError
@@ -462,12 +419,8 @@ def projection(
             str(name), np.median(array[groups == name, :2], axis=0), ha="center", va="center", fontsize=13,
             fontweight="bold", path_effects=[effects.withStroke(linewidth=3, foreground=ax.get_facecolor())],
         )  # fmt: skip
-    ax.set_xlabel(f"{axis_name} 1")
-    ax.set_ylabel(f"{axis_name} 2")
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.set_title(title, fontsize="medium")
-    return _plain(ax)
+    ax.set(xticks=[], yticks=[])
+    return _finished(ax, f"{axis_name} 1", f"{axis_name} 2", title)
 
 
 def format_epsilon(epsilon: float) -> str:
@@ -480,7 +433,11 @@ def _axes(ax: Axes | None) -> Axes:
     return current
 
 
-def _plain(ax: Axes) -> Axes:
+def _finished(ax: Axes, xlabel: str, ylabel: str = "", title: str = "") -> Axes:
+    """The axes with their labels, without a frame."""
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    if title:
+        ax.set_title(title, fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
