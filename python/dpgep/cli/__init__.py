@@ -19,6 +19,9 @@ from dpgep.cli.command import EXIT_CODES, Parser, UsageError, say
 from dpgep.cli.interrupts import Interrupts
 from dpgep.data.rows import NotFiniteError
 
+_EXAMPLE = """example:
+  dpgep pca people.csv --standardize --epsilon 1 --delta 1e-6 --n-components 2 -o solution.json
+  dpgep report solution.json --html -o report.html"""
 _COMMANDS = (fit, plan, transform, report, budget, audit, demo, info)
 
 
@@ -102,7 +105,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="dpgep",
         description="PCA, CCA, PLS, FDA and SIR under differential privacy. Start with: dpgep demo",
-        epilog=EXIT_CODES,
+        epilog=f"{_EXAMPLE}\n\n{EXIT_CODES}",
     )
     parser.add_argument("--version", action="version", version=f"dpgep {dpgep.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")

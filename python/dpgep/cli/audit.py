@@ -14,18 +14,30 @@ from dpgep.problems.moment_problem import RowProblem
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "audit",
-        help="attack this installation's releases of two neighbouring synthetic tables",
-        description="Releases two synthetic tables that differ in one person, many times, and lets the best test tell "
-        "them apart: a lower bound on what is leaked, beside what is claimed. No data of yours are read. Exit status 1 "
-        "if the claim is refuted.",
+        help="Attack this installation with two neighbouring synthetic tables",
+        description="Releases two synthetic tables that differ in one person, many times, and distinguishes them by\n"
+        "the best test. Prints a lower bound on the leak, and the claim. Reads no data; exit status 1 if the claim is\n"
+        "refuted.",
     )
     parser.add_argument("model", nargs="?", choices=tuple(_PROBLEMS), default="pca")
     parser.add_argument("--epsilon", type=float, help="the claim to test, with --delta (default: mu = 3)")
-    parser.add_argument("--delta", type=float)
-    parser.add_argument("--runs", type=positive, default=500, metavar="N", help="on each table (default: %(default)s)")
-    parser.add_argument("--people", type=positive, default=50, metavar="N", help="(default: %(default)s)")
-    parser.add_argument("--confidence", type=float, default=1 - 1e-6, help="(default: 1 - 1e-6)")
-    parser.add_argument("--low-bits", action="store_true", help="attack the numbers' last bits instead of their values")
+    parser.add_argument("--delta", type=float, help="delta of the claim")
+    parser.add_argument(
+        "--runs", type=positive, default=500, metavar="N", help="releases of each table (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--people", type=positive, default=50, metavar="N", help="rows of each table (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--confidence",
+        type=float,
+        default=1 - 1e-6,
+        metavar="C",
+        help="probability that the bound holds (default: 1 - 1e-6)",
+    )
+    parser.add_argument(
+        "--low-bits", action="store_true", help="attack the last bits of numbers instead of their values"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=_run)
 

@@ -18,8 +18,8 @@ from dpgep.sources.names import listed
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 EXIT_CODES = (
-    "Exit status: 0 done, 1 the run failed, 2 wrong usage, 3 the budget refuses, 130 interrupted. Messages go to "
-    "stderr, results to stdout."
+    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 the budget refuses, 130 interrupted.\n"
+    "Results go to stdout, messages to stderr."
 )
 
 
@@ -49,7 +49,12 @@ class Parser(argparse.ArgumentParser):
     """A parser that takes no abbreviations, and says which option or command was meant."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, "epilog": EXIT_CODES, **options})
+        defaults = {
+            "allow_abbrev": False,
+            "epilog": EXIT_CODES,
+            "formatter_class": argparse.RawDescriptionHelpFormatter,
+        }
+        super().__init__(*args, **{**defaults, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, but an unknown option is refused before a missing one."""

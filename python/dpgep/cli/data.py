@@ -27,21 +27,21 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--categories", action="append", default=[], metavar="COLUMN=A,B",
-        help="the public categories of a column of text, which becomes indicators; or a JSON file of them; repeatable",
+        help="public categories of a column of text, which becomes indicators, or a JSON file of them; repeatable",
     )  # fmt: skip
     parser.add_argument(
-        "--dates", type=words, default=[], metavar="A,B", help="columns of dates that count as days since 1970-01-01"
+        "--dates", type=words, default=[], metavar="A,B", help="columns of dates, read as days since 1970-01-01"
     )
     parser.add_argument(
         "--filter", metavar="EXPR",
-        help="the rows that count, as \"age >= 18 and region == 'north'\"; needs --adjacency add-remove, since their "
-        "number depends on people",
+        help="use only rows where this holds, as \"age >= 18 and region == 'north'\"; needs --adjacency add-remove, "
+        "since their number depends on people",
     )  # fmt: skip
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--columns", type=words, metavar="A,B", help="the columns that count (default: all)")
-    parser.add_argument("--exclude", type=words, default=[], metavar="A,B", help="or: all columns but these")
+    parser.add_argument("--columns", type=words, metavar="A,B", help="columns to use (default: all)")
+    parser.add_argument("--exclude", type=words, default=[], metavar="A,B", help="columns to leave out")
 
 
 class Data:

@@ -98,13 +98,13 @@ class Report:
 def add(commands: Commands) -> None:
     demo = commands.add_parser(
         "demo",
-        help="private FDA and PCA of handwritten digits: a table and a picture",
-        description="Fits private FDA and PCA to scikit-learn's handwritten digits at several levels of privacy, "
+        help="Private FDA and PCA of handwritten digits: a table and a picture",
+        description="Fits private FDA and PCA to scikit-learn's handwritten digits at several levels of privacy,\n"
         "prints the cost in accuracy, and plots it. Nothing is downloaded.",
     )
     demo.add_argument(
         "--output", type=Path, default=Path("dpgep_demo.png"), metavar="FILE",
-        help="file of the picture: .png, .pdf or .svg (default: %(default)s)",
+        help="picture file: .png, .pdf or .svg (default: %(default)s)",
     )  # fmt: skip
     demo.add_argument("--no-plot", action="store_true", help="print only the table")
     demo.add_argument(

@@ -34,19 +34,27 @@ def add(commands: Commands) -> None:
         add_data(parser)
         model.add(parser)
         parser.add_argument(
-            "--bound", type=_bound, default="auto", metavar="NUMBER", help="on row norms (default: bought, 'auto')"
+            "--bound",
+            type=_bound,
+            default="auto",
+            metavar="NUMBER",
+            help="clip longer rows to this norm (default: auto, estimated privately)",
         )
         parser.add_argument(
             "--ranges", action="append", default=[], metavar="A=LOW:HIGH,...",
-            help="public ranges of columns, which make an automatic bound cheaper; or a JSON file",
+            help="public ranges of columns, or a JSON file of them; they make an automatic bound cheaper",
         )  # fmt: skip
         parser.add_argument(
             "--missing", choices=("error", "center"), default="error",
-            help="center: missing values count as the location of their column",
+            help="center: replace missing values by the location of their column (default: refuse them)",
         )  # fmt: skip
         if name != "table":
-            parser.add_argument("--n-components", type=positive, metavar="K")
-            parser.add_argument("--sparsity", type=_sparsity, metavar="K", help="features per component, or auto")
+            parser.add_argument(
+                "--n-components", type=positive, metavar="K", help="number of components (default: all)"
+            )
+            parser.add_argument(
+                "--sparsity", type=_sparsity, metavar="K", help="nonzero features per component, or auto"
+            )
         add_budget(parser)
         _add_running(parser, "OUT.dpgep" if name == "table" else "OUT.json")
         parser.set_defaults(run=_run, model=name)
@@ -54,11 +62,15 @@ def add(commands: Commands) -> None:
 
 def _add_running(parser: argparse.ArgumentParser, output: str) -> None:
     group = parser.add_argument_group("running")
-    group.add_argument("-o", "--output", type=Path, metavar=output, help="where the result is kept")
+    group.add_argument("-o", "--output", type=Path, metavar=output, help="file of the result")
     group.add_argument("--force", action="store_true", help="replace the output if it exists")
-    group.add_argument("--dry-run", action="store_true", help="say noise and price; read no row, spend nothing")
-    group.add_argument("--people", type=positive, metavar="N", help="for --dry-run, where the files do not say it")
-    group.add_argument("--threads", type=positive, metavar="N")
+    group.add_argument(
+        "--dry-run", action="store_true", help="print price and expected errors; read no row, spend nothing"
+    )
+    group.add_argument(
+        "--people", type=positive, metavar="N", help="number of people for --dry-run, if the files do not tell it"
+    )
+    group.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")
     group.add_argument("--quiet", action="store_true", help="no list of features, no progress bar")
     group.add_argument("--seed", type=int, help="for tests: NOT PRIVATE to anyone who knows the seed")
 
@@ -151,9 +163,7 @@ def _sparsity(text: str) -> int | str:
 
 def _add_pca(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
-    parser.add_argument(
-        "--standardize", action="store_true", help="columns in units of their deviations: mostly wanted"
-    )
+    parser.add_argument("--standardize", action="store_true", help="divide columns by their deviations (usually right)")
     parser.add_argument("--no-center", action="store_true", help="second moments instead of covariances")
 
 
@@ -177,12 +187,14 @@ def _two_views(make: Callable[..., Problem]) -> Callable[[Data, argparse.Namespa
 def _add_labels(parser: argparse.ArgumentParser, *, required: bool) -> None:
     parser.add_argument("--labels", required=required, metavar="COLUMN", help="each person's class")
     parser.add_argument(
-        "--classes", type=words, metavar="A,B", help="the public classes; people with another label are left out"
+        "--classes", type=words, metavar="A,B", help="the public classes; people with other labels are left out"
     )
 
 
 def _add_response(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    parser.add_argument("--response", required=required, metavar="COLUMN", help="what directions are to explain")
+    parser.add_argument(
+        "--response", required=required, metavar="COLUMN", help="column that the directions shall explain"
+    )
     parser.add_argument("--slices", type=positive, metavar="N", help="slices of the range (default: 10)")
     parser.add_argument(
         "--y-range", type=interval, metavar="LOW:HIGH", help="the public range of the response; below 0, --y-range=-5:5"
@@ -239,9 +251,8 @@ def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Sequence[Any]
         return labels, None
     if options.labels in data.found_text and not is_text_alone(options.classes):
         raise UsageError(
-            f"column {options.labels!r} is text because of values in it, maybe of one person, but the classes "
-            f"{', '.join(options.classes)} are not: correct the file, or say that these are text, --categories "
-            f"{options.labels}={','.join(options.classes)}"
+            f"column {options.labels!r} was inferred to be text, possibly from one person's value, but the classes are "
+            f"not text: correct the file, or pass --categories {options.labels}={','.join(options.classes)}"
         )
     return labels, typed(options.classes, data.types.get(options.labels))
 
@@ -259,6 +270,6 @@ _MODELS = {
     "cca": _Model("Canonical correlations of two views", _add_views, _two_views(dpgep.cca)),
     "pls": _Model("Partial least squares of two views", _add_views, _two_views(dpgep.pls)),
     "fda": _Model("Discriminant directions of classes", _add_fda, _fda),
-    "sir": _Model("Inverse regression: directions that a response depends on", _add_sir, _sir),
-    "table": _Model("All second moments of a table, for any number of questions", _add_table, _table),
+    "sir": _Model("Sliced inverse regression: directions that a response depends on", _add_sir, _sir),
+    "table": _Model("All second moments of a table, for any number of later questions", _add_table, _table),
 }

@@ -10,7 +10,7 @@ from dpgep.cli.command import Commands
 
 def add(commands: Commands) -> None:
     info = commands.add_parser(
-        "info", help="versions and build", description="Prints version and build information for bug reports."
+        "info", help="Versions and build", description="Prints version and build information for bug reports."
     )
     info.set_defaults(run=_run)
 

@@ -13,29 +13,34 @@ _TWO_VIEWS = ("cca", "pls")
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "plan",
-        help="expected errors, before there are data",
-        description="The errors to expect of a release, from public numbers alone: no data, no cost.",
+        help="Expected errors before there are data",
+        description="Expected errors of a release, computed from public numbers alone.",
     )
     parser.add_argument("model", choices=("pca", "standardized-pca", "cca", "pls", "fda", "sir"))
     parser.add_argument("--people", type=positive, required=True, metavar="N", help="number of people")
     parser.add_argument(
-        "--features", type=_features, required=True, metavar="D", help="number of columns; D,E of two views"
+        "--features", type=_features, required=True, metavar="D", help="number of columns, or D,E for two views"
     )
-    parser.add_argument("--epsilon", type=float)
-    parser.add_argument("--delta", type=float)
-    parser.add_argument("--mu", type=float)
-    parser.add_argument("--bound", type=float, metavar="NUMBER", help="default: bought")
-    parser.add_argument("--spectrum", type=numbers, metavar="A,B", help="leading eigenvalues, public or hoped for")
+    parser.add_argument("--epsilon", type=float, help="with --delta: (epsilon, delta)-differential privacy")
+    parser.add_argument("--delta", type=float, help="well below one over the number of people, as 1e-6")
+    parser.add_argument("--mu", type=float, help="instead of both: Gaussian differential privacy")
+    parser.add_argument(
+        "--bound", type=float, metavar="NUMBER", help="bound on row norms (default: estimated privately)"
+    )
+    parser.add_argument("--spectrum", type=numbers, metavar="A,B", help="leading eigenvalues, public or assumed")
     parser.add_argument(
         "--eigengap",
         type=float,
-        help="or: by how much one eigenvalue exceeds all others (default: 1; 0.5 of correlations)",
+        metavar="GAP",
+        help="instead: gap between one eigenvalue and all others (default: 1; 0.5 for correlations)",
     )
-    parser.add_argument("--shares", type=numbers, metavar="A,B", help="shares of people per class or slice")
-    parser.add_argument("--n-components", type=positive, default=1, metavar="K")
+    parser.add_argument("--shares", type=numbers, metavar="A,B", help="proportions of people in the classes or slices")
+    parser.add_argument(
+        "--n-components", type=positive, default=1, metavar="K", help="number of components (default: 1)"
+    )
     parser.add_argument("--adjacency", choices=("replace-one", "add-remove"), default="replace-one")
-    parser.add_argument("--people-for", type=float, metavar="ERROR", help="also: how many people such an error takes")
-    parser.add_argument("--epsilon-for", type=float, metavar="ERROR", help="also: which epsilon such an error takes")
+    parser.add_argument("--people-for", type=float, metavar="ERROR", help="also print how many people this error needs")
+    parser.add_argument("--epsilon-for", type=float, metavar="ERROR", help="also print which epsilon this error needs")
     parser.set_defaults(run=_run)
 
 

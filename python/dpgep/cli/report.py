@@ -20,13 +20,17 @@ def add(commands: Commands) -> None:
         usage="dpgep report [-h] [--html | --markdown | --json] [-o OUT] [--force] [--dataset NAME] [--purpose TEXT] "
         "FILE\n"
         "       dpgep report verify FILE",
-        help="the privacy report of a solution, to sign; verify one",
-        description="Writes the privacy report of a solution or a release, or shows one that was written (--json). "
-        "'verify' recomputes its hash, and its guarantee from the ledger: exit status 0 if all agrees, 1 if not.",
+        help="Write the privacy report of a solution, or verify one",
+        description="Writes the privacy report of a solution or a release, or shows a report that was written with\n"
+        "--json. 'verify' recomputes its hash, and its guarantee from the ledger: exit status 1 if they disagree.",
     )
     report.add_argument("file", nargs="+", metavar="FILE", help="a solution, a report, or a release of dpgep table")
     form = report.add_mutually_exclusive_group()
-    for name, what in (("html", "a page"), ("markdown", "Markdown, the default"), ("json", "what can be verified")):
+    for name, what in (
+        ("html", "an HTML page"),
+        ("markdown", "Markdown (default)"),
+        ("json", "JSON, which can be verified"),
+    ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"write {what}")
     report.add_argument("-o", "--output", type=Path, metavar="OUT", help="write to a file (default: standard output)")
     report.add_argument("--force", action="store_true", help="replace the output if it exists")

@@ -24,14 +24,18 @@ _SUFFIXES = (".csv", ".parquet", ".npy")
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "transform",
-        help="scores of rows, as private as the rows are",
-        description="Coordinates of rows along the components of a solution. They are computed from each row alone and "
-        "are no more private than the rows are: the solution's guarantee does not cover them.",
+        help="Scores of rows, only as private as the rows themselves",
+        description="Writes the coordinates of rows along the components of a solution. Each is computed from its\n"
+        "row alone and is no more private than the row: the solution's guarantee does not cover it.",
     )
-    parser.add_argument("solution", type=Path, metavar="SOLUTION", help="what dpgep pca ... -o has kept")
+    parser.add_argument("solution", type=Path, metavar="SOLUTION", help="output of dpgep pca ... -o")
     parser.add_argument("data", nargs="+", metavar="DATA", help="files with the columns of the solution")
-    parser.add_argument("--keep", type=words, default=[], metavar="A,B", help="columns to hand on, as an identifier")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help=f"{', '.join(_SUFFIXES)}")
+    parser.add_argument(
+        "--keep", type=words, default=[], metavar="A,B", help="columns to copy to the output, as an identifier"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="OUT", help=f"output file: {', '.join(_SUFFIXES)}"
+    )
     parser.add_argument("--force", action="store_true", help="replace the output if it exists")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=_run)
