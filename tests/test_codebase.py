@@ -17,7 +17,7 @@ from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, runs
 import dpgep
 
 PACKAGE = Path(dpgep.__file__).parent
-LAYERS = ["sources", "models", "data", "problems", "privacy", "methods"]  # data -> problem -> curator -> method
+LAYERS = ["models", "sources", "data", "problems", "privacy", "methods"]  # data -> problem -> curator -> method
 
 
 def imports_of(path: Path) -> set[str]:
@@ -106,6 +106,19 @@ def test_nothing_imports_to_its_right(layer: str) -> None:
     for path in (PACKAGE / layer).rglob("*.py"):
         for name in imports_of(path):
             assert not any(name == f or name.startswith(f + ".") for f in forbidden), f"{path.name} imports {name}"
+
+
+def test_models_are_mathematics() -> None:
+    """They import nothing that knows rows, lazily neither, and no argument of theirs is data of people."""
+    known = ("dpgep._checks.", "dpgep._show.", "dpgep.models.")
+    people = {"X", "Y", "data", "batch", "dataset", "labels", "problem"}
+    for path in (PACKAGE / "models").rglob("*.py"):
+        for name in imports_of(path):
+            assert not name.startswith("dpgep") or name.startswith(known), f"{path.name} imports {name}"
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.arguments):
+                taken = {each.arg for each in (*node.posonlyargs, *node.args, *node.kwonlyargs)}
+                assert not taken & people, f"{path.name} takes {taken & people}"
 
 
 def test_methods_know_no_problem_and_no_kernel_of_rows() -> None:

@@ -16,8 +16,8 @@ from dpgep.methods import accuracy
 from dpgep.methods.accuracy import FALSE_ALARM, before_noise, judged_components, log_supports, semicircle_edge
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
-from dpgep.problems.pca import PcaModel
-from dpgep.problems.pls import PlsModel
+from dpgep.models.pca import PcaModel
+from dpgep.models.pls import PlsModel
 
 
 def isotropic(n: int, d: int, rng: np.random.Generator) -> Matrix:

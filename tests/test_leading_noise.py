@@ -10,12 +10,12 @@ import pytest
 import scipy.stats
 from conftest import Matrix
 
+from dpgep.models.fda import FdaModel
+from dpgep.models.gep import GepModel, ReleasedMatrices
 from dpgep.models.moments import MomentNoise, ReleasedGroups
+from dpgep.models.pca import PcaModel
+from dpgep.models.sir import SirModel
 from dpgep.models.tridiagonal_noise import leading_of_noise
-from dpgep.problems.fda import FdaModel
-from dpgep.problems.gep import GepModel, ReleasedMatrices
-from dpgep.problems.pca import PcaModel
-from dpgep.problems.sir import SirModel
 
 N_DRAWS = 2000
 # Two samples of N_DRAWS from one law differ by as much with a probability of at most 2 exp(-2.75^2 2) = 6e-7

@@ -11,9 +11,9 @@ from conftest import solve_seeded
 
 import dpgep
 from dpgep.models.model import PublicFacts
+from dpgep.models.row_model import RowModel
 from dpgep.planning import _contrasts, _least, _moments, _Setting, _Target
 from dpgep.privacy.calibration import integer_noise
-from dpgep.problems.moment_problem import RowModel
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 MODELS: list[tuple[str, Any, list[float]]] = [

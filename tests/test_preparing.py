@@ -16,8 +16,8 @@ import dpgep
 from dpgep import Auto, Moments, Preparation, PrivacyBudgetError
 from dpgep.methods import METHODS
 from dpgep.methods.preparing import Norms
+from dpgep.models.registry import MODELS
 from dpgep.privacy.ledger import cost_of
-from dpgep.problems.registry import MODELS
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 

@@ -19,8 +19,8 @@ from dpgep.methods.accuracy import lost_components
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.in_units import InUnits
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
+from dpgep.models.pls import PlsModel
 from dpgep.models.unclipped import unclipped
-from dpgep.problems.pls import PlsModel
 
 D, N = 6, 3000
 SCALE = np.geomspace(1.0, 300.0, D)

@@ -14,6 +14,7 @@ from conftest import Matrix, solve_seeded, unit_rows
 import dpgep
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
+from dpgep.models.cca import CcaModel
 from dpgep.models.denoise import (
     LEAST_DEVIATIONS,
     edge,
@@ -23,10 +24,9 @@ from dpgep.models.denoise import (
     signal_of,
     spectrum_before_noise,
 )
+from dpgep.models.fda import FdaModel
+from dpgep.models.gep import GepModel, ReleasedMatrices
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
-from dpgep.problems.cca import CcaModel
-from dpgep.problems.fda import FdaModel
-from dpgep.problems.gep import GepModel, ReleasedMatrices
 
 D = 12
 

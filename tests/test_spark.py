@@ -16,10 +16,11 @@ from fake_spark import DataFrame, in_place_of_pyspark
 import dpgep
 from dpgep.data import spark_dataset
 from dpgep.data.distributed_dataset import Partial, Task, summed
+from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import NotFiniteError
 from dpgep.models.model import PublicFacts
-from dpgep.problems.moment_problem import RowModel
+from dpgep.models.row_model import RowModel
 
 NAMES = list("abcd")
 
@@ -35,7 +36,7 @@ def task_of(model: RowModel, table: pa.Table, *keys: Any, **options: Any) -> Tas
     people = dpgep.scan(table, **options)
     read = partial(spark_dataset._people, people.again(), list(keys), table.schema)
     layout = model.layout(PublicFacts("replace-one", 1.0, None))
-    return read, partial(model.batch, 1.0), None, partial(ExactMomentAccumulator, layout, 20), None
+    return read, partial(batch_of, model, 1.0), None, partial(ExactMomentAccumulator, layout, 20), None
 
 
 def batches(table: pa.Table) -> Any:
@@ -94,7 +95,7 @@ def test_categories_and_filters_travel_with_the_task(table: pa.Table) -> None:
     labels = np.asarray(table["label"])[kept]
     rows: Matrix = np.column_stack([np.asarray(table["a"])[kept], labels == "no", labels == "yes"])
     expected = ExactMomentAccumulator(model.layout(PublicFacts("replace-one", 1.0, None)), 20)
-    expected.add(model.batch(1.0, rows))
+    expected.add(batch_of(model, 1.0, rows))
     assert found[0] == kept.sum()
     np.testing.assert_array_equal(np.triu(pickle.loads(found[1]).limbs()[0]), np.triu(expected.limbs()[0]))
 

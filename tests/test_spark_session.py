@@ -26,6 +26,7 @@ import dpgep.spark
 from dpgep.data import spark_dataset
 from dpgep.data.dataset import InMemoryDataset
 from dpgep.data.float_sums import ScreenSums
+from dpgep.data.inputs import named
 from dpgep.data.row_products import ProductSums
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.data.spark_dataset import SparkDataset
@@ -195,7 +196,7 @@ def test_columns_are_what_arrow_makes_of_them(spark: Any) -> None:
     preparation = dpgep.Preparation(3.0, np.zeros(d), np.full(d, 0.1), largest=float(d), missing=True)
     model = dpgep.PcaModel(d, center=True)
     ((rows,),) = here.read(here[selected])
-    expected = dpgep.Moments(model.named(here[selected].names), bound=preparation)
+    expected = dpgep.Moments(named(model, here[selected].names), bound=preparation)
     expected.update(rows)
     assert moments(model, there, columns=selected, bound=preparation).to_bytes() == expected.to_bytes()
 

@@ -17,13 +17,14 @@ from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBudgetError, PrivacyWarning
 from dpgep.methods.intervals import Intervals
 from dpgep.methods.result import Diagnostics
+from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.private_operator import PrivateOperator, private_operator
 from dpgep.problems.gep import gep
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.pca import PcaModel, StandardizedPcaModel, pca
+from dpgep.problems.pca import pca
 from dpgep.problems.problem import Problem
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
@@ -87,16 +88,16 @@ __all__ = [
 # What a first fit does without, by its module: imported when it is first asked for (PEP 562). Not `audit` and
 # `private_operator`: whoever imported their modules first would find those in the place of the functions.
 _LAZY = {
-    "CcaModel": "problems.cca",
-    "FdaModel": "problems.fda",
+    "CcaModel": "models.cca",
+    "FdaModel": "models.fda",
     "LinearClassifier": "questions.classifier",
     "MatrixEstimate": "questions.estimates",
     "Plan": "planning",
-    "PlsModel": "problems.pls",
+    "PlsModel": "models.pls",
     "PrivateMoments": "private_moments",
     "Regression": "questions.regression",
-    "SirModel": "problems.sir",
-    "TableModel": "problems.table",
+    "SirModel": "models.sir",
+    "TableModel": "models.table",
     "cca": "problems.cca",
     "distributed": "distributed",
     "fda": "problems.fda",
@@ -118,13 +119,18 @@ if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that th
     from dpgep import masked as masked
     from dpgep import sklearn as sklearn
     from dpgep import spark as spark
+    from dpgep.models.cca import CcaModel
+    from dpgep.models.fda import FdaModel
+    from dpgep.models.pls import PlsModel
+    from dpgep.models.sir import SirModel
+    from dpgep.models.table import TableModel
     from dpgep.planning import Plan, plan
     from dpgep.private_moments import PrivateMoments, release
-    from dpgep.problems.cca import CcaModel, cca
-    from dpgep.problems.fda import FdaModel, fda
-    from dpgep.problems.pls import PlsModel, pls
-    from dpgep.problems.sir import SirModel, sir
-    from dpgep.problems.table import TableModel, table
+    from dpgep.problems.cca import cca
+    from dpgep.problems.fda import fda
+    from dpgep.problems.pls import pls
+    from dpgep.problems.sir import sir
+    from dpgep.problems.table import table
     from dpgep.questions.classifier import LinearClassifier
     from dpgep.questions.estimates import MatrixEstimate
     from dpgep.questions.regression import Regression

@@ -26,12 +26,12 @@ from dpgep._checks import whole_number
 from dpgep._dispatch import core
 from dpgep._low_bits import learn_pattern, numbers_in
 from dpgep.errors import AccuracyWarning, PrivacyWarning
+from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.problems.gep import ReleasedMatrices
 from dpgep.problems.moment_problem import TableProblem
 from dpgep.problems.problem import Problem
 from dpgep.solution import Solution

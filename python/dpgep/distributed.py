@@ -14,12 +14,14 @@ from typing import Any
 from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dask_frames import without_rows
 from dpgep.data.dataset import Dataset
+from dpgep.data.inputs import batch_of, inputs_of
 from dpgep.data.parts import columns_but, parquet_parts, read_parquet
 from dpgep.data.views import column_names
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Preparation
+from dpgep.models.row_model import RowModel
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
-from dpgep.problems.moment_problem import RowModel, dask_dataset
+from dpgep.problems.moment_problem import dask_dataset
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame
 from dpgep.sources.names import Names, as_text
 
@@ -82,7 +84,7 @@ def moments(
     10000
     """
     result = Moments(model, bound=bound, adjacency=adjacency, public_n=public_n, bits=bits)
-    data = model.data(X, y)
+    data = inputs_of(model, X, y)
     radius = bound.bound if isinstance(bound, Preparation) else float(bound)
     dataset: Dataset
     if _is_paths(X):
@@ -127,7 +129,7 @@ def _parquet_dataset(
     if y is not None and not names:
         raise TypeError(f"of Parquet files, y must be the name of a column, or a list of names; got {y!r}")
     keys: list[Any] = [list(columns or columns_but(paths, names)), *([] if y is None else [y])]
-    read, to_batch = partial(read_parquet, keys), partial(model.batch, bound)
+    read, to_batch = partial(read_parquet, keys), partial(batch_of, model, bound)
     dataset = DaskDataset(parquet_parts(paths), read, to_batch, model.n_features, bound, 0, client=client)
     return dataset, [as_text(key) for key in keys[: len(model.views)]]
 

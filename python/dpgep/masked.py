@@ -43,6 +43,7 @@ from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Preparation
+from dpgep.models.row_model import RowModel
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import IntegerNoise
 from dpgep.privacy.ledger import LedgerEntry, Owner
@@ -52,7 +53,6 @@ from dpgep.privacy.shares import LARGEST_MU, share_noise
 from dpgep.private_moments import PrivateMoments
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
 from dpgep.problems.moment_bytes import bound_fields, model_fields, packed_triangle, unpacked_triangle
-from dpgep.problems.moment_problem import RowModel
 from dpgep.reports.report import PrivacyReport
 from dpgep.solve import public_inputs, warn_of_delta, warn_of_epsilon
 

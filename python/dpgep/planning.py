@@ -27,22 +27,23 @@ from dpgep._dispatch import core
 from dpgep.data.views import bound_of
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
+from dpgep.models.cca import CcaModel
+from dpgep.models.fda import FdaModel
+from dpgep.models.groups import GroupModel
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
+from dpgep.models.pca import PcaModel, StandardizedPcaModel
+from dpgep.models.pls import PlsModel
 from dpgep.models.preparation import Auto, Preparation
+from dpgep.models.row_model import RowModel
+from dpgep.models.sir import SirModel
+from dpgep.models.two_views import TwoViewModel
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import integer_noise
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import release_moments, released_people, released_shares
-from dpgep.problems.cca import CcaModel
-from dpgep.problems.fda import FdaModel
-from dpgep.problems.group_model import GroupModel
-from dpgep.problems.moment_problem import MomentProblem, RowModel, TableProblem, moment_problem
-from dpgep.problems.pca import PcaModel, StandardizedPcaModel
-from dpgep.problems.pls import PlsModel
-from dpgep.problems.sir import SirModel
-from dpgep.problems.two_views import TwoViewModel
+from dpgep.problems.moment_problem import MomentProblem, TableProblem, moment_problem
 from dpgep.solve import component_count, prepare_table
 
 Against = Literal["sample", "population"]

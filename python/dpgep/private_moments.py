@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from dpgep import _container
+from dpgep.data.inputs import named
 from dpgep.formats.checks import require_released
 from dpgep.formats.codec import decoded, encoded
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preparation import Preparation
+from dpgep.models.row_model import RowModel
 from dpgep.privacy.accounting import Accounting, epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
@@ -29,7 +31,7 @@ from dpgep.problems.moment_bytes import (
     require_entries,
     unpacked_triangle,
 )
-from dpgep.problems.moment_problem import MomentProblem, RowModel, RowProblem, TableProblem
+from dpgep.problems.moment_problem import MomentProblem, RowProblem, TableProblem
 from dpgep.questions.questions import Questions, answer
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
@@ -110,7 +112,7 @@ class PrivateMoments(Questions):
                 "both sums include releases of the same people, who would count twice and have paid for both. Only "
                 "releases of disjoint populations can be added"
             )
-        model = self.model.named(*other.model.view_names)
+        model = named(self.model, *other.model.view_names)
         noisy = _pooled(self._noisy, other._noisy)
         privacy, sources = _parallel(self.privacy, other.privacy), self._sources | other._sources
         return PrivateMoments(model, privacy, noisy, sources, self.preparation)

@@ -18,7 +18,7 @@ from dpgep._checks import require_count, suggestion
 from dpgep._dispatch import core
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
-from dpgep.data.not_finite import named
+from dpgep.data.not_finite import not_finite_in
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.methods import METHODS, Method
@@ -279,9 +279,9 @@ class Run:
         """What refuses the rows, with the names of the columns."""
         problem = self._problem
         if isinstance(problem, TableProblem):
-            return named(problem.model, problem.dataset, missing=problem.auto.missing == "center")
+            return not_finite_in(problem.model, problem.dataset, missing=problem.auto.missing == "center")
         if isinstance(problem, MomentProblem):
-            return named(problem.model, problem.dataset, missing=takes_missing(problem.preparation))
+            return not_finite_in(problem.model, problem.dataset, missing=takes_missing(problem.preparation))
         return error
 
     def warn_of_counted(self, result: object) -> None:

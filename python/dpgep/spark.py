@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dpgep.data.inputs import inputs_of
 from dpgep.data.views import require_number_protected, width
 from dpgep.distributed import names_of
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Preparation
+from dpgep.models.row_model import RowModel
 from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
-from dpgep.problems.moment_problem import RowModel, streamed_dataset
+from dpgep.problems.moment_problem import streamed_dataset
 from dpgep.sources import Scan, scan
 from dpgep.sources.kinds import is_spark_frame
 
@@ -78,7 +80,7 @@ def moments(
         raise TypeError(f"of a Spark DataFrame, y must be the name of a column, or a list of names; got {y!r}")
     known = [str(name) for name in people.source.columns or ()]
     rows = people[list(columns or [name for name in known if name not in names])]
-    data = model.data(rows, None if y is None else people[y])
+    data = inputs_of(model, rows, None if y is None else people[y])
     for view in data[: len(model.views)]:
         width(view)  # refuses a vector, here and not where its length is known
     radius = bound.bound if isinstance(bound, Preparation) else float(bound)

@@ -23,6 +23,7 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.audit import AuditResult, audit, release_statistic
 from dpgep.local import GaussianRandomizer
+from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.privacy import sampled_products, screening
@@ -32,7 +33,6 @@ from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import normalized_groups
 from dpgep.privacy.products import NoisyProducts, ProductNoise
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled, epsilon_of_event
-from dpgep.problems.gep import ReleasedMatrices
 from dpgep.problems.moment_problem import MomentProblem
 
 MU = 3.0  # at which some hundred runs come within a fifth of the claim

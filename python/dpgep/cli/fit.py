@@ -17,8 +17,8 @@ from dpgep.cli.dry_run import listed_features, show_dry_run
 from dpgep.cli.output import Output
 from dpgep.cli.paying import Paying, add_budget
 from dpgep.formats.solution_file import require_storable
+from dpgep.models.table import TableModel
 from dpgep.problems.problem import Problem
-from dpgep.problems.table import TableModel
 
 
 class _Model(NamedTuple):
@@ -138,7 +138,7 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
     with usage():
         problem = _MODELS[options.model].problem(data, options, common)
         model: Any = problem.model
-        answered = model.grouping if isinstance(model, TableModel) else model  # a table is asked about its groups
+        answered = model.group_model if isinstance(model, TableModel) else model  # a table is asked about its groups
         if answered is not None:
             require_storable(answered)
         return problem

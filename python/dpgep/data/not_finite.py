@@ -45,14 +45,14 @@ class NotFiniteColumns:
         return np.isinf(values) if self._missing else ~np.isfinite(values)
 
 
-def named_in_batch(model: MomentModel, batch: Batch, *, missing: bool) -> NotFiniteError:
+def not_finite_in_batch(model: MomentModel, batch: Batch, *, missing: bool) -> NotFiniteError:
     """The error about a batch that was refused, with the names of its columns."""
     columns = NotFiniteColumns(model.n_features, missing)
     columns.add(batch)
     return NotFiniteError(_labels(model, columns.found))
 
 
-def named(model: MomentModel, dataset: Dataset, *, missing: bool) -> NotFiniteError:
+def not_finite_in(model: MomentModel, dataset: Dataset, *, missing: bool) -> NotFiniteError:
     """The error about people who were refused, with the names of columns where they can be read again.
 
     The message depends on all people, in whatever order and parts they are read: on nobody's place among them.

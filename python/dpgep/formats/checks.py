@@ -11,9 +11,9 @@ import numpy as np
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.preparation import Preparation
+from dpgep.models.row_model import RowModel
+from dpgep.models.two_views import TwoViewModel
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
-from dpgep.problems.moment_problem import RowModel
-from dpgep.problems.two_views import TwoViewModel
 from dpgep.reports.report import PrivacyReport
 
 # Integer sums over more people have no room (docs/scale.md).

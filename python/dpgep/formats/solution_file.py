@@ -18,13 +18,13 @@ from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics
 from dpgep.methods.papers.stochastic import StochasticDiagnostics
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import Diagnostics
+from dpgep.models.gep import GepModel
+from dpgep.models.groups import GroupModel
 from dpgep.models.model import Model
 from dpgep.models.moments import ReleasedMoments
-from dpgep.problems.gep import GepModel
-from dpgep.problems.group_model import GroupModel
-from dpgep.problems.moment_problem import RowModel
-from dpgep.problems.registry import MODELS
-from dpgep.problems.table import TableModel
+from dpgep.models.registry import MODELS
+from dpgep.models.row_model import RowModel
+from dpgep.models.table import TableModel
 from dpgep.solution import Solution
 
 FORMAT, VERSION = "dpgep-solution", 1

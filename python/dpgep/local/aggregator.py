@@ -19,7 +19,7 @@ from dpgep.methods.papers.fantope import FantopeFit
 from dpgep.methods.release import PairOptions, solve_released
 from dpgep.methods.result import MethodResult
 from dpgep.models.moments import MomentNoise, ReleasedMoments
-from dpgep.problems.pca import PcaModel
+from dpgep.models.pca import PcaModel
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution

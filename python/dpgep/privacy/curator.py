@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
+from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.clipped_products import Asked, ClippedProducts, NoisyMean, Thresholds
@@ -25,7 +26,7 @@ from dpgep.privacy.products import NoisyProducts, ProductNoise, matrix_products,
 from dpgep.privacy.sampled import SampledMechanism, add_remove_mu
 from dpgep.privacy.sampled_products import NoisySamples, sampled_products
 from dpgep.privacy.screening import Screen, screen_matrices, screen_rows
-from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
+from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.problem import Problem

@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 
 from dpgep._dispatch import core
+from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Matrix
 from dpgep.privacy.calibration import matrix_deviations
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import add_symmetric_grid_noise
 from dpgep.privacy.rounding import Allowance, released_matrix_allowance
-from dpgep.problems.gep import MatrixProblem, ReleasedMatrices
+from dpgep.problems.gep import MatrixProblem
 
 
 def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMatrices:

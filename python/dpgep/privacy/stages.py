@@ -32,11 +32,11 @@ from dpgep.data.table_sums import PLACE_BITS, ColumnSums, Integers, MagnitudeCou
 from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
+from dpgep.models.pca import PcaModel
 from dpgep.models.preparation import Preparation
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
 from dpgep.privacy.moment_release import release_moments
 from dpgep.problems.moment_problem import prepared_problem
-from dpgep.problems.pca import PcaModel
 
 # Everything is released on the grid 2^-_BITS of one person, with noise of at most 2^_MOST_SCALE_BITS steps.
 _BITS, _MOST_SCALE_BITS = 2 * PLACE_BITS, 55

@@ -1,1 +1,1 @@
-"""Problems: each question in one file, its model and what joins it to data. No noise here."""
+"""Problems: builders, which join a model to data, and what they build. No noise here."""

@@ -1,42 +1,16 @@
-"""Canonical correlations: A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy)."""
+"""The problem of canonical correlations, from rows of two views."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dpgep.models.model import Adjacency, Matrix
-from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
+from dpgep.data.inputs import named
+from dpgep.data.views import opened, width
+from dpgep.models.cca import CcaModel
+from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Bound
-from dpgep.problems.moment_problem import RowProblem
-from dpgep.problems.two_views import TwoViewModel, block_form_variance, truth_of_views, two_view_problem
-
-
-@dataclass(frozen=True)
-class CcaModel(TwoViewModel):
-    """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation."""
-
-    name = "cca"
-    shift = 1.0  # eigenvalues are correlations
-    largest_eigenvalue = 1.0
-
-    @property
-    def has_clipped_products(self) -> bool:
-        return True
-
-    def pencil(self, released: ReleasedGroups) -> Pencil:
-        mean = mean_factor(released)
-        weights = -np.ones(mean.shape[:-1])
-        between, within = PencilPart(weights, blocks="between"), PencilPart(weights, blocks="within")
-        return Pencil(mean, between, within, view_sizes=self.view_sizes)
-
-    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        return block_form_variance(released, self.views, left, right, within=-eigenvalues)
-
-    def plausible_truth(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
-        return truth_of_views(self, released, most_features)
+from dpgep.models.two_views import TwoViewModel
+from dpgep.problems.moment_problem import RowProblem, moment_problem
 
 
 def cca(
@@ -77,3 +51,12 @@ def cca(
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
     return two_view_problem(CcaModel, X, Y, bound, center, adjacency, public_n)
+
+
+def two_view_problem(
+    model: type[TwoViewModel], X: Any, Y: Any, bound: Bound, center: bool, adjacency: Adjacency, public_n: int | None
+) -> RowProblem:
+    """The problem of ``model`` for views X and Y."""
+    (x, x_names), (y, y_names) = opened(X, "X", adjacency), opened(Y, "Y", adjacency)
+    of_views = named(model(width(x), width(y), center), x_names, y_names)
+    return moment_problem(of_views, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)

@@ -1,58 +1,17 @@
-"""Discriminant directions: A = between-class scatter, B = within-class scatter."""
+"""The problem of discriminant directions, from rows and labels."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpgep.data.groups import Codes, class_codes, public_classes
+from dpgep.data.groups import public_classes
+from dpgep.data.inputs import named
 from dpgep.data.views import n_rows, opened, width
-from dpgep.models.model import Adjacency, Matrix
-from dpgep.models.moments import (
-    ReleasedGroups,
-    schur_form_variance,
-)
+from dpgep.models.fda import FdaModel
+from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Bound
-from dpgep.problems.group_model import GroupModel
 from dpgep.problems.moment_problem import RowProblem, moment_problem
-
-
-@dataclass(frozen=True)
-class FdaModel(GroupModel):
-    """max v^T A v / v^T B v, A the scatter of class means around the mean, B the scatter of rows around class means."""
-
-    n_features: int
-    classes: tuple[Hashable, ...]
-    name = "fda"
-    inputs = ("X", "labels")
-
-    @property
-    def n_groups(self) -> int:
-        return len(self.classes)
-
-    @property
-    def max_components_reason(self) -> str:
-        return (
-            f"discriminant analysis of {len(self.classes)} classes and {self.n_features} features has "
-            f"min(classes - 1, features) = {self.max_components} directions"
-        )
-
-    def codes(self, values: Any, n: int) -> Codes:
-        return class_codes(values, n, self.classes)
-
-    def weights_of_b(self, weights: Matrix, share: Matrix) -> Matrix:
-        return np.concatenate([-weights, 0.0 * share], axis=-1)
-
-    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        # A = T - W and B = W
-        return schur_form_variance(released, left, right, total=1.0, within=-(1.0 + eigenvalues))
-
-    def restricted(self, features: NDArray[np.intp]) -> FdaModel:
-        return FdaModel(len(features), self.classes)
 
 
 def fda(
@@ -103,5 +62,5 @@ def fda(
         than 100 distinct ones, or fractional ones.
     """
     x, names = opened(X, "X", adjacency)
-    model = FdaModel(width(x), public_classes(labels, n_rows(x), classes)).named(names)
+    model = named(FdaModel(width(x), public_classes(labels, n_rows(x), classes)), names)
     return moment_problem(model, (x, labels), bound=bound, adjacency=adjacency, public_n=public_n)

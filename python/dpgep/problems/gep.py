@@ -2,122 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_people
-from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise
-from dpgep.models.model import Adjacency, Matrix, MatrixPencil, Model, PublicFacts
-from dpgep.models.moments import goe, goe_of, normals, symmetric_form_variance
-from dpgep.models.tridiagonal_noise import leading_of_noise
+from dpgep.models.gep import GepModel
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.problems.problem import Problem
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedMatrices:
-    """Released A and B (None: the identity) and the deviations of their noise (GOE, of the diagonal)."""
-
-    a: Matrix
-    b: Matrix | None
-    noise_a: float
-    noise_b: float
-
-    clipped = 0.0  # there are no rows
-
-    @property
-    def noiseless(self) -> bool:
-        """Whether epsilon was infinite, or both matrices public."""
-        return self.noise_a == 0 and self.noise_b == 0
-
-
-@dataclass(frozen=True, eq=False)
-class PlausibleMatrices:
-    """Plausible A and B before the noise of a release, and that noise."""
-
-    a: Matrix
-    b: Matrix | None
-    noise_a: float
-    noise_b: float
-
-    def pair(self) -> MatrixPencil:
-        b = None if self.b is None else self.b.copy()
-        return GepModel(len(self.a)).pair(ReleasedMatrices(self.a.copy(), b, 0.0, 0.0))
-
-    def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
-        d = len(self.a)
-        of_a, *of_b = normals(generator, n_draws, *[(d, d)] * (1 if self.b is None else 2))
-        a = self.a + goe_of(of_a, self.noise_a)
-        b = None if self.b is None else self.b + goe_of(of_b[0], self.noise_b)
-        return GepModel(d).pair(ReleasedMatrices(a, b, self.noise_a, self.noise_b))
-
-
-@dataclass(frozen=True)
-class GepModel(Model):
-    """max v^T A v / v^T B v for given symmetric A and B."""
-
-    n_features: int
-    name = "gep"
-
-    @property
-    def max_components(self) -> int:
-        return self.n_features
-
-    @property
-    def max_components_reason(self) -> str:
-        return f"a {self.n_features} x {self.n_features} problem has {self.n_features} components"
-
-    def pair(self, released: ReleasedMatrices) -> MatrixPencil:
-        b = released.b
-        noise = released.noise_a if b is None else released.noise_b
-        scale = 0.0 if b is None else float(np.abs(np.diagonal(b, axis1=-2, axis2=-1)).max())
-        rounding = self.n_features * float(np.finfo(float).eps) * scale
-        return MatrixPencil(released.a, b, noise * float(np.sqrt(2 * self.n_features)), rounding)
-
-    def error_variances(self, released: ReleasedMatrices, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        variance = released.noise_a**2 + (eigenvalues * released.noise_b) ** 2
-        return variance[:, None] * symmetric_form_variance(left, right)
-
-    def noise_alone(
-        self, released: ReleasedMatrices, values: Matrix, generator: np.random.Generator, n_draws: int
-    ) -> Iterator[Matrix]:
-        # A - c B is noise alone where A = c B
-        deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
-        for _ in range(n_draws):
-            yield goe(self.n_features, deviation, generator)
-
-    def leading_noise(
-        self, released: ReleasedMatrices, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
-    ) -> Matrix | None:
-        return None if released.b is not None else leading_of_noise(len(values), released.noise_a, 0.0, seed, n_draws)
-
-    def centre(self, values: Matrix) -> float:
-        return float(values.mean())
-
-    def noise_of_b(self, released: ReleasedMatrices) -> float | None:
-        return None if released.b is None else released.noise_b * float(np.sqrt(2 * self.n_features))
-
-    def plausible_truth(self, released: ReleasedMatrices, most_features: int) -> PlausibleMatrices:
-        a = signal_of(released.a, released.noise_a)
-        # the basis in which a large problem is thinned out: that of B, or of A where B is the identity
-        values, vectors = scipy.linalg.eigh(a if released.b is None else released.b, check_finite=False)
-        values = values if released.b is None else spectrum_before_noise(values, released.noise_b)
-        thinning = max(self.n_features / most_features, 1.0)
-        directions, root = vectors, math.sqrt(thinning)
-        if thinning > 1:
-            directions = mixed_directions(vectors, most_features, np.random.default_rng(0))
-        in_basis = directions.T @ vectors
-        a = thinning * (directions.T @ a @ directions)
-        b = None if released.b is None else (in_basis * values) @ in_basis.T
-        return PlausibleMatrices(a, b, root * released.noise_a, root * released.noise_b)
-
-    def restricted(self, features: NDArray[np.intp]) -> GepModel:
-        return GepModel(len(features))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,15 +12,16 @@ from dpgep._files import write_whole
 from dpgep._names import random_name
 from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset
+from dpgep.data.inputs import batch_of, inputs_of, named
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.not_finite import named, named_in_batch
+from dpgep.data.not_finite import not_finite_in, not_finite_in_batch
 from dpgep.data.prepared import PreparedDataset, PreparedSums
 from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.views import bound_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Auto, Preparation, takes_missing
-from dpgep.problems.moment_problem import RowModel
+from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.sources.names import Names
 
@@ -141,15 +142,15 @@ class Moments(Problem):
         e.g. by Ctrl-C: such sums include an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
         with use_threads(n_threads):
-            data = self.model.data(X, y)
-            batch = self.model.batch(self._bound, *data)
+            data = inputs_of(self.model, X, y)
+            batch = batch_of(self.model, self._bound, *data)
             names = map(column_names, data[: len(self.model.views)])
             with self._lock:
-                model = self.model.named(*names)
+                model = named(self.model, *names)
                 try:
                     self._add(batch)
                 except NotFiniteError:
-                    raise named_in_batch(model, batch, missing=takes_missing(self.preparation)) from None
+                    raise not_finite_in_batch(model, batch, missing=takes_missing(self.preparation)) from None
                 self.model = model
 
     def update_dataset(self, dataset: Dataset, *names: Names) -> None:
@@ -157,15 +158,15 @@ class Moments(Problem):
 
         Rows are mapped by the preparation, where there is one.
         """
-        model = self.model.named(*names)  # before a pass
+        model = named(self.model, *names)  # before a pass
         if self.preparation is not None:
             dataset = PreparedDataset(dataset, self.preparation, self.model.n_features)
         try:
             sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
         except NotFiniteError:
-            raise named(model, dataset, missing=takes_missing(self.preparation)) from None
+            raise not_finite_in(model, dataset, missing=takes_missing(self.preparation)) from None
         with self._lock:
-            model = self.model.named(*names)
+            model = named(self.model, *names)
             self._sums.merge(sums)
             self.model = model
 
@@ -180,7 +181,7 @@ class Moments(Problem):
             raise ValueError("moments cannot be merged with themselves: their people would count twice")
         one, two = sorted((self, other), key=id)  # in one order, so that two threads never wait for each other
         with one._lock, two._lock:
-            model = self.model.named(*other.model.view_names)
+            model = named(self.model, *other.model.view_names)
             self._sums.merge(other._sums)
             self.model = model
 
@@ -194,7 +195,7 @@ class Moments(Problem):
                 f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]
             )
             raise ValueError(f"moments differ in {differing}: their sums cannot be added")
-        self.model.named(*other.model.view_names)
+        named(self.model, *other.model.view_names)
 
     def copy(self) -> Moments:
         """Moments of the same people that can be updated independently."""

@@ -19,9 +19,9 @@ from dpgep.formats.checks import MOST_PEOPLE, require_model
 from dpgep.formats.codec import decoded
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.preparation import Preparation
+from dpgep.models.registry import MODELS
+from dpgep.models.row_model import RowModel
 from dpgep.problems.mergeable_moments import BITS
-from dpgep.problems.moment_problem import RowModel
-from dpgep.problems.registry import MODELS
 
 _KIND, _VERSION = "moments", 1
 

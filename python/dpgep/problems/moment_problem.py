@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,78 +14,21 @@ from dpgep.data.dask_frames import frame_columns
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, ScreenSums, cross_norms
 from dpgep.data.grid_sums import GridSums
+from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.parts import dask_parts, read_chunks
 from dpgep.data.prepared import PreparedDataset
 from dpgep.data.row_products import RowProducts, StreamedProducts
-from dpgep.data.rows import Batch, Rows
+from dpgep.data.rows import Rows
 from dpgep.data.spark_dataset import SparkDataset
 from dpgep.data.views import bound_of, fewest_rows, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
-from dpgep.models.moments import MomentLayout, MomentModel
+from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Auto, Bound, Preparation
+from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
-from dpgep.sources.names import Names, check_same, listed
-
-M = TypeVar("M", bound="RowModel")
-
-
-@dataclass(frozen=True)
-class RowModel(MomentModel):
-    """A model that can be fitted to rows of people; ``inputs`` names what a person consists of.
-
-    ``feature_names`` are those of all features, in both views where there are two. They say nothing about A and B:
-    models of other names are equal.
-    """
-
-    feature_names: Names = field(default=None, kw_only=True, compare=False, repr=False)
-    inputs: ClassVar[tuple[str, ...]] = ("X",)
-
-    def __post_init__(self) -> None:
-        names = None if self.feature_names is None else tuple(self.feature_names)
-        if names is not None and not (all(isinstance(name, str) for name in names) and len(names) == self.n_features):
-            raise ValueError(
-                f"feature_names must be {self.n_features} names, one for each feature, got {listed(names)}"
-            )
-        object.__setattr__(self, "feature_names", names)
-
-    @property
-    def view_names(self) -> tuple[Names, ...]:
-        """Names of the features of each view."""
-        names = self.feature_names
-        return tuple(None if names is None else names[view] for view in self.views)
-
-    def named(self: M, *views: Names) -> M:
-        """The model of views whose columns have these names (None: unknown); those of an unnamed view are numbers.
-
-        Raises ValueError if the model has other names.
-        """
-        if self.feature_names is not None:
-            for found, expected, name in zip(views, self.view_names, self.inputs, strict=False):
-                check_same(found, expected, name)
-            return self
-        if not any(views):
-            return self
-        names = (
-            found or map(str, range(view.stop - view.start)) for found, view in zip(views, self.views, strict=True)
-        )
-        return replace(self, feature_names=tuple(chain.from_iterable(names)))
-
-    def data(self, X: Any, y: Any) -> tuple[Any, ...]:
-        """What people consist of: X alone, or X and ``y``. Raises TypeError for too little or too much."""
-        data = (X,) if y is None else (X, y)
-        if len(data) != len(self.inputs):
-            raise TypeError(f"{self.name} needs {' and '.join(self.inputs)} for every person")
-        return data
-
-    @abstractmethod
-    def batch(self, bound: float, *data: Any) -> Batch:
-        """The people of one batch of data (rows, and what belongs to them), checked and converted."""
-
-    @abstractmethod
-    def restricted(self, features: NDArray[np.intp]) -> RowModel: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +198,7 @@ RowProblem = MomentProblem | TableProblem
 def moment_problem(
     model: RowModel, data: tuple[Any, ...], *, bound: Bound, adjacency: Any, public_n: Any
 ) -> RowProblem:
-    """The problem of ``model`` for data as its `batch` takes them: arrays, Dask's too, or selections of one source."""
+    """The problem of ``model`` for data as `batch_of` takes them: arrays, Dask's too, or selections of one source."""
     found = bound_of(bound)
     dataset = _dataset(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
     facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
@@ -289,12 +230,12 @@ def _dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) 
         return streamed_dataset(model, data, bound, fewest)
     if any(is_dask_collection(part) for part in data):
         return dask_dataset(model, data, bound, fewest)
-    return InMemoryDataset(model.batch(bound, *data))
+    return InMemoryDataset(batch_of(model, bound, *data))
 
 
 def dask_dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int, client: Any = None) -> DaskDataset:
     """A data set of Dask collections; ``client``: as in `DaskDataset`."""
-    to_batch = partial(model.batch, bound)
+    to_batch = partial(batch_of, model, bound)
     n = next((n for n in map(n_rows, data) if n is not None), None)
     read = partial(read_chunks, [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data])
     return DaskDataset(dask_parts(data), read, to_batch, model.n_features, bound, fewest, n, client)
@@ -310,4 +251,4 @@ def streamed_dataset(
             'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
         )
     kind = SparkDataset if is_spark_frame(data[0].scan.value) else StreamedDataset
-    return kind(data, partial(model.batch, bound), model.n_features, bound, fewest)
+    return kind(data, partial(batch_of, model, bound), model.n_features, bound, fewest)

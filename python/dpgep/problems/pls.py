@@ -1,39 +1,14 @@
-"""Partial least squares: A = [[0, Sxy], [Syx, 0]], B = I."""
+"""The problem of partial least squares, from rows of two views."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dpgep.models.model import Adjacency, Matrix
-from dpgep.models.moments import Pencil, PencilPart, ReleasedGroups, mean_factor
+from dpgep.models.model import Adjacency
+from dpgep.models.pls import PlsModel
 from dpgep.models.preparation import Bound
+from dpgep.problems.cca import two_view_problem
 from dpgep.problems.moment_problem import RowProblem
-from dpgep.problems.two_views import TwoViewModel, block_form_variance, two_view_problem
-
-
-@dataclass(frozen=True)
-class PlsModel(TwoViewModel):
-    """max x^T Sxy y over unit x and y, as A v = lambda v with v = (x, y); lambda is the covariance of the scores."""
-
-    name = "pls"
-    shift = None  # eigenvalues come in pairs, lambda and -lambda
-    identity_b = True
-    scale_free = False
-    linear_free = False
-
-    @property
-    def has_clipped_products(self) -> bool:
-        return True
-
-    def pencil(self, released: ReleasedGroups) -> Pencil:
-        mean = mean_factor(released)
-        return Pencil(mean, PencilPart(-np.ones(mean.shape[:-1]), blocks="between"), None, view_sizes=self.view_sizes)
-
-    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        return block_form_variance(released, self.views, left, right, within=0.0)
 
 
 def pls(

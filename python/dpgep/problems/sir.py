@@ -1,59 +1,17 @@
-"""Sliced inverse regression: A = Cov(E[x | slice of y]), B = Cov(x)."""
+"""The problem of sliced inverse regression, from rows and a response."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpgep.data.groups import Codes, slice_codes, slice_edges
+from dpgep.data.groups import slice_edges
+from dpgep.data.inputs import named
 from dpgep.data.views import opened, width
-from dpgep.models.model import Adjacency, Matrix
-from dpgep.models.moments import (
-    ReleasedGroups,
-    schur_form_variance,
-)
+from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Bound
-from dpgep.problems.group_model import GroupModel
+from dpgep.models.sir import SirModel
 from dpgep.problems.moment_problem import RowProblem, moment_problem
-
-
-@dataclass(frozen=True)
-class SirModel(GroupModel):
-    """max v^T A v / v^T B v, A the covariance of slice means, B the covariance of the rows."""
-
-    n_features: int
-    interior_edges: tuple[float, ...]
-    name = "sir"
-    largest_eigenvalue = 1.0  # a part of the variance
-    inputs = ("X", "y")
-
-    @property
-    def n_groups(self) -> int:
-        return len(self.interior_edges) + 1
-
-    @property
-    def max_components_reason(self) -> str:
-        return (
-            f"inverse regression with {self.n_groups} slices and {self.n_features} features has "
-            f"min(slices - 1, features) = {self.max_components} directions"
-        )
-
-    def codes(self, values: Any, n: int) -> Codes:
-        return slice_codes(values, n, np.array(self.interior_edges))
-
-    def weights_of_b(self, weights: Matrix, share: Matrix) -> Matrix:
-        return np.concatenate([0.0 * weights, -share], axis=-1)
-
-    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        # A = T - W and B = T
-        return schur_form_variance(released, left, right, total=1.0 - eigenvalues, within=-1.0)
-
-    def restricted(self, features: NDArray[np.intp]) -> SirModel:
-        return SirModel(len(features), self.interior_edges)
 
 
 def sir(
@@ -105,5 +63,5 @@ def sir(
     """
     interior = slice_edges(slices, y_range, edges)
     x, names = opened(X, "X", adjacency)
-    model = SirModel(width(x), tuple(interior.tolist())).named(names)
+    model = named(SirModel(width(x), tuple(interior.tolist())), names)
     return moment_problem(model, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)

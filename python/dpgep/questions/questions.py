@@ -15,18 +15,18 @@ from dpgep._checks import require_flag
 from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.methods.release import PairOptions, ReleaseDiagnostics, solve_released
 from dpgep.methods.result import MethodResult
+from dpgep.models.cca import CcaModel
+from dpgep.models.fda import FdaModel
+from dpgep.models.groups import GroupModel
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, total_mean
+from dpgep.models.pca import PcaModel, StandardizedPcaModel
+from dpgep.models.pls import PlsModel
 from dpgep.models.preparation import Preparation
+from dpgep.models.row_model import RowModel
+from dpgep.models.sir import SirModel
 from dpgep.models.unclipped import unclipped
-from dpgep.problems.cca import CcaModel
-from dpgep.problems.fda import FdaModel
-from dpgep.problems.group_model import GroupModel
-from dpgep.problems.moment_problem import RowModel
-from dpgep.problems.pca import PcaModel, StandardizedPcaModel
-from dpgep.problems.pls import PlsModel
-from dpgep.problems.sir import SirModel
 from dpgep.questions.classifier import LinearClassifier, classifier
 from dpgep.questions.columns import Columns, names_of, number_of, numbers_of
 from dpgep.questions.estimates import MatrixEstimate, correlation_of, covariance_estimate

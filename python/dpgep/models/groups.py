@@ -13,9 +13,6 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from dpgep.data.groups import Codes
-from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view
 from dpgep.models.denoise import (
     LowRank,
     edge,
@@ -39,7 +36,7 @@ from dpgep.models.moments import (
     total_mean,
     total_shares,
 )
-from dpgep.problems.moment_problem import RowModel
+from dpgep.models.row_model import Grouping, RowModel
 
 # Numbers in sums of simulated releases that are held at once.
 _AT_ONCE = 1 << 20
@@ -52,11 +49,11 @@ class GroupModel(RowModel):
 
     @property
     @abstractmethod
-    def n_groups(self) -> int: ...
+    def grouping(self) -> Grouping: ...
 
-    @abstractmethod
-    def codes(self, values: Any, n: int) -> Codes:
-        """The group of each of n people, from what belongs to them beside their rows."""
+    @property
+    def n_groups(self) -> int:
+        return self.grouping.n_groups
 
     @abstractmethod
     def weights_of_b(self, weights: Matrix, share: Matrix) -> Matrix:
@@ -65,10 +62,6 @@ class GroupModel(RowModel):
     @property
     def max_components(self) -> int:
         return min(self.n_features, self.n_groups - 1)
-
-    def batch(self, bound: float, *data: Any) -> Batch:
-        x = as_view(data[0], "X", self.n_features)
-        return Batch.of_codes(Rows((x,), bound), self.codes(data[1], x.shape[0]))
 
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, self.n_groups, sums=True, facts=facts)

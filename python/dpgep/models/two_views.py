@@ -12,8 +12,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view, check_same_rows, opened, width
 from dpgep.models.denoise import (
     edge,
     low_rank_before_noise,
@@ -21,7 +19,7 @@ from dpgep.models.denoise import (
     spectrum_before_noise,
     swamped_mean,
 )
-from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import (
     NO_NOISE,
     MomentLayout,
@@ -34,8 +32,7 @@ from dpgep.models.moments import (
     symmetric_form_variance,
     total_mean,
 )
-from dpgep.models.preparation import Bound
-from dpgep.problems.moment_problem import RowModel, RowProblem, moment_problem
+from dpgep.models.row_model import RowModel
 
 
 @dataclass(frozen=True)
@@ -66,11 +63,6 @@ class TwoViewModel(RowModel):
     @property
     def max_components_reason(self) -> str:
         return f"{self.name.upper()} of {self.d_x} and {self.d_y} features has min = {self.max_components} pairs"
-
-    def batch(self, bound: float, *data: Any) -> Batch:
-        x, y = as_view(data[0], "X", self.d_x), as_view(data[1], "Y", self.d_y)
-        check_same_rows(x, y)
-        return Batch(Rows((x, y), bound))
 
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
@@ -116,15 +108,6 @@ def block_form_variance(
             a_right = -(weight[:, 0] * along[i][1] + sum(of_right for _, of_right in others))
             variance += released.noise.sums**2 * rank_two_squares(u, v, a_left[:, None, :], a_right[:, None])
     return np.asarray(variance)
-
-
-def two_view_problem(
-    model: type[TwoViewModel], X: Any, Y: Any, bound: Bound, center: bool, adjacency: Adjacency, public_n: int | None
-) -> RowProblem:
-    """The problem of ``model`` for views X and Y."""
-    (x, x_names), (y, y_names) = opened(X, "X", adjacency), opened(Y, "Y", adjacency)
-    named = model(width(x), width(y), center).named(x_names, y_names)
-    return moment_problem(named, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)
 
 
 # Directions of a kind that a larger problem is not thinned out below: a few that stand out are all different.

@@ -1,0 +1,34 @@
+"""Partial least squares: A = [[0, Sxy], [Syx, 0]], B = I."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgep.models.model import Matrix
+from dpgep.models.moments import Pencil, PencilPart, ReleasedGroups, mean_factor
+from dpgep.models.two_views import TwoViewModel, block_form_variance
+
+
+@dataclass(frozen=True)
+class PlsModel(TwoViewModel):
+    """max x^T Sxy y over unit x and y, as A v = lambda v with v = (x, y); lambda is the covariance of the scores."""
+
+    name = "pls"
+    shift = None  # eigenvalues come in pairs, lambda and -lambda
+    identity_b = True
+    scale_free = False
+    linear_free = False
+
+    @property
+    def has_clipped_products(self) -> bool:
+        return True
+
+    def pencil(self, released: ReleasedGroups) -> Pencil:
+        mean = mean_factor(released)
+        return Pencil(mean, PencilPart(-np.ones(mean.shape[:-1]), blocks="between"), None, view_sizes=self.view_sizes)
+
+    def error_variances(self, released: ReleasedGroups, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        return block_form_variance(released, self.views, left, right, within=0.0)
