@@ -12,7 +12,7 @@ from dpgep.methods import METHODS
 
 D, N = 8, 400
 PCA_ALONE = ("clipped-power",)  # for `pca` without standardize, `pls` and `cca`, of a public number of people
-MATRIX_ALONE = ({}, {"sparsity": 2}, {"sparsity": "auto"})  # options of "release" that need no product, and no screen
+MATRIX_ALONE = ({}, {"sparsity": 3}, {"sparsity": "auto"})  # options of "release" that need no product, and no screen
 SECOND_MOMENT_ALONE = ("local-gaussian", "dp-spca", "dp-vrpca")  # methods for `pca(X, center=False)`
 
 
@@ -22,21 +22,21 @@ def runs(d: int) -> list[tuple[str, dict[str, Any]]]:
     options: dict[str, list[dict[str, Any]]] = {
         "release": [
             {},
-            {"sparsity": 2},
+            {"sparsity": 3},
             {"sparsity": "auto"},
             {"storage": "operator"},
-            {"storage": "operator", "sparsity": 2},
+            {"storage": "operator", "sparsity": 3},
             {"screen": 3},
-            {"screen": 4, "sparsity": 2, "screen_share": 0.5},
+            {"screen": 4, "sparsity": 3, "screen_share": 0.5},
         ],
         "local-gaussian": [{}],
         "rayleigh-flow": [flow, {**flow, "noise": "fresh"}, {**flow, "init": "screen"}, {**flow, "init": "convex"}],
-        "truncated-rayleigh-flow": [{**flow, "sparsity": 2}, {**flow, "sparsity": 2, "init": "screen"}],
+        "truncated-rayleigh-flow": [{**flow, "sparsity": 3}, {**flow, "sparsity": 3, "init": "screen"}],
         "auto": [{}],
         "clipped-power": [{"n_iterations": 3}, {"n_iterations": 1, "threshold": 0.25, "init": np.ones((1, d))}],
         "sr-dp": [{}],
         "dpsr": [{}, {"noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],
-        "dpsrs": [{"sparsity": 3}, {"sparsity": 2, "noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],
+        "dpsrs": [{"sparsity": 3}, {"sparsity": 3, "noise": "fresh", "n_iterations_a": 3, "n_iterations_b": 3}],
         "dp-spca": [{}, {"init": np.eye(1, d)}],
         "dp-vrpca": [{}, {"n_epochs": 2, "n_passes": 5}],
     }
@@ -59,6 +59,7 @@ def problems(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, 
         "pca uncentred": dpgep.pca(form(x), center=False, **rest),
         "cca": dpgep.cca(first, second, **rest),
         "pls": dpgep.pls(first, second, **rest),
+        "multiset-cca": dpgep.multiset_cca([first, second[:, :1], second[:, 1:]], **rest),
         "fda": dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
         "sir": dpgep.sir(form(x), y, slices=4, y_range=(-1, 1), **rest),
     }

@@ -98,6 +98,7 @@ def models(bound: Any, adjacency: str) -> dict[str, Any]:
         "cca": lambda g: dpgep.cca(g.rows[:, :5], g.rows[:, 5:], **rest),
         "cca uncentred": lambda g: dpgep.cca(g.rows[:, :5], g.rows[:, 5:], center=False, **rest),
         "pls": lambda g: dpgep.pls(g.rows[:, :5], g.rows[:, 5:], **rest),
+        "multiset-cca": lambda g: dpgep.multiset_cca([g.rows[:, :3], g.rows[:, 3:5], g.rows[:, 5:]], **rest),
         "fda": lambda g: dpgep.fda(g.rows, g.labels, classes=CLASSES, **rest),
         "sir": lambda g: dpgep.sir(g.rows, g.response, slices=4, y_range=(-1, 1), **rest),
     }

@@ -113,6 +113,7 @@ _QUESTIONS: dict[str, Callable[..., Any]] = {
     "pca": lambda given, **terms: dpgep.pca(given.x, **terms),
     "cca": lambda given, **terms: dpgep.cca(given.x, given.y, **terms),
     "pls": lambda given, **terms: dpgep.pls(given.x, given.y, **terms),
+    "multiset_cca": lambda given, **terms: dpgep.multiset_cca([given.x, given.y], **terms),
     "fda": lambda given, **terms: dpgep.fda(given.x, given.labels, classes=given.classes, **terms),
     "sir": lambda given, **terms: dpgep.sir(given.x, given.response, **_SLICES, **terms),
 }
@@ -465,6 +466,7 @@ _COMMANDS: dict[str, list[str]] = {
     "pca": [*_DATA, "--standardize"],
     "cca": ["--x-columns", "a,b,c", "--y-columns", "p,q"],
     "pls": ["--x-columns", "a,b,c", "--y-columns", "p,q"],
+    "multiset-cca": ["--view", "a,b", "--view", "c", "--view", "p,q"],
     "fda": [*_DATA, "--labels", "label", "--classes", ",".join(CLASSES)],
     "sir": [*_DATA, "--response", "response", "--slices", "3", "--y-range=-1:1"],
     "table": [*_DATA, "--labels", "label", "--classes", ",".join(CLASSES)],

@@ -100,6 +100,11 @@ def test_the_answer_is_that_of_the_library(run: Run) -> None:
         (["cca", "--x-columns", "age,height", "--y-columns", "weight"], "cca", ("age", "height", "weight")),
         (["pls", "--x-columns", "age,height", "--y-columns", "weight"], "pls", ("age", "height", "weight")),
         (
+            ["multiset-cca", "--view", "age", "--view", "height", "--view", "weight"],
+            "multiset-cca",
+            ("age", "height", "weight"),
+        ),
+        (
             ["fda", "--columns", "age,height", "--labels", "region", "--classes", "north,south"],
             "fda",
             ("age", "height"),

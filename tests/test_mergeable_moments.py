@@ -32,6 +32,7 @@ MODELS = {
     "standardized-pca": dpgep.StandardizedPcaModel(D, center=True),
     "cca": dpgep.CcaModel(2, D - 2, center=True),
     "pls": dpgep.PlsModel(2, D - 2, center=True),
+    "multiset-cca": dpgep.MultisetCcaModel((1, 1, D - 2), center=True),
     "fda": dpgep.FdaModel(D, ("a", "b", "c")),
     "sir": dpgep.SirModel(D, (-0.5, 0.0, 0.5)),
 }
@@ -51,6 +52,7 @@ def arguments(name: str, rows: Any, chosen: Any = slice(None)) -> tuple[Any, ...
         "standardized-pca": lambda: (x[chosen],),
         "cca": lambda: (x[chosen, :2], x[chosen, 2:]),
         "pls": lambda: (x[chosen, :2], x[chosen, 2:]),
+        "multiset-cca": lambda: (x[chosen, :1], x[chosen, 1:2], x[chosen, 2:]),
         "fda": lambda: (x[chosen], labels[chosen]),
         "sir": lambda: (x[chosen], y[chosen]),
     }[name]()
@@ -65,6 +67,8 @@ def summed(name: str, rows: Any, parts: Any) -> dpgep.Moments:
 
 def problem(name: str, rows: Any) -> Any:
     keywords = {"fda": {"classes": ["a", "b", "c"]}, "sir": {"edges": [-np.inf, -0.5, 0.0, 0.5, np.inf]}}.get(name, {})
+    if name == "multiset-cca":
+        return dpgep.multiset_cca(arguments(name, rows), bound=1.0)
     builder = partial(dpgep.pca, standardize=True) if name == "standardized-pca" else getattr(dpgep, name)
     return builder(*arguments(name, rows), bound=1.0, **keywords)
 

@@ -48,6 +48,7 @@ __all__ = [
     "LinearClassifier",
     "MatrixEstimate",
     "Moments",
+    "MultisetCcaModel",
     "PcaModel",
     "Plan",
     "PlsModel",
@@ -72,6 +73,7 @@ __all__ = [
     "fda",
     "gep",
     "local",
+    "multiset_cca",
     "pca",
     "plan",
     "plot",
@@ -92,6 +94,7 @@ _LAZY = {
     "FdaModel": "models.fda",
     "LinearClassifier": "questions.classifier",
     "MatrixEstimate": "questions.estimates",
+    "MultisetCcaModel": "models.multiset_cca",
     "Plan": "planning",
     "PlsModel": "models.pls",
     "PrivateMoments": "private_moments",
@@ -103,6 +106,7 @@ _LAZY = {
     "fda": "problems.fda",
     "local": "local",
     "masked": "masked",
+    "multiset_cca": "problems.multiset_cca",
     "plan": "planning",
     "plot": "plot",
     "pls": "problems.pls",
@@ -121,6 +125,7 @@ if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that th
     from dpgep import spark as spark
     from dpgep.models.cca import CcaModel
     from dpgep.models.fda import FdaModel
+    from dpgep.models.multiset_cca import MultisetCcaModel
     from dpgep.models.pls import PlsModel
     from dpgep.models.sir import SirModel
     from dpgep.models.table import TableModel
@@ -128,6 +133,7 @@ if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that th
     from dpgep.private_moments import PrivateMoments, release
     from dpgep.problems.cca import cca
     from dpgep.problems.fda import fda
+    from dpgep.problems.multiset_cca import multiset_cca
     from dpgep.problems.pls import pls
     from dpgep.problems.sir import sir
     from dpgep.problems.table import table

@@ -202,7 +202,7 @@ class PairOracle:
         factors: NDArray[np.float64],
         a: PencilPart,
         b: PencilPart | None = None,
-        view_sizes: Sequence[int] = (),
+        view_sizes: Sequence[int] = [],
     ) -> PairOracle: ...
     @property
     def n_features(self) -> int: ...

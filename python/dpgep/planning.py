@@ -37,7 +37,7 @@ from dpgep.models.pls import PlsModel
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.models.row_model import RowModel
 from dpgep.models.sir import SirModel
-from dpgep.models.two_views import TwoViewModel
+from dpgep.models.views import TwoViewModel
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import integer_noise

@@ -27,7 +27,7 @@ from dpgep.methods.intervals import (
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import Diagnostics
 from dpgep.models.in_units import in_units
-from dpgep.models.model import Model
+from dpgep.models.model import Model, view_labels
 from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preparation import Preparation
 from dpgep.models.unclipped import unclipped
@@ -100,14 +100,24 @@ class Solution:
         return np.asarray(units / np.linalg.norm(units, axis=1, keepdims=True))
 
     @property
+    def view_weights(self) -> tuple[Matrix, ...]:
+        """(K, d_i) weights of each view i, rows of unit norm as in ``components`` (models of several views only)."""
+        parts = self.model.views_of(self.components)
+        if len(parts) == 1:
+            raise AttributeError(f"{self.model.name} has one view: see components")
+        units = self.components if self.scale is None else self.components * self.scale
+        norms = [np.linalg.norm(part, axis=1, keepdims=True) for part in self.model.views_of(units)]
+        return tuple(np.asarray(part / np.where(norm > 0, norm, 1.0)) for part, norm in zip(parts, norms, strict=True))
+
+    @property
     def x_weights(self) -> Matrix:
-        """(K, d_x) weights of the first view, rows of unit norm as in ``components`` (CCA and PLS only)."""
-        return self._weights(0)
+        """(K, d_x) weights of the first view: `view_weights`."""
+        return self.view_weights[0]
 
     @property
     def y_weights(self) -> Matrix:
-        """(K, d_y) weights of the second view, rows of unit norm as in ``components`` (CCA and PLS only)."""
-        return self._weights(1)
+        """(K, d_y) weights of the second view: `view_weights`."""
+        return self.view_weights[1]
 
     @property
     def feature_names(self) -> Names:
@@ -193,13 +203,15 @@ class Solution:
         return self._moments, self.model
 
     @overload
-    def transform(self, X: Any, Y: None = None) -> Matrix: ...
+    def transform(self, X: Any) -> Matrix: ...
 
     @overload
-    def transform(self, X: Any, Y: object) -> tuple[Matrix, Matrix]: ...
+    def transform(self, X: Any, *others: Any) -> tuple[Matrix, ...]: ...
 
-    def transform(self, X: Any, Y: Any = None) -> Matrix | tuple[Matrix, Matrix]:
-        """Coordinates (X - mean) V^T of new rows, shape (n, K); with Y (CCA, PLS) the pair of both views' coordinates.
+    def transform(self, X: Any, *others: Any) -> Matrix | tuple[Matrix, ...]:
+        """Coordinates (X - mean) V^T of new rows, shape (n, K); of several views, a tuple with each view's coordinates.
+
+        X alone is the first view; ``transform(X, Y)`` are both of CCA or PLS.
 
         The result is no more private than the rows passed: the report of this solution does not cover it. Rows are not
         clipped.
@@ -207,26 +219,31 @@ class Solution:
         Columns of a table must be those of the fit, in its order: ValueError names those that are not. An array needs
         as many columns. Where absent values of the fit counted as the location of their column, those of X do, too.
         """
-        parts = self.model.views_of(self.components)
+        n_views = len(self.model.views)
+        if len(others) not in (0, n_views - 1):
+            views = "one view: transform takes only X" if n_views == 1 else f"{n_views} views: pass the first, or all"
+            raise TypeError(f"{self.model.name} has {views}")
+        parts = self.view_weights if n_views > 1 else (self.components,)
         means = [None] * len(parts) if self.mean is None else list(self.model.views_of(self.mean[None, :]))
         names = [None if self.feature_names is None else self.feature_names[view] for view in self.model.views]
-        if len(parts) == 1:
-            if Y is not None:
-                raise TypeError(f"{self.model.name} has one view: transform takes only X")
-            return project(X, parts[0], means[0], self._absent(0), names[0], "X")
-        x = project(X, self.x_weights, means[0], self._absent(0), names[0], "X")
-        return x if Y is None else (x, project(Y, self.y_weights, means[1], self._absent(1), names[1], "Y"))
+        given = zip((X, *others), parts, means, names, view_labels(len(self.model.views)), strict=False)
+        found = tuple(
+            project(rows, weights, mean, self._absent(view), of_view, name)
+            for view, (rows, weights, mean, of_view, name) in enumerate(given)
+        )
+        return found if others else found[0]
 
     def to_frame(self) -> Any:
         """The components as a pandas DataFrame: a row for each feature, a column for each component, from 1.
 
-        Rows have the names of the columns of the data, or numbers from 0; of two views, a MultiIndex (view, feature).
+        Rows have the names of the columns of the data, or numbers from 0; with several views, by view and feature.
         """
         pandas, names, views = import_extra("pandas", "pandas"), self.feature_names, self.model.views
         labels = [range(view.stop - view.start) if names is None else names[view] for view in views]
         index = pandas.Index(labels[0], name="feature")
         if len(views) > 1:
-            pairs = [(view, label) for view, part in zip("XY", labels, strict=True) for label in part]
+            parts = zip(view_labels(len(views)), labels, strict=True)
+            pairs = [(view, label) for view, part in parts for label in part]
             index = pandas.MultiIndex.from_tuples(pairs, names=["view", "feature"])
         columns = pandas.RangeIndex(1, self.n_components + 1, name="component")
         return pandas.DataFrame(self.components.T.copy(), index=index, columns=columns)
@@ -267,14 +284,6 @@ class Solution:
             return None
         location = self.preparation.location
         return (np.zeros(self.model.n_features) if location is None else location)[self.model.views[view]]
-
-    def _weights(self, view: int) -> Matrix:
-        parts = self.model.views_of(self.components)
-        if len(parts) == 1:
-            raise AttributeError(f"{self.model.name} has one view: see components")
-        units = self.components if self.scale is None else self.components * self.scale
-        norms = np.linalg.norm(self.model.views_of(units)[view], axis=1, keepdims=True)
-        return np.asarray(parts[view] / np.where(norms > 0, norms, 1.0))
 
     def __repr__(self) -> str:
         d = self.diagnostics

@@ -33,6 +33,9 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
             print("noise     not planned for tables with groups: see dpgep fda or dpgep sir --dry-run")
             return 0
         model = dpgep.StandardizedPcaModel(model.n_features, center=True)
+    if model.name not in _EIGENGAPS:
+        print(f"noise     not planned for {model.name}: see dpgep cca --dry-run, for two of its views")
+        return 0
     n = problem.facts.n or options.people
     if n is None:
         raise UsageError("for how many people? The files do not say it, or it is not public: give --people N")

@@ -1,4 +1,4 @@
-"""``dpgep pca``, ``cca``, ``pls``, ``fda``, ``sir`` and ``table``: data and a budget in, one private answer out."""
+"""The commands that fit a model, as in ``dpgep pca``: data and a budget in, one private answer out."""
 
 from __future__ import annotations
 
@@ -184,6 +184,17 @@ def _two_views(make: Callable[..., Problem]) -> Callable[[Data, argparse.Namespa
     return problem
 
 
+def _add_view(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--view", dest="views", type=words, action="append", required=True, metavar="A,B",
+        help="columns of a view; given once for each view, two times or more",
+    )  # fmt: skip
+
+
+def _multiset_cca(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
+    return dpgep.multiset_cca([data.matrix(columns) for columns in options.views], **common)
+
+
 def _add_labels(parser: argparse.ArgumentParser, *, required: bool) -> None:
     parser.add_argument("--labels", required=required, metavar="COLUMN", help="each person's class")
     parser.add_argument(
@@ -269,6 +280,7 @@ _MODELS = {
     "pca": _Model("Principal components", _add_pca, _pca),
     "cca": _Model("Canonical correlations of two views", _add_views, _two_views(dpgep.cca)),
     "pls": _Model("Partial least squares of two views", _add_views, _two_views(dpgep.pls)),
+    "multiset-cca": _Model("Canonical correlations of two views or more", _add_view, _multiset_cca),
     "fda": _Model("Discriminant directions of classes", _add_fda, _fda),
     "sir": _Model("Sliced inverse regression: directions that a response depends on", _add_sir, _sir),
     "table": _Model("All second moments of a table, for any number of later questions", _add_table, _table),

@@ -15,6 +15,7 @@ from dpgep._optional import import_extra
 from dpgep.cli.command import Commands, UsageError, say, words
 from dpgep.cli.data import Data
 from dpgep.cli.output import Output
+from dpgep.models.model import view_labels
 from dpgep.sources import Selection
 from dpgep.sources.kinds import is_date_type
 
@@ -97,12 +98,13 @@ def _scores(
     solution: dpgep.Solution, data: Data, views: list[Selection], kept: list[Selection]
 ) -> Iterator[tuple[NDArray[Any], tuple[Any, ...]]]:
     for batch in data.scan.read(*views, *kept):
-        scores = solution.transform(*batch[: len(views)])
+        scores: Any = solution.transform(*batch[: len(views)])
         yield np.hstack(scores) if isinstance(scores, tuple) else scores, batch[len(views) :]
 
 
 def _names(solution: dpgep.Solution) -> list[str]:
-    views = ("component",) if len(solution.model.views) == 1 else ("x_component", "y_component")
+    names = view_labels(len(solution.model.views))
+    views = ["component"] if len(names) == 1 else [f"{name.lower()}_component" for name in names]
     return [f"{view}_{k + 1}" for view in views for k in range(solution.n_components)]
 
 

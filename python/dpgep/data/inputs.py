@@ -43,9 +43,9 @@ def _codes(grouping: Grouping, values: Any, n: int) -> Codes:
     return slice_codes(values, n, np.array(grouping.interior_edges))
 
 
-def inputs_of(model: RowModel, X: Any, y: Any) -> tuple[Any, ...]:
-    """What people consist of: X alone, or X and ``y``. Raises TypeError for too little or too much."""
-    data = (X,) if y is None else (X, y)
+def inputs_of(model: RowModel, X: Any, *others: Any) -> tuple[Any, ...]:
+    """What people consist of: X, and the others that are not None. Raises TypeError for too little or too much."""
+    data = (X, *(each for each in others if each is not None))
     if len(data) != len(model.inputs):
         raise TypeError(f"{model.name} needs {' and '.join(model.inputs)} for every person")
     return data

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpgep.data.blocks import block_height, joined_views
 from dpgep.data.rows import Batch, NotFiniteError, Rows
+from dpgep.models.model import view_labels
 
 if TYPE_CHECKING:
     from dpgep.data.dataset import Dataset
@@ -66,9 +67,10 @@ def not_finite_in(model: MomentModel, dataset: Dataset, *, missing: bool) -> Not
 
 
 def _labels(model: MomentModel, found: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Names of the columns in quotes, or their numbers: where there are two views, each with its view."""
+    """Names of the columns in quotes, or their numbers: where there are several views, each with its view."""
     if model.feature_names is not None:
         return tuple(repr(name) for name, is_in in zip(model.feature_names, found, strict=True) if is_in)
     views = model.views
-    places = [("" if len(views) == 1 else f" of {which}", view) for which, view in zip("XY", views, strict=False)]
+    labels = [""] if len(views) == 1 else [f" of {label}" for label in view_labels(len(views))]
+    places = zip(labels, views, strict=True)
     return tuple(f"{j}{which}" for which, view in places for j in np.flatnonzero(found[view]).tolist())

@@ -12,7 +12,6 @@ from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.preparation import Preparation
 from dpgep.models.row_model import RowModel
-from dpgep.models.two_views import TwoViewModel
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
 from dpgep.reports.report import PrivacyReport
 
@@ -24,8 +23,7 @@ _ROUNDING = 1e-9
 
 def require_model(model: Model) -> None:
     """Raise ValueError for a model that nobody can make: without features, or with groups that are none."""
-    sizes = (model.d_x, model.d_y) if isinstance(model, TwoViewModel) else (model.n_features,)
-    if min(sizes) < 1:
+    if min(model.view_sizes or (model.n_features,)) < 1:
         raise ValueError(f"the model is of {model.n_features} features")
     classes, edges = (getattr(model, name, None) for name in ("classes", "interior_edges"))
     if classes is not None and not 2 <= len(classes) == len(set(classes)):

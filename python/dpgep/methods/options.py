@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpgep._checks import require_count
-from dpgep.models.model import Model
+from dpgep.models.model import Model, view_labels
 from dpgep.privacy.curator import PublicSide
 from dpgep.privacy.products import direction_bytes
 
@@ -24,7 +24,8 @@ def require_sparsity(sparsity: Any, model: Model, n_components: int, *, separate
         return
     require_count("sparsity", sparsity, largest=model.n_features)
     if sparsity < k * n_views:
-        what = f"{k} component{'s' * (k > 1)}{' of two views' * (n_views > 1)}"
+        of_views = f" of {'two' if n_views == 2 else n_views} views" if n_views > 1 else ""
+        what = f"{k} component{'s' * (k > 1)}{of_views}"
         raise ValueError(f"{what} need{'s' * (k == 1)} a sparsity of at least {k * n_views}, got {sparsity}")
 
 
@@ -33,7 +34,7 @@ def require_in_views(sparsity: tuple[int, ...], widths: Sequence[int], least: in
     if len(sparsity) != len(widths):
         views = f"{len(widths)} view{'s' * (len(widths) > 1)}"
         raise ValueError(f"sparsity = {sparsity} has {len(sparsity)} numbers, and the problem {views}")
-    for number, width, view in zip(sparsity, widths, "XY", strict=False):
+    for number, width, view in zip(sparsity, widths, view_labels(len(widths)), strict=True):
         if not least <= number <= width:
             raise ValueError(f"sparsity of {view} must be between {least} and {width}, got {number}")
 

@@ -9,20 +9,13 @@ import numpy as np
 
 from dpgep.models.model import Matrix
 from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
-from dpgep.models.two_views import TwoViewModel, block_form_variance, truth_of_views
+from dpgep.models.views import TwoViewModel, ViewsModel, block_form_variance, truth_of_views
 
 
-@dataclass(frozen=True)
-class CcaModel(TwoViewModel):
-    """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation."""
+class CorrelationModel(ViewsModel):
+    """A the blocks of the covariance between views, B the blocks within them."""
 
-    name = "cca"
-    shift = 1.0  # eigenvalues are correlations
-    largest_eigenvalue = 1.0
-
-    @property
-    def has_clipped_products(self) -> bool:
-        return True
+    shift = 1.0  # A + B is a covariance: no eigenvalue is below -1
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
@@ -35,3 +28,15 @@ class CcaModel(TwoViewModel):
 
     def plausible_truth(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
         return truth_of_views(self, released, most_features)
+
+
+@dataclass(frozen=True)
+class CcaModel(CorrelationModel, TwoViewModel):
+    """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation."""
+
+    name = "cca"
+    largest_eigenvalue = 1.0
+
+    @property
+    def has_clipped_products(self) -> bool:
+        return True

@@ -83,6 +83,16 @@ def signal_of(matrix: Matrix, deviation: float) -> Matrix:
     return np.asarray((vectors * kept) @ vectors.T)
 
 
+def upright(vectors: Matrix) -> Matrix:
+    """Columns of eigenvectors with signs of their own: the first entry of at least half the largest size is positive.
+
+    LAPACK's signs hang on its kernels, and with them what a simulation draws along the vectors.
+    """
+    sizes = np.abs(vectors)
+    first = np.argmax(sizes >= sizes.max(axis=0, initial=0.0) / 2, axis=0)
+    return np.asarray(vectors * np.where(np.take_along_axis(vectors, first[None], axis=0) < 0, -1.0, 1.0))
+
+
 def mixed_directions(vectors: Matrix, n_directions: int, generator: np.random.Generator) -> Matrix:
     """Fewer orthonormal columns: sums of neighbours in a basis (d, d) with random signs, over the root of their number.
 

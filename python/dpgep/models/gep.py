@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise
+from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise, upright
 from dpgep.models.model import Matrix, MatrixPencil, Model
 from dpgep.models.moments import goe, goe_of, normals, symmetric_form_variance
 from dpgep.models.tridiagonal_noise import leading_of_noise
@@ -104,6 +104,7 @@ class GepModel(Model):
         a = signal_of(released.a, released.noise_a)
         # the basis in which a large problem is thinned out: that of B, or of A where B is the identity
         values, vectors = scipy.linalg.eigh(a if released.b is None else released.b, check_finite=False)
+        vectors = upright(vectors)
         values = values if released.b is None else spectrum_before_noise(values, released.noise_b)
         thinning = max(self.n_features / most_features, 1.0)
         directions, root = vectors, math.sqrt(thinning)

@@ -20,6 +20,7 @@ from dpgep.models.denoise import (
     merged_directions,
     spectrum_before_noise,
     swamped_mean,
+    upright,
 )
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import (
@@ -94,18 +95,19 @@ class GroupModel(RowModel):
         contrasts = released.sums - np.outer(total, shares)
         # coordinates in which W is diagonal: where it stands out of the noise, along the sums elsewhere, and the rest
         shown = values > edge(len(values), noise.second)
-        above, below = vectors[:, shown], vectors[:, ~shown]
+        above, below = upright(vectors[:, shown]), vectors[:, ~shown]
         seen = low_rank_before_noise(above.T @ contrasts, noise.sums)
         hidden = low_rank_before_noise(below.T @ contrasts, noise.sums)
         along = below @ hidden.left
         quotients = along.T @ covariance @ along - _scatter(hidden, counts)
         found, rotation = np.linalg.eigh(quotients)  # SciPy 1.12 refuses empty ones
-        along = along @ rotation
+        along = upright(along @ rotation)
+        hidden_rows = along.T @ below @ hidden.left @ _rows(hidden)
         upper = spectrum_before_noise(values, noise.second)[shown]
         middle = spectrum_before_noise(found, noise.second)
         parts = [
             merged_directions(upper, seen.left @ _rows(seen) + np.outer(above.T @ total, shares), most_features),
-            (middle, rotation.T @ _rows(hidden) + np.outer(along.T @ total, shares), np.ones(len(middle))),
+            (middle, hidden_rows + np.outer(along.T @ total, shares), np.ones(len(middle))),
         ]
         n_left = len(values) - len(upper) - len(middle)
         if n_left:  # no signal there but the mean of all, along one direction

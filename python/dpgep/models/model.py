@@ -191,6 +191,11 @@ class Model(ABC):
         return slices_of(self.view_sizes or (self.n_features,))
 
 
+def view_labels(n_views: int) -> tuple[str, ...]:
+    """What views are called: X, X and Y, or X1, X2 and so on."""
+    return ("X", "Y")[:n_views] if n_views <= 2 else tuple(f"X{i}" for i in range(1, n_views + 1))
+
+
 def slices_of(sizes: Sequence[int]) -> list[slice]:
     """Neighbouring slices of these sizes."""
     return [slice(first, end) for first, end in pairwise(accumulate(sizes, initial=0))]

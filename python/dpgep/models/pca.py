@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.models.denoise import merged_directions, spectrum_before_noise
+from dpgep.models.denoise import merged_directions, spectrum_before_noise, upright
 from dpgep.models.model import Matrix, MatrixPencil, PublicFacts, Standardization
 from dpgep.models.moments import (
     NO_NOISE,
@@ -92,7 +92,8 @@ class PcaModel(RowModel):
     def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
         mean = mean_factor(released)
         values, vectors = np.linalg.eigh(released.second - mean.T @ mean)
-        values, rows = spectrum_before_noise(values[::-1], released.noise.second), (mean @ vectors[:, ::-1]).T
+        values, vectors = spectrum_before_noise(values[::-1], released.noise.second), upright(vectors[:, ::-1])
+        rows = (mean @ vectors).T
         if len(values) > most_features:  # half of them as they are
             half = most_features // 2
             rest = merged_directions(values[half:], rows[half:], most_features - half)
@@ -102,7 +103,7 @@ class PcaModel(RowModel):
             numbers = np.ones(len(values))
         moments = replace(released, sums=rows, noise=NO_NOISE, second=np.diag(values) + rows @ rows.T)
         model = self.restricted(np.arange(len(values)))
-        return PlausibleMoments(model, moments, released.noise, numbers, basis=vectors[:, ::-1])
+        return PlausibleMoments(model, moments, released.noise, numbers, basis=vectors)
 
     def restricted(self, features: NDArray[np.intp]) -> PcaModel:
         return type(self)(len(features), self.center)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpgep.models.model import Matrix
 from dpgep.models.moments import Pencil, PencilPart, ReleasedGroups, mean_factor
-from dpgep.models.two_views import TwoViewModel, block_form_variance
+from dpgep.models.views import TwoViewModel, block_form_variance
 
 
 @dataclass(frozen=True)

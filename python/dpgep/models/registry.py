@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpgep.models.cca import CcaModel
 from dpgep.models.fda import FdaModel
+from dpgep.models.multiset_cca import MultisetCcaModel
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.pls import PlsModel
 from dpgep.models.row_model import RowModel
@@ -11,5 +12,15 @@ from dpgep.models.sir import SirModel
 from dpgep.models.table import TableModel
 
 MODELS: dict[str, type[RowModel]] = {
-    model.name: model for model in (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel, TableModel)
+    model.name: model
+    for model in (
+        PcaModel,
+        StandardizedPcaModel,
+        CcaModel,
+        PlsModel,
+        MultisetCcaModel,
+        FdaModel,
+        SirModel,
+        TableModel,
+    )
 }

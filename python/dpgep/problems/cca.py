@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from dpgep.data.inputs import named
-from dpgep.data.views import opened, width
 from dpgep.models.cca import CcaModel
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Bound
-from dpgep.models.two_views import TwoViewModel
-from dpgep.problems.moment_problem import RowProblem, moment_problem
+from dpgep.problems.moment_problem import RowProblem
+from dpgep.problems.views import views_problem
 
 
 def cca(
@@ -50,13 +49,4 @@ def cca(
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
-    return two_view_problem(CcaModel, X, Y, bound, center, adjacency, public_n)
-
-
-def two_view_problem(
-    model: type[TwoViewModel], X: Any, Y: Any, bound: Bound, center: bool, adjacency: Adjacency, public_n: int | None
-) -> RowProblem:
-    """The problem of ``model`` for views X and Y."""
-    (x, x_names), (y, y_names) = opened(X, "X", adjacency), opened(Y, "Y", adjacency)
-    of_views = named(model(width(x), width(y), center), x_names, y_names)
-    return moment_problem(of_views, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)
+    return views_problem(partial(CcaModel, center=center), (X, Y), bound, adjacency, public_n)

@@ -131,8 +131,9 @@ class Moments(Problem):
         """A public upper bound of the largest eigenvalue of B."""
         return 1.0 if self.model.identity_b else self._bound**2
 
-    def update(self, X: Any, y: Any = None, *, n_threads: int | None = None) -> None:
-        """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``y``.
+    def update(self, X: Any, y: Any = None, *others: Any, n_threads: int | None = None) -> None:
+        """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``y``;
+        of multiset-cca, one view after the other.
 
         The columns of the first table give the model its ``feature_names``, unless it has them. A later table must have
         the same in the same order; an array has none, and is taken as it is.
@@ -142,7 +143,7 @@ class Moments(Problem):
         e.g. by Ctrl-C: such sums include an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
         """
         with use_threads(n_threads):
-            data = inputs_of(self.model, X, y)
+            data = inputs_of(self.model, X, y, *others)
             batch = batch_of(self.model, self._bound, *data)
             names = map(column_names, data[: len(self.model.views)])
             with self._lock:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from dpgep.models.model import Adjacency
 from dpgep.models.pls import PlsModel
 from dpgep.models.preparation import Bound
-from dpgep.problems.cca import two_view_problem
 from dpgep.problems.moment_problem import RowProblem
+from dpgep.problems.views import views_problem
 
 
 def pls(
@@ -48,4 +49,4 @@ def pls(
     TypeError, ValueError
         As in `dpgep.cca`.
     """
-    return two_view_problem(PlsModel, X, Y, bound, center, adjacency, public_n)
+    return views_problem(partial(PlsModel, center=center), (X, Y), bound, adjacency, public_n)

@@ -50,7 +50,8 @@ class TwoViews(Projection):
     def transform(self, X: Any, y: Any = None) -> Any:
         """Coordinates (n, K) of X, or of both views: as private as the rows are, also where these were fitted."""
         rows = self._new_rows(X)
-        return self.solution_.transform(rows, None if y is None else self._second(y, new=True))
+        second = () if y is None else (self._second(y, new=True),)
+        return self.solution_.transform(rows, *second)
 
     def _second(self, y: Any, *, new: bool = False) -> Any:
         array = check_array(y, input_name="y", ensure_2d=False, **self._people(new=new), **self._format())

@@ -1,8 +1,9 @@
-"""What models of two views of the same people share: joint rows z = (x, y) and the covariance of z."""
+"""What models of several views of the same people share: joint rows z = (x, y, ...) and the covariance of z."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -18,8 +19,9 @@ from dpgep.models.denoise import (
     merged_directions,
     spectrum_before_noise,
     swamped_mean,
+    upright,
 )
-from dpgep.models.model import Matrix, PublicFacts
+from dpgep.models.model import Matrix, PublicFacts, view_labels
 from dpgep.models.moments import (
     NO_NOISE,
     MomentLayout,
@@ -35,22 +37,47 @@ from dpgep.models.moments import (
 from dpgep.models.row_model import RowModel
 
 
-@dataclass(frozen=True)
-class TwoViewModel(RowModel):
-    """Views of d_x and d_y features, centred or not."""
+class ViewsModel(RowModel):
+    """Views of ``view_sizes`` features of the same people, centred or not: A and B are blocks of their covariance."""
 
-    d_x: int
-    d_y: int
     center: bool
-    inputs = ("X", "Y")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return view_labels(len(self.view_sizes))
 
     @property
     def n_features(self) -> int:  # type: ignore[override]
-        return self.d_x + self.d_y
+        return sum(self.view_sizes)
 
     @property
     def shift_free(self) -> bool:  # type: ignore[override]
         return self.center
+
+    def layout(self, facts: PublicFacts) -> MomentLayout:
+        return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
+
+    def restricted(self, features: NDArray[np.intp]) -> ViewsModel:
+        return self.resized([int(((view.start <= features) & (features < view.stop)).sum()) for view in self.views])
+
+    @abstractmethod
+    def resized(self, sizes: Sequence[int]) -> ViewsModel:
+        """The same model of views of other numbers of features."""
+
+    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+        return truth_of_views(self, released, most_features)
+
+    def mean(self, released: ReleasedGroups) -> Matrix | None:
+        return total_mean(released) if self.center else None
+
+
+@dataclass(frozen=True)
+class TwoViewModel(ViewsModel):
+    """Two views, of d_x and d_y features."""
+
+    d_x: int
+    d_y: int
+    center: bool
 
     @property
     def view_sizes(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -64,22 +91,9 @@ class TwoViewModel(RowModel):
     def max_components_reason(self) -> str:
         return f"{self.name.upper()} of {self.d_x} and {self.d_y} features has min = {self.max_components} pairs"
 
-    def layout(self, facts: PublicFacts) -> MomentLayout:
-        return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
-
-    def restricted(self, features: NDArray[np.intp]) -> TwoViewModel:
-        return self.resized([int(((view.start <= features) & (features < view.stop)).sum()) for view in self.views])
-
     def resized(self, sizes: Sequence[int]) -> TwoViewModel:
-        """The same model of views of other numbers of features."""
         d_x, d_y = sizes
         return replace(self, d_x=d_x, d_y=d_y, feature_names=None)
-
-    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
-        return truth_of_views(self, released, most_features)
-
-    def mean(self, released: ReleasedGroups) -> Matrix | None:
-        return total_mean(released) if self.center else None
 
 
 def block_form_variance(
@@ -114,7 +128,7 @@ def block_form_variance(
 _FEWEST = 24
 
 
-def truth_of_views(model: TwoViewModel, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
+def truth_of_views(model: ViewsModel, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
     """`Model.plausible_truth` of views whose covariances carry noise, too."""
     deviation = released.noise.second
     mean = total_mean(released) if released.sums.size else np.zeros(model.n_features)
@@ -178,7 +192,8 @@ class _View:
         )
         n_rest = len(values) - len(known)
         rest = swamped_mean(float(values.sum() - known.sum()), n_rest, deviation) if n_rest else 0.0
-        return _View(np.hstack([vectors[:, shown], along @ rotation]), known, int(shown.sum()), rest)
+        basis = upright(np.hstack([vectors[:, shown], along @ rotation]))
+        return _View(basis, known, int(shown.sum()), rest)
 
     def merged(self, cross: Matrix, mean: Matrix, share: float) -> tuple[Matrix, Matrix, Matrix, Matrix]:
         """The cross-covariance and the mean in fewer directions; for how many each stands; its value."""
