@@ -1,4 +1,4 @@
-"""The default: a release or clipped products, by what a release with little of the budget shows."""
+"""`method="auto"`: a release or clipped products, by what a release with little of the budget shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from conftest import solve_seeded
+from conftest import solve_seeded as solve_by_seed
 from every_run import problems
 
 import dpgep
@@ -51,8 +51,13 @@ def with_few(share: float, along: float, n: int, d: int) -> Matrix:
     return np.asarray(rows)
 
 
+def solve_seeded(problem: Any, seed: int = 0, **arguments: Any) -> dpgep.Solution:
+    return solve_by_seed(problem, seed, **{"method": "auto"} | arguments)
+
+
 def solve_aloud(problem: Any, **arguments: Any) -> dpgep.Solution:
     """`dpgep.solve` with a seed, and its warnings of accuracy."""
+    arguments = {"method": "auto"} | arguments
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         return dpgep.solve(problem, seed=1, **arguments)
@@ -65,7 +70,7 @@ def solve_aloud(problem: Any, **arguments: Any) -> dpgep.Solution:
     ("spikes", "chosen"), [([5.0], "clipped-power"), ([8.0, 6.0], "clipped-power"), ([200.0], "release")]
 )
 @pytest.mark.parametrize("center", [False, True])
-def test_the_default_takes_what_the_spectrum_favours(spikes: list[float], chosen: str, center: bool) -> None:
+def test_auto_takes_what_the_spectrum_favours(spikes: list[float], chosen: str, center: bool) -> None:
     rows, truth = spiked(spikes)
     budget = dpgep.Budget(epsilon=4.0, delta=1e-6)
     problem = dpgep.pca(rows + 3.0 * center, center=center, bound=17.0 + 43.0 * center)
@@ -75,6 +80,16 @@ def test_the_default_takes_what_the_spectrum_favours(spikes: list[float], chosen
         assert len(truth) - np.sum((solution.components @ truth.T) ** 2) < 0.1 * len(truth)
     spent = sum((Fraction(entry.mu or 0.0) ** 2 for entry in solution.privacy.releases), Fraction(0))
     assert Fraction(budget.mu) ** 2 * (1 - Fraction(1, 10**9)) < spent <= Fraction(budget.mu) ** 2
+
+
+@pytest.mark.parametrize(("spikes", "mu", "noted"), [([5.0], 0.4, True), ([200.0], 0.4, True), ([5.0], 40.0, False)])
+def test_the_default_is_a_release_whatever_the_rows_and_says_what_else_to_try(
+    spikes: list[float], mu: float, noted: bool
+) -> None:
+    rows, _ = spiked(spikes)
+    solution = solve_by_seed(dpgep.pca(rows, bound=17.0), 3, mu=mu, n_components=1)
+    assert solution.method == "release"
+    assert ('method="clipped-power" may have several times less error' in repr(solution)) == noted
 
 
 def test_a_direction_of_few_people_gets_a_release() -> None:

@@ -16,6 +16,7 @@ from dpgep._optional import import_extra
 from dpgep._show import html_table
 from dpgep.data.views import column_names
 from dpgep.methods.accuracy import lost_components
+from dpgep.methods.choosing import may_favour_clipping
 from dpgep.methods.intervals import (
     MOST_FEATURES,
     Intervals,
@@ -285,6 +286,13 @@ class Solution:
         location = self.preparation.location
         return (np.zeros(self.model.n_features) if location is None else location)[self.model.views[view]]
 
+    def _may_gain_from_clipping(self) -> bool:
+        """Whether public numbers say that another method may have less error than this release."""
+        public, mu = self.privacy.public, self.privacy.mu
+        if self.method != "release" or public is None or mu is None or len(self.support) < self.model.n_features:
+            return False
+        return may_favour_clipping(self.model, self.n_components, public.n_people, mu)
+
     def __repr__(self) -> str:
         d = self.diagnostics
         regularization = f", regularization {d.regularization:.3g}" if d.regularization else ""
@@ -296,6 +304,8 @@ class Solution:
         ]
         if self.feature_names is not None and len(self.support) < self.model.n_features:
             lines.append(f"  support      {listed(self.support)}")
+        if self._may_gain_from_clipping():
+            lines.append('  note         method="clipped-power" may have several times less error; "auto" tries it')
         lines += d.table(self.eigenvalues)
         lines[-self.n_components :] = map(self._with_names, range(self.n_components), lines[-self.n_components :])
         if self.n_components > 10:

@@ -59,7 +59,7 @@ def solve(
     share: float | None = None,
     accounting: Accounting = "gdp",
     n_components: int | None = None,
-    method: str = "auto",
+    method: str = "release",
     seed: int | None = None,
     n_threads: int | None = None,
     **options: Any,
@@ -83,11 +83,11 @@ def solve(
     n_components : int, optional
         K. Default: all components of the model. Under ``method="release"`` more components cost no privacy.
     method : str
-        "auto": "release", but for `pca` (not ``standardize``) of rows in memory, whose noise would not be small,
-        n mu < 20 d^1.5, and at most d/8 components: there a sixteenth of mu^2 shows which of "release" and
-        "clipped-power" serves better, unless an option of "release" is given. `Solution.method` says which it was.
-        "release": one noisy moment matrix, from which everything else is computed, in memory or through products
-        (docs/scale.md). Intervals and further questions need it. "rayleigh-flow" and "truncated-rayleigh-flow":
+        "release", the default: one noisy moment matrix, from which everything else is computed, in memory or through
+        products (docs/scale.md). Intervals and further questions need it. "auto": "release", except for `pca` (not
+        ``standardize``) of rows in memory at high noise, n mu < 20 d^1.5, and at most d/8 components, where 1/16 of
+        mu^2 buys a pilot that picks the more accurate of "release" and "clipped-power"; `Solution.method` says which.
+        Where "auto" would buy a pilot, a printed release says so. "rayleigh-flow" and "truncated-rayleigh-flow":
         iterations on noisy products (docs/flows.md says when to use which). "clipped-power": a power method on clipped
         products, for pca of spread spectra, pls and cca of many columns, with less noise (docs/clipped-power.md).
         "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for pca(center=False) and

@@ -1,4 +1,4 @@
-"""A release or a power method on clipped products, whichever the rows favour: the default.
+"""A release or a power method on clipped products, whichever the rows favour: ``method="auto"``.
 
 A release for a sixteenth of mu^2 shows the leading block V. A histogram of |V^T (x - m)| tells the variance S along it,
 and the part S' that clipping to the median C keeps. With c and c' the same of the other directions, squared sines are
@@ -28,7 +28,7 @@ from dpgep.methods.eigen import matrix_bytes, solve_pair
 from dpgep.methods.operator_release import leading_by_products, operator_release
 from dpgep.methods.release import ReleaseOptions, by_products, release, solve_released
 from dpgep.methods.result import MethodResult
-from dpgep.models.model import Matrix
+from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled
 from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator
@@ -106,23 +106,31 @@ def _look_share(curator: Curator) -> float:
     return min(max(needed, _LEAST_LOOK), _LARGEST_LOOK)
 
 
+def may_favour_clipping(model: Model, k: int, n: int | None, mu: float) -> bool:
+    """Whether clipped products may have less error than a release of n people for mu; a function of public numbers.
+
+    The noise of a release is not small, nor so large that a probe would show nothing.
+    """
+    d = model.n_features
+    if not model.is_covariance or k > _MOST_COMPONENTS * d or n is None:
+        return False
+    edge = 2 * math.sqrt(d) / (n * mu)
+    if edge * d <= _SMALL_NOISE or edge >= _LARGE_NOISE * math.sqrt(_PROBE_SHARE):
+        return False
+    return _NOISE_OF_LOOKS / (n * mu) <= _MOST_NOISE_OF_LOOKS * math.sqrt(_LARGEST_LOOK)
+
+
 def _is_open(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     """Whether it is worth a probe which is better; a function of public numbers.
 
     Rows that are not in memory would be read many times.
     """
     public, d = curator.public, curator.model.n_features
-    n = public.facts.n
-    if not (public.model.is_covariance and public.at_hand and options == ReleaseOptions()):
+    if not (public.at_hand and options == ReleaseOptions() and options.storage_for(d) == "matrix"):
         return False
-    if k > _MOST_COMPONENTS * d or options.storage_for(d) != "matrix" or n is None:
+    if not may_favour_clipping(public.model, k, public.facts.n, curator.remaining):
         return False
     if _MATRICES * matrix_bytes(d) > options.memory_limit and not by_products(curator, k, options):
-        return False
-    edge = 2 * math.sqrt(d) / (n * curator.remaining)
-    if edge * d <= _SMALL_NOISE or edge >= _LARGE_NOISE * math.sqrt(_PROBE_SHARE):
-        return False
-    if _NOISE_OF_LOOKS / (n * curator.remaining) > _MOST_NOISE_OF_LOOKS * math.sqrt(_LARGEST_LOOK):
         return False
     return curator.affords_clipped_products(LEAST_SHARE / 2)
 

@@ -31,9 +31,8 @@ class PrivatePCA(Components):
     sparsity : int or "auto", optional
         Number of columns that components use. Default: all.
     method : {"release", "auto", "clipped-power"}
-        As in `dpgep.solve`. Its default, "auto", has less error where a release is noisy, but then no
-        ``explained_variance_ratio_``: which attributes there are should not hang on the rows, so "release" is the
-        default here.
+        As in `dpgep.solve`. "auto" may have less error where a release is noisy, but then no
+        ``explained_variance_ratio_``.
     epsilon, delta, budget, share, adjacency, public_n, random_state
         As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
 
