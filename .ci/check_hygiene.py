@@ -8,11 +8,12 @@ LARGEST = 1_000_000
 # Spelled so that this file passes its own check.
 FORBIDDEN = {
     "an absolute path of somebody's machine": re.compile(r"(?<![\w.:/])/(?:home|work|root|Users|tmp/[a-z])[/\w]"),
+    "a mark of a merge": re.compile("^(?:<{7}|>{7}) "),
     "an unfinished mark": re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME)\b"),
 }
 
 # Negative control: what each pattern must find.
-EXAMPLES = ["see /" + "home/somebody/file", "# TO" + "DO: later"]
+EXAMPLES = ["see /" + "home/somebody/file", "<" * 7 + " HEAD", "# TO" + "DO: later"]
 
 
 def main() -> None:
