@@ -112,7 +112,7 @@ def digits() -> Figures:
 
 
 def many_columns() -> Figures:
-    """One factor behind 300 columns in units: the default against a release, and the time that its passes take."""
+    """One factor behind 300 columns in units: method="auto" against a release, and the time that its passes take."""
     for n, d, epsilon in ((30_000, 300, 4.0), (30_000, 300, 1.0), (100_000, 500, 1.0))[: 1 if support.QUICK else 3]:
         rng = np.random.default_rng(0)
         x = rng.standard_normal((n, d)) + 2 * np.outer(rng.standard_normal(n), rng.standard_normal(d) / math.sqrt(d))

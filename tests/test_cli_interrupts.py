@@ -228,6 +228,15 @@ def test_a_process_that_is_killed_leaves_a_whole_file_or_none(runs: Runs) -> Non
             assert dpgep.Solution.load(place / "o.json").privacy.mu == pytest.approx(spent, rel=1e-9)
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """As from a terminal: a shell starts what runs in its background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_two_interrupts_within_a_second_are_one() -> None:
     interrupts = Interrupts()
     interrupts.hold_when(lambda: True)
