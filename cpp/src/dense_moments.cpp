@@ -23,8 +23,8 @@ constexpr Index block_rows = 384;
 // Columns of a buffer begin in different sets of the cache.
 constexpr Index buffer_stride = block_rows + 8;
 
-// Below so many products, about a millisecond's, a thread costs more than it saves. To be put on
-// the grid takes a row as long as so many more columns.
+// Below this many products, about a millisecond's, a thread costs more than it saves. To be put on
+// the grid takes a row as long as this many more columns.
 constexpr double work_for_threads = 4e7;
 constexpr Index columns_of_a_row = 32;
 

@@ -12,7 +12,7 @@ namespace {
 // Read side by side: eight doubles fill a cache line of the row, and as many streams are fetched
 // ahead by the processor.
 constexpr Index n_together = 8;
-// Rows of so many entries stay in the second-level cache until all columns have been written.
+// Rows of this many entries stay in the second-level cache until all columns have been written.
 constexpr Index entries_per_task = Index{1} << 17;
 
 template <class Scalar, class Out>

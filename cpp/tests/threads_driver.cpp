@@ -191,7 +191,7 @@ struct SparseRows {
   Vector<std::int32_t> indices, indptr;
 };
 
-// In one pass, or, with so many features, in two.
+// In one pass, or, with this many features, in two.
 std::vector<Block> sparse_products(Index stride, int threads) {
   const SparseRows sparse(5000, 12, stride);
   const Index d = 12 * stride;

@@ -125,7 +125,7 @@ class _Objects:
         if isinstance(value, (list, tuple)):
             return (*map(self.of, value), self._attributes(value))
         if isinstance(value, (set, frozenset)):
-            # in an order that random names, which are told apart by their numbers, do not decide
+            # in an order that random names, which differ by their numbers, do not decide
             return (*sorted(map(self.of, sorted(value, key=repr)), key=repr), self._attributes(value))
         if isinstance(value, (dict, types.MappingProxyType)):
             return (*((repr(key), self.of(each)) for key, each in value.items()), self._attributes(value))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# so many entries of an array or tuple are printed; of more, their number
+# this many entries of an array or tuple are printed; of more, their number
 _FEW = 6
 _LONGEST = 60
 

@@ -39,7 +39,7 @@ def thread_count() -> int:
 
 @contextmanager
 def use_threads(n_threads: Any) -> Iterator[None]:
-    """Run the block with so many threads (None: as before); BLAS on one of them. Raises ValueError for no such number.
+    """Run the block with ``n_threads`` (None: as before); BLAS on one of them. Raises ValueError for no such number.
 
     More threads are given to BLAS by cutting its exact or large products into tiles (`data.blocks`). What
     it splits itself, in small factorizations, would round otherwise for any other number.

@@ -638,7 +638,7 @@ def _rate_bounds(x: Values, y: Values, thresholds: Values, upwards: bool, level:
 
 
 def _clopper_pearson(errors: NDArray[np.intp], runs: int, level: float) -> Values:
-    """The rate at which so few errors in so many runs have probability ``level``."""
+    """The rate at which this few errors in that many runs have probability ``level``."""
     from scipy.special import betaincinv
 
     failures = np.maximum(runs - errors, 1)

@@ -82,7 +82,7 @@ class Terms:
     sites : sequence of str
         Names of all sites, at least two.
     colluding : int
-        At most so many sites tell what they know to the coordinator, or to each other; the guarantee is for the people
+        At most this many sites share what they know with the coordinator or each other; the guarantee is for people
         of the others. 0: it holds against the coordinator, and everybody who sees the result, alone. With 1 it holds
         against every site as well, which knows its own share of the noise and can subtract it. The deviation of the
         noise of k sites is sqrt(k/(k - colluding)) times that of one curator.

@@ -52,7 +52,7 @@ _PLANNED = (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirMod
 
 # People of a draw, more of many features. Public constants, as all that follow.
 _PEOPLE, _PEOPLE_PER_FEATURE = 2048, 16
-# Draws; so many find a bound together, and of so many one chooses a ridge, for itself and the others.
+# Draws; this many find a bound together, and of this many one chooses a ridge, for itself and the others.
 _MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 36, 6, 1800
 _DRAWS_PER_BOUND, _DRAWS_PER_RIDGE = 6, 3
 # Of the intervals over draws.

@@ -14,9 +14,9 @@ namespace dpgep {
 using DensePeople =
     std::variant<ConstRows<std::uint8_t>, ConstRows<float>, ConstRows<double>, std::vector<Column>>;
 
-// Up to so many features and groups in all, add_dense_moments is at least as fast as BLAS: measured
-// with AVX2 beside AVX-512; without fused operations, with SSE2 beside the same, and half of that
-// for BLAS that has AVX.
+// Up to that many features and groups in all, add_dense_moments is at least as fast as BLAS:
+// measured with AVX2 beside AVX-512; without fused operations, with SSE2 beside the same, and half
+// of that for BLAS that has AVX.
 #if defined(__FMA__) || defined(__aarch64__)
 inline constexpr Index narrow_dimension = 200;
 #else

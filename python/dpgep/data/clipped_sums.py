@@ -1,6 +1,6 @@
 """Sums over people of clipped products: sum_i x_i clip(V^T (x_i - m))^T, exact, and how long the products are.
 
-Rows may have a public constant s at their end, so that the sum of clip(V^T (x_i - m)) is told, too.
+Rows may have a public constant s at their end, so that the sum of clip(V^T (x_i - m)) follows, too.
 
 clip(p) shrinks p to norm C where it is longer. Of two views, each is multiplied by the products of the other one. All
 is in integers that float64 holds: the same for any batches, order and threads, whatever the order in which BLAS adds.

@@ -154,7 +154,7 @@ def read_parquet(keys: Sequence[str | list[str]], name: str, groups: list[int] |
 
 
 def _row_groups(name: str) -> Iterator[list[int]]:
-    """Numbers of row groups, in runs of at least so many bytes; one empty run for a file without rows."""
+    """Numbers of row groups, in runs of at least this many bytes; one empty run for a file without rows."""
     metadata = _parquet().read_metadata(name)
     run: list[int] = []
     size = 0

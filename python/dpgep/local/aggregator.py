@@ -200,7 +200,7 @@ class Aggregator:
         tolerance : float
             Stop where the duality gap is at most this times |objective|.
         max_iterations : int
-            At most so many steps of ADMM.
+            At most this many steps of ADMM.
         start : Solution, optional
             Another answer of this method, for a similar penalty and the same K, to start from.
 

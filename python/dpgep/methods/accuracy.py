@@ -30,7 +30,7 @@ from dpgep.models.tridiagonal_noise import leading_of_noise
 FALSE_ALARM = 5e-3
 # Normal deviations at FALSE_ALARM.
 RANK = 2.58
-# So many leading solutions take part in the bootstrap; how the others mix with them is of first order.
+# This many leading solutions take part in the bootstrap; how the others mix with them is of first order.
 _CORNER = 96
 _STEPS = 24
 # Draws: many where they cost little; few where one is enough, as of an edge that hardly fluctuates.
@@ -43,7 +43,7 @@ _FEWEST_EDGES, _EDGES_TIMES_CUBE = 4, 32 * 63**3
 _TRUTHS_SEED, _EDGES_SEED = 0x6572726F72, 0x6E6F697365
 # Mean and deviation of |N|, the chi law with one degree of freedom.
 _CHI_MEAN, _CHI_DEVIATION = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi)
-# Beyond so many dimensions the leading eigenvalue alone is found by products.
+# Beyond this many dimensions the leading eigenvalue alone is found by products.
 _DENSE = 128
 
 
@@ -103,8 +103,8 @@ def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...],
     """Accuracy of the leading solutions, of which all from the first ``lost`` one on are unknown.
 
     ``values`` (r,), descending, are the released eigenvalues; ``variances`` (m, r) those of the noise in the entries
-    between the m leading solutions and all, m = `rows_needed` (K, r). The components lie in so many ``dimensions``: r,
-    or more where features were chosen.
+    between the m leading solutions and all, m = `rows_needed` (K, r). The components lie in r ``dimensions``, or
+    more where features were chosen.
     """
     k, p = len(lost), min(_CORNER, len(variances))
     found = lost.index(True) if True in lost else k
@@ -237,8 +237,8 @@ def _edge(model: Model, released: Released, system: Eigensystem, log_searched: f
 
 @lru_cache(maxsize=64)
 def _reach(n_draws: int, log_searched: float, r: int) -> float:
-    """So many deviations, of ``n_draws``, above the mean the largest of e^log_searched leading eigenvalues of r is, at
-    most, but for a probability of FALSE_ALARM.
+    """How many deviations above the mean the largest of e^log_searched leading eigenvalues of r is at most, but for a
+    probability of FALSE_ALARM; the deviation is that of ``n_draws``.
 
     Their tails are longer than those of a normal law of their deviation, the more the rarer. Of one, chi with one
     degree of freedom is the worst (3.33 deviations; 2.9 at the edge of a semicircle; 2.58 of the normal law); of many

@@ -52,7 +52,7 @@ _MATRICES = 2
 # stands out by one such unit is then found with a squared sine of (0.1/2)^2. And that of a probe, in units of b^2, from
 # which on it shows nothing.
 _SMALL_NOISE, _LARGE_NOISE = 0.1, 1.0
-# Components without variance have others so many times as large beside them, to give a number.
+# Components without variance have others this many times as large beside them, to give a number.
 _MOST_UNSEEN = 1e3
 
 

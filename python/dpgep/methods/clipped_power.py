@@ -50,7 +50,7 @@ LEAST_SHARE = (1 - _MEAN_SHARE - _LOOKS_SHARE - _VALUES_SHARE) / sum(t**_GROWTH 
 _NOISE_OF_VALUES, _SEEN, _NOTHING = 0.005, 4.5, 1e-6
 # What clipping to the median of the components leaves of other variances, about.
 _KEPT_OF_OTHERS = 0.6
-# Products of so many thresholds are clipped for the eigenvalues: 3 deviations of normal ones from a median.
+# Products of this many thresholds are clipped for the eigenvalues: 3 deviations of normal ones from a median.
 _VALUES_THRESHOLDS = 4.5
 # What init may be beside an array.
 _KINDS = ("random",)

@@ -28,9 +28,9 @@ from dpgep.privacy.curator import Curator
 _LOOKS_SHARE, _RITZ_SHARE = 0.06, 0.2
 # Steps with r = 0, a power method on the cross-covariance: they find a direction where there was none.
 _POWER_STEPS = 3
-# Few coordinates are clipped to so many times the length that normal ones of mean variance have.
+# Few coordinates are clipped to this many times the length that normal ones of mean variance have.
 _RITZ_THRESHOLD = 1.5
-# So many last steps tell how far the vectors still move.
+# This many last steps tell how far the vectors still move.
 _RECENT = 3
 # 1 - r^2 counts as at least this.
 _LEAST_RESIDUAL = 1e-4

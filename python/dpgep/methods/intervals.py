@@ -34,18 +34,18 @@ from dpgep.models.standardized import correlation_form_variance, correlations, s
 
 RowLaw = Literal["gaussian", "bounded"]
 
-# Released moments of at most so many features are kept with a solution.
+# Released moments of at most this many features are kept with a solution.
 MOST_FEATURES = 200
-# Features of the simulated problem: more of a kind are thinned out to about so many.
+# Features of the simulated problem: more of a kind are thinned out to about this many.
 _WHOLE = 64
 # Rounds, and draws in each, by which eigenvalues of a truth are found.
 _ROUNDS, _ROUND_DRAWS = 3, 12
 # Draws that show how the noise mixes solutions, and those of the bootstrap itself: fewer of large matrices.
 _MIXING_DRAWS = 40
 _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
-# Of a pair, a correction within so many deviations of an eigenvalue that was found is left out.
+# Of a pair, a correction within this many deviations of an eigenvalue that was found is left out.
 _SURE = 2.0
-# Of a covariance, so many times what the bootstrap would leave out of the corrections is left out.
+# Of a covariance, this many times what the bootstrap would leave out of the corrections is left out.
 _CAUTION = 2.0
 # Entries of the Gaussian rows that show what a bound cuts off.
 _ENTRIES = 1 << 20

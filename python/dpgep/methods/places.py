@@ -24,7 +24,7 @@ _TAIL = 0.005
 _MOST = 0.8
 # Share of the people, and deviations of the noise, that nobody misses.
 _MISSED, _MISSED_DEVIATIONS = 0.05, 4.0
-# A column is narrow that has one sign and spans at most so many octaves, or so few parts of an interval.
+# A column is narrow that has one sign and spans at most this many octaves, or so few parts of an interval.
 _NARROW_OCTAVES, _NARROW_PARTS = 3, 3
 # Widths of the runs of bins in which people are looked for, one after the other.
 _RUNS = (1, 2, 4, 8, 16)

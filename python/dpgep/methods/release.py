@@ -50,7 +50,7 @@ SCREEN_SHARE = 0.3
 _MOST_LISTED = 10
 # Without noise, a larger share of clipped rows is warned of.
 _CLIPPED_UNSAID = 1 / 3
-# From so many features on, and so many for each component, products with rows in memory find the leading components
+# From this many features on, and this many for each component, products with rows in memory find the leading components
 # sooner than the matrix is made. What rounding of products may add to the noise, 0.2 % here, grows with the rows.
 WIDE, WIDE_FOR_EACH, MOST_ROWS = 2000, 100, 10**6
 
@@ -67,7 +67,7 @@ class PairOptions:
         sparse components 0.3 times the noise level, by products (storage="operator") the noise level.
     sparsity : int, pair of int, or "auto", optional
         k: components with at most k nonzero entries, searched for on the released pair, which costs nothing. Of two
-        views (k_x, k_y): so many in each. "auto" keeps the coordinates that stand out of the known noise. Default:
+        views (k_x, k_y): this many in each. "auto" keeps the coordinates that stand out of the known noise. Default:
         dense.
     separate_supports : bool
         Several sparse components have k entries each; default, all share one support of k features.

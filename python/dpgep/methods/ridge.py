@@ -22,9 +22,9 @@ from dpgep.privacy.products import NoisyProducts
 MULTIPLES = (0.01, 0.03, 0.1, 0.3, 0.55, 1.0, 1.7, 3.0, 5.0)
 # Errors within this factor of the least are as good: the simulation is not sharper.
 TIE = 1.03
-# Features of the simulated problem: more of a kind (in the noise, or out of it) are thinned out to about so many.
+# Features of the simulated problem: more of a kind (in the noise, or out of it) are thinned out to about this many.
 MOST_FEATURES = 96
-# Repeated releases: at least so many, and more of small matrices, whose errors scatter more, up to this many.
+# Repeated releases: at least this many, and more of small matrices, whose errors scatter more, up to this many.
 FEWEST_DRAWS = 4
 MOST_DRAWS = 40
 _DRAWN_FEATURES = 400

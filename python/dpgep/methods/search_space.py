@@ -40,7 +40,7 @@ FEW_ROWS = 4
 # A component is settled when the last step turned it by at most this share of the sine expected of noise: what is left
 # adds about a hundredth to the expected squared sine.
 _SHARE_OF_NOISE = 0.1
-# A component so many times as high as the edge of the noise is waited for: what random directions have of it,
+# A component this many times as high as the edge of the noise is waited for: what random directions have of it,
 # 1/sqrt(d), grows as a Chebyshev polynomial does there.
 _WAITED_FOR = 1.05
 # Most directions asked, whatever the memory: the small eigenproblems grow with their cube.
@@ -110,7 +110,7 @@ class SearchSpace:
         return len(self.a)
 
     def expand(self, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
-        """Ask for V what the rows (m, d) have in each view beyond the directions asked, at most so many: (V, A V, B V).
+        """(V, A V, B V) for V the parts of the rows (m, d) in each view beyond the directions asked, at most ``most``.
 
         V is empty where there is nothing new, or no memory for more answers.
         """
@@ -195,7 +195,7 @@ class _Progress:
     Attributes
     ----------
     centre, movement : as in `Leading`.
-    part : the compressed pair is solved again when the subspace has grown by one part in so many.
+    part : the compressed pair is solved again when the subspace has grown by one part in this many.
     """
 
     part = 8
@@ -264,7 +264,7 @@ class _InNoise(_Progress):
 
 
 def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int, part: int) -> bool:
-    """Ask for the wanted rows, and on from there until the subspace has grown by one part in so many.
+    """Ask for the wanted rows, and on from there until the subspace has grown by one part in this many.
 
     Returns whether there was anything new.
     """

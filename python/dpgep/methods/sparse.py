@@ -25,7 +25,7 @@ from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix, MatrixPencil
 
 Support: TypeAlias = NDArray[np.intp]
-# How many coordinates a support has: so many, so many of each view, or those that stand out of the noise.
+# How many coordinates a support has: this many, this many of each view, or those that stand out of the noise.
 Sparsity: TypeAlias = int | tuple[int, ...] | Literal["auto"]
 # (vectors (m, d), values (m,)) -> (m, d), see sparse_eigenvectors
 ResidualDeviation: TypeAlias = Callable[[Matrix, Matrix], Matrix]
@@ -40,7 +40,7 @@ POLISHED_GUESSES = 2
 TRIED = 4
 DROPPED = 3
 SMALL = 100
-# The Fantope relaxation sees so many screened coordinates, and this gap is enough for a start.
+# The Fantope relaxation sees this many screened coordinates, and this gap is enough for a start.
 SCREENED = 100
 FANTOPE_TOLERANCE = 1e-2
 FANTOPE_ITERATIONS = 60
@@ -123,7 +123,7 @@ def sparse_eigenvectors(
     b : (d, d) array or None
         Symmetric (not checked); None for the identity.
     sparsity : int, tuple of int, or "auto"
-        k, between K (1 with separate supports) and d; or so many of each of the ``views``.
+        k, between K (1 with separate supports) and d; or this many of each of the ``views``.
     n_components : int
         K.
     ridge : float
@@ -222,7 +222,7 @@ def _check(
 
 @dataclass(frozen=True)
 class _Size:
-    """How large a support is: k coordinates; where ``views`` are told apart, so many of each."""
+    """How large a support is: k coordinates; with ``views``, this many of each."""
 
     k: int
     views: tuple[slice, ...] = ()
@@ -449,7 +449,7 @@ def _flow(pair: _Pair, candidate: _Candidate, size: _Size) -> _Candidate:
 
 
 def _flow_step(pair: _Pair, support: Support, vectors: Matrix, size: _Size) -> tuple[Support, Matrix]:
-    """V + eta (A V / |rho| - sign(rho) B V), truncated to so many rows and orthonormalized.
+    """V + eta (A V / |rho| - sign(rho) B V), truncated to this many rows and orthonormalized.
 
     In coordinates in which B has a unit diagonal, eta = 1/2 over a bound of the norm of B on the support. |rho|, not
     rho: a negative quotient must not turn ascent into descent.

@@ -10,9 +10,9 @@ import scipy.linalg
 
 from dpgep.models.model import Matrix
 
-# No eigenvalue of a positive semidefinite matrix is guessed to be below so many deviations of one entry of the noise. A
-# few may seem near zero by chance, and a truth that is singular by chance would make the simulated problem one about
-# that direction alone; a quotient along one direction is known no better than this. A public constant.
+# No eigenvalue of a positive semidefinite matrix is guessed to be below this many deviations of one entry of the
+# noise. A few may seem near zero by chance, and a truth that is singular by chance would make the simulated problem one
+# about that direction alone; a quotient along one direction is known no better than this. A public constant.
 LEAST_DEVIATIONS = 2.0
 
 

@@ -48,10 +48,7 @@ class PlausibleTruth(Protocol):
         """A and B before the noise; B is positive definite."""
 
     def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
-        """A and B with new noise of the law that the release had; so many of them, as the first axis, if that is given.
-
-        They are those of as many calls in a row.
-        """
+        """A and B with new noise of the release's law; with ``n_draws``, the results of that many calls, stacked."""
 
 
 class Released(Protocol):

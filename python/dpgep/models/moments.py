@@ -387,7 +387,7 @@ def groups_alone(
 
 
 def normals(generator: np.random.Generator, n_draws: int | None, *shapes: tuple[int, ...]) -> list[Matrix]:
-    """Normal deviates of these shapes; with ``n_draws``, so many of each as the first axis: those of calls in a row."""
+    """Normal deviates of these shapes; with ``n_draws``, the results of that many calls, stacked."""
     sizes = [math.prod(shape) for shape in shapes]
     leading = () if n_draws is None else (n_draws,)
     drawn = np.split(generator.standard_normal((*leading, sum(sizes))), list(accumulate(sizes))[:-1], axis=-1)

@@ -15,7 +15,7 @@ import scipy  # its sparse matrices are loaded when they are used
 from dpgep.models.model import Matrix, Standardization
 from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
 
-# A released variance counts as at least so many deviations of its noise: a public constant.
+# A released variance counts as at least this many deviations of its noise: a public constant.
 _FLOOR = 2.0
 # Rounding of a second moment: of exact sums, and, for each person, of sums in floating point.
 _EXACT, _SUMMED = 4 * float(np.finfo(float).eps), float(np.finfo(float).eps)

@@ -42,7 +42,7 @@ def leading_of_noise(d: int, deviation: float, of_mean: float, seed: int, n_draw
 
 @lru_cache(maxsize=1024)
 def _leading(d: int, steps: int, seed: int, n_draws: int) -> Matrix:
-    """That of deviation 1, for so many steps of |m| t."""
+    """That of deviation 1, for this many steps of |m| t."""
     if d == 1:
         return np.zeros(n_draws)
     generator, of_mean = np.random.default_rng(seed), steps * _STEP

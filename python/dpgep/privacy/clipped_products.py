@@ -119,7 +119,7 @@ class ClippedProducts:
         return self._mean_of(counts, sums.n, 2.0**-BITS, scale)
 
     def products(self, asked: Asked, thresholds: Thresholds, mu: float, charge: Charge) -> NoisyMean:
-        """(K, d), the mean of (x - m) clip(V^T (x - m)), clipped to a norm of so many bounds.
+        """(K, d), the mean of (x - m) clip(V^T (x - m)), clipped to a norm of this many bounds.
 
         Of two views, of x clip(V^T (x - m)), clip of the other view.
         """

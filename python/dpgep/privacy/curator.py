@@ -261,7 +261,7 @@ class Curator:
     def clipped_products(
         self, asked: Asked, thresholds: Thresholds, share: float | None = None, purpose: str = ""
     ) -> NoisyMean:
-        """The mean of x clip(V^T (x - m)), (K, d), products clipped to norms of so many bounds: for PCA and PLS."""
+        """The mean of x clip(V^T (x - m)), (K, d), products clipped to norms of this many bounds: for PCA and PLS."""
         return self._mechanism.clipped().products(asked, thresholds, self._affordable(share), self._charge(purpose))
 
     def product_moment(

@@ -107,7 +107,7 @@ def cost_of(mu: float) -> Cost:
 
 
 def total_cost(releases: Iterable[LedgerEntry], whole: float, before: Cost = _NOTHING) -> Cost:
-    """mu^2 of all releases, beside what was spent ``before``.
+    """mu^2 of all releases, added to ``before``.
 
     A release without mu took everything and counts as ``whole``, the budget's mu.
     """

@@ -173,7 +173,7 @@ def require_accountable(event: Any, epsilon: float, adjacency: Adjacency) -> Non
     """Raise ValueError for an event whose privacy losses, on the grid for ``epsilon``, would need hours or a TiB.
 
     Losses of a Gaussian answer with mu = 1/noise lie within mu^2 + 20 mu, but for what is below rounding. Of m answers
-    about samples, whose sum S has E exp(S) = r^m, within 35 + m log r; or within so many times those of one.
+    about samples, whose sum S has E exp(S) = r^m, within 35 + m log r; or within this many times those of one.
     """
     answers = answers_of(event)
     if len(answers) > MOST_ANSWERS:

@@ -14,8 +14,8 @@ from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.privacy.calibration import IntegerNoise, integer_noise
 
-# The limits of the theorem; `log2_distance` is below -466000 within them. Entries: the masks of so many, 16 bytes each,
-# are all that ChaCha20 has for one key (RFC 8439: 2^32 blocks of 64 bytes).
+# The limits of the theorem; `log2_distance` is below -466000 within them. Entries: their masks, 16 bytes each, are
+# all that ChaCha20 has for one key (RFC 8439: 2^32 blocks of 64 bytes).
 LEAST_SCALE, MOST_PARTIES, MOST_ENTRIES = 1 << 8, 1 << 16, 1 << 34
 _LARGEST_SCALE = 1 << 56
 LEAST_MU, LARGEST_MU = 2.0**-20, 32.0
@@ -48,7 +48,7 @@ def share_noise(mu: float, layout: MomentLayout, adjacency: Adjacency, bits: int
 def log2_distance(least: int, honest: int, entries: int, largest: int = _LARGEST_SCALE) -> float:
     """Binary logarithm of a bound on the total variation between noise in shares and post-processing of real noise.
 
-    Of ``honest`` shares with scales from ``least`` to ``largest`` in each of so many entries (docs/masked.md, (3)).
+    Of ``honest`` shares with scales from ``least`` to ``largest`` in each of this many entries (docs/masked.md, (3)).
     """
     norm = math.sqrt(honest) * largest
     factor = entries * (1 + 0.65 * (honest + 1) * (honest + 1 + 2 * math.pi * norm * least))

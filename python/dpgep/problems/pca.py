@@ -33,7 +33,7 @@ def pca(
         copied as a whole. Or a table, whose columns keep their names and whose categorical columns become indicators
         (docs/your-table.md), or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
     bound : "auto", float, `Auto` or `Preparation`
-        The bound on the row norm. It is enforced: longer rows are clipped to it, and nobody is told how many. A number
+        The bound on the row norm. It is enforced: longer rows are clipped to it, and how many stays secret. A number
         is a public bound: it must follow from what is known about the columns, never from the data (not checked).
 
         "auto" buys a bound from the budget of the run, and needs no prior range. Rows are first shifted by a mean, if

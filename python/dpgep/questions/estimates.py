@@ -17,7 +17,7 @@ from dpgep.models.standardized import correlations, standardization_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.sources.names import Names
 
-# Values of so many columns are printed.
+# Values of this many columns are printed.
 _SHOWN = 10
 
 

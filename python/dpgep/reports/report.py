@@ -87,7 +87,7 @@ class AttackRisk:
     Attributes
     ----------
     advantage : true positives less false positives of a test whether a person's row is in the data.
-    false_positive_rate, true_positive_rate : so many true positives, at so many false ones.
+    false_positive_rate, true_positive_rate : of the test with this advantage.
     """
 
     advantage: float

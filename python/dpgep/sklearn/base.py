@@ -111,7 +111,7 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _centering: ClassVar[str] = 'bound=dpgep.Auto(missing="center")'
 
     def _terms(self) -> dict[str, Any]:
-        """What `dpgep.solve` and `dpgep.release` are told about the price and the noise of this fit."""
+        """Arguments of `dpgep.solve` and `dpgep.release` for the price and the noise of this fit."""
         budget = self.budget
         if isinstance(budget, _LeftBehind):
             raise ValueError(
@@ -186,7 +186,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
     bound: Bound = "auto"
 
     def _described(self) -> dict[str, Any]:
-        """What every problem is told about its data."""
+        """Arguments about the data, common to all problems."""
         return {"bound": self.bound, "adjacency": self.adjacency, "public_n": self.public_n}
 
     def _keep(self, solution: Solution) -> None:

@@ -22,7 +22,7 @@ from dpgep.sources.source import DECLARE, Key, Source, as_names, missing
 
 Categories = Mapping[Hashable, Declared]
 
-# Indicator columns are dense: of more than so many categories of a column they would take more memory than sparse rows.
+# Indicator columns are dense: beyond this many categories of a column they take more memory than sparse rows.
 _MOST = 1000
 
 

@@ -17,9 +17,9 @@ from dpgep.methods.eigen import check_pair
 from dpgep.models.model import Matrix
 
 OVERRELAXATION = 1.6
-# The duality gap is evaluated, and the penalty parameter balanced, every so many iterations.
+# The duality gap is evaluated, and the penalty parameter balanced, every this many iterations.
 CHECK_EVERY = 10
-# After so many checks the penalty parameter stays as it is: ADMM with a fixed one converges.
+# After this many checks the penalty parameter stays as it is: ADMM with a fixed one converges.
 BALANCED_CHECKS = 50
 # A few leading eigenpairs are cheaper than all of them only while they are few.
 FEW = 0.2
@@ -97,7 +97,7 @@ def fantope_relaxation(
     tolerance : float
         Stop at a gap of this times |objective|.
     max_iterations : int
-        At most so many steps; ``converged`` tells whether they sufficed.
+        At most this many steps; ``converged`` tells whether they sufficed.
     start : FantopeFit, optional
         A fit of a similar problem of the same size.
 

@@ -52,7 +52,7 @@ _STEP_OF_ONE = 0.5
 TOLERANCE = 1e-9
 _ITERATIONS = {"fresh": 15, "lazy": 300}
 _LAZY_STARTS = 5
-# A start that uses more features than are kept loses half of them at a time, after so many steps on each half; all of
+# A start that uses more features than are kept loses half of them at a time, after this many steps on each half; all of
 # this may take a part of the iterations, and of the room, that there are.
 _STEPS_EACH = 20
 _NARROWING = 0.5
@@ -452,7 +452,7 @@ def _steps_left(products: NoisyProducts, k: int) -> float:
 
 
 def _truncated(vectors: Matrix, sparsity: int, options: FlowOptions) -> Matrix:
-    """The block with so many features left (0: all of them), and no row without any; may overwrite its argument."""
+    """The block with this many features left (0: all of them), and no row without any; may overwrite its argument."""
     if not sparsity:
         return vectors
     if len(vectors) == 1 or options.separate_supports:

@@ -30,7 +30,7 @@ from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.sampled import SampledMechanism
 from dpgep.privacy.sampled_products import NoisySamples
 
-# A pass over samples takes so many steps. Larger samples cost less privacy a pass, but steps run out first.
+# A pass over samples takes this many steps. Larger samples cost less privacy a pass, but steps run out first.
 _STEPS_PER_PASS = 100
 _STEPS_PER_EPOCH = 50
 # First and last step size as multiples of 1/L, L the noise level of a step in units of bound^2, and their largest:
