@@ -20,7 +20,7 @@ from dpgep.errors import AccuracyWarning
 from dpgep.methods.clipped_power import Begun, continued, leading_axes
 from dpgep.methods.clipping import kept_of_normal, look_of, sampling_error, variance_before_clipping
 from dpgep.methods.operator_release import OperatorDiagnostics
-from dpgep.methods.release import ReleaseOptions
+from dpgep.methods.release_options import ReleaseOptions
 from dpgep.models.moments import ReleasedMoments, pooled
 from dpgep.privacy import clipped_products
 from dpgep.privacy.clipped_products import Asked, NoisyMean

@@ -1,6 +1,7 @@
 """Properties of the code itself: public names, one version, layers, and that no method can reach a row."""
 
 import ast
+import graphlib
 import importlib
 import importlib.metadata
 import inspect
@@ -106,6 +107,21 @@ def test_nothing_imports_to_its_right(layer: str) -> None:
     for path in (PACKAGE / layer).rglob("*.py"):
         for name in imports_of(path):
             assert not any(name == f or name.startswith(f + ".") for f in forbidden), f"{path.name} imports {name}"
+
+
+def test_no_import_leads_back() -> None:
+    """Not even one in a function, or for type checkers alone; but for a budget, which opens one in a file."""
+    modules = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in PACKAGE.rglob("*.py")
+    }
+    del modules["dpgep"]  # the names of all
+    needed = {
+        name: {found if found in modules else found.rpartition(".")[0] for found in imports_of(path)} & set(modules)
+        for name, path in modules.items()
+    }
+    needed["dpgep.privacy.budget"].remove("dpgep.privacy.lasting_budget")
+    graphlib.TopologicalSorter(needed).prepare()  # raises CycleError, which names the modules
 
 
 def test_models_are_mathematics() -> None:

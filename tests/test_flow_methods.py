@@ -19,7 +19,8 @@ from scipy import stats
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.release import release
+from dpgep.methods.release_options import ReleaseOptions
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise

@@ -16,7 +16,6 @@ from dpgep._dispatch import core
 from dpgep.methods import eigen
 from dpgep.methods.operator_release import _start
 from dpgep.methods.quotient_accuracy import products_accuracy
-from dpgep.methods.release import ReleaseOptions
 from dpgep.methods.search_space import Leading, leading_solutions
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
@@ -217,7 +216,7 @@ def storage_of(given: Any, k: int, **options: Any) -> str:
 
 
 def test_few_components_of_wide_rows_come_from_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules[ReleaseOptions.__module__]  # its name in the package is that of the function
+    module = sys.modules["dpgep.methods.release"]  # its name in the package is that of the function
     assert (module.WIDE, module.WIDE_FOR_EACH, module.MOST_ROWS) == (2000, 100, 10**6)
     for name, value in {"WIDE": 120, "WIDE_FOR_EACH": 60, "MOST_ROWS": 600}.items():
         monkeypatch.setattr(module, name, value)
@@ -241,7 +240,7 @@ def test_few_components_of_wide_rows_come_from_products(monkeypatch: pytest.Monk
 
 
 def test_both_storages_agree_where_products_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[ReleaseOptions.__module__], "WIDE", D)
+    monkeypatch.setattr(sys.modules["dpgep.methods.release"], "WIDE", D)
     given = dpgep.pca(spiked(np.r_[0.8, 0.5, 0.4], n=1500), bound=1.0)
     chosen, matrix = (
         solve_seeded(given, mu=20.0, n_components=3, method="release", **s) for s in ({}, {"storage": "matrix"})

@@ -15,12 +15,13 @@ from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dask_frames import without_rows
 from dpgep.data.dataset import Dataset
 from dpgep.data.inputs import batch_of, inputs_of
+from dpgep.data.integer_moments import DEFAULT_BITS
 from dpgep.data.parts import columns_but, parquet_parts, read_parquet
 from dpgep.data.views import column_names
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Preparation
 from dpgep.models.row_model import RowModel
-from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
+from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import dask_dataset
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame
 from dpgep.sources.names import Names, as_text

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from dpgep import _container
 from dpgep._names import noted
 from dpgep._optional import import_extra
-from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
+from dpgep.data.integer_moments import DEFAULT_BITS, LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preparation import Preparation
@@ -51,7 +51,7 @@ from dpgep.privacy.moment_release import add_share, normalized_moments, share_en
 from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.shares import LARGEST_MU, share_noise
 from dpgep.private_moments import PrivateMoments
-from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
+from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_bytes import bound_fields, model_fields, packed_triangle, unpacked_triangle
 from dpgep.reports.report import PrivacyReport
 from dpgep.solve import public_inputs, warn_of_delta, warn_of_epsilon

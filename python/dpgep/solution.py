@@ -268,7 +268,7 @@ class Solution:
         """
         from dpgep.formats.solution_file import read
 
-        return read(text)
+        return read(Solution, text)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `to_json` to a file, in place of one that is there, which is replaced atomically."""

@@ -100,7 +100,7 @@ def solve(
         Default: ``DPGEP_NUM_THREADS``, or the processors available to this process, within threadpoolctl's limit;
         beyond 1000 features LAPACK then uses its own setting (docs/distributed.md).
     **options
-        Options of the method: see `dpgep.methods.release.ReleaseOptions` (``regularization``, ``sparsity``,
+        Options of the method: see `dpgep.methods.release_options.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
         `dpgep.methods.papers.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
         ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpgep.data.inputs import inputs_of
+from dpgep.data.integer_moments import DEFAULT_BITS
 from dpgep.data.views import require_number_protected, width
 from dpgep.distributed import names_of
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Preparation
 from dpgep.models.row_model import RowModel
-from dpgep.problems.mergeable_moments import DEFAULT_BITS, Moments
+from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import streamed_dataset
 from dpgep.sources import Scan, scan
 from dpgep.sources.kinds import is_spark_frame

@@ -22,6 +22,9 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.sources.columns import Columns
 
+# The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
+DEFAULT_BITS = 20
+BITS = range(4, DEFAULT_BITS + 1)
 # Exact sums are kept below 2^62: room in int64 for noise, whose scale is at most 2^56.
 _LIMB_BITS = 62
 # Bits of the low limb where there are two, as in core.carry_triangle.

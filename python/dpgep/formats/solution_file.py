@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,9 +26,11 @@ from dpgep.models.moments import ReleasedMoments
 from dpgep.models.registry import MODELS
 from dpgep.models.row_model import RowModel
 from dpgep.models.table import TableModel
-from dpgep.solution import Solution
 
 FORMAT, VERSION = "dpgep-solution", 1
+
+
+S = TypeVar("S")
 
 _FLOW = {"flow": FlowDiagnostics}
 _KINDS: Kinds = {
@@ -45,7 +48,7 @@ _KINDS: Kinds = {
 }
 
 
-def written(solution: Solution) -> str:
+def written(solution: Any) -> str:
     """The JSON text of a solution. Raises TypeError for classes of people that are no text, numbers or booleans."""
     _require_plain_classes(solution.model)
     document = encoded(solution, _KINDS)
@@ -67,17 +70,17 @@ def _require_plain_classes(model: Model) -> None:
             raise TypeError(f"classes must be text, numbers or booleans to be stored, and finite, got {label!r}")
 
 
-def read(text: str | bytes) -> Solution:
-    """The solution in a JSON text. Raises ValueError, which says what is wrong, for any that `written` cannot make."""
+def read(kind: type[S], text: str | bytes) -> S:
+    """The solution, of class ``kind``, in a JSON text. Raises ValueError, which says what is wrong, for others."""
     document = parsed(text)
     by = require_format(document, FORMAT, VERSION)
     document["_moments"] = document.pop("moments", None)
-    solution: Solution = decoded(document, Solution, "the solution", kinds=_KINDS, by=by)
+    solution: S = decoded(document, kind, "the solution", kinds=_KINDS, by=by)
     _check(solution)
     return solution
 
 
-def _check(solution: Solution) -> None:
+def _check(solution: Any) -> None:
     """Raise ValueError for parts that do not fit each other."""
     components, model, mean = solution.components, solution.model, solution.mean
     if components.ndim != 2 or not components.size:
@@ -104,7 +107,7 @@ def _check(solution: Solution) -> None:
     solution.privacy.require_consistent()
 
 
-def _check_diagnostics(solution: Solution, k: int, d: int) -> None:
+def _check_diagnostics(solution: Any, k: int, d: int) -> None:
     found = solution.diagnostics
     require_shape("diagnostics.accuracy.errors", found.expected_error, (k,))
     require_shape("diagnostics.eigengaps", found.eigengaps, (k,))
@@ -120,7 +123,7 @@ def _check_diagnostics(solution: Solution, k: int, d: int) -> None:
             raise ValueError("diagnostics.scale makes a component zero")
 
 
-def _check_moments(solution: Solution, d: int) -> None:
+def _check_moments(solution: Any, d: int) -> None:
     moments: ReleasedMoments | None = solution._moments
     if moments is None:
         return

@@ -18,7 +18,8 @@ from dpgep.methods.papers.simultaneous_reduction import (
     sr_dp,
 )
 from dpgep.methods.papers.stochastic import ReducedOptions, StochasticOptions, dp_spca, dp_vrpca
-from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.release import release
+from dpgep.methods.release_options import ReleaseOptions
 from dpgep.methods.result import MethodResult
 from dpgep.privacy.curator import Curator
 

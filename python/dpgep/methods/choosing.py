@@ -26,7 +26,8 @@ from dpgep.methods.clipped_power import LEAST_SHARE, Begun, ClippedPowerDiagnost
 from dpgep.methods.clipping import Look, look_of, sampling_error
 from dpgep.methods.eigen import matrix_bytes, solve_pair
 from dpgep.methods.operator_release import leading_by_products, operator_release
-from dpgep.methods.release import ReleaseOptions, by_products, release, solve_released
+from dpgep.methods.release import by_products, release, solve_released
+from dpgep.methods.release_options import ReleaseOptions
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from dpgep.methods.options import directions_in
 from dpgep.methods.papers.initial_vectors import InitialVectors
 from dpgep.methods.papers.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.quotient_accuracy import products_accuracy
+from dpgep.methods.release_options import ReleaseOptions
 from dpgep.methods.result import Diagnostics, MethodResult, method_result
 from dpgep.methods.ridge import products_ridge
 from dpgep.methods.search_space import FEW_ROWS, Leading, leading_solutions
@@ -19,9 +19,6 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentModel
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import NoisyProducts, ProductNoise
-
-if TYPE_CHECKING:
-    from dpgep.methods.release import ReleaseOptions
 
 # Where sparse components are asked for, share of the room that may go to the dense ones they start from.
 _DENSE_SHARE = 0.5

@@ -11,12 +11,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dpgep._dispatch import core
-
-if TYPE_CHECKING:
-    from dpgep.privacy.ledger import LedgerEntry
 
 _watching: ContextVar[Transcript | None] = ContextVar("_watching", default=None)
 
@@ -29,7 +26,7 @@ class Transcript:
 
     def __init__(self, script: Transcript | None = None) -> None:
         self.draws: core.Transcript = core.Transcript(None if script is None else script.draws)
-        self.payments: list[tuple[int, LedgerEntry]] = []
+        self.payments: list[tuple[int, Any]] = []  # with entries of a ledger
         self._process = os.getpid()
         self._is_over = False
 
@@ -56,7 +53,7 @@ def watched_draws() -> core.Transcript | None:
     return None if transcript is None else transcript.draws
 
 
-def note_payment(entry: LedgerEntry) -> None:
+def note_payment(entry: object) -> None:
     """Called by a ledger that recorded the entry."""
     transcript = _watched()
     if transcript is not None:

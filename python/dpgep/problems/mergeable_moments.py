@@ -13,7 +13,7 @@ from dpgep._names import random_name
 from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset
 from dpgep.data.inputs import batch_of, inputs_of, named
-from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
+from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.not_finite import not_finite_in, not_finite_in_batch
 from dpgep.data.prepared import PreparedDataset, PreparedSums
 from dpgep.data.rows import Batch, NotFiniteError
@@ -24,10 +24,6 @@ from dpgep.models.preparation import Auto, Preparation, takes_missing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.sources.names import Names
-
-# The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
-DEFAULT_BITS = 20
-BITS = range(4, DEFAULT_BITS + 1)
 
 
 class Moments(Problem):

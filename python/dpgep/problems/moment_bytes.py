@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep import _container
-from dpgep.data.integer_moments import ExactMomentAccumulator
+from dpgep.data.integer_moments import BITS, ExactMomentAccumulator
 from dpgep.formats.checks import MOST_PEOPLE, require_model
 from dpgep.formats.codec import decoded
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.preparation import Preparation
 from dpgep.models.registry import MODELS
 from dpgep.models.row_model import RowModel
-from dpgep.problems.mergeable_moments import BITS
 
 _KIND, _VERSION = "moments", 1
 

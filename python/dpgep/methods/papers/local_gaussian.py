@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpgep.methods.release import PairOptions, solve_released
+from dpgep.methods.release import solve_released
+from dpgep.methods.release_options import PairOptions
 from dpgep.methods.result import MethodResult
 from dpgep.privacy.curator import Curator, PublicSide
 

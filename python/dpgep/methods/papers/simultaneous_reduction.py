@@ -36,7 +36,8 @@ from dpgep._checks import require_count, require_each, require_non_negative, req
 from dpgep._dispatch import core
 from dpgep.methods.options import require_given_sparsity, require_products, require_sparsity
 from dpgep.methods.quotient_accuracy import products_accuracy
-from dpgep.methods.release import ReleaseOptions, release
+from dpgep.methods.release import release
+from dpgep.methods.release_options import ReleaseOptions
 from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
 from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix
