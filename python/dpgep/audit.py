@@ -32,7 +32,6 @@ from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.problems.moment_problem import TableProblem
 from dpgep.problems.problem import Problem
 from dpgep.solution import Solution
 from dpgep.solve import solve
@@ -350,7 +349,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
 
 
 def _curator(problem: Problem, mu: float, stream: core.NoiseStream) -> Curator:
-    if isinstance(problem, TableProblem):
+    if problem.auto is not None:
         raise ValueError(
             "released=True audits one release, of a known bound: give a number or a Preparation instead of "
             'bound="auto", or audit solutions'

@@ -43,7 +43,7 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import integer_noise
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import release_moments, released_people, released_shares
-from dpgep.problems.moment_problem import MomentProblem, TableProblem, moment_problem
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
 from dpgep.solve import component_count, prepare_table
 
 Against = Literal["sample", "population"]
@@ -512,7 +512,6 @@ class _Setting:
             more = n / (m * len(people))  # than are there
             ledger = Ledger(mu * more)
             table = self._problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
-            assert isinstance(table, TableProblem)
             preparation = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
             left = mu if math.isinf(mu) else ledger.remaining / more
             draws = [self._draw(each, preparation) for each in people]

@@ -31,7 +31,7 @@ from dpgep.problems.moment_bytes import (
     require_entries,
     unpacked_triangle,
 )
-from dpgep.problems.moment_problem import MomentProblem, RowProblem, TableProblem
+from dpgep.problems.moment_problem import MomentProblem
 from dpgep.questions.questions import Questions, answer
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
@@ -195,7 +195,7 @@ class PrivateMoments(Questions):
 
 
 def release(
-    problem: RowProblem | Moments,
+    problem: MomentProblem | Moments,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -240,7 +240,7 @@ def release(
     >>> (one + two).solve(n_components=1).privacy.epsilon
     1.0
     """
-    if not isinstance(problem, (MomentProblem, TableProblem, Moments)):
+    if not isinstance(problem, (MomentProblem, Moments)):
         raise TypeError(
             "problem must have moments: dpgep.table, pca, cca, pls, fda, sir or dpgep.Moments; "
             f"got {type(problem).__name__}"

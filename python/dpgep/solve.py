@@ -26,15 +26,14 @@ from dpgep.methods.preparing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
-from dpgep.models.preparation import Preparation, takes_missing
+from dpgep.models.preparation import Preparation
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.stages import Stages
-from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.moment_problem import MomentProblem, TableProblem
+from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.problem import Problem
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
@@ -259,29 +258,27 @@ class Run:
     def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C], *, mixed: bool = False) -> C:
         """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first: `prepare`."""
         problem = self._problem
-        if isinstance(problem, TableProblem):
+        if isinstance(problem, MomentProblem) and problem.auto is not None:
             preparation = prepare_table(problem, self._ledger, self._stream, mixed=mixed)
             problem = problem.prepared(preparation)
             self._ledger.begin()
-        if isinstance(problem, (MomentProblem, Moments)):
-            self.preparation = problem.preparation
+        self.preparation = problem.preparation
         self._facts = problem.facts
         return make(problem, self._ledger, self._stream)
 
     def location_and_scale(self) -> Preparation:
         """Those of a table's columns alone, for all that is reserved."""
         problem = self._problem
-        assert isinstance(problem, TableProblem)
+        assert isinstance(problem, MomentProblem)
+        assert problem.auto is not None
         self._facts = problem.facts
         return location_and_scale(_stages(problem, self._ledger, self._stream), problem.auto)
 
     def _naming_columns(self, error: NotFiniteError) -> NotFiniteError:
         """What refuses the rows, with the names of the columns."""
         problem = self._problem
-        if isinstance(problem, TableProblem):
-            return not_finite_in(problem.model, problem.dataset, missing=problem.auto.missing == "center")
         if isinstance(problem, MomentProblem):
-            return not_finite_in(problem.model, problem.dataset, missing=takes_missing(problem.preparation))
+            return not_finite_in(problem.model, problem.dataset, missing=problem.takes_missing)
         return error
 
     def warn_of_counted(self, result: object) -> None:
@@ -290,8 +287,9 @@ class Run:
             warn_of_delta(self._account, self._problem.n_counted, result)
 
 
-def prepare_table(problem: TableProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool) -> Preparation:
+def prepare_table(problem: MomentProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool) -> Preparation:
     """The preparation of a table, bought from ``ledger``; its columns may be ``mixed``."""
+    assert problem.auto is not None
     if problem.read_once:
         raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
     return prepare(
@@ -304,9 +302,9 @@ def prepare_table(problem: TableProblem, ledger: Ledger, stream: core.NoiseStrea
     )
 
 
-def _stages(problem: TableProblem, ledger: Ledger, stream: core.NoiseStream) -> Stages:
+def _stages(problem: MomentProblem, ledger: Ledger, stream: core.NoiseStream) -> Stages:
     table = (problem.dataset, problem.facts, problem.model.n_features)
-    return Stages(*table, ledger, stream, missing=problem.auto.missing == "center")
+    return Stages(*table, ledger, stream, missing=problem.takes_missing)
 
 
 def solution_of(
@@ -392,7 +390,7 @@ def warn_of_delta(account: Budget, n: int | None, result: object) -> None:
 
 
 def _public_inputs_of(problem: Problem) -> PublicInputs:
-    ranges = problem.auto.ranges if isinstance(problem, TableProblem) else {}
+    ranges = {} if problem.auto is None else problem.auto.ranges
     return public_inputs(problem.model, problem.n_counted, ranges)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import dpgep
 from dpgep.cli.command import Commands, positive, usage
-from dpgep.problems.moment_problem import RowProblem
+from dpgep.problems.moment_problem import MomentProblem
 
 
 def add(commands: Commands) -> None:
@@ -68,15 +68,15 @@ def _neighbours(n: int) -> tuple[np.ndarray, np.ndarray]:
     return tables[0], tables[1]
 
 
-def _pca(rows: np.ndarray) -> RowProblem:
+def _pca(rows: np.ndarray) -> MomentProblem:
     return dpgep.pca(rows, center=False, bound=1.0)
 
 
-def _cca(rows: np.ndarray) -> RowProblem:
+def _cca(rows: np.ndarray) -> MomentProblem:
     return dpgep.cca(rows[:, ::2], rows[:, 1::2], center=False, bound=1.0)
 
 
-def _fda(rows: np.ndarray) -> RowProblem:
+def _fda(rows: np.ndarray) -> MomentProblem:
     return dpgep.fda(rows, rows[:, 0] > 0, classes=[False, True], bound=1.0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from dpgep.models.cca import CcaModel
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Bound
-from dpgep.problems.moment_problem import RowProblem
+from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
 
@@ -20,7 +20,7 @@ def cca(
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> RowProblem:
+) -> MomentProblem:
     """Canonical correlation analysis of two views of the same people.
 
     Problem: A v = lambda B v with v = (x, y), A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy), S the covariance of the
@@ -41,7 +41,7 @@ def cca(
 
     Returns
     -------
-    MomentProblem or TableProblem
+    MomentProblem
         For `dpgep.solve`; the solution contains the weights of both views.
 
     Raises

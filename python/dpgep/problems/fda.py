@@ -11,7 +11,7 @@ from dpgep.data.views import n_rows, opened, width
 from dpgep.models.fda import FdaModel
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Bound
-from dpgep.problems.moment_problem import RowProblem, moment_problem
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
 def fda(
@@ -22,7 +22,7 @@ def fda(
     bound: Bound = "auto",
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> RowProblem:
+) -> MomentProblem:
     """Fisher discriminant analysis: directions that separate classes.
 
     Problem: A v = lambda B v with, over classes c of n_c people with mean m_c,
@@ -51,7 +51,7 @@ def fda(
 
     Returns
     -------
-    MomentProblem or TableProblem
+    MomentProblem
         For `dpgep.solve`.
 
     Raises

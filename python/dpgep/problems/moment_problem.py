@@ -24,7 +24,7 @@ from dpgep.data.spark_dataset import SparkDataset
 from dpgep.data.views import bound_of, fewest_rows, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preparation import Auto, Bound, Preparation
+from dpgep.models.preparation import Auto, Bound, Preparation, takes_missing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
@@ -33,17 +33,35 @@ from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_fram
 
 @dataclass(frozen=True, eq=False)
 class MomentProblem(Problem):
-    """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`."""
+    """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`.
+
+    With ``auto`` a run buys a preparation first, and then solves the problem of the rows that it maps; ``is_sparse``
+    says whether zeros of rows must stay zeros.
+    """
 
     model: RowModel
     facts: PublicFacts
     layout: MomentLayout
     dataset: Dataset
     preparation: Preparation | None = None
+    auto: Auto | None = None
+    is_sparse: bool = False
 
     @property
     def mixes_columns(self) -> bool:  # type: ignore[override]
+        if self.auto is not None:
+            return self.auto.precondition == "full"
         return self.preparation is not None and self.preparation.mixes_columns
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether rows may be shifted: the answer must allow it, and zeros of sparse rows stay zeros."""
+        return self.model.shift_free and not self.is_sparse
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether NaN is an absent value, which counts as the location of its column."""
+        return takes_missing(self.preparation) if self.auto is None else self.auto.missing == "center"
 
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
@@ -123,6 +141,10 @@ class MomentProblem(Problem):
         """The same for rows that are in memory; ValueError, which names the purpose, where they are not."""
         return RowProducts(self.dataset.in_memory(purpose).rows)
 
+    def prepared(self, preparation: Preparation) -> MomentProblem:
+        """The problem of the rows that ``preparation`` maps."""
+        return prepared_problem(self.model, self.facts, self.dataset, preparation)
+
     def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
         """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
         return MomentProblem(
@@ -136,68 +158,13 @@ class MomentProblem(Problem):
     def __repr__(self) -> str:
         facts = self.facts
         size = f"n={facts.n}, " if facts.n is not None else ""
-        return f"{self.model.name}({size}d={self.model.n_features}, bound={facts.bound:g}, {facts.adjacency})"
-
-
-@dataclass(frozen=True, eq=False)
-class TableProblem(Problem):
-    """Rows of people whose bound is unknown, and the model to fit to them: what ``bound="auto"`` builds.
-
-    A run buys a preparation first (`Auto`), and then solves the problem of the rows that are mapped by it.
-    """
-
-    model: RowModel
-    facts: PublicFacts
-    dataset: Dataset
-    auto: Auto
-    is_sparse: bool = False
-
-    @property
-    def can_shift(self) -> bool:
-        """Whether rows may be shifted: the answer must allow it, and zeros of sparse rows stay zeros."""
-        return self.model.shift_free and not self.is_sparse
-
-    @property
-    def mixes_columns(self) -> bool:  # type: ignore[override]
-        return self.auto.precondition == "full"
-
-    @property
-    def population_id(self) -> str:
-        """A random name of the people."""
-        return self.dataset.population_id
-
-    @property
-    def passes(self) -> int:  # type: ignore[override]
-        return self.dataset.passes
-
-    @property
-    def read_once(self) -> bool:  # type: ignore[override]
-        return self.dataset.read_once
-
-    @property
-    def n_counted(self) -> int | None:
-        return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
-
-    @property
-    def largest_b(self) -> float | None:
-        """Some number: rows of any bound have one."""
-        return 1.0
-
-    def prepared(self, preparation: Preparation) -> MomentProblem:
-        """The problem of the rows that ``preparation`` maps."""
-        return prepared_problem(self.model, self.facts, self.dataset, preparation)
-
-    def __repr__(self) -> str:
-        size = f"n={self.facts.n}, " if self.facts.n is not None else ""
-        return f"{self.model.name}({size}d={self.model.n_features}, bound='auto', {self.facts.adjacency})"
-
-
-RowProblem = MomentProblem | TableProblem
+        bound = "'auto'" if facts.bound is None else f"{facts.bound:g}"
+        return f"{self.model.name}({size}d={self.model.n_features}, bound={bound}, {facts.adjacency})"
 
 
 def moment_problem(
     model: RowModel, data: tuple[Any, ...], *, bound: Bound, adjacency: Any, public_n: Any
-) -> RowProblem:
+) -> MomentProblem:
     """The problem of ``model`` for data as `batch_of` takes them: arrays, Dask's too, or selections of one source."""
     found = bound_of(bound)
     dataset = _dataset(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
@@ -208,7 +175,8 @@ def moment_problem(
             raise ValueError(
                 f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
             )
-        return TableProblem(model, facts, dataset, found.for_columns(model.n_features, model.feature_names), is_sparse)
+        auto = found.for_columns(model.n_features, model.feature_names)
+        return MomentProblem(model, facts, model.layout(facts), dataset, auto=auto, is_sparse=is_sparse)
     if isinstance(found, Preparation):
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)

@@ -8,7 +8,7 @@ from typing import Any
 from dpgep.models.model import Adjacency
 from dpgep.models.multiset_cca import MultisetCcaModel
 from dpgep.models.preparation import Bound
-from dpgep.problems.moment_problem import RowProblem
+from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
 
@@ -19,7 +19,7 @@ def multiset_cca(
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> RowProblem:
+) -> MomentProblem:
     """Multiset canonical correlation analysis: what two or more views of the same people have in common.
 
     Problem: A v = lambda B v with v = (x_1, ..., x_m), S the covariance of the joint row of all m views (its second
@@ -39,7 +39,7 @@ def multiset_cca(
 
     Returns
     -------
-    MomentProblem or TableProblem
+    MomentProblem
         For `dpgep.solve`. `Solution.view_weights` are the weights of each view.
 
     Raises

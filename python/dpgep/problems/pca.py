@@ -10,7 +10,7 @@ from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.preparation import Bound
-from dpgep.problems.moment_problem import RowProblem, moment_problem
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
 def pca(
@@ -21,7 +21,7 @@ def pca(
     standardize: bool = False,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> RowProblem:
+) -> MomentProblem:
     """Principal component analysis of the rows of X.
 
     Problem: A v = lambda v with A = (1/n) sum x x^T - m m^T, or (1/n) sum x x^T if not ``center``; no factor n/(n-1).
@@ -66,7 +66,7 @@ def pca(
 
     Returns
     -------
-    MomentProblem or TableProblem
+    MomentProblem
         For `dpgep.solve`. Nothing is computed yet.
 
     Raises

@@ -8,7 +8,7 @@ from typing import Any
 from dpgep.models.model import Adjacency
 from dpgep.models.pls import PlsModel
 from dpgep.models.preparation import Bound
-from dpgep.problems.moment_problem import RowProblem
+from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
 
@@ -20,7 +20,7 @@ def pls(
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> RowProblem:
+) -> MomentProblem:
     """Partial least squares of two views of the same people: the directions whose scores have the largest covariance.
 
     Problem: A v = lambda v with v = (x, y) and A = [[0, Sxy], [Syx, 0]], Sxy the cross-covariance of the views (their
@@ -41,7 +41,7 @@ def pls(
 
     Returns
     -------
-    MomentProblem or TableProblem
+    MomentProblem
         For `dpgep.solve`; the solution contains the weights of both views.
 
     Raises

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from dpgep.models.model import Model, PublicFacts
+from dpgep.models.preparation import Auto, Preparation
 
 
 class Problem(ABC):
@@ -18,6 +19,8 @@ class Problem(ABC):
     at_hand : whether rows are in memory, so that many passes over them cost little.
     mapped : whether they are mapped in each pass, so that products cannot use them as they are.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
+    preparation : the public map of the rows; None where they are as they were given.
+    auto : how a run buys one first; None where it does not.
     """
 
     model: Model
@@ -27,6 +30,8 @@ class Problem(ABC):
     at_hand: bool = False
     mapped: bool = False
     mixes_columns: bool = False
+    preparation: Preparation | None = None
+    auto: Auto | None = None
 
     @property
     @abstractmethod

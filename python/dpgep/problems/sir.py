@@ -11,7 +11,7 @@ from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Bound
 from dpgep.models.sir import SirModel
-from dpgep.problems.moment_problem import RowProblem, moment_problem
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
 def sir(
@@ -24,7 +24,7 @@ def sir(
     bound: Bound = "auto",
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> RowProblem:
+) -> MomentProblem:
     """Sliced inverse regression: directions of X that a response y depends on.
 
     Problem: A v = lambda B v with A = sum_h (n_h/n) m_h m_h^T - m m^T over slices h of y, and B the covariance of the
@@ -53,7 +53,7 @@ def sir(
 
     Returns
     -------
-    MomentProblem or TableProblem
+    MomentProblem
         For `dpgep.solve`. Empty slices are allowed.
 
     Raises

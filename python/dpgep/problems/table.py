@@ -11,7 +11,7 @@ from dpgep.data.views import n_rows, opened, width
 from dpgep.models.model import Adjacency
 from dpgep.models.preparation import Bound
 from dpgep.models.table import TableModel
-from dpgep.problems.moment_problem import RowProblem, moment_problem
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
 def table(
@@ -25,7 +25,7 @@ def table(
     bound: Bound = "auto",
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
-) -> RowProblem:
+) -> MomentProblem:
     """A table of people, for `dpgep.release`: all its moments, from which any number of questions are then answered.
 
     Released are M = (1/n) sum x x^T and the mean, or, with ``groups``, sums and counts of each group. They cost as much
@@ -55,7 +55,7 @@ def table(
 
     Returns
     -------
-    MomentProblem or TableProblem
+    MomentProblem
         For `dpgep.release`. Nothing is computed yet.
 
     Raises

@@ -10,12 +10,12 @@ from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency, view_labels
 from dpgep.models.preparation import Bound
 from dpgep.models.views import ViewsModel
-from dpgep.problems.moment_problem import RowProblem, moment_problem
+from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
 def views_problem(
     make: Callable[..., ViewsModel], views: Sequence[Any], bound: Bound, adjacency: Adjacency, public_n: int | None
-) -> RowProblem:
+) -> MomentProblem:
     """The problem of the model ``make`` (sizes) for views of the same people."""
     found = [opened(view, label, adjacency) for view, label in zip(views, view_labels(len(views)), strict=True)]
     model = named(make(*(width(view) for view, _ in found)), *(names for _, names in found))

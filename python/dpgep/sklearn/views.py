@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from dpgep.problems.cca import cca
-from dpgep.problems.moment_problem import RowProblem
+from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.pls import pls
 from dpgep.sklearn.base import Projection, options_of, values_withheld
 from dpgep.solution import Solution
@@ -35,7 +35,7 @@ class TwoViews(Projection):
     sparsity: int | Literal["auto"] | None = None
 
     @abstractmethod
-    def _problem(self, X: Any, y: Any) -> RowProblem: ...
+    def _problem(self, X: Any, y: Any) -> MomentProblem: ...
 
     def fit(self, X: Any, y: Any = None) -> TwoViews:
         """Spend the budget on pairs of directions in X (n, d_x) and y (n, d_y) or (n,): row i of each is person i."""
@@ -97,7 +97,7 @@ class PrivateCCA(TwoViews):
 
     regularization: float | None = None
 
-    def _problem(self, X: Any, y: Any) -> RowProblem:
+    def _problem(self, X: Any, y: Any) -> MomentProblem:
         return cca(X, y, center=self.center, **self._described())
 
     def _keep(self, solution: Solution) -> None:
@@ -127,7 +127,7 @@ class PrivatePLS(TwoViews):
     covariances_ : (K,), those of the scores, descending; no factor n/(n-1).
     """
 
-    def _problem(self, X: Any, y: Any) -> RowProblem:
+    def _problem(self, X: Any, y: Any) -> MomentProblem:
         return pls(X, y, center=self.center, **self._described())
 
     def _keep(self, solution: Solution) -> None:
