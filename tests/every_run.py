@@ -53,13 +53,14 @@ def problems(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, 
     x += labels[:, None] * rng.standard_normal(D) / 3
     form = scipy.sparse.csr_array if sparse else np.asarray
     rest: dict[str, Any] = {"bound": 2.0, "adjacency": adjacency}
-    first, second = form(x[:, :5]), form(x[:, 5:] + x[:, :3] * [1.0, 0.3, 0.1])
+    both = np.hstack([x[:, :5], x[:, 5:] + x[:, :3] * [1.0, 0.3, 0.1]])
+    first, second = form(both[:, :5]), form(both[:, 5:])
     return {
         "pca": dpgep.pca(form(x), **rest),
         "pca uncentred": dpgep.pca(form(x), center=False, **rest),
         "cca": dpgep.cca(first, second, **rest),
         "pls": dpgep.pls(first, second, **rest),
-        "multiset-cca": dpgep.multiset_cca([first, second[:, :1], second[:, 1:]], **rest),
+        "multiset-cca": dpgep.multiset_cca([form(part) for part in np.split(both, [2, 4], axis=1)], **rest),
         "fda": dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
         "sir": dpgep.sir(form(x), y, slices=4, y_range=(-1, 1), **rest),
     }

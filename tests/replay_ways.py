@@ -286,6 +286,7 @@ _MODELS: dict[str, tuple[Any, str | None]] = {
     "StandardizedPcaModel": (dpgep.StandardizedPcaModel(3, center=True), None),
     "CcaModel": (dpgep.CcaModel(3, 2, center=True), "y"),
     "PlsModel": (dpgep.PlsModel(3, 2, center=False), "y"),
+    "MultisetCcaModel": (dpgep.MultisetCcaModel((3, 2), center=True), "y"),
     "FdaModel": (dpgep.FdaModel(3, CLASSES), "labels"),
     "SirModel": (dpgep.SirModel(3, (0.0, 0.5)), "response"),
     "TableModel": (dpgep.TableModel(3), None),

@@ -144,7 +144,7 @@ def test_nobody_decides_who_else_is_in_a_class_of_the_command(
     assert main(command) == 0
     path.write_text(LABELLED + "3,2,other\n")
     assert main(command) == 2
-    assert "maybe of one person" in capsys.readouterr().err
+    assert "possibly from one person's value" in capsys.readouterr().err
 
 
 def test_nobody_decides_who_else_is_in_a_category(tmp_path: Path) -> None:

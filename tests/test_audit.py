@@ -295,7 +295,7 @@ def test_a_release_that_is_audited_has_a_known_bound() -> None:
         ({}, ValueError, "give exactly one budget"),
         ({"mu": 1.0, "budget": dpgep.Budget(mu=1.0)}, TypeError, "every run of an audit has its own budget"),
         ({"mu": 1.0, "released": True, "n_components": 2}, TypeError, "released=True audits the release of the method"),
-        ({"mu": 1.0, "speed": 2}, TypeError, "method 'auto' has no option 'speed'"),
+        ({"mu": 1.0, "speed": 2}, TypeError, "method 'release' has no option 'speed'"),
         ({"mu": 1.0, "statistic": None}, TypeError, "statistic=None requires released=True"),
     ],
 )

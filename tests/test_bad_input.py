@@ -207,7 +207,7 @@ def test_bad_types_are_named(rng: np.random.Generator) -> None:
     problem = dpgep.pca(rows(rng), bound=1.0)
     with pytest.raises(TypeError, match=r"problem must come from dpgep.pca.*got ndarray"):
         dpgep.solve(rows(rng), mu=1.0)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="method 'auto' has no option 'step_size'"):
+    with pytest.raises(TypeError, match="method 'release' has no option 'step_size'"):
         dpgep.solve(problem, mu=1.0, step_size=3)
     with pytest.raises(TypeError, match=r"budget must be a dpgep.Budget, got float"):
         dpgep.solve(problem, budget=1.0)  # type: ignore[arg-type]

@@ -291,7 +291,7 @@ def test_a_run_whose_reservation_was_given_back_is_withheld(path: Path) -> None:
             other.give_back(other.open_reservations[0]["reservation"], nothing_was_released=True)
             ledger.record(LedgerEntry("test", ledger.mu, ()))
 
-    with pytest.raises(PrivacyBudgetError, match="its result is withheld"):
+    with pytest.raises(PrivacyBudgetError, match="result is withheld"):
         run()
     assert (budget.releases, budget.remaining_mu) == ((), budget.mu)
 
@@ -322,7 +322,7 @@ def test_a_run_whose_reservation_was_given_back_is_withheld_although_the_file_ca
             ledger.record(LedgerEntry("test", ledger.mu, ()))
             refusing_to_open(monkeypatch, path, flags)
 
-    with pytest.raises(PrivacyBudgetError, match="its result is withheld") as caught:
+    with pytest.raises(PrivacyBudgetError, match="result is withheld") as caught:
         run()
     assert ("was given back by hand while" in str(caught.value)) == bool(flags)
     assert ("cannot be read (Too many open files)" in str(caught.value)) == (not flags)

@@ -562,6 +562,6 @@ def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(client: distr
     x, _ = people
     rows = da.from_array(x, chunks=(500, 6)).map_blocks(always_killed, dtype=x.dtype)
     before = client.run_on_scheduler(allow_failures, 0)
-    with pytest.raises(RuntimeError, match="use smaller partitions, or give workers more memory"):
+    with pytest.raises(RuntimeError, match="use smaller partitions or give workers more memory"):
         moments(dpgep.PcaModel(6, center=True), rows, client=client, bound=1.0)
     client.run_on_scheduler(allow_failures, before)

@@ -113,7 +113,7 @@ solve = functools.partial(dpgep.solve, dpgep.pca(X, bound=1.0), mu=1.0)
         (lambda: solve(random_state=1), "seed belongs to the run"),
         (lambda: solve(n_jobs=2), "n_threads belongs to the run"),
         (lambda: solve(bound=2.0), r"bound belongs to the problem, as in dpgep.pca\(X, bound=...\)"),
-        (lambda: solve(sparsty=2), "method 'auto' has no option 'sparsty'; did you mean 'sparsity'"),
+        (lambda: solve(sparsty=2), "method 'release' has no option 'sparsty'; did you mean 'sparsity'"),
         (lambda: solve(standardise=True), "standardize belongs to the problem"),
         (lambda: solve(eps=1.0), "did you mean 'epsilon'|epsilon belongs to the run"),
     ],

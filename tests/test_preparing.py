@@ -52,6 +52,7 @@ def problems(x: Any, of: Any = None, form: Any = np.asarray, **rest: Any) -> Mak
             "cca": lambda: dpgep.cca(form(views[0]), form(views[1]), **rest),
             "cca uncentred": lambda: dpgep.cca(form(views[0]), form(views[1]), center=False, **rest),
             "pls": lambda: dpgep.pls(form(views[0]), form(views[1]), **rest),
+            "multiset-cca": lambda: dpgep.multiset_cca([form(x[:, :1]), form(x[:, 1:2]), form(x[:, 2:])], **rest),
             "fda": lambda: dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
             "sir": lambda: dpgep.sir(form(x), score, slices=5, y_range=(-2, 2), **rest),
         }
@@ -69,7 +70,7 @@ def test_every_model_is_here() -> None:
 def test_without_noise_the_answer_is_that_of_the_rows(name: str) -> None:
     """Nothing is cut off, so that location, scale and bound change nothing but the rounding."""
     x = table()
-    scale_free = name.partition(" ")[0] in ("cca", "fda", "sir") or "standardized" in name
+    scale_free = name.partition(" ")[0] in ("cca", "multiset-cca", "fda", "sir") or "standardized" in name
     units, places = (UNITS, PLACES if "uncentred" not in name else 0.0) if scale_free else (1.0, 0.0)
     rows = (x - places) / units
     largest = 2 * float(np.linalg.norm(rows, axis=1).max())
@@ -280,7 +281,7 @@ def test_what_is_not_finite_costs_nothing(name: str, wrong: float) -> None:
 
 def test_too_little_budget_costs_nothing() -> None:
     budget = dpgep.Budget(mu=1e-10)
-    with pytest.raises(ValueError, match="too little"):
+    with pytest.raises(ValueError, match="too small a budget"):
         dpgep.solve(problems(table(), bound="auto")["cca"], budget=budget)
     assert budget.spent_mu == 0
 
@@ -715,6 +716,7 @@ def test_rows_of_any_finite_magnitude(name: str, unit: float) -> None:
         "cca": lambda: dpgep.cca(x[:, :2], x[:, 2:], bound="auto"),
         "cca uncentred": lambda: dpgep.cca(x[:, :2], x[:, 2:], center=False, bound="auto"),
         "pls": lambda: dpgep.pls(x[:, :2], x[:, 2:], bound="auto"),
+        "multiset-cca": lambda: dpgep.multiset_cca([x[:, :1], x[:, 1:2], x[:, 2:]], bound="auto"),
         "fda": lambda: dpgep.fda(x, labels, classes=[0, 1], bound="auto"),
         "sir": lambda: dpgep.sir(x, labels, slices=2, y_range=(-0.5, 1.5), bound="auto"),
     }
