@@ -441,6 +441,7 @@ def test_without_noise_residuals_lead_to_canonical_pairs(start: Any) -> None:
     assert max(solution.diagnostics.expected_error) < 1e-4
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("power", [0.0, 1.0])
 @pytest.mark.parametrize("correlations", [[0.8], [0.85, 0.6]])
 def test_residuals_beat_a_release_of_canonical_pairs(correlations: list[float], power: float) -> None:
