@@ -185,18 +185,32 @@ def test_screening_noise_and_calibration() -> None:
         assert release.noise[0].deviation == pytest.approx(math.sqrt(centred / share), rel=1e-3)
 
 
+@pytest.mark.parametrize("sizes", [(3, 2), (2, 1, 2)])
+@pytest.mark.parametrize("center", [True, False])
+def test_cross_norms_are_of_rows_outside_their_own_view(sizes: tuple[int, ...], center: bool) -> None:
+    rows = np.random.default_rng(0).standard_normal((50, 5)) / 10
+    views = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
+    centred = rows - rows.mean(axis=0) if center else rows
+    view_of = np.repeat(np.arange(len(sizes)), sizes)
+    between = np.where(view_of[:, None] == view_of, 0.0, centred.T @ centred)
+    problem = dpgep.multiset_cca(views, center=center, bound=1.0)
+    np.testing.assert_allclose(problem.cross_norms(), np.linalg.norm(between, axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(3, 2), (2, 1, 2)])
 @pytest.mark.parametrize("seed", range(30))
-def test_the_sensitivity_of_the_two_view_screen_is_a_bound(seed: int) -> None:
+def test_the_sensitivity_of_the_screen_of_views_is_a_bound(seed: int, sizes: tuple[int, ...]) -> None:
     rng = np.random.default_rng(seed)
-    x, y = rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
+    rows = rng.standard_normal((6, 5))
     if seed % 2:
-        x[:-1], y[:-1] = x[0], y[0]  # concentrated rows: the extreme case
+        rows[:-1] = rows[0]  # concentrated rows: the extreme case
     for center, squared in [(True, 18.0), (False, 2.0)]:
         values = []
         for last in (1.0, -1.0):
-            neighbour = x.copy()
-            neighbour[-1] *= last
-            problem = dpgep.cca(neighbour, y, center=center, bound=1.0)
+            neighbour = rows.copy()
+            neighbour[-1, :3] *= last
+            views = np.split(neighbour, np.cumsum(sizes)[:-1], axis=1)
+            problem = dpgep.multiset_cca(views, center=center, bound=1.0)
             values.append(np.concatenate([problem.screen_sums().energy, problem.cross_norms()]))
         assert ((values[0] - values[1]) ** 2).sum() <= squared
 
