@@ -164,7 +164,7 @@ def _between(row: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("adjacency", "bound", "largest"), [("replace-one", 18.0, 13.5), ("add-remove", 17.0, 8.5)], ids=["replace", "add"]
+    ("adjacency", "bound", "largest"), [("replace-one", 15.5, 13.5), ("add-remove", 9.0, 8.5)], ids=["replace", "add"]
 )
 def test_two_view_screens_move_by_less_than_the_bound(
     adjacency: Adjacency, bound: float, largest: float, rng: np.random.Generator

@@ -65,7 +65,7 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, cha
     The diagonal is a part of the moment matrix, so its calibration applies. For two views sums are not released:
     row norms are 1-Lipschitz in the Frobenius norm, and diagonal and row norms use different entries of the
     second moment, so together they change by at most sqrt 2 (add-remove: 1). With means subtracted the covariance
-    changes by at most 4, and both by at most sqrt(4^2 + 2) (sqrt(4^2 + 1)).
+    between two views changes by at most sqrt 13.5 (sqrt 8), and both by at most sqrt 15.5 (3).
 
     All are exact integers except the row norms, which are rounded to a grid.
     """
@@ -168,8 +168,12 @@ def _view_deviations(problem: MomentProblem, mu: float, n: int = 0, bits: int = 
 
 
 def _views_sensitivity(problem: MomentProblem) -> float:
-    squared = (2.0 if problem.facts.adjacency == "replace-one" else 1.0) + (16.0 if problem.layout.sums else 0.0)
-    return math.sqrt(squared)
+    """Of the diagonal and of the row norms together, rounded up: docs/mathematics.md, section 7."""
+    replaces, between = problem.facts.adjacency == "replace-one", 1 - 1 / len(problem.model.views)
+    squared = 2.0 if replaces else 1.0
+    if problem.layout.sums:
+        squared += min(16.0, 27.0 * between) if replaces else 16.0 * between
+    return math.nextafter(math.sqrt(math.nextafter(squared, math.inf)), math.inf)
 
 
 def _views_allowance(problem: MomentProblem, n: int, bits: int) -> Allowance:
