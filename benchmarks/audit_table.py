@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "statistical")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "support")]
 
 import low_bit_cases  # noqa: E402
 import method_cases  # noqa: E402

@@ -25,7 +25,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "statistical"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 import printed_mechanisms as printed
 
 TARGET_BANDWIDTH = 0.2  # integers are looked at three times: largest, smallest, sum

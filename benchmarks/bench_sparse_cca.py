@@ -18,7 +18,7 @@ from support import judge
 
 import dpgep
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from sparse_views import Covariance, sparse_views, worst_squared_sine
 
 SEEDS = 1 if support.QUICK else 20

@@ -1,7 +1,8 @@
 """Stochastic ascent: an epoch on MNIST against NumPy, and DP-VRPCA against DP-SPCA at the same privacy and passes.
 
-The competitor of the first is the plain reference, `tests/reference.py`, on the same rows and the same deviates; a
-second one, tuned, shares nothing but the arithmetic: NumPy's own generator and sampling, BLAS for the products.
+The competitor of the first is the plain reference, `tests/support/reference.py`, on the same rows and the same
+deviates; a second one, tuned, shares nothing but the arithmetic: NumPy's own generator and sampling, BLAS for the
+products.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy as np
 import dpgep
 from dpgep.methods import METHODS
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from every_run import matrix_problem, of_a_matrix_alone, problems, runs
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "seed": 7}
@@ -48,7 +48,8 @@ def of_methods() -> Iterator[tuple[str, str]]:
                 for i, (method, options) in enumerate(runs(problem.model.n_features)):
                     k = 2 if method in ("release", "auto") else 1
                     key = f"{name} {adjacency} {'sparse' if sparse else 'dense'} {method} {i}"
-                    yield key, solved(problem, n_components=min(k, problem.model.max_components), method=method, **options)
+                    n_components = min(k, problem.model.max_components)
+                    yield key, solved(problem, n_components=n_components, method=method, **options)
     assert METHODS
 
 

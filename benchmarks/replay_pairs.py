@@ -2,9 +2,10 @@
 
     python benchmarks/replay_pairs.py [N] [SEED]
 
-N pairs (default: 20 000), half of them of ways in (tests/replay_ways.py), half of methods (tests/replay_matrix.py), in
-turn. Prints for each the number of pairs, of runs that ended with an error on both sides, of divergences, and the
-largest cost found over what was claimed; exits with status 1 if there was a divergence.
+N pairs (default: 20 000), half of them of ways in (tests/support/replay_ways.py), half of methods
+(tests/support/replay_matrix.py), in turn. Prints for each the number of pairs, of runs that ended with an error on
+both sides, of divergences, and the largest cost found over what was claimed; exits with status 1 if there was a
+divergence.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import replay_matrix
 from replay_people import EDGES

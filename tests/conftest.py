@@ -43,7 +43,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """
     if item.get_closest_marker("entropy"):
         return (yield)
-    with noise_from(item.nodeid):
+    with noise_from(f"tests/{item.path.name}::{item.nodeid.partition('::')[2]}"):
         return (yield)
 
 

@@ -19,9 +19,9 @@ import pytest
 from conftest import Matrix
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_rows import MODELS, arguments, dataset
 from scipy import stats
 from statistics_helpers import FALSE_ALARM, rejects_equal_distributions
-from test_mergeable_moments import MODELS, arguments, dataset
 
 import dpgep
 from dpgep import _container, masked

@@ -5,8 +5,8 @@ Every comparator is a function
     components(rows, k, mu, rng, bound) -> (K, d), orthonormal rows, leading first,
 
 sound for mu-GDP under replace-one with public n: all that it learns from ``rows`` are answers of an `Analyst`, which
-adds the noise for a sensitivity that the comparator states, and composes mu^2. tests/test_frontier.py repeats the
-queries that a run made on worst and random neighbours, and adds up what they cost. What a paper prints where that
+adds the noise for a sensitivity that the comparator states, and composes mu^2. `tests/project/test_frontier.py` repeats
+the queries that a run made on worst and random neighbours, and adds up what they cost. What a paper prints where that
 differs is in the docstring of its file. NumPy's noise is for experiments: its low bits are not private.
 
 A single pass asks each batch of people about themselves only. The batches are drawn without a look at rows; so a

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import dpgep
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "statistical"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import low_bit_cases  # noqa: E402
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "statistical"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import audit_cases  # noqa: E402
 

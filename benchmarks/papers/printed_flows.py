@@ -86,7 +86,7 @@ def noise_product(v: Matrix, deviation: Matrix | float, rng: Generator) -> Matri
     """Z v for rows v (R, d) of unit norm and a fresh `noise_matrix` Z each, in distribution and without the matrix.
 
     Cov(Z v) = sigma^2 (I + v v^T - diag(v_i^2)), so Z v is sigma (sqrt(1 - v_i^2) g_i + v_i h) with g, h independent
-    (docs/mathematics.md, section 2; `tests/reference.py`, `noise_times_vector` with "iid").
+    (docs/mathematics.md, section 2; `tests/support/reference.py`, `noise_times_vector` with "iid").
     """
     g, h = rng.standard_normal(v.shape), rng.standard_normal((len(v), 1))
     return np.asarray(deviation * (np.sqrt(np.maximum(1 - v**2, 0.0)) * g + v * h))

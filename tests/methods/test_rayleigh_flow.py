@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -453,9 +454,8 @@ np.savez(sys.argv[1], **{n_vectors: np.concatenate(flows) for n_vectors, flows i
 
 
 def flows_of(variant, path):
-    # The problems stand beside this file.
     environment = {**os.environ, "DPGEP_SIMD": variant, "OPENBLAS_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.path.dirname(__file__)
+    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[1] / "support")
     subprocess.run([sys.executable, "-c", FLOWS, str(path)], env=environment, check=True, timeout=300)
     return np.load(path)
 

@@ -19,7 +19,7 @@ from dpgep.privacy import budget_file, interrupts
 from dpgep.privacy.interrupts import AtomicReference, undisturbed
 from dpgep.privacy.ledger import LedgerEntry
 
-PROGRAM = Path(__file__).with_name("interrupted_budget.py")
+PROGRAM = Path(__file__).resolve().parents[1] / "support" / "interrupted_budget.py"
 MANY = pytest.mark.deep
 # Seconds; a machine that is busy takes a tenth of it.
 LIMIT = 500

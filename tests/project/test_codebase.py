@@ -93,7 +93,7 @@ def test_help_works_without_the_extras() -> None:
 
 def test_one_version() -> None:
     assert dpgep.__version__ == importlib.metadata.version("dpgep") == dpgep.build_info()["version"]
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     stated = {"CITATION.cff": r"^version: (\S+)$", "CHANGELOG.md": r"^(?:To become |## \[)(\d[^\],\s]*)"}
     for name, form in stated.items():
         newest = re.search(form, (root / name).read_text(encoding="utf-8"), flags=re.MULTILINE)

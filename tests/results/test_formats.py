@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 import dpgep
 from dpgep.local import Aggregator, GaussianRandomizer
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).resolve().parents[1] / "support"
 FILES = ["solution-1.json", "solution-1-sampled.json"]
 
 # a run for each kind of diagnostics and each kind of model

@@ -25,7 +25,7 @@ from replay_cases import CASES, row, worst
 import dpgep
 
 PACKAGE = Path(dpgep.__file__).parent
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "audits.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "audits.md"
 
 Place = tuple[str, int]  # a file, and the line where a function starts
 

@@ -12,7 +12,7 @@ import pytest
 
 import dpgep
 
-FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "frontier"
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "frontier"
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -1,6 +1,7 @@
 """Pages of documentation: their code, run in order, and what a page shows beside what its code prints.
 
-A block marked ``text`` shows what the block before it prints. ``python tests/pages.py`` mends the pages that do not.
+A block marked ``text`` shows what the block before it prints. ``python tests/support/pages.py`` mends the
+pages that do not.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from conftest import noise_from
 
 from dpgep import cli
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 PAGES += sorted(DOCS.rglob("*.md"))

@@ -37,7 +37,7 @@ from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports import consistency, document, guarantee, report
 from dpgep.reports.document import verify
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).resolve().parents[1] / "support"
 ROWS = np.random.default_rng(0).standard_normal((400, 3)) / 4
 LABELS = np.arange(400) % 3
 pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")

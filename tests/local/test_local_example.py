@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parent.parent / "examples" / "local_model"
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "local_model"
 
 
 def start(program: str, *arguments: object) -> subprocess.Popen[str]:

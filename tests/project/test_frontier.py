@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "frontier"
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "frontier"
 NAMES = [
     "gaussian",
     "separate_covariance",

@@ -27,7 +27,7 @@ from dpgep.privacy.ledger_table import percent, up
 from dpgep.reports.document import read, verify
 from dpgep.reports.report import document_of
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).resolve().parents[1] / "support"
 SEVENTH = datetime.date(2026, 11, 7)
 
 
