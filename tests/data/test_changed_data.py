@@ -21,7 +21,7 @@ import dpgep
 from dpgep.data import checksum
 from dpgep.data.checksum import PassChecksum
 from dpgep.data.rows import Rows
-from dpgep.sources.columns import Columns
+from dpgep.sources.batches import Columns
 
 N, D = 700, 6
 NAMES = [f"x{i}" for i in range(D)]

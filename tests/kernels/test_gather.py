@@ -14,7 +14,7 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.data.blocks import clipped_blocks
 from dpgep.data.rows import Rows
-from dpgep.sources.columns import Columns
+from dpgep.sources.batches import Columns
 
 pytestmark = pytest.mark.kernel
 

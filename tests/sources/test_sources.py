@@ -36,9 +36,8 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.sources import Scan, as_selection, is_source, parts
-from dpgep.sources.columns import Columns
-from dpgep.sources.parts import Assembler
+from dpgep.sources import Scan, as_selection, is_source
+from dpgep.sources.batches import Assembler, Columns
 
 pytestmark = pytest.mark.usefixtures("data_errors_lead_nowhere")
 
@@ -450,7 +449,7 @@ def test_turning_columns_into_rows(width: int, rows: int) -> None:
 
 
 def test_batches_are_bounded_in_bytes_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "BATCH_BYTES", 1 << 12)
+    monkeypatch.setattr("dpgep.sources.batches.BATCH_BYTES", 1 << 12)
     dense = dpgep.scan(np.zeros((1000, 16)))
     assert max(len(x) for (x,) in dense.read(dense)) == 32
     wide = sp.csr_array((np.random.default_rng(0).random((500, 10_000)) < 1e-3).astype(float))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import dpgep
 import dpgep.distributed
 from dpgep._optional import MissingExtraError
-from dpgep.sources.categories import indicators
+from dpgep.sources.encoding import indicators
 
 N = 600
 NAMES = ["income", "age", "visits"]

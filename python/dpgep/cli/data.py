@@ -12,8 +12,8 @@ from typing import Any
 import dpgep
 from dpgep.cli.command import UsageError, interval, known, usage, words
 from dpgep.sources import Selection
-from dpgep.sources.csv_files import CsvFiles
-from dpgep.sources.kinds import declared_categories, is_date_type
+from dpgep.sources.csv import CsvFiles
+from dpgep.sources.encoding import declared_categories, is_date_type
 
 _DAY = 86400.0
 

@@ -17,7 +17,7 @@ from dpgep.cli.data import Data
 from dpgep.cli.output import Output
 from dpgep.models.model import view_labels
 from dpgep.sources import Selection
-from dpgep.sources.kinds import is_date_type
+from dpgep.sources.encoding import is_date_type
 
 _SUFFIXES = (".csv", ".parquet", ".npy")
 

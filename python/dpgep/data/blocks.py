@@ -21,7 +21,7 @@ from dpgep._dispatch import core
 from dpgep._threads import own_threads, run, thread_count
 from dpgep.data.rows import Batch, NotFiniteError, Rows, canonical_csr
 from dpgep.models.model import Matrix
-from dpgep.sources.columns import Columns, row_dtype
+from dpgep.sources.batches import Columns, row_dtype
 
 # A block that stays in the second-level cache until it is multiplied saves a fifth of the time where rows are short
 # (measured at 100 columns). Long rows need some hundred of them, as many as the sums that they are added to are read

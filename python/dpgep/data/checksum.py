@@ -31,7 +31,7 @@ from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
 from dpgep.data.rows import Rows
 from dpgep.errors import DataChangedError
-from dpgep.sources.columns import Columns
+from dpgep.sources.batches import Columns
 
 # Words of a block: keys, words and reversed words stay in the second-level cache (measured: half the size is slower).
 _WORDS = 1 << 14

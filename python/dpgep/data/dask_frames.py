@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dpgep.sources import declared_values
-from dpgep.sources.categories import Categories, Encoding, encoded
+from dpgep.sources.encoding import Categories, Encoding, declared_categories, encoded
 from dpgep.sources.frames import Frame
-from dpgep.sources.kinds import declared_categories
 from dpgep.sources.names import Names, as_text
 from dpgep.sources.source import Source
 

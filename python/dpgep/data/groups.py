@@ -17,8 +17,8 @@ from dpgep.data.rows import NO_GROUP
 from dpgep.data.views import as_vector, check_not_masked, check_vector
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
-from dpgep.sources.kinds import is_dask_collection, require_exact_in_floats, require_of_type
-from dpgep.sources.lookup import positions
+from dpgep.sources.encoding import positions, require_exact_in_floats, require_of_type
+from dpgep.sources.kinds import is_dask_collection
 
 Codes = NDArray[np.intp]
 Classes = tuple[Hashable, ...]

@@ -20,7 +20,7 @@ from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.sparse_rows import GridRows, SparseRows
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
-from dpgep.sources.columns import Columns
+from dpgep.sources.batches import Columns
 
 # The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
 DEFAULT_BITS = 20

@@ -11,7 +11,7 @@ import numpy as np
 from dpgep._optional import import_extra
 from dpgep.data.views import check_not_masked, known_rows
 from dpgep.sources import scan
-from dpgep.sources.categories import Categories
+from dpgep.sources.encoding import Categories
 from dpgep.sources.kinds import is_dask_collection
 from dpgep.sources.names import Names, as_text, check_same
 

@@ -18,7 +18,7 @@ from dpgep._threads import thread_count
 from dpgep.data.blocks import block_height
 from dpgep.data.rows import Accumulate, Batch, NotFiniteError, Rows, canonical_csr, kernel_reads
 from dpgep.models.model import Matrix
-from dpgep.sources.columns import Columns, row_dtype
+from dpgep.sources.batches import Columns, row_dtype
 
 
 class RowProducts:

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.sources.columns import Columns, is_plain, side_by_side
-from dpgep.sources.lookup import NOT_LISTED
+from dpgep.sources.batches import Columns, is_plain, side_by_side
+from dpgep.sources.encoding import NOT_LISTED
 from dpgep.sources.names import first_of
 
 # The code of who is in no group.

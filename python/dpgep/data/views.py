@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from dpgep.data.dask_frames import without_rows
 from dpgep.models.preparation import Auto, Preparation
 from dpgep.sources import Scan, Selection, as_selection, is_source
-from dpgep.sources.columns import Columns
+from dpgep.sources.batches import Columns, shown
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_table
 from dpgep.sources.names import Names
-from dpgep.sources.parts import shown
 from dpgep.sources.source import replaced
 from dpgep.sources.tables import table_matrix, table_names
 

@@ -1,7 +1,7 @@
 """Sources: data in many forms as batches of rows."""
 
 from dpgep.sources.arrays import as_vector_of_values
-from dpgep.sources.kinds import BOOLEANS, declared_values
+from dpgep.sources.encoding import BOOLEANS, declared_values
 from dpgep.sources.scan import Scan, Selection, as_selection, is_source, scan
 
 __all__ = [

@@ -9,11 +9,11 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 
 from dpgep.sources import arrow, frames, kinds
-from dpgep.sources.columns import Columns
-from dpgep.sources.kinds import Declared, declared_values, is_table
+from dpgep.sources.batches import Columns, Part, Pieces, check_real, rows_at_a_time
+from dpgep.sources.encoding import declared_values
+from dpgep.sources.kinds import is_table
 from dpgep.sources.names import Names
-from dpgep.sources.parts import Part, Pieces, check_real, rows_at_a_time
-from dpgep.sources.source import Key, Source, check_names, missing, one_of
+from dpgep.sources.source import Declared, Key, Source, check_names, missing, one_of
 from dpgep.sources.tables import table_matrix, table_names, whole
 
 

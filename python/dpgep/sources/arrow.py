@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
 from dpgep.sources import kinds
-from dpgep.sources.columns import Columns
-from dpgep.sources.kinds import Declared, declared_values, of_arrow_type
-from dpgep.sources.parts import BATCH_BYTES, Assembler, Part, Pieces, read_ahead
+from dpgep.sources.batches import BATCH_BYTES, Assembler, Columns, Part, Pieces, read_ahead
+from dpgep.sources.encoding import declared_values, of_arrow_type
 from dpgep.sources.source import (
+    Declared,
     Key,
     Source,
     as_names,

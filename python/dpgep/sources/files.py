@@ -1,21 +1,149 @@
-"""Paths, folders and globs: which files they stand for, and what kind of source these are."""
+"""Files as sources: which ones paths, folders and patterns stand for; Parquet and Arrow.
+
+Only the columns that are needed are read, and little of each is in memory at a time. pyarrow's own scan of a data set
+reads ahead of what uses the rows, of Parquet whole row groups: often all of the data.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
 from dpgep.sources.arrays import Array, SideBySide
-from dpgep.sources.categories import Categories
-from dpgep.sources.csv_files import CsvFiles
+from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
+from dpgep.sources.csv import CsvFiles
+from dpgep.sources.encoding import Categories
 from dpgep.sources.names import listed
 from dpgep.sources.source import Source, packages_messages_withheld
-from dpgep.sources.table_files import ArrowFiles, ParquetFiles
+
+# Memory per column while a file is read; without a buffer, the column's share of a row group would lie in memory.
+_READ_BUFFER = 1 << 18
+
+
+class TableFiles(ArrowSource):
+    """Files of one data set of pyarrow, in its order.
+
+    The schema is that of the first file. In another, a column that is not there is null; one of another type is read if
+    it holds the same kind of values (numbers, text, ...), and is an error if not, whatever its values are.
+    """
+
+    reads_ahead = True
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.schema = dataset.schema
+
+    def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
+        for fragment in self._dataset.get_fragments():
+            keys = pyarrow(".dataset").get_partition_keys(fragment.partition_expression)
+            with self._opened(fragment) as (schema, batches):
+                stored = [name for name in names if name in schema.names]
+                for name in stored:
+                    _check_values(name, self.schema.field(name).type, schema.field(name).type)
+                for batch in batches(stored, rows):
+                    yield self._completed(batch, names, keys)
+
+    @abstractmethod
+    def _opened(self, fragment: Any) -> AbstractContextManager[tuple[Any, Callable[[list[str], int], Iterable[Any]]]]:
+        """The schema of a file, and what reads some of its columns, about this many rows at a time."""
+
+    def _completed(self, batch: Any, names: list[str], keys: dict[str, Any]) -> Any:
+        """The batch with the columns that the file does not hold, or without a type because nothing is in them.
+
+        The others keep the file's types: a cast may fail, and whether it does depends on values.
+        """
+        pa = pyarrow()
+        held = [field.name for field in batch.schema if not pa.types.is_null(field.type)]
+        if held == names:
+            return batch
+        columns = [
+            batch.column(name)
+            if name in held
+            else pa.repeat(pa.scalar(keys.get(name), self.schema.field(name).type), batch.num_rows)
+            for name in names
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+class ParquetFiles(TableFiles):
+    """Parquet files, or folders of them in the order of their paths; Hive partitions (year=2024) are columns."""
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        places = [str(path) for path in paths]
+        super().__init__(
+            pyarrow(".dataset").dataset(
+                places[0] if len(places) == 1 else places, format="parquet", partitioning="hive"
+            )
+        )
+        if not self._dataset.files:
+            raise ValueError(f"no Parquet files in {', '.join(places)}")
+
+    @cached_property
+    def n_rows(self) -> int:
+        return int(self._dataset.count_rows())
+
+    @contextmanager
+    def _opened(self, fragment: Any) -> Iterator[tuple[Any, Callable[[list[str], int], Iterable[Any]]]]:
+        with pyarrow(".parquet").ParquetFile(
+            fragment.path, filesystem=fragment.filesystem, buffer_size=_READ_BUFFER, pre_buffer=False
+        ) as file:
+            yield file.schema_arrow, lambda names, rows: file.iter_batches(batch_size=rows, columns=names)
+
+
+class ArrowFiles(TableFiles):
+    """Arrow (Feather) files. A record batch is read at a time, as the file has it: of Feather, 65 536 rows."""
+
+    n_rows = None
+
+    def __init__(self, files: Sequence[str]) -> None:
+        super().__init__(pyarrow(".dataset").dataset(list(files), format="ipc"))
+
+    @contextmanager
+    def _opened(self, fragment: Any) -> Iterator[tuple[Any, Callable[[list[str], int], Iterable[Any]]]]:
+        with fragment.filesystem.open_input_file(fragment.path) as file:
+            schema = pyarrow(".ipc").open_file(file).schema
+            yield schema, partial(_stored_batches, file, schema)
+
+
+def _stored_batches(file: Any, schema: Any, names: list[str], rows: int) -> Iterator[Any]:
+    ipc = pyarrow(".ipc")
+    chosen = ipc.IpcReadOptions(included_fields=list(map(schema.get_field_index, names)))
+    reader = ipc.open_file(file, options=chosen)
+    for i in range(reader.num_record_batches):
+        yield reader.get_batch(i)
+
+
+def _check_values(name: str, expected: Any, found: Any) -> None:
+    """Raise TypeError where values of type ``found`` cannot stand beside those of type ``expected``."""
+    if found != expected and _values_of(found) not in (_values_of(expected), "nothing"):
+        raise TypeError(
+            f"column {name!r} is {expected} in the first file and {found} in another: use one type in all files"
+        )
+
+
+def _values_of(found: Any) -> str:
+    """What values of a type are, however they are stored."""
+    types = pyarrow().types
+    if types.is_dictionary(found):
+        return _values_of(found.value_type)
+    if types.is_null(found):
+        return "nothing"
+    if is_numeric(found):
+        return "numbers"
+    if types.is_string(found) or types.is_large_string(found):
+        return "text"
+    if types.is_timestamp(found):
+        return "times with a zone" if found.tz else "times"
+    return f"numbers, {found.list_size} in a list" if types.is_fixed_size_list(found) else str(found)
+
 
 _SUFFIXES = {
     "parquet": (".parquet", ".pq"),

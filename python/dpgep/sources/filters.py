@@ -14,9 +14,9 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
-from dpgep.sources.csv_files import CsvFiles
-from dpgep.sources.kinds import Declared, is_date_type
-from dpgep.sources.source import Key, missing
+from dpgep.sources.csv import CsvFiles
+from dpgep.sources.encoding import is_date_type
+from dpgep.sources.source import Declared, Key, missing
 
 # Text, or a pyarrow.compute.Expression.
 Condition: TypeAlias = Any

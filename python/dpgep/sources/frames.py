@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
-from dpgep.sources.columns import Columns
-from dpgep.sources.kinds import Declared, declared_values
-from dpgep.sources.parts import Pieces, rows_at_a_time
-from dpgep.sources.source import Key, Source, as_names, messages_withheld, one_of, require_numeric
+from dpgep.sources.batches import Columns, Pieces, rows_at_a_time
+from dpgep.sources.encoding import declared_values
+from dpgep.sources.source import Declared, Key, Source, as_names, messages_withheld, one_of, require_numeric
 
 
 class Frame(Source):

@@ -11,14 +11,13 @@ import scipy  # its sparse matrices are loaded when they are used
 from dpgep.sources import arrow, kinds
 from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.arrow import ArrowSource, Dataset, Reader, Stream
-from dpgep.sources.categories import Categories, Encoding, encoded
+from dpgep.sources.batches import Pieces
+from dpgep.sources.encoding import BOOLEANS, Categories, Encoding, encoded
 from dpgep.sources.files import open_files
 from dpgep.sources.filters import Condition, Filtered
 from dpgep.sources.frames import Frame
-from dpgep.sources.kinds import BOOLEANS, Declared
 from dpgep.sources.names import Names, check_same
-from dpgep.sources.parts import Pieces
-from dpgep.sources.source import Key, Source
+from dpgep.sources.source import Declared, Key, Source
 from dpgep.sources.spark import SparkFrame
 
 SUPPORTED = (

@@ -11,13 +11,12 @@ import numpy as np
 from dpgep._checks import require_count
 from dpgep._optional import progress_bar
 from dpgep._show import html_table
-from dpgep.sources.categories import Encoding, check_categories, check_dates
+from dpgep.sources.batches import Assembler, Part, Pieces, rebatch
+from dpgep.sources.encoding import Encoding, check_categories, check_dates
 from dpgep.sources.filters import Condition, check_condition
-from dpgep.sources.kinds import Declared
 from dpgep.sources.names import Names, listed
 from dpgep.sources.opening import is_source_value, open_source
-from dpgep.sources.parts import Assembler, Part, Pieces, rebatch
-from dpgep.sources.source import Key, packages_messages_withheld
+from dpgep.sources.source import Declared, Key, packages_messages_withheld
 
 
 def scan(

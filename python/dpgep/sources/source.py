@@ -12,12 +12,14 @@ from typing import Any
 
 from dpgep._checks import did_you_mean
 from dpgep.errors import DataError
-from dpgep.sources.kinds import Declared
+from dpgep.sources.batches import Pieces
 from dpgep.sources.names import Names, as_text, listed
-from dpgep.sources.parts import Pieces
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
 Key = Hashable | slice | None
+
+# Values that a type or the caller lists: of labels, of a categorical column.
+Declared = tuple[Hashable, ...]
 
 # How to declare the categories of a column.
 DECLARE = "as pandas.CategoricalDtype([...]), polars.Enum([...]), or dpgep.scan(..., categories={column: [...]})"

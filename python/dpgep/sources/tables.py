@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dpgep.sources import kinds
 from dpgep.sources.arrow import Stream
-from dpgep.sources.categories import Encoding, encoded
+from dpgep.sources.batches import Assembler
+from dpgep.sources.encoding import Encoding, encoded
 from dpgep.sources.frames import Frame
 from dpgep.sources.names import Names, as_text
-from dpgep.sources.parts import Assembler
 from dpgep.sources.source import Source
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from dpgep.errors import DataError
 from dpgep.sources.arrow import ArrowSource, pyarrow
+from dpgep.sources.batches import BATCH_BYTES
 from dpgep.sources.names import as_text, listed
-from dpgep.sources.parts import BATCH_BYTES
 from dpgep.sources.source import replaced
 
 # pyarrow looks at the first block to find types.

@@ -1,4 +1,4 @@
-"""Categorical columns as indicator columns, one for each category; dates as numbers of days.
+"""Values that are declared, by the type of a column or by the caller: categories as indicator columns, dates as days.
 
 The list of categories is public: the type of the column declares it, or the caller. A row's indicators are a function
 of that row alone; a value that is not in the list, or missing, has none.
@@ -6,6 +6,7 @@ of that row alone; a value that is not in the list, or missing, has none.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +14,159 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.sources.columns import Columns, side_by_side
-from dpgep.sources.kinds import Declared, declared_categories, is_date_type, require_exact_in_floats, require_of_type
-from dpgep.sources.lookup import NOT_LISTED, positions
+from dpgep.sources.batches import Columns, Pieces, side_by_side
+from dpgep.sources.kinds import is_arrow_array, is_categorical, is_instance, is_polars_series
 from dpgep.sources.names import Names, as_text
-from dpgep.sources.parts import Pieces
-from dpgep.sources.source import DECLARE, Key, Source, as_names, missing
+from dpgep.sources.source import DECLARE, Declared, Key, Source, as_names, missing
+
+
+def is_pandas_boolean(dtype: Any) -> bool:
+    """Whether a dtype is pandas' own of booleans, or Arrow's in pandas."""
+    if is_instance(dtype, "pandas", "ArrowDtype"):
+        return str(dtype.pyarrow_dtype) == "bool"
+    return is_instance(dtype, "pandas", "BooleanDtype")
+
+
+BOOLEANS: Declared = (False, True)
+
+
+def declared_values(values: Any) -> Declared | None:
+    """The values that the type of a vector allows, None where it does not say.
+
+    Categories of pandas (Dask's, where they are known) and of an Enum of polars are taken as declared, also those that
+    nobody has. A Categorical of polars and a dictionary of Arrow declare none: they collect what they meet.
+    """
+    if is_polars_series(values):
+        return _of_polars(values.dtype)
+    if is_arrow_array(values):
+        return of_arrow_type(values.type)
+    dtype: Any = getattr(values, "dtype", None)
+    if is_categorical(dtype):
+        known = getattr(getattr(values, "cat", None), "known", True)  # Dask's may not be
+        return tuple(dtype.categories.tolist()) if known and dtype.categories is not None else None
+    return BOOLEANS if _is_boolean(dtype) else None
+
+
+def declared_categories(kind: Any) -> Declared | None:
+    """The categories that a categorical type of pandas or polars declares, none if it collects them from data.
+
+    None for other types. Arrow's dictionaries are collected.
+    """
+    if is_categorical(kind):
+        return () if kind.categories is None else tuple(kind.categories.tolist())
+    if is_instance(kind, "polars", "Enum"):
+        return tuple(kind.categories)
+    arrow_type = kind.pyarrow_dtype if is_instance(kind, "pandas", "ArrowDtype") else kind
+    is_collected = is_instance(kind, "polars", "Categorical") or is_instance(arrow_type, "pyarrow", "DictionaryType")
+    return () if is_collected else None
+
+
+def is_date_type(kind: Any) -> bool:
+    """Whether a type of pandas, polars or Arrow is one of dates, or of dates with times."""
+    return getattr(kind, "kind", None) == "M" or str(kind).lower().startswith(("date", "timestamp"))
+
+
+def of_arrow_type(kind: Any) -> Declared | None:
+    """The values that an Arrow type allows by itself."""
+    from pyarrow import types
+
+    return BOOLEANS if types.is_boolean(kind) else None
+
+
+def _of_polars(dtype: Any) -> Declared | None:
+    import polars
+
+    if isinstance(dtype, polars.Enum):
+        return tuple(dtype.categories)
+    return BOOLEANS if dtype == polars.Boolean else None
+
+
+def _is_boolean(dtype: Any) -> bool:
+    if isinstance(dtype, np.dtype):
+        return dtype.kind == "b"
+    return is_pandas_boolean(dtype)
+
+
+def require_of_type(name: Hashable, kind: Any, values: Sequence[Any]) -> None:
+    """Raise TypeError for text among the values that are declared of a column without, or other values beside text.
+
+    Nobody would have them. In a CSV one person's text may make a column of numbers one of text, where nobody else would
+    have the numbers that are declared; to be refused is public, as types are.
+    """
+    found = str(kind)
+    is_text = found in ("string", "large_string")
+    if not is_text and not found.startswith(("bool", "int", "uint", "float", "double", "date", "timestamp")):
+        return
+    if any(isinstance(value, str) != is_text for value in values):
+        raise TypeError(f"column {name!r} ({found}) does not hold the values that are declared: {list(values)!r}")
+
+
+def require_exact_in_floats(what: str, values: Sequence[Any] | np.ndarray[Any, Any]) -> None:
+    """Raise ValueError for a declared whole number that others become where one person's value is missing.
+
+    Such a column is in floating point, where 2^53 + 1 is 2^53.
+    """
+    kinds = [np.asarray(value).dtype.kind if isinstance(value, (int, np.integer)) else "" for value in values]
+    if any(abs(int(value)) >= 1 << 53 for value, kind in zip(values, kinds, strict=True) if kind in ("i", "u", "O")):
+        raise ValueError(f"{what} that are numbers must lie within 2**53 of zero: use text for identifiers")
+
+
+# The position of a value that is not in the list.
+NOT_LISTED = -1
+
+
+def positions(values: NDArray[Any], declared: Declared) -> NDArray[np.intp]:
+    """Position of each value in the list; `NOT_LISTED` for what is not there, missing values included."""
+    if values.dtype != object:
+        found = _by_search(values, declared)
+        if found is not None:
+            return found
+    index = {value: position for position, value in enumerate(declared)}
+    listed = values.tolist()
+    try:
+        return np.fromiter((index.get(value, NOT_LISTED) for value in listed), dtype=np.intp, count=len(listed))
+    except TypeError:  # a value that cannot be hashed is not in the list
+        return np.fromiter((_position(value, index) for value in listed), dtype=np.intp, count=len(listed))
+
+
+def _position(value: Any, index: dict[Hashable, int]) -> int:
+    try:
+        return index.get(value, NOT_LISTED)
+    except TypeError:
+        return NOT_LISTED
+
+
+def _by_search(values: NDArray[Any], declared: Declared) -> NDArray[np.intp] | None:
+    """The same by binary search, where values and list are whole numbers, floats, text or dates; else None."""
+    comparable = _comparable(values, declared)
+    if comparable is None:
+        return None
+    known, values = comparable
+    order = np.argsort(known)
+    ascending = known[order]
+    places = np.searchsorted(ascending, values)
+    np.minimum(places, len(known) - 1, out=places)
+    return np.where(ascending[places] == values, order[places], NOT_LISTED)
+
+
+def _comparable(values: NDArray[Any], declared: Declared) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """The list and the values as arrays of one kind, without loss; None where they are not of one."""
+    kind = values.dtype.kind
+    if kind == "U" and all(isinstance(value, str) for value in declared):
+        return np.asarray(declared), values
+    if kind in "iuf" and not any(isinstance(value, (bool, np.bool_)) for value in declared):
+        numbers = (float, np.floating) if kind == "f" else (int, np.integer)
+        known = np.asarray(declared) if all(isinstance(value, numbers) for value in declared) else None
+        return None if known is None or known.dtype.kind != kind else (known, values)
+    if kind in "mM":
+        types = (np.datetime64, datetime.date) if kind == "M" else (np.timedelta64, datetime.timedelta)
+        if not all(isinstance(value, types) for value in declared):
+            return None
+        known = np.array(declared, dtype=f"{kind}8")
+        finest = np.result_type(known, values)
+        return known.astype(finest), values.astype(finest)
+    return None
+
 
 Categories = Mapping[Hashable, Declared]
 
