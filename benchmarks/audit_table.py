@@ -34,7 +34,7 @@ def number(value: float | None) -> str:
 def values(only: list[str]) -> None:
     print("| method | statistic | runs | claim | at least | share |")
     print("|---|---|---|---|---|---|")
-    for name, case in {**method_cases.METHODS, **stage_cases.PREPARATIONS}.items():
+    for name, case in {**method_cases.METHODS, **stage_cases.PREPROCESSING}.items():
         if only and not any(part in name for part in only):
             continue
         audited = case()

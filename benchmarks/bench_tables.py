@@ -1,4 +1,4 @@
-"""Tables with units: a bound that is bought from the budget, against ranges, loose ranges, and no preparation.
+"""Tables with units: a bound that is bought from the budget, against ranges, loose ranges, and no preprocessing.
 
 "range" is a careful user's table: each column scaled by its range as the data show it, which counts as public, and the
 norm of the half ranges as bound; "loose" is the same with ranges ten times as wide; "raw" the rows as they are, with

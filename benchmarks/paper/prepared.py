@@ -50,7 +50,7 @@ def run(x: Matrix, bound: Any, draws: int) -> tuple[float, float, float]:
         solution = support.solve_seeded(problem, seed, epsilon=1.0, delta=1e-6, n_components=K)
         errors.append(support.squared_sine_distance(solution.components, vectors[:, : -K - 1 : -1].T))
         sums.append(float(np.sum(solution.eigenvalues) / values[-K:].sum()))
-        clipped.append(sums[-1] * (1.0 if solution.preparation is None else solution.preparation.kept))
+        clipped.append(sums[-1] * (1.0 if solution.preprocessing is None else solution.preprocessing.energy_kept))
     return statistics.median(errors), statistics.median(sums), statistics.median(clipped)
 
 

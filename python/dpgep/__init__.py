@@ -18,7 +18,7 @@ from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBu
 from dpgep.methods.intervals import Intervals
 from dpgep.methods.result import Diagnostics
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.preparation import Auto, Preparation
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.private_operator import PrivateOperator, private_operator
@@ -36,7 +36,7 @@ __version__ = core.__version__
 __all__ = [
     "AccuracyWarning",
     "AuditResult",
-    "Auto",
+    "AutoPreprocessing",
     "Budget",
     "CcaModel",
     "DataChangedError",
@@ -52,7 +52,7 @@ __all__ = [
     "PcaModel",
     "Plan",
     "PlsModel",
-    "Preparation",
+    "Preprocessing",
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",

@@ -19,7 +19,7 @@ from dpgep.data.integer_moments import DEFAULT_BITS
 from dpgep.data.parts import columns_but, parquet_parts, read_parquet
 from dpgep.data.views import column_names
 from dpgep.models.model import Adjacency
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import dask_dataset
@@ -36,7 +36,7 @@ def moments(
     *,
     columns: Sequence[str] | None = None,
     client: Any = None,
-    bound: float | Preparation,
+    bound: float | Preprocessing,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     bits: int = DEFAULT_BITS,
@@ -86,7 +86,7 @@ def moments(
     """
     result = Moments(model, bound=bound, adjacency=adjacency, public_n=public_n, bits=bits)
     data = inputs_of(model, X, y)
-    radius = bound.bound if isinstance(bound, Preparation) else float(bound)
+    radius = bound.bound if isinstance(bound, Preprocessing) else float(bound)
     dataset: Dataset
     if _is_paths(X):
         dataset, names = _parquet_dataset(model, X, y, columns, radius, client)

@@ -42,7 +42,7 @@ from dpgep._optional import import_extra
 from dpgep.data.integer_moments import DEFAULT_BITS, LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import IntegerNoise
@@ -93,7 +93,7 @@ class Terms:
     """
 
     model: RowModel
-    bound: float | Preparation
+    bound: float | Preprocessing
     sites: tuple[str, ...]
     colluding: int
     session: str
@@ -153,7 +153,7 @@ class Terms:
         forms = {name: getattr(self, name) for name in _FORMS}
         return {
             "model": model_fields(self.model),
-            "bound": bound_fields(self.no_people.preparation or self.no_people.facts.bound),
+            "bound": bound_fields(self.no_people.preprocessing or self.no_people.facts.bound),
             "adjacency": self.adjacency,
             "public_n": None if self.public_n is None else int(self.public_n),
             "bits": self.no_people.grid_bits,
@@ -346,7 +346,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
     noise = summed_shares(terms.share, len(terms.sites))
     noisy = normalized_moments(facts, terms.layout, sums.n, sums.to_float(), noise)
     report = _report(terms, facts)
-    moments = PrivateMoments(terms.model, report, noisy, frozenset([digest]), terms.no_people.preparation)
+    moments = PrivateMoments(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
     warn_of_delta(terms.guarantee, facts.n, moments)
     return moments
 

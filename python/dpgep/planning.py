@@ -34,7 +34,7 @@ from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.pls import PlsModel
-from dpgep.models.preparation import Auto, Preparation
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.models.sir import SirModel
 from dpgep.models.views import TwoViewModel
@@ -197,7 +197,7 @@ class Plan:
         if self._budget.epsilon is not None and self._budget.delta is not None:
             budget = f"epsilon = {self._budget.epsilon:g}, delta = {self._budget.delta:.3g} ({budget})"
         bound = f"{self.bound:.3g}"
-        if isinstance(setting.bound, Auto):
+        if isinstance(setting.bound, AutoPreprocessing):
             bound += f" expected to be found, for {1 - self.share:.0%} of mu^2"
         rows = [(f"{row + 1:5d}", row) for row in range(k)]
         lines = [
@@ -224,7 +224,7 @@ def plan(
     rho: float | None = None,
     mu: float | None = None,
     accounting: Accounting = "gdp",
-    bound: float | Literal["auto"] | Auto = "auto",
+    bound: float | Literal["auto"] | AutoPreprocessing = "auto",
     spectrum: ArrayLike | None = None,
     eigengap: float | None = None,
     deviation: float = 1.0,
@@ -251,10 +251,10 @@ def plan(
         many classes as the spectrum distinguishes and ten slices.
     epsilon, delta, rho, mu, accounting
         The budget, as in `dpgep.solve`.
-    bound : float, "auto" or `Auto`
+    bound : float, "auto" or `AutoPreprocessing`
         As in the problem. A number is in the units of ``deviation`` and, for PCA and PLS, of the root of ``spectrum``.
-        "auto": the share of its stages and the bound that it finds are found on synthetic rows, too; an `Auto` without
-        ``ranges``.
+        "auto": the share of its stages and the bound that it finds are found on synthetic rows, too; an
+        `AutoPreprocessing` without ``ranges``.
     spectrum : array_like
         The eigenvalues that are public or hoped for, at most as many as the model has; the others are given by rows
         without signal. PCA: of the covariance, others ``deviation``^2. Standardized PCA: of the correlation matrix,
@@ -350,11 +350,11 @@ def _named_model(
     return SirModel(features, interior_edges=tuple(float(edge) for edge in range(1, n_slices)))
 
 
-def _bound(bound: Any) -> float | Auto:
+def _bound(bound: Any) -> float | AutoPreprocessing:
     found = bound_of(bound)
-    if isinstance(found, Preparation):
-        raise TypeError("a preparation is of rows in their own units: give its bound, and a spectrum of prepared rows")
-    if isinstance(found, Auto) and found.ranges:
+    if isinstance(found, Preprocessing):
+        raise TypeError("preprocessing is of rows in their own units: give its bound, and a spectrum of prepared rows")
+    if isinstance(found, AutoPreprocessing) and found.ranges:
         raise ValueError("ranges are in units of columns, which a plan does not know: plan without them")
     return found
 
@@ -445,7 +445,7 @@ class _Setting:
     spectrum: Matrix
     deviation: float
     shares: Matrix
-    bound: float | Auto
+    bound: float | AutoPreprocessing
     adjacency: Adjacency
     n_components: int
 
@@ -502,7 +502,7 @@ class _Setting:
     def _releases(self, n: int, mu: float) -> list[_Release]:
         """Draws of min(n, m) people, each time that a bound is found for them; of a given bound, once."""
         m, bound = min(n, self._n_drawn), self.bound
-        if not isinstance(bound, Auto):
+        if not isinstance(bound, AutoPreprocessing):
             draws = self._large_draws if m == self._n_drawn else self._draws(m, bound)
             return [_Release(bound, mu, draws, _mean([draw.moments for draw in self._large_draws]))]
         found = []
@@ -512,27 +512,29 @@ class _Setting:
             more = n / (m * len(people))  # than are there
             ledger = Ledger(mu * more)
             table = self._problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
-            preparation = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
+            preprocessing = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
             left = mu if math.isinf(mu) else ledger.remaining / more
-            draws = [self._draw(each, preparation) for each in people]
+            draws = [self._draw(each, preprocessing) for each in people]
             large = [draw.moments for draw in draws]
             if m < self._n_drawn:
-                large = [_moments(self._problem(self._people(index, self._n_drawn), preparation)) for index in indices]
-            found.append(_Release(preparation.bound, left, draws, _mean(large)))
+                large = [
+                    _moments(self._problem(self._people(index, self._n_drawn), preprocessing)) for index in indices
+                ]
+            found.append(_Release(preprocessing.bound, left, draws, _mean(large)))
         return found
 
     @cached_property
     def _large_draws(self) -> list[_Draw]:
         """Draws of m people, which serve any larger number where the bound is given."""
-        assert not isinstance(self.bound, Auto)
+        assert not isinstance(self.bound, AutoPreprocessing)
         return self._draws(self._n_drawn, self.bound)
 
     def _draws(self, m: int, bound: float) -> list[_Draw]:
         return [self._draw(self._people(index, m), bound) for index in range(self._n_draws)]
 
-    def _draw(self, data: tuple[Any, ...], bound: float | Preparation) -> _Draw:
+    def _draw(self, data: tuple[Any, ...], bound: float | Preprocessing) -> _Draw:
         moments, k = _moments(self._problem(data, bound)), self.n_components
-        if not isinstance(bound, Preparation):  # it also holds without noise
+        if not isinstance(bound, Preprocessing):  # it also holds without noise
             return _Draw(moments, np.zeros(1 + k))
         longest = bound.largest * math.sqrt(self.model.n_features) * _ROOM
         if bound.linear is not None:
@@ -545,7 +547,7 @@ class _Setting:
         """A draw of m people, by its number."""
         return self._population.people(self.model, np.random.default_rng([1, index]), m)
 
-    def _problem(self, data: tuple[Any, ...], bound: float | Auto | Preparation) -> Any:
+    def _problem(self, data: tuple[Any, ...], bound: float | AutoPreprocessing | Preprocessing) -> Any:
         return moment_problem(self.model, data, bound=bound, adjacency=self.adjacency, public_n=None)
 
     @cached_property

@@ -15,7 +15,7 @@ from dpgep.formats.checks import require_released
 from dpgep.formats.codec import decoded, encoded
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.privacy.accounting import Accounting, epsilon_of
 from dpgep.privacy.budget import Budget
@@ -43,7 +43,7 @@ _KIND, _VERSION = "private moments", 2
 
 @dataclass(frozen=True)
 class _Header:
-    """What `PrivateMoments.to_bytes` writes, but for the model and the preparation."""
+    """What `PrivateMoments.to_bytes` writes, but for the model and the preprocessing."""
 
     privacy: PrivacyReport
     n: float
@@ -79,7 +79,7 @@ class PrivateMoments(Questions):
     privacy: PrivacyReport
     _noisy: ReleasedMoments
     _sources: frozenset[str]
-    preparation: Preparation | None = None
+    preprocessing: Preprocessing | None = None
 
     @property
     def n_people(self) -> float:
@@ -98,7 +98,7 @@ class PrivateMoments(Questions):
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
-        return answer(self.model, noisy, self.preparation, self.report, n_components, options)
+        return answer(self.model, noisy, self.preprocessing, self.report, n_components, options)
 
     def __add__(self, other: PrivateMoments) -> PrivateMoments:
         if not isinstance(other, PrivateMoments):
@@ -115,7 +115,7 @@ class PrivateMoments(Questions):
         model = named(self.model, *other.model.view_names)
         noisy = _pooled(self._noisy, other._noisy)
         privacy, sources = _parallel(self.privacy, other.privacy), self._sources | other._sources
-        return PrivateMoments(model, privacy, noisy, sources, self.preparation)
+        return PrivateMoments(model, privacy, noisy, sources, self.preprocessing)
 
     def to_bytes(self) -> bytes:
         """The release in a versioned format with a checksum, to be sent to whoever adds the releases."""
@@ -128,7 +128,7 @@ class PrivateMoments(Questions):
             "noise": dataclasses.astuple(noisy.noise),
             "shapes": [noisy.sums.shape, noisy.counts.shape],
             "sources": sorted(self._sources),
-            "preparation": bound_fields(self.preparation),
+            "preprocessing": bound_fields(self.preprocessing),
         }
         payload = [*packed_triangle(noisy.second, "<f8"), noisy.sums.astype("<f8").tobytes(), noisy.counts.tobytes()]
         return _container.pack(_KIND, _VERSION, header, payload)
@@ -141,7 +141,7 @@ class PrivateMoments(Questions):
         where the guarantee does not follow from the ledger, or the noise is not what the ledger lists.
         """
         fields, payload = _container.unpack(_KIND, _VERSION, data)
-        model, preparation = model_of(fields.pop("model", None)), fields.pop("preparation", None)
+        model, preprocessing = model_of(fields.pop("model", None)), fields.pop("preprocessing", None)
         header: _Header = decoded(fields, _Header, "the release")
         d, (sums, counts) = model.n_features, header.shapes
         if min(*sums, *counts) < 0:
@@ -163,9 +163,9 @@ class PrivateMoments(Questions):
             replace(header.privacy, public=header.public),
             noisy,
             frozenset(header.sources),
-            None if preparation is None else decoded(preparation, Preparation, "preparation"),
+            None if preprocessing is None else decoded(preprocessing, Preprocessing, "preprocessing"),
         )
-        require_released(model, released.privacy, noisy, released.preparation)
+        require_released(model, released.privacy, noisy, released.preprocessing)
         return released
 
     def _kind(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class PrivateMoments(Questions):
             "model": self.model,
             "adjacency": self.privacy.adjacency,
             "bound": self.privacy.bound,
-            "preparation": self.preparation,
+            "preprocessing": self.preprocessing,
         }
 
     def __repr__(self) -> str:
@@ -250,7 +250,7 @@ def release(
     with run.reserved():
         noisy = run.curator(Curator).release()
     assert isinstance(noisy, ReleasedMoments)
-    moments = PrivateMoments(problem.model, run.report, noisy, frozenset([problem.population_id]), run.preparation)
+    moments = PrivateMoments(problem.model, run.report, noisy, frozenset([problem.population_id]), run.preprocessing)
     run.warn_of_counted(moments)
     return moments
 

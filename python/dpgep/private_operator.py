@@ -14,7 +14,7 @@ from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity
 from dpgep.methods.ridge import products_ridge
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, PublicSide
@@ -61,7 +61,7 @@ class PrivateOperator:
     noise_level : expected operator norm of the noise in B, or in A where B is the identity (deviation x sqrt(2 d)).
     regularization : the multiple of the identity added to B.
     memory_limit : bytes for stored answers.
-    preparation : the public map of the rows that the matrices are about; None where they are as they were given.
+    preprocessing : the public map of the rows that the matrices are about; None where they are as they were given.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PrivateOperator:
         privacy: PrivacyReport,
         regularization: float,
         memory_limit: int,
-        preparation: Preparation | None,
+        preprocessing: Preprocessing | None,
     ) -> None:
         products = curator.paid
         self._curator = curator
@@ -79,7 +79,7 @@ class PrivateOperator:
         self.noise_level = products.noise_level
         self.regularization = regularization
         self.memory_limit = memory_limit
-        self.preparation = preparation
+        self.preprocessing = preprocessing
         self.a = self._operator(self._a_times)
         self.b = None if products.identity_b else self._operator(self._b_times)
 
@@ -130,7 +130,7 @@ class PrivateOperator:
             raise ValueError(f"method must be one that needs only products, {known}; got {method!r}")
         chosen, settings = method_of(method, {**_METHODS[method], **options})
         k = component_count(self._curator.model, n_components)
-        require_separate_columns(settings, mixed=self.preparation is not None and self.preparation.mixes_columns)
+        require_separate_columns(settings, mixed=self.preprocessing is not None and self.preprocessing.mixes_columns)
         settings.check(self._curator.public, k)
         try:
             result = chosen.run(self._curator, k, settings)
@@ -138,7 +138,7 @@ class PrivateOperator:
             raise self._full() from error
         passes = self._products.oracle.n_passes
         solution = solution_of(
-            result, self.privacy, self._curator.model, method, passes=passes, preparation=self.preparation
+            result, self.privacy, self._curator.model, method, passes=passes, preprocessing=self.preprocessing
         )
         warn_of_accuracy(result, solution)
         return solution
@@ -277,6 +277,6 @@ def private_operator(
     with run.reserved():
         curator = run.curator(partial(AnsweringCurator, memory_limit=memory_limit))
         ridge = products_ridge(curator.paid, regularization)
-    operator = PrivateOperator(curator, run.report, ridge, memory_limit, run.preparation)
+    operator = PrivateOperator(curator, run.report, ridge, memory_limit, run.preprocessing)
     run.warn_of_counted(operator)
     return operator

@@ -30,7 +30,7 @@ from dpgep.methods.result import Diagnostics
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Model, view_labels
 from dpgep.models.moments import MomentModel, ReleasedMoments
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.unclipped import unclipped
 from dpgep.reports.report import PrivacyReport
 from dpgep.sources.kinds import is_dask_frame, is_table
@@ -60,7 +60,7 @@ class Solution:
     method : name of the method.
     passes : number of passes over the rows: from a source or on workers, all passes; in memory, those that are not
         products with vectors. 0 for moments summed earlier, and for problems in matrix form.
-    preparation : the public map of the rows that the answer is about (location, scale, bound); None where they are as
+    preprocessing : the public map of the rows that the answer is about (location, scale, bound); None where they are as
         they were given. Components and the mean are in the units of the rows nevertheless.
     """
 
@@ -72,7 +72,7 @@ class Solution:
     model: Model
     method: str
     passes: int = 0
-    preparation: Preparation | None = None
+    preprocessing: Preprocessing | None = None
     _moments: ReleasedMoments | None = None
 
     @property
@@ -87,7 +87,7 @@ class Solution:
         """
         if isinstance(self.diagnostics, ReleaseDiagnostics) and self.diagnostics.scale is not None:
             return self.diagnostics.scale
-        return self.preparation.scale if self.preparation is not None and self.model.scale_free else None
+        return self.preprocessing.scale if self.preprocessing is not None and self.model.scale_free else None
 
     @property
     def relative_components(self) -> Matrix:
@@ -154,15 +154,15 @@ class Solution:
         moments, model = self._small_moments("intervals")
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
-        model, preparation = in_units(model, self.preparation)
+        model, preprocessing = in_units(model, self.preprocessing)
         if model.standardized:
-            moments, _ = unclipped(moments, preparation)
-        cut = 1 - preparation.kept if preparation is not None and not model.scale_free else 0.0
+            moments, _ = unclipped(moments, preprocessing)
+        cut = 1 - preprocessing.energy_kept if preprocessing is not None and not model.scale_free else 0.0
         components = self.relative_components
         found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut, components)
-        if preparation is None or model.scale_free:
+        if preprocessing is None or model.scale_free:
             return found
-        of_rows = preparation.eigenvalues
+        of_rows = preprocessing.eigenvalues
         return replace(found, estimates=of_rows(found.estimates), eigenvalues=of_rows(found.eigenvalues))
 
     @property
@@ -187,7 +187,7 @@ class Solution:
         if self.n_components == self.model.max_components:
             return self.n_components
         moments, model = self._small_moments("more than the components asked for, all of which stand out,")
-        model, _ = in_units(model, self.preparation)
+        model, _ = in_units(model, self.preprocessing)
         pair = model.pair(replace(moments, second=moments.second.copy()))
         system = solved(pair, self.diagnostics.regularization)
         return lost_components(model, moments, system, model.max_components).count(False)
@@ -281,9 +281,9 @@ class Solution:
 
     def _absent(self, view: int) -> Matrix | None:
         """What absent values of a view count as; None where they are what they are."""
-        if self.preparation is None or not self.preparation.missing:
+        if self.preprocessing is None or not self.preprocessing.missing:
             return None
-        location = self.preparation.location
+        location = self.preprocessing.location
         return (np.zeros(self.model.n_features) if location is None else location)[self.model.views[view]]
 
     def _may_gain_from_clipping(self) -> bool:

@@ -26,7 +26,7 @@ from dpgep.methods.preparing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, PublicSide
@@ -146,7 +146,7 @@ def solve(
         result = chosen.run(curator, k, settings)
     passes = problem.passes - before
     name = result.method or method
-    solution = solution_of(result, run.report, curator.model, name, passes=passes, preparation=run.preparation)
+    solution = solution_of(result, run.report, curator.model, name, passes=passes, preprocessing=run.preprocessing)
     run.warn_of_counted(solution)
     warn_of_accuracy(result, solution)
     return solution
@@ -189,7 +189,7 @@ def options_on_columns(settings: Any) -> list[str]:
 
 
 def require_separate_columns(settings: Any, *, mixed: bool) -> None:
-    """Raise ValueError where options choose among columns and a preparation has ``mixed`` them."""
+    """Raise ValueError where options choose among columns and preprocessing has ``mixed`` them."""
     chosen = options_on_columns(settings)
     if mixed and chosen:
         raise ValueError(
@@ -215,11 +215,11 @@ class Run:
     Attributes
     ----------
     report : what was paid; set once the curator has answered.
-    preparation : the public map of the rows that the curator answers about; None where they are as they were given.
+    preprocessing : the public map of the rows that the curator answers about; None where they are as they were given.
     """
 
     report: PrivacyReport
-    preparation: Preparation | None = None
+    preprocessing: Preprocessing | None = None
 
     def __init__(
         self,
@@ -259,14 +259,14 @@ class Run:
         """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first: `prepare`."""
         problem = self._problem
         if isinstance(problem, MomentProblem) and problem.auto is not None:
-            preparation = prepare_table(problem, self._ledger, self._stream, mixed=mixed)
-            problem = problem.prepared(preparation)
+            preprocessing = prepare_table(problem, self._ledger, self._stream, mixed=mixed)
+            problem = problem.prepared(preprocessing)
             self._ledger.begin()
-        self.preparation = problem.preparation
+        self.preprocessing = problem.preprocessing
         self._facts = problem.facts
         return make(problem, self._ledger, self._stream)
 
-    def location_and_scale(self) -> Preparation:
+    def location_and_scale(self) -> Preprocessing:
         """Those of a table's columns alone, for all that is reserved."""
         problem = self._problem
         assert isinstance(problem, MomentProblem)
@@ -287,8 +287,8 @@ class Run:
             warn_of_delta(self._account, self._problem.n_counted, result)
 
 
-def prepare_table(problem: MomentProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool) -> Preparation:
-    """The preparation of a table, bought from ``ledger``; its columns may be ``mixed``."""
+def prepare_table(problem: MomentProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool) -> Preprocessing:
+    """The preprocessing of a table, bought from ``ledger``; its columns may be ``mixed``."""
     assert problem.auto is not None
     if problem.read_once:
         raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
@@ -314,27 +314,27 @@ def solution_of(
     method: str,
     *,
     passes: int,
-    preparation: Preparation | None,
+    preprocessing: Preprocessing | None,
 ) -> Solution:
     """The caller's view of a method's result, in the units of the rows."""
     components, eigenvalues, mean, diagnostics = result.components, result.eigenvalues, result.mean, result.diagnostics
-    if preparation is not None:
+    if preprocessing is not None:
         if model.scale_free:
-            components = preparation.components(components)
+            components = preprocessing.components(components)
         else:
-            eigenvalues = preparation.eigenvalues(eigenvalues)
+            eigenvalues = preprocessing.eigenvalues(eigenvalues)
             if diagnostics.noise_edge is not None:
-                diagnostics = replace(diagnostics, noise_edge=preparation.eigenvalues(diagnostics.noise_edge))
-        mean = None if mean is None else preparation.mean(mean)
+                diagnostics = replace(diagnostics, noise_edge=preprocessing.eigenvalues(diagnostics.noise_edge))
+        mean = None if mean is None else preprocessing.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
-            diagnostics = replace(diagnostics, scale=preparation.spread(diagnostics.scale))
+            diagnostics = replace(diagnostics, scale=preprocessing.spread(diagnostics.scale))
     return Solution(
         components=components,
         eigenvalues=eigenvalues,
         privacy=report,
         diagnostics=diagnostics,
         mean=mean,
-        preparation=preparation,
+        preprocessing=preprocessing,
         model=model,
         method=method,
         passes=passes,

@@ -14,7 +14,7 @@ from dpgep.data.integer_moments import DEFAULT_BITS
 from dpgep.data.views import require_number_protected, width
 from dpgep.distributed import names_of
 from dpgep.models.model import Adjacency
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import streamed_dataset
@@ -30,7 +30,7 @@ def moments(
     y: str | Sequence[str] | None = None,
     *,
     columns: Sequence[str] | None = None,
-    bound: float | Preparation,
+    bound: float | Preprocessing,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     bits: int = DEFAULT_BITS,
@@ -84,6 +84,6 @@ def moments(
     data = inputs_of(model, rows, None if y is None else people[y])
     for view in data[: len(model.views)]:
         width(view)  # refuses a vector, here and not where its length is known
-    radius = bound.bound if isinstance(bound, Preparation) else float(bound)
+    radius = bound.bound if isinstance(bound, Preprocessing) else float(bound)
     result.update_dataset(streamed_dataset(model, data, radius, 0), *(each.names for each in data[: len(model.views)]))
     return result

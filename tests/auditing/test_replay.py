@@ -109,7 +109,7 @@ def shown(first: Any, second: Any) -> tuple[str, ...]:
         (np.float64(1.0), np.float64(2.0)),
         (ValueError("a"), ValueError("b")),
         (lambda first=1: first, lambda first=2: first),
-        (dpgep.Auto(ranges={0: (0.0, 1.0)}), dpgep.Auto(ranges={0: (0.0, 2.0)})),
+        (dpgep.AutoPreprocessing(ranges={0: (0.0, 1.0)}), dpgep.AutoPreprocessing(ranges={0: (0.0, 2.0)})),
         (logging.getLogger("a"), logging.getLogger("b")),
         (1 + 0j, 1 + 1j),
         (None, "None"),

@@ -229,7 +229,7 @@ def test_whoever_lacks_a_label_a_group_or_a_category_is_not_refused(tmp_path: Pa
 # Public names that take nobody's data; `audit` takes data that are made up for it.
 NOT_OF_PEOPLE = {
     "AccuracyWarning", "audit", "AuditResult", "DataChangedError", "DataError", "Diagnostics",
-    "Intervals", "LedgerEntry", "LinearClassifier", "MatrixEstimate", "Plan", "Preparation", "PrivacyBudgetError",
+    "Intervals", "LedgerEntry", "LinearClassifier", "MatrixEstimate", "Plan", "Preprocessing", "PrivacyBudgetError",
     "PrivacyReport", "PrivacyWarning", "Problem", "Regression", "ReplayResult", "Selection", "Scan", "Solution",
     "build_info", "plan", "plot", "__version__",
 }  # fmt: skip
@@ -303,7 +303,7 @@ def test_every_question_of_a_release_is_asked() -> None:
     source = (Path(__file__).resolve().parents[1] / "support" / "replay_ways.py").read_text(encoding="utf-8")
     questions = {name for name in vars(dpgep.PrivateMoments.__mro__[1]) if not name.startswith("_")}
     asked = {name for name in questions if f"asked.{name}(" in source or f"again.{name}" in source}
-    assert asked == questions - {"model", "privacy", "preparation"}
+    assert asked == questions - {"model", "privacy", "preprocessing"}
 
 
 def test_the_documentation_lists_the_ways() -> None:

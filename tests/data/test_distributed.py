@@ -85,11 +85,11 @@ def test_moments_of_arrays_are_those_of_one_process(index: int, rows: int, peopl
 
 def test_moments_of_prepared_rows_are_those_of_one_process(people: Any) -> None:
     x, _ = people
-    preparation = dpgep.Preparation(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
+    preprocessing = dpgep.Preprocessing(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
     model = dpgep.PcaModel(6, center=True)
-    ours = moments(model, spread(x, 90), bound=preparation)
-    assert ours.to_bytes() == in_one_process(model, x, bound=preparation)
-    assert ours.preparation == preparation
+    ours = moments(model, spread(x, 90), bound=preprocessing)
+    assert ours.to_bytes() == in_one_process(model, x, bound=preprocessing)
+    assert ours.preprocessing == preprocessing
 
 
 def test_what_is_in_memory_is_cut_as_the_array_beside_it(people: Any) -> None:

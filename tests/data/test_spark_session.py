@@ -109,9 +109,11 @@ def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monke
 
 
 def test_prepared_rows_and_few_people(spark: Any, frame: pd.DataFrame) -> None:
-    preparation = dpgep.Preparation(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
+    preprocessing = dpgep.Preprocessing(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
     model, rows = dpgep.PcaModel(6, center=True), spread(spark, frame[NAMES])
-    assert moments(model, rows, bound=preparation).to_bytes() == in_one_process(model, frame[NAMES], bound=preparation)
+    assert moments(model, rows, bound=preprocessing).to_bytes() == in_one_process(
+        model, frame[NAMES], bound=preprocessing
+    )
     few = rows.filter("a > 2.5")
     assert moments(model, few, bound=1.0).to_bytes() == in_one_process(model, frame[NAMES][frame["a"] > 2.5])
     none = rows.filter("a > 1e9")
@@ -185,7 +187,7 @@ def table() -> pa.Table:
 
 
 def test_columns_are_what_arrow_makes_of_them(spark: Any) -> None:
-    """Nulls are NaN, which a preparation counts as its location."""
+    """Nulls are NaN, which preprocessing counts as its location."""
     options = {"categories": {"region": ["north", "south"]}, "dates": ["born", "seen"]}
     frames = spread(spark, table(), 3)
     here, there = dpgep.scan(table(), **options), dpgep.scan(frames, **options)
@@ -193,12 +195,12 @@ def test_columns_are_what_arrow_makes_of_them(spark: Any) -> None:
     assert there[selected].names == here[selected].names
     d = there[selected].n_columns
     assert d == 8
-    preparation = dpgep.Preparation(3.0, np.zeros(d), np.full(d, 0.1), largest=float(d), missing=True)
+    preprocessing = dpgep.Preprocessing(3.0, np.zeros(d), np.full(d, 0.1), largest=float(d), missing=True)
     model = dpgep.PcaModel(d, center=True)
     ((rows,),) = here.read(here[selected])
-    expected = dpgep.Moments(named(model, here[selected].names), bound=preparation)
+    expected = dpgep.Moments(named(model, here[selected].names), bound=preprocessing)
     expected.update(rows)
-    assert moments(model, there, columns=selected, bound=preparation).to_bytes() == expected.to_bytes()
+    assert moments(model, there, columns=selected, bound=preprocessing).to_bytes() == expected.to_bytes()
 
 
 def test_names_that_mean_something_else_in_sql_are_those_of_columns(spark: Any, people: Any) -> None:

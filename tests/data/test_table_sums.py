@@ -16,7 +16,7 @@ from dpgep.data.prepared import PreparedSums, prepared_batch
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.data.table_sums import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 
 ANY = st.floats(allow_nan=False, allow_infinity=False, width=64)
 FIRST_NORM, N_NORMS = NORM_STEPS * FIRST_OCTAVE, NORM_STEPS * N_OCTAVES
@@ -166,13 +166,13 @@ def test_not_finite(name: str, wrong: float, form: Any) -> None:
 # --- Mapped rows ---------------------------------------------------------------------------------------
 
 
-def preparations(d: int) -> list[Preparation]:
+def maps_of(d: int) -> list[Preprocessing]:
     location, scale = np.linspace(-3.0, 1e3, d), np.exp2(np.arange(d) / 3.0)
     return [
-        Preparation(2.0),
-        Preparation(2.0, location),
-        Preparation(2.0, scale=scale),
-        Preparation(2.0, location, scale, largest=6.0),
+        Preprocessing(2.0),
+        Preprocessing(2.0, location),
+        Preprocessing(2.0, scale=scale),
+        Preprocessing(2.0, location, scale, largest=6.0),
     ]
 
 
@@ -180,11 +180,11 @@ def preparations(d: int) -> list[Preparation]:
 @pytest.mark.parametrize("form", [np.asarray, np.asfortranarray, scipy.sparse.csr_array])
 def test_an_image_is_a_function_of_its_row_alone(number: int, form: Any) -> None:
     """Permuted, split or with people removed, the images of the others keep their bits."""
-    preparation, rng = preparations(9)[number], np.random.default_rng(7)
+    preprocessing, rng = maps_of(9)[number], np.random.default_rng(7)
     x = rng.standard_normal((257, 9)) * 100
 
     def images(rows: Any) -> Any:
-        (view,) = prepared_batch(batch_of(form(rows)), preparation).rows.views
+        (view,) = prepared_batch(batch_of(form(rows)), preprocessing).rows.views
         return view.toarray() if scipy.sparse.issparse(view) else view
 
     whole, order = images(x), rng.permutation(len(x))
@@ -195,26 +195,26 @@ def test_an_image_is_a_function_of_its_row_alone(number: int, form: Any) -> None
 
 @pytest.mark.parametrize("number", range(4))
 def test_images_against_the_formula(number: int) -> None:
-    preparation, x = preparations(4)[number], np.random.default_rng(8).standard_normal((50, 4)) * 100
+    preprocessing, x = maps_of(4)[number], np.random.default_rng(8).standard_normal((50, 4)) * 100
     z = x.copy()
-    if preparation.location is not None:
-        z = z - preparation.location
-    if preparation.scale is not None:
-        z = z / preparation.scale
-    (view,) = prepared_batch(batch_of(x), preparation).rows.views
-    np.testing.assert_array_equal(view, np.clip(z, -preparation.largest, preparation.largest))
-    assert prepared_batch(batch_of(x), preparation).rows.bound == 2.0
+    if preprocessing.location is not None:
+        z = z - preprocessing.location
+    if preprocessing.scale is not None:
+        z = z / preprocessing.scale
+    (view,) = prepared_batch(batch_of(x), preprocessing).rows.views
+    np.testing.assert_array_equal(view, np.clip(z, -preprocessing.largest, preprocessing.largest))
+    assert prepared_batch(batch_of(x), preprocessing).rows.bound == 2.0
 
 
 def test_entries_beyond_float64_are_cut_off() -> None:
-    preparation = Preparation(1.0, np.array([-1e150]), np.array([1e-150]))
-    (view,) = prepared_batch(batch_of(np.array([[1.7e308], [0.0]])), preparation).rows.views
+    preprocessing = Preprocessing(1.0, np.array([-1e150]), np.array([1e-150]))
+    (view,) = prepared_batch(batch_of(np.array([[1.7e308], [0.0]])), preprocessing).rows.views
     assert np.isfinite(view).all()
     assert view[0, 0] == 2.0**500
 
 
 def test_mapped_sums_keep_groups_and_those_without() -> None:
-    preparation, x = preparations(3)[3], np.random.default_rng(9).standard_normal((60000, 3))
+    preprocessing, x = maps_of(3)[3], np.random.default_rng(9).standard_normal((60000, 3))
     groups = np.random.default_rng(9).integers(0, 4, len(x))
     seen: list[Batch] = []
 
@@ -225,9 +225,9 @@ def test_mapped_sums_keep_groups_and_those_without() -> None:
         def merge(self, other: Any) -> None:
             raise AssertionError
 
-    PreparedSums(preparation, Record).add(Batch(Rows((x,), 1.0), groups, 17))
+    PreparedSums(preprocessing, Record).add(Batch(Rows((x,), 1.0), groups, 17))
     assert len(seen) > 1
     assert sum(batch.n for batch in seen) == len(x) + 17
     np.testing.assert_array_equal(np.concatenate([batch.groups for batch in seen]), groups)
-    whole = prepared_batch(batch_of(x), preparation).rows.views[0]
+    whole = prepared_batch(batch_of(x), preprocessing).rows.views[0]
     np.testing.assert_array_equal(np.concatenate([batch.rows.views[0] for batch in seen]), whole)

@@ -107,8 +107,8 @@ def test_so_it_does_for_a_table_in_units_without_a_bound(spike: float, chosen: s
     budget = dpgep.Budget(epsilon=6.0, delta=1e-6)
     solution = solve_seeded(dpgep.pca(table), 3, budget=budget, n_components=1)
     assert solution.method == chosen
-    assert solution.preparation is not None
-    assert not solution.preparation.is_identity
+    assert solution.preprocessing is not None
+    assert not solution.preprocessing.is_identity
     released = solve_seeded(dpgep.pca(table), 3, epsilon=6.0, delta=1e-6, n_components=1, method="release")
     error, of_release = (1 - float(truth[0] @ each.components[0]) ** 2 for each in (solution, released))
     assert error < (0.75 * of_release if chosen == "clipped-power" else 0.001)

@@ -13,7 +13,7 @@ import scipy.stats
 from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, runs
 
 import dpgep
-from dpgep import Auto, Moments, Preparation, PrivacyBudgetError
+from dpgep import AutoPreprocessing, Moments, Preprocessing, PrivacyBudgetError
 from dpgep.methods import METHODS
 from dpgep.methods.preparing import Norms
 from dpgep.models.registry import MODELS
@@ -75,7 +75,7 @@ def test_without_noise_the_answer_is_that_of_the_rows(name: str) -> None:
     rows = (x - places) / units
     largest = 2 * float(np.linalg.norm(rows, axis=1).max())
     expected = dpgep.solve(problems(rows, x, bound=largest)[name], epsilon=math.inf, n_components=1)
-    found = dpgep.solve(problems(x, bound=Auto(quantile=1))[name], epsilon=math.inf, n_components=1)
+    found = dpgep.solve(problems(x, bound=AutoPreprocessing(quantile=1))[name], epsilon=math.inf, n_components=1)
     np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-6)
     one, two = found.components[0] * units, expected.components[0]
     np.testing.assert_allclose(one / np.linalg.norm(one), two / np.linalg.norm(two), atol=1e-6)
@@ -103,7 +103,7 @@ def test_every_stage_is_paid_for(name: str, adjacency: str, form: Any) -> None:
     assert budget.remaining_mu == pytest.approx(0, abs=1e-6)
     assert report.exact
     assert report.rounding == "integer"
-    assert solution.preparation.bound == report.bound
+    assert solution.preprocessing.bound == report.bound
     assert solution.passes == len(report.releases)
 
 
@@ -129,7 +129,7 @@ SQUARES = {"histogram of row norms": (2, 1), "sum of the rows": (4, 1)}
 def test_the_noise_of_every_stage_is_that_of_its_sensitivity(name: str, adjacency: str) -> None:
     x = table()
     x[:, 3] = 300 + np.random.default_rng(1).standard_normal(len(x))  # far from zero: looked at again
-    auto = Auto(precondition="columns")
+    auto = AutoPreprocessing(precondition="columns")
     report = dpgep.solve(problems(x, bound=auto, adjacency=adjacency)[name], mu=3.0).privacy
     seen = set()
     for entry in report.releases[:-1]:
@@ -176,7 +176,7 @@ def test_release_and_operator_answer_in_the_units_of_the_columns() -> None:
         direction = solution.components[0] * UNITS
         np.testing.assert_allclose(direction / np.linalg.norm(direction), expected, atol=0.1)
         np.testing.assert_allclose(solution.mean / UNITS, table().mean(axis=0) / UNITS, atol=0.1)
-    assert operator.preparation.bound == operator.privacy.bound
+    assert operator.preprocessing.bound == operator.privacy.bound
 
 
 def test_a_preparation_serves_other_data_of_the_same_table() -> None:
@@ -184,14 +184,14 @@ def test_a_preparation_serves_other_data_of_the_same_table() -> None:
     kept = dpgep.release(problems(first, bound="auto")["fda"], mu=20.0)
     parts = []
     for x in others:
-        part = Moments(kept.model, bound=kept.preparation)
+        part = Moments(kept.model, bound=kept.preprocessing)
         part.update(x, np.digitize((x[:, 0] - PLACES[0]) / UNITS[0], [-1.0, 1.0]))
         parts.append(Moments.from_bytes(part.to_bytes()))
         assert parts[-1].to_bytes() == part.to_bytes()
         assert pickle.loads(pickle.dumps(part)).to_bytes() == part.to_bytes()
     parts[0].merge(parts[1])
     both = np.vstack(others)
-    directly = problems(both, bound=kept.preparation)["fda"]
+    directly = problems(both, bound=kept.preprocessing)["fda"]
     with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
         one = dpgep.solve(parts[0], mu=1.0, seed=1)
     with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
@@ -204,28 +204,28 @@ def test_a_preparation_serves_other_data_of_the_same_table() -> None:
 def test_sums_of_different_preparations_are_not_added() -> None:
     x = table()
     one, two = (dpgep.release(problems(x, bound="auto")["pca"], mu=1.0) for _ in range(2))
-    with pytest.raises(ValueError, match="preparation"):
+    with pytest.raises(ValueError, match="preprocessing"):
         one + two
     model = dpgep.PcaModel(5, center=True)
     with pytest.raises(ValueError, match="bound"):
-        Moments(model, bound=Preparation(1.0, np.zeros(5))).merge(Moments(model, bound=1.0))
+        Moments(model, bound=Preprocessing(1.0, np.zeros(5))).merge(Moments(model, bound=1.0))
     with pytest.raises(ValueError, match="of 4 columns, not of 5"):
-        Moments(model, bound=Preparation(1.0, np.zeros(4)))
+        Moments(model, bound=Preprocessing(1.0, np.zeros(4)))
 
 
 def test_a_site_that_bought_a_preparation_and_one_that_was_sent_it() -> None:
     one = dpgep.release(problems(table(), bound="auto")["pca"], mu=1.0)
-    two = dpgep.release(problems(table(seed=1), bound=one.preparation)["pca"], mu=0.5)
+    two = dpgep.release(problems(table(seed=1), bound=one.preprocessing)["pca"], mu=0.5)
     both = one + two
     assert both.privacy.mu == max(one.privacy.mu, two.privacy.mu)
     (entry,) = both.privacy.releases
     noise = [release.privacy.releases[-1].noise[0].deviation for release in (one, two)]
     assert entry.noise[0].deviation == math.hypot(*noise)
-    assert both.preparation == one.preparation
+    assert both.preprocessing == one.preprocessing
 
 
 def test_update_adds_all_or_nothing() -> None:
-    moments = Moments(dpgep.PcaModel(5, center=True), bound=Preparation(1.0, np.zeros(5)))
+    moments = Moments(dpgep.PcaModel(5, center=True), bound=Preprocessing(1.0, np.zeros(5)))
     moments.update(table())
     before = moments.to_bytes()
     wrong = table(60000)
@@ -331,7 +331,7 @@ def test_constant_columns_are_served() -> None:
     x[:, 1], x[:, 3] = 0.0, 7.0
     solution = dpgep.solve(dpgep.fda(x, (x[:, 0] > 5e4) * 1, classes=[0, 1], bound="auto"), mu=10.0)
     assert np.isfinite(solution.components).all()
-    scales = solution.preparation.scale
+    scales = solution.preprocessing.scale
     assert (scales > 0).all()
     scores = solution.transform(x)[:, 0]
     assert abs(np.corrcoef(scores, x[:, 0])[0, 1]) > 0.95
@@ -349,15 +349,15 @@ def test_hardly_anybody(name: str, n: int) -> None:
 def test_public_ranges_replace_the_first_stage() -> None:
     x = table()
     ranges = {j: (PLACES[j] - 5 * UNITS[j], PLACES[j] + 5 * UNITS[j]) for j in range(5)}
-    problem = dpgep.cca(x[:, :2], x[:, 2:], bound=Auto(ranges=ranges, precondition="columns"))
+    problem = dpgep.cca(x[:, :2], x[:, 2:], bound=AutoPreprocessing(ranges=ranges, precondition="columns"))
     solution = dpgep.solve(problem, mu=5.0)
     assert [entry.query for entry in solution.privacy.releases] == [
         "sums of the columns and of their squares",
         "histogram of row norms",
         "moment matrix",
     ]
-    np.testing.assert_allclose(solution.preparation.scale, x.std(axis=0), rtol=0.2)
-    np.testing.assert_allclose(solution.preparation.location / UNITS, x.mean(axis=0) / UNITS, atol=0.2)
+    np.testing.assert_allclose(solution.preprocessing.scale, x.std(axis=0), rtol=0.2)
+    np.testing.assert_allclose(solution.preprocessing.location / UNITS, x.mean(axis=0) / UNITS, atol=0.2)
 
 
 @pytest.mark.parametrize(
@@ -365,17 +365,17 @@ def test_public_ranges_replace_the_first_stage() -> None:
 )
 def test_wrong_ranges(ranges: Any) -> None:
     with pytest.raises(ValueError, match="range"):
-        dpgep.pca(table(), bound=Auto(ranges=ranges))
+        dpgep.pca(table(), bound=AutoPreprocessing(ranges=ranges))
 
 
 def test_without_a_bound_one_is_bought() -> None:
     for name in NAMES:
-        assert problems(table())[name].auto == Auto()
+        assert problems(table())[name].auto == AutoPreprocessing()
 
 
 def test_moments_cannot_buy_a_bound() -> None:
     model = dpgep.PcaModel(5, center=True)
-    for bound in ("auto", Auto()):
+    for bound in ("auto", AutoPreprocessing()):
         with pytest.raises(ValueError, match="before a budget is there"):
             Moments(model, bound=bound)
     with pytest.raises(TypeError, match="bound"):
@@ -386,11 +386,11 @@ def test_moments_cannot_buy_a_bound() -> None:
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, math.nan, "half"])
 def test_wrong_shares(option: str, wrong: Any) -> None:
     with pytest.raises(ValueError, match=option):
-        Auto(**{option: wrong})
+        AutoPreprocessing(**{option: wrong})
 
 
 def test_a_share_is_what_the_columns_get() -> None:
-    problem = dpgep.cca(table()[:, :2], table()[:, 2:], bound=Auto(share=0.5))
+    problem = dpgep.cca(table()[:, :2], table()[:, 2:], bound=AutoPreprocessing(share=0.5))
     entries = dpgep.solve(problem, mu=4.0).privacy.releases
     of_columns = sum(entry.mu**2 for entry in entries if "column" in entry.query)
     assert of_columns == pytest.approx(8.0)
@@ -401,7 +401,7 @@ def test_noise_is_not_taken_for_people_of_another_norm() -> None:
     x = np.random.default_rng(0).standard_normal((2000, 4))
     problem = dpgep.pca(x, center=False, bound="auto")
     with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
-        bounds = [dpgep.solve(problem, mu=1.0, seed=seed).preparation.bound for seed in range(400)]
+        bounds = [dpgep.solve(problem, mu=1.0, seed=seed).preprocessing.bound for seed in range(400)]
     assert 0.5 < min(bounds) <= max(bounds) < 10
 
 
@@ -410,9 +410,9 @@ def test_narrow_columns_are_found() -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((20000, 4)) + np.array([1000.0, -3000.0, 0.0, 40.0])
     solution = dpgep.solve(dpgep.cca(x[:, :2], x[:, 2:], bound="auto"), mu=5.0)
-    np.testing.assert_allclose(solution.preparation.location, x.mean(axis=0), atol=1.0)
-    assert (solution.preparation.scale > 0.3).all()
-    assert (solution.preparation.scale < 4.0).all()
+    np.testing.assert_allclose(solution.preprocessing.location, x.mean(axis=0), atol=1.0)
+    assert (solution.preprocessing.scale > 0.3).all()
+    assert (solution.preprocessing.scale < 4.0).all()
 
 
 # --- Missing values ------------------------------------------------------------------------------------
@@ -428,14 +428,14 @@ def holes(n: int = 20000, share: float = 0.3) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", ["pca", "pca standardized", "cca", "fda", "sir"])
 def test_missing_values_count_as_the_location(name: str) -> None:
     x, holed = holes()
-    solution = dpgep.solve(problems(holed, x, bound=Auto(missing="center"))[name], mu=20.0, n_components=1)
-    location = solution.preparation.location
+    solution = dpgep.solve(problems(holed, x, bound=AutoPreprocessing(missing="center"))[name], mu=20.0, n_components=1)
+    location = solution.preprocessing.location
     np.testing.assert_allclose(location / UNITS, x.mean(axis=0) / UNITS, atol=0.15)
-    if solution.preparation.scale is not None:
-        np.testing.assert_allclose(solution.preparation.scale, x.std(axis=0), rtol=0.15)
+    if solution.preprocessing.scale is not None:
+        np.testing.assert_allclose(solution.preprocessing.scale, x.std(axis=0), rtol=0.15)
     filled = np.where(np.isnan(holed), location, holed)
-    exact = dpgep.solve(problems(filled, x, bound=solution.preparation)[name], epsilon=math.inf, n_components=1)
-    same = dpgep.solve(problems(holed, x, bound=solution.preparation)[name], epsilon=math.inf, n_components=1)
+    exact = dpgep.solve(problems(filled, x, bound=solution.preprocessing)[name], epsilon=math.inf, n_components=1)
+    same = dpgep.solve(problems(holed, x, bound=solution.preprocessing)[name], epsilon=math.inf, n_components=1)
     np.testing.assert_array_equal(same.components, exact.components)
     views = [slice(0, 2), slice(2, 5)] if name == "cca" else [slice(0, 5)]
     np.testing.assert_array_equal(
@@ -451,18 +451,18 @@ def test_missing_values_are_refused_unless_asked_for(name: str) -> None:
         dpgep.solve(problems(holed, x, bound="auto")[name], budget=budget)
     holed[0, 0] = np.inf
     with pytest.raises(ValueError, match="infinite"):
-        dpgep.solve(problems(holed, x, bound=Auto(missing="center"))[name], budget=budget)
+        dpgep.solve(problems(holed, x, bound=AutoPreprocessing(missing="center"))[name], budget=budget)
     assert budget.spent_mu == 0
 
 
 @pytest.mark.parametrize("form", ["in memory", "scan", "dask", "moments", "sparse"])
 def test_missing_values_wherever_rows_are(form: str) -> None:
     x, holed = holes(3000)
-    preparation = Preparation(4.0, x.mean(axis=0), x.std(axis=0), largest=6.0, missing=True)
+    preprocessing = Preprocessing(4.0, x.mean(axis=0), x.std(axis=0), largest=6.0, missing=True)
     if form == "sparse":
-        preparation = Preparation(4.0, None, x.std(axis=0), largest=6.0, missing=True)
-    expected = dpgep.pca(np.where(np.isnan(holed), preparation.location if form != "sparse" else 0.0, holed),
-                         standardize=True, bound=preparation)  # fmt: skip
+        preprocessing = Preprocessing(4.0, None, x.std(axis=0), largest=6.0, missing=True)
+    expected = dpgep.pca(np.where(np.isnan(holed), preprocessing.location if form != "sparse" else 0.0, holed),
+                         standardize=True, bound=preprocessing)  # fmt: skip
     source: Any = holed
     if form == "scan":
         source = dpgep.scan([holed[:1000], holed[1000:]], progress=False)
@@ -470,9 +470,9 @@ def test_missing_values_wherever_rows_are(form: str) -> None:
         source = pytest.importorskip("dask.array").from_array(holed, chunks=(700, 5))
     elif form == "sparse":
         source = scipy.sparse.csr_array(holed)
-    problem: Any = dpgep.pca(source if form != "moments" else x, standardize=True, bound=preparation)
+    problem: Any = dpgep.pca(source if form != "moments" else x, standardize=True, bound=preprocessing)
     if form == "moments":
-        problem = Moments(dpgep.StandardizedPcaModel(5, center=True), bound=preparation)
+        problem = Moments(dpgep.StandardizedPcaModel(5, center=True), bound=preprocessing)
         problem.update(holed)
         problem = Moments.from_bytes(problem.to_bytes())
     solutions = []
@@ -486,13 +486,13 @@ def test_ranges_by_name() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(table(), columns=list("abcde"))
     ranges = {name: (PLACES[j] - 5 * UNITS[j], PLACES[j] + 5 * UNITS[j]) for j, name in enumerate("abcde")}
-    solution = dpgep.solve(dpgep.pca(frame, standardize=True, bound=Auto(ranges=ranges)), mu=5.0)
+    solution = dpgep.solve(dpgep.pca(frame, standardize=True, bound=AutoPreprocessing(ranges=ranges)), mu=5.0)
     assert "magnitudes" not in " ".join(entry.query for entry in solution.privacy.releases)
-    np.testing.assert_allclose(solution.preparation.scale, table().std(axis=0), rtol=0.2)
+    np.testing.assert_allclose(solution.preprocessing.scale, table().std(axis=0), rtol=0.2)
     with pytest.raises(ValueError, match="not of 'f'"):
-        dpgep.pca(frame, bound=Auto(ranges={"f": (0.0, 1.0)}))
+        dpgep.pca(frame, bound=AutoPreprocessing(ranges={"f": (0.0, 1.0)}))
     with pytest.raises(ValueError, match="twice"):
-        dpgep.pca(frame, bound=Auto(ranges={"a": (0.0, 1.0), 0: (0.0, 2.0)}))
+        dpgep.pca(frame, bound=AutoPreprocessing(ranges={"a": (0.0, 1.0), 0: (0.0, 2.0)}))
 
 
 @pytest.mark.parametrize("power", [-1000, -500, 0, 500, 1000])
@@ -511,11 +511,11 @@ def test_the_best_bound_of_norms_of_all_magnitudes(power: int) -> None:
 def test_eigenvalues_make_up_for_the_bound(quantile: float | None, unit: float) -> None:
     """Rows of a normal law have the same directions, however long they are."""
     x = np.random.default_rng(11).standard_normal((40000, 6)) * np.array([3.0, 2.0, 1.0, 1.0, 1.0, 1.0]) * unit
-    solution = dpgep.solve(dpgep.pca(x, bound=Auto(quantile=quantile)), mu=20.0, n_components=2)
+    solution = dpgep.solve(dpgep.pca(x, bound=AutoPreprocessing(quantile=quantile)), mu=20.0, n_components=2)
     np.testing.assert_allclose(solution.eigenvalues / unit**2, [9.0, 4.0], rtol=0.25 if quantile == 0.2 else 0.15)
-    assert solution.preparation.kept <= 1
+    assert solution.preprocessing.energy_kept <= 1
     if quantile == 1:
-        assert solution.preparation.kept > 0.999
+        assert solution.preprocessing.energy_kept > 0.999
 
 
 # --- Preconditioning -----------------------------------------------------------------------------------
@@ -531,10 +531,10 @@ def correlated(n: int = 20000, d: int = 5) -> Any:
 @pytest.mark.parametrize("precondition", [None, "columns", "full"])
 def test_no_preconditioning_changes_the_answer(name: str, precondition: Any) -> None:
     x = correlated(5000)
-    auto = Auto(precondition=precondition, quantile=1)
+    auto = AutoPreprocessing(precondition=precondition, quantile=1)
     found = dpgep.solve(problems(x, bound=auto)[name], epsilon=math.inf, n_components=1)
     expected = dpgep.solve(
-        problems(x, bound=Auto(precondition="columns", quantile=1))[name], epsilon=math.inf, n_components=1
+        problems(x, bound=AutoPreprocessing(precondition="columns", quantile=1))[name], epsilon=math.inf, n_components=1
     )
     rtol = 1e-3 if precondition is None else 1e-6  # of columns as they are, B is nearly singular
     np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=rtol)
@@ -549,7 +549,7 @@ def test_no_preconditioning_changes_the_answer(name: str, precondition: Any) -> 
 @pytest.mark.parametrize("name", ["cca", "fda", "sir"])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_full_preconditioning_is_paid_for(name: str, adjacency: str) -> None:
-    problem = problems(correlated(), bound=Auto(precondition="full"), adjacency=adjacency)[name]
+    problem = problems(correlated(), bound=AutoPreprocessing(precondition="full"), adjacency=adjacency)[name]
     solution = dpgep.solve(problem, mu=10.0, n_components=1)
     entries = solution.privacy.releases
     assert sum(cost_of(entry.mu) for entry in entries) <= cost_of(10.0)
@@ -557,16 +557,16 @@ def test_full_preconditioning_is_paid_for(name: str, adjacency: str) -> None:
     coarse = next(entry for entry in entries if "moment matrix" in entry.query)
     assert coarse.mu == pytest.approx(5.0)
     assert solution.passes == len(entries)
-    linear = solution.preparation.linear
-    again = Preparation(1.0, np.zeros(5), np.ones(5), linear)
+    linear = solution.preprocessing.linear
+    again = Preprocessing(1.0, np.zeros(5), np.ones(5), linear)
     np.testing.assert_array_equal(again.linear, linear)  # on its grid already
 
 
 def test_full_preconditioning_makes_rows_uncorrelated() -> None:
     x = correlated()
-    solution = dpgep.solve(problems(x, bound=Auto(precondition="full"))["fda"], mu=50.0)
+    solution = dpgep.solve(problems(x, bound=AutoPreprocessing(precondition="full"))["fda"], mu=50.0)
     z = x.copy()
-    solution.preparation.map(z)
+    solution.preprocessing.map(z)
     np.testing.assert_allclose(np.cov(z.T), np.eye(5), atol=0.15)
     np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=0.1)
 
@@ -575,17 +575,17 @@ def test_multiplied_rows_are_functions_of_themselves_alone() -> None:
     rng = np.random.default_rng(4)
     for d in (1, 3, 40, 130):
         location, scale = rng.standard_normal(d), np.exp(rng.standard_normal(d))
-        preparation = Preparation(3.0, location, scale, rng.standard_normal((d, d)), largest=12.0)
+        preprocessing = Preprocessing(3.0, location, scale, rng.standard_normal((d, d)), largest=12.0)
         x = rng.standard_normal((301, d)) * 5
         whole = x.copy()
-        preparation.map(whole)
-        exact = np.clip((x - preparation.location) / preparation.scale, -12, 12) @ preparation.linear
+        preprocessing.map(whole)
+        exact = np.clip((x - preprocessing.location) / preprocessing.scale, -12, 12) @ preprocessing.linear
         np.testing.assert_allclose(whole, exact, atol=1e-4 * np.abs(exact).max())
         order = rng.permutation(len(x))
         for part in (order, order[:1], order[:7], order[5:290]):
             for memory in ("C", "F"):
                 some = np.array(x[part], order=memory)
-                preparation.map(some)
+                preprocessing.map(some)
                 np.testing.assert_array_equal(some, whole[part])
 
 
@@ -601,12 +601,12 @@ def test_multiplied_rows_are_functions_of_themselves_alone() -> None:
     ],
 )
 def test_what_chooses_columns_needs_them_apart(method: str, options: dict[str, Any]) -> None:
-    problem, budget = problems(table(), bound=Auto(precondition="full"))["fda"], dpgep.Budget(mu=1.0)
+    problem, budget = problems(table(), bound=AutoPreprocessing(precondition="full"))["fda"], dpgep.Budget(mu=1.0)
     with pytest.raises(ValueError, match="precondition"):
         dpgep.solve(problem, budget=budget, method=method, **options)
     assert budget.spent_mu == 0
     kept = dpgep.release(problem, mu=5.0)
-    same = problems(table(), bound=kept.preparation)["fda"]
+    same = problems(table(), bound=kept.preprocessing)["fda"]
     with pytest.raises(ValueError, match="precondition"):
         dpgep.solve(same, budget=budget, method=method, **options)
     if "sparsity" in options and method == "release":
@@ -616,17 +616,18 @@ def test_what_chooses_columns_needs_them_apart(method: str, options: dict[str, A
 
 @pytest.mark.parametrize("name", ["pca", "pca standardized", "pls"])
 def test_full_preconditioning_is_refused_where_it_changes_the_answer(name: str) -> None:
+    full = AutoPreprocessing(precondition="full")
     with pytest.raises(ValueError, match='precondition="full" would change'):
         {
-            "pca": lambda: dpgep.pca(table(), bound=Auto(precondition="full")),
-            "pca standardized": lambda: dpgep.pca(table(), standardize=True, bound=Auto(precondition="full")),
-            "pls": lambda: dpgep.pls(table()[:, :2], table()[:, 2:], bound=Auto(precondition="full")),
+            "pca": lambda: dpgep.pca(table(), bound=full),
+            "pca standardized": lambda: dpgep.pca(table(), standardize=True, bound=full),
+            "pls": lambda: dpgep.pls(table()[:, :2], table()[:, 2:], bound=full),
         }[name]()
 
 
 @pytest.mark.parametrize("name", ["fda", "sir", "cca"])
 def test_groups_do_not_matter_where_rows_are_shifted(name: str) -> None:
-    problem = problems(table() + 10 * PLACES, bound=Auto(precondition=None))[name]
+    problem = problems(table() + 10 * PLACES, bound=AutoPreprocessing(precondition=None))[name]
     queries = [entry.query for entry in dpgep.solve(problem, mu=5.0, n_components=1).privacy.releases]
     assert "sum of the rows" in queries
 
@@ -645,17 +646,17 @@ def test_groups_do_not_matter_where_rows_are_shifted(name: str) -> None:
 )
 def test_wrong_preparations(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
-        Preparation(**wrong)
+        Preprocessing(**wrong)
 
 
 @pytest.mark.parametrize(("mu", "expected"), [(1e-4, None), (0.02, "columns"), (0.5, "full")])
 def test_what_is_worth_its_price(mu: float, expected: str | None) -> None:
     """N mu / d^1.5 is 0.04, 7 and 180."""
-    preparation = dpgep.solve(problems(table(), bound="auto")["fda"], mu=mu).preparation
-    assert (preparation.scale is not None) == (expected is not None)
-    assert (preparation.linear is not None) == (expected == "full")
-    sparse = dpgep.solve(problems(table(), bound="auto")["fda"], mu=mu, sparsity=2).preparation
-    kept = dpgep.release(problems(table(), bound="auto")["fda"], mu=mu).preparation
+    preprocessing = dpgep.solve(problems(table(), bound="auto")["fda"], mu=mu).preprocessing
+    assert (preprocessing.scale is not None) == (expected is not None)
+    assert (preprocessing.linear is not None) == (expected == "full")
+    sparse = dpgep.solve(problems(table(), bound="auto")["fda"], mu=mu, sparsity=2).preprocessing
+    kept = dpgep.release(problems(table(), bound="auto")["fda"], mu=mu).preprocessing
     assert sparse.linear is kept.linear is None
 
 
@@ -681,15 +682,15 @@ def test_people_without_a_group_do_not_move_the_columns(name: str, precondition:
     rows = x.copy()
     rows[lost] = 1e9 * UNITS  # rows that nobody may see
     labels = np.where(lost, 99, np.digitize((of[:, 0] - 25 * UNITS[0]) / UNITS[0], [0.0, 1.0]))
-    auto = Auto(precondition=precondition)
+    auto = AutoPreprocessing(precondition=precondition)
     problem: Any = dpgep.fda(rows, labels, classes=[0, 1, 2], bound=auto)
     if name == "sir":
         response = np.where(lost, np.nan, (of[:, 0] - 25 * UNITS[0]) / UNITS[0])
         problem = dpgep.sir(rows, response, slices=4, y_range=(-2, 2), bound=auto)
-    preparation = dpgep.solve(problem, mu=20.0, n_components=1).preparation
+    preprocessing = dpgep.solve(problem, mu=20.0, n_components=1).preprocessing
     if precondition is not None:
-        np.testing.assert_allclose(preparation.location / UNITS, x[~lost].mean(axis=0) / UNITS, atol=0.3)
-        np.testing.assert_allclose(preparation.scale, x[~lost].std(axis=0), rtol=0.3)
+        np.testing.assert_allclose(preprocessing.location / UNITS, x[~lost].mean(axis=0) / UNITS, atol=0.3)
+        np.testing.assert_allclose(preprocessing.scale, x[~lost].std(axis=0), rtol=0.3)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -698,10 +699,10 @@ def test_ranges_serve_an_unknown_number_of_people(adjacency: str, streamed: bool
     x = table(5000)
     ranges = {j: (PLACES[j] - 5 * UNITS[j], PLACES[j] + 5 * UNITS[j]) for j in range(5)}
     source = dpgep.scan(lambda: iter([x[:2000], x[2000:]]), progress=False) if streamed else x
-    problem = dpgep.pca(source, standardize=True, bound=Auto(ranges=ranges), adjacency=adjacency)
-    preparation = dpgep.solve(problem, mu=10.0, n_components=1).preparation
-    np.testing.assert_allclose(preparation.location / UNITS, x.mean(axis=0) / UNITS, atol=0.2)
-    np.testing.assert_allclose(preparation.scale, x.std(axis=0), rtol=0.2)
+    problem = dpgep.pca(source, standardize=True, bound=AutoPreprocessing(ranges=ranges), adjacency=adjacency)
+    preprocessing = dpgep.solve(problem, mu=10.0, n_components=1).preprocessing
+    np.testing.assert_allclose(preprocessing.location / UNITS, x.mean(axis=0) / UNITS, atol=0.2)
+    np.testing.assert_allclose(preprocessing.scale, x.std(axis=0), rtol=0.2)
 
 
 @pytest.mark.parametrize("unit", [1e-310, 1e-200, 1e200, 1.7e308])
@@ -730,15 +731,15 @@ def test_no_warning_tells_of_a_value(special: float) -> None:
     x = table(200)
     x[7, 2] = special
     with np.errstate(all="raise"):
-        preparation = dpgep.release(dpgep.pca(x, standardize=True, bound="auto"), mu=1.0).preparation
-    assert preparation is not None
+        preprocessing = dpgep.release(dpgep.pca(x, standardize=True, bound="auto"), mu=1.0).preprocessing
+    assert preprocessing is not None
 
 
 def test_a_preparation_is_not_used_where_it_changes_the_answer() -> None:
     x = table()
-    full = dpgep.solve(problems(x, bound=Auto(precondition="full"))["fda"], mu=10.0).preparation
-    scaled = Preparation(2.0, None, UNITS)
-    for name, preparation in (
+    full = dpgep.solve(problems(x, bound=AutoPreprocessing(precondition="full"))["fda"], mu=10.0).preprocessing
+    scaled = Preprocessing(2.0, None, UNITS)
+    for name, preprocessing in (
         ("pca", full),
         ("cca", full),
         ("pca standardized", full),
@@ -746,26 +747,28 @@ def test_a_preparation_is_not_used_where_it_changes_the_answer() -> None:
         ("pls", scaled),
     ):
         with pytest.raises(ValueError, match="would change the answer"):
-            problems(x, bound=preparation)[name]
+            problems(x, bound=preprocessing)[name]
     with pytest.raises(ValueError, match=r"location .* would change"):
-        dpgep.pca(x, center=False, bound=Preparation(1.0, PLACES))
+        dpgep.pca(x, center=False, bound=Preprocessing(1.0, PLACES))
     with pytest.raises(ValueError, match="would change"):
         Moments(dpgep.PcaModel(5, center=True), bound=scaled)
-    assert dpgep.pca(x, bound=Preparation(2.0, PLACES, np.full(5, 3.0))) is not None
+    assert dpgep.pca(x, bound=Preprocessing(2.0, PLACES, np.full(5, 3.0))) is not None
 
 
 @pytest.mark.parametrize("precondition", ["auto", "full"])
 def test_a_share_that_leaves_nothing_costs_nothing(precondition: Any) -> None:
     budget = dpgep.Budget(mu=5.0)
     with pytest.raises(ValueError, match="leaves too little"):
-        dpgep.solve(problems(table(), bound=Auto(share=0.9, precondition=precondition))["fda"], budget=budget)
+        dpgep.solve(
+            problems(table(), bound=AutoPreprocessing(share=0.9, precondition=precondition))["fda"], budget=budget
+        )
     assert budget.spent_mu == 0
 
 
 def test_samples_of_rows_that_are_mapped() -> None:
     x = table() / UNITS
-    preparation = Preparation(4.0, None, np.full(5, 2.0))
-    problem = dpgep.pca(x, center=False, bound=preparation)
+    preprocessing = Preprocessing(4.0, None, np.full(5, 2.0))
+    problem = dpgep.pca(x, center=False, bound=preprocessing)
     solution = dpgep.solve(problem, epsilon=5.0, delta=1e-5, method="dp-spca", n_components=1)
     assert np.isfinite(solution.components).all()
 
@@ -774,7 +777,9 @@ def test_nothing_but_zeros() -> None:
     for epsilon in (1.0, math.inf):
         try:
             solution = dpgep.solve(
-                dpgep.fda(np.zeros((300, 3)), np.arange(300) % 2, classes=[0, 1], bound=Auto(precondition="full")),
+                dpgep.fda(
+                    np.zeros((300, 3)), np.arange(300) % 2, classes=[0, 1], bound=AutoPreprocessing(precondition="full")
+                ),
                 epsilon=epsilon,
                 delta=1e-6 if epsilon == 1.0 else None,
             )
@@ -787,7 +792,7 @@ def test_nothing_but_zeros() -> None:
 @pytest.mark.parametrize("ends", [5, ("a", "b"), (1, 2, 3), (0, 1e-300), (-1e300, 1e300)])
 def test_ranges_that_are_none(ends: Any) -> None:
     with pytest.raises(ValueError, match="range of column 0"):
-        dpgep.pca(table(), bound=Auto(ranges={0: ends}))
+        dpgep.pca(table(), bound=AutoPreprocessing(ranges={0: ends}))
 
 
 @pytest.mark.parametrize(
@@ -795,14 +800,14 @@ def test_ranges_that_are_none(ends: Any) -> None:
     [
         {"linear": np.zeros((2, 2))},
         {"linear": np.ones((2, 2))},
-        {"kept": 2.0},
+        {"energy_kept": 2.0},
         {"scale": [1e-200, 1.0]},
         {"bound": 1e200},
     ],
 )
 def test_preparations_out_of_bounds(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be|at most"):
-        Preparation(**{"bound": 1.0, **wrong})
+        Preprocessing(**{"bound": 1.0, **wrong})
 
 
 def test_a_mean_far_from_zero_is_bought_again() -> None:
@@ -820,7 +825,7 @@ def test_rows_of_two_magnitudes() -> None:
     assert Norms(np.array([1e-140, 1e140]), np.ones(2)).kept(1e-140) > 0
     x = np.random.default_rng(0).standard_normal((4000, 3)) * np.where(np.arange(4000) % 4, 1e-140, 1e140)[:, None]
     for quantile in (None, 0.2, 1):
-        solution = dpgep.solve(dpgep.pca(x, bound=Auto(quantile=quantile)), mu=0.5, n_components=1)
+        solution = dpgep.solve(dpgep.pca(x, bound=AutoPreprocessing(quantile=quantile)), mu=0.5, n_components=1)
         assert np.isfinite(solution.components).all()
 
 

@@ -80,7 +80,7 @@ def test_views_of_unnamed_columns_are_told_apart() -> None:
     assert refusal(lambda: dpgep.solve(problem, mu=1.0)).startswith("columns 1 of X, 0 of Y contain ")
 
 
-@pytest.mark.parametrize("bound", [1.0, dpgep.Preparation(1.0, scale=np.full(4, 2.0))])
+@pytest.mark.parametrize("bound", [1.0, dpgep.Preprocessing(1.0, scale=np.full(4, 2.0))])
 def test_moments_name_the_column_of_a_batch_and_stay_as_they_were(bound: Any) -> None:
     sums = dpgep.Moments(dpgep.PcaModel(4, True), bound=bound)
     sums.update(frame(people(bad=0.0)))
@@ -91,7 +91,7 @@ def test_moments_name_the_column_of_a_batch_and_stay_as_they_were(bound: Any) ->
 def test_where_absent_values_are_taken_infinities_are_named() -> None:
     x = people()
     x[0, 2] = np.inf
-    problem = dpgep.pca(frame(x), bound=dpgep.Auto(missing="center"))
+    problem = dpgep.pca(frame(x), bound=dpgep.AutoPreprocessing(missing="center"))
     assert refusal(lambda: dpgep.solve(problem, mu=3.0)).startswith("column 'height' contains")
 
 

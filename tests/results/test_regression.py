@@ -27,7 +27,7 @@ def table(rng: np.random.Generator, n: int = 3000) -> Matrix:
 
 
 def question(released: PrivateMoments, target: int, on: Any, **options: Any) -> Regression:
-    return regression(released._noisy, released.preparation, target, on, privacy=released.privacy, **options)
+    return regression(released._noisy, released.preprocessing, target, on, privacy=released.privacy, **options)
 
 
 def released(problem: Any, epsilon: float, seed: int | None = None) -> PrivateMoments:
@@ -74,11 +74,11 @@ def test_people_without_a_group_are_left_out(rng: np.random.Generator) -> None:
 def test_a_ridge_penalizes_mapped_columns(rng: np.random.Generator) -> None:
     x, on = table(rng), [0, 1, 2]
     moments = released(dpgep.pca(x, standardize=True), np.inf)
-    assert moments.preparation is not None
-    assert moments.preparation.scale is not None
-    z = (x - x.mean(axis=0)) / moments.preparation.scale
+    assert moments.preprocessing is not None
+    assert moments.preprocessing.scale is not None
+    z = (x - x.mean(axis=0)) / moments.preprocessing.scale
     mapped = np.linalg.solve(z[:, on].T @ z[:, on] / len(z) + 0.5 * np.eye(3), z[:, on].T @ z[:, 5] / len(z))
-    scale = moments.preparation.scale
+    scale = moments.preprocessing.scale
     fit = question(moments, 5, on, ridge=0.5)
     np.testing.assert_allclose(fit.coefficients, mapped * scale[5] / scale[on], rtol=1e-9)
     assert (fit.people_errors < question(moments, 5, on).people_errors)[1:].all()
@@ -196,7 +196,9 @@ DRAWS, HELD = 120, 84
 
 @pytest.mark.statistical
 @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")  # in one of a hundred draws a scale is far too large
-@pytest.mark.parametrize(("bound", "epsilon"), [(5.0, 1.0), (dpgep.Auto(quantile=0.95), 0.6)], ids=["public", "bought"])
+@pytest.mark.parametrize(
+    ("bound", "epsilon"), [(5.0, 1.0), (dpgep.AutoPreprocessing(quantile=0.95), 0.6)], ids=["public", "bought"]
+)
 def test_intervals_hold_the_coefficients_of_the_population(bound: Any, epsilon: float) -> None:
     # Each of 120 intervals holds its coefficient with a probability of at least 0.87: fewer than 84 do with one of
     # 3e-7. Without the part of the noise, as their errors are at most 0.32 of the whole, as is asserted of the median,
@@ -270,11 +272,11 @@ def test_names_table_and_predictions(rng: np.random.Generator) -> None:
 def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     x = table(rng)
     x[rng.random(x.shape) < 0.1] = np.nan
-    moments = released(dpgep.pca(x, standardize=True, bound=dpgep.Auto(missing="center")), 1.0, seed=3)
+    moments = released(dpgep.pca(x, standardize=True, bound=dpgep.AutoPreprocessing(missing="center")), 1.0, seed=3)
     fit = question(moments, 5, [0, 1])
-    assert moments.preparation is not None
-    assert moments.preparation.location is not None
-    filled = np.where(np.isnan(x), moments.preparation.location, x)[:, :2]
+    assert moments.preprocessing is not None
+    assert moments.preprocessing.location is not None
+    filled = np.where(np.isnan(x), moments.preprocessing.location, x)[:, :2]
     np.testing.assert_array_equal(fit.predict(x[:, :2]), fit.predict(filled))
 
 
@@ -321,7 +323,7 @@ def test_moments_that_cannot_answer(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="linearly dependent, or one is constant"):
         question(constant, 5, [6])
     moments = released(dpgep.pca(x, bound=1e3), 1.0, seed=0)
-    mixed = dpgep.Preparation(1e3, linear=np.eye(6))
+    mixed = dpgep.Preprocessing(1e3, linear=np.eye(6))
     with pytest.raises(ValueError, match="the columns of this release are mixed: release a table"):
         regression(moments._noisy, mixed, 5, [0], privacy=moments.privacy)
     unbounded = replace(moments.privacy, bound=None)

@@ -46,8 +46,8 @@ def test_diagnostics_print_on_a_line(method: str, options: dict[str, Any]) -> No
 
 def test_a_preparation_prints_on_a_line(table: pd.DataFrame) -> None:
     found = solve_seeded(dpgep.pca(table, standardize=True), epsilon=8.0, delta=1e-6, n_components=1)
-    shown = repr(found.preparation)
-    assert shown.startswith("Preparation(bound=")
+    shown = repr(found.preprocessing)
+    assert shown.startswith("Preprocessing(bound=")
     assert "location=(" in shown
     assert "linear" not in shown  # there is none
 

@@ -14,7 +14,7 @@ from scipy import stats
 from statistics_helpers import FALSE_ALARM, rejects_covariance
 
 from dpgep.models.moments import MomentNoise, ReleasedMoments
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.questions.synthetic import nearest_correlation, possible_covariance, sample
 
 NOISE = MomentNoise(0.05, 0.01, 0.01)
@@ -136,7 +136,7 @@ def test_rows_are_in_the_units_of_the_columns(mixed: bool) -> None:
     """The same draws, mapped: x has mean and covariance of scale * linear^-T z + location."""
     scale, location = np.array([2.0, 0.5, 10.0]), np.array([1.0, 2.0, 3.0])
     linear = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.25], [0.0, 0.0, 1.0]]) if mixed else None
-    rows = sample(released(), Preparation(10.0, location, scale, linear), 50_000, seed=1)
+    rows = sample(released(), Preprocessing(10.0, location, scale, linear), 50_000, seed=1)
     back = np.eye(3) if linear is None else np.linalg.inv(linear)
     covariance = back.T @ COVARIANCE @ back * np.outer(scale, scale)
     assert not rejects_covariance(rows - (back.T @ MEAN * scale + location), covariance)

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from method_cases import MU
-from stage_cases import ADJACENCIES, PREPARATIONS, RUNS, STAGES, exact_answers, run_case, stage_case
+from stage_cases import ADJACENCIES, PREPROCESSING, RUNS, STAGES, exact_answers, run_case, stage_case
 
 from dpgep.models.model import Adjacency
 from dpgep.privacy.stages import Stages
@@ -19,9 +19,9 @@ from dpgep.privacy.stages import Stages
 pytestmark = [pytest.mark.statistical, pytest.mark.deep]
 
 
-@pytest.mark.parametrize("name", PREPARATIONS)
+@pytest.mark.parametrize("name", PREPROCESSING)
 def test_below_the_claim_and_close_to_it(name: str) -> None:
-    case = PREPARATIONS[name]()
+    case = PREPROCESSING[name]()
     result = case.audit()
     assert result.claimed_mu == MU
     assert not result.flagged

@@ -146,19 +146,22 @@ def _solution(model: str, mu: float, **options: Any) -> Mechanism:
 
 
 def _stage(name: str, mu: float) -> Mechanism:
-    """A stage of a preparation of the first columns."""
+    """A stage of preprocessing of the first columns."""
     stream = stream_of(f"bits: {name}")
     return lambda rows: STAGES[name].ask(stages_of(rows[:, :STAGE_COLUMNS], "replace-one", mu, stream), mu).values
 
 
-def _prepared(model: str, mu: float, auto: dpgep.Auto) -> Mechanism:
+def _prepared(model: str, mu: float, auto: dpgep.AutoPreprocessing) -> Mechanism:
     """A solution with a bound that is bought, and what was bought."""
 
     def solved(rows: Matrix, seed: int) -> Any:
         solution = dpgep.solve(MODELS[model](rows, bound=auto), mu=mu, seed=seed, n_components=1)
-        preparation: Any = solution.preparation
+        preprocessing: Any = solution.preprocessing
         # whether rows are shifted depends on the noise
-        bought = preparation.bound, *(np.zeros(D) if part is None else part for part in preparation.parts().values())
+        bought = (
+            preprocessing.bound,
+            *(np.zeros(D) if part is None else part for part in preprocessing.parts().values()),
+        )
         return solution.components, solution.eigenvalues, solution.mean, *bought
 
     return _quietly(solved)
@@ -221,7 +224,7 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
         mechanisms[f"stage, {name}"] = lambda name=name: _stage(name, mu)
     for model, precondition in (("pca", None), ("fda", None), ("cca", "columns"), ("cca", "full")):
         title = f'bound="auto", {model}' + (f", {precondition}" if precondition else "")
-        auto = dpgep.Auto(precondition=precondition)  # type: ignore[arg-type]
+        auto = dpgep.AutoPreprocessing(precondition=precondition)  # type: ignore[arg-type]
         mechanisms[title] = lambda model=model, auto=auto: _prepared(model, mu, auto)
     claim = {"mu": mu, "delta": DELTA}
     cases = {name: lambda made=made: LowBitCase(made(), claim) for name, made in mechanisms.items()}

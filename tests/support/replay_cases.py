@@ -449,7 +449,7 @@ def of_public_n(build: Callable[..., Any], table: Matrix, adjacency: Adjacency) 
 # --- bound="auto" ----------------------------------------------------------------------------------------------------
 
 
-def preparations() -> Iterator[ReplayCase]:
+def preprocessing() -> Iterator[ReplayCase]:
     words = {
         "histograms of magnitudes": "other octaves in all columns",
         "histograms within intervals": "other parts of all intervals",
@@ -458,7 +458,7 @@ def preparations() -> Iterator[ReplayCase]:
         "sum of mapped rows": "opposite rows, far outside",
         "second moment": ORTHOGONAL,
     }
-    second = Stage(lambda stages, mu: stages.second_moment(dpgep.Preparation(1.0), mu), E1, E2)
+    second = Stage(lambda stages, mu: stages.second_moment(dpgep.Preprocessing(1.0), mu), E1, E2)
     for name, stage in {**STAGES, "second moment": second}.items():
         kind = Kind(uncentred, (stage.first, stage.second), words[name], words_of_one="the first of them")
         yield from run(f'bound="auto", {name}', kind, partial(staged, stage))
@@ -539,6 +539,6 @@ def own(table: Matrix, adjacency: Adjacency) -> Matrix:
 
 CASES = {
     f"{case.name}, {case.adjacency}": case
-    for cases in (releases, products, screens, samples, clipped, preparations, apart)
+    for cases in (releases, products, screens, samples, clipped, preprocessing, apart)
     for case in cases()
 }

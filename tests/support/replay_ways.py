@@ -35,7 +35,7 @@ from dpgep.local import Aggregator, GaussianRandomizer
 
 MU = 1.0
 _SLICES: dict[str, Any] = {"slices": 3, "y_range": (-1.0, 1.0)}
-_BOUNDS: dict[str, Any] = {"known": BOUND, "bought": dpgep.Auto(missing="center")}
+_BOUNDS: dict[str, Any] = {"known": BOUND, "bought": dpgep.AutoPreprocessing(missing="center")}
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _forms() -> Iterator[Way]:
     yield Way("matrices", "gep", _of_matrices, ("gep",), ("known",), ("replace-one",))
     for name, auto in _AUTOS.items():
         call = partial(_solved, FORMS["scan of pandas"], partial(_bought, auto), {})
-        yield Way("Auto", name, call, ("Auto",), ("bought",))
+        yield Way("AutoPreprocessing", name, call, ("AutoPreprocessing",), ("bought",))
     for name, declare in _DECLARATIONS.items():
         yield Way("labels that declare their classes", name, partial(_declared, declare), ("fda",), ("known",))
     counted = partial(_solved, FORMS["Arrow table"], _of_about_ten, {})
@@ -141,10 +141,10 @@ def _forms() -> Iterator[Way]:
 
 
 _AUTOS = {
-    "ranges": dpgep.Auto(ranges={"a": (-3.0, 3.0), "joined": (0.0, 30_000.0)}, missing="center"),
-    "shares": dpgep.Auto(share=0.3, quantile=0.9, missing="center"),
-    "full preconditioning": dpgep.Auto(precondition="full", missing="center"),
-    "none": dpgep.Auto(precondition=None, missing="center"),
+    "ranges": dpgep.AutoPreprocessing(ranges={"a": (-3.0, 3.0), "joined": (0.0, 30_000.0)}, missing="center"),
+    "shares": dpgep.AutoPreprocessing(share=0.3, quantile=0.9, missing="center"),
+    "full preconditioning": dpgep.AutoPreprocessing(precondition="full", missing="center"),
+    "none": dpgep.AutoPreprocessing(precondition=None, missing="center"),
 }
 _DECLARATIONS: dict[str, Callable[[People], Any]] = {
     "pandas": lambda people: typed_frame(people)["label"],
@@ -153,7 +153,7 @@ _DECLARATIONS: dict[str, Callable[[People], Any]] = {
 }
 
 
-def _bought(auto: dpgep.Auto, given: Any, *, adjacency: Any, bound: Any) -> Any:
+def _bought(auto: dpgep.AutoPreprocessing, given: Any, *, adjacency: Any, bound: Any) -> Any:
     return dpgep.cca(given.x, given.y, adjacency=adjacency, bound=auto)
 
 
@@ -247,7 +247,7 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
     else:
         beside = given.response
         answers += [lambda asked: asked.sir(X, n_components=1)]
-    options = {**terms.of_problem, "bound": dpgep.Auto(missing="center", precondition="columns")}
+    options = {**terms.of_problem, "bound": dpgep.AutoPreprocessing(missing="center", precondition="columns")}
     problem = dpgep.table(given.x, beside, **groups, **(options if terms.takes_holes else terms.of_problem))
     released = dpgep.release(problem, mu=MU)
     again = dpgep.PrivateMoments.from_bytes(released.to_bytes())
@@ -303,13 +303,13 @@ def _sums() -> Iterator[Way]:
 
 
 def _of_moments(name: str, terms: Terms) -> dict[str, Any]:
-    """The public facts; a preparation has scales where they do not change the answer."""
+    """The public facts; preprocessing has scales where they do not change the answer."""
     if terms.bound == "known":
         return terms.of_problem
     d = _MODELS[name][0].n_features
     scale = None if name in ("PcaModel", "PlsModel") else np.linspace(0.5, 2.0, d)
     location = None if name == "PlsModel" else np.linspace(0.1, 0.3, d)
-    bound = dpgep.Preparation(2.0, location, scale, largest=3.0, missing=True)
+    bound = dpgep.Preprocessing(2.0, location, scale, largest=3.0, missing=True)
     return {"adjacency": terms.adjacency, "bound": bound}
 
 

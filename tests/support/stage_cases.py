@@ -1,4 +1,4 @@
-"""Audits of ``bound="auto"``: each stage of a preparation on its worst-case neighbours, and whole runs.
+"""Audits of ``bound="auto"``: each stage of preprocessing on its worst-case neighbours, and whole runs.
 
 In a run, later questions depend on earlier answers. Both tables are asked each of them without noise, too, so that the
 log-likelihood ratio of the whole transcript is known: given the past, that of each answer is normal with mean +-m/2
@@ -64,10 +64,10 @@ UNIT = Interval(np.zeros(D), ONES)
 STAGES = {
     "histograms of magnitudes": Stage(lambda stages, mu: stages.magnitudes(EVERY, mu), ONES, -5 * ONES),
     "histograms within intervals": Stage(lambda stages, mu: stages.places(EVERY, UNIT, 32, mu), ONES, -ONES),
-    "histogram of norms": Stage(lambda stages, mu: stages.norms(dpgep.Preparation(1.0), -40, 80, mu), E1, 4 * E1),
+    "histogram of norms": Stage(lambda stages, mu: stages.norms(dpgep.Preprocessing(1.0), -40, 80, mu), E1, 4 * E1),
     "sums of columns and squares": Stage(lambda stages, mu: stages.column_sums(UNIT, mu), ONES, -ONES),
     "sum of mapped rows": Stage(
-        lambda stages, mu: stages.row_sum(dpgep.Preparation(2.0, ONES, ONES / 8), mu), 1e6 * E1, -1e6 * E1
+        lambda stages, mu: stages.row_sum(dpgep.Preprocessing(2.0, ONES, ONES / 8), mu), 1e6 * E1, -1e6 * E1
     ),
 }
 
@@ -158,7 +158,7 @@ def transcript(build: Callable[..., Any], table: Matrix, tables: Any, mu: float,
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         released = dpgep.release(build(table), mu=mu, seed=seed)
     exact = [
-        Curator(build(rows, released.preparation), Ledger(math.inf), core.NoiseStream()).release() for rows in tables
+        Curator(build(rows, released.preprocessing), Ledger(math.inf), core.NoiseStream()).release() for rows in tables
     ]
     kept[0].add_moments(released._noisy, exact)
     return kept[0]
@@ -187,7 +187,7 @@ RUNS = {
     "table of groups": replace(
         _cca, build=lambda x, **rest: dpgep.table(x, x[:, 0], edges=[-np.inf, 0, np.inf], **rest)
     ),
-    "cca, full preconditioning": replace(_cca, bound=dpgep.Auto(precondition="full")),
+    "cca, full preconditioning": replace(_cca, bound=dpgep.AutoPreprocessing(precondition="full")),
 }
 
 
@@ -219,4 +219,4 @@ def _cases() -> dict[str, Callable[[], MethodCase]]:
     return cases
 
 
-PREPARATIONS = _cases()
+PREPROCESSING = _cases()

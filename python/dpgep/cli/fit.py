@@ -133,7 +133,7 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
         )
     if bound == "auto":
         with usage():
-            bound = dpgep.Auto(ranges=ranges_of(options.ranges, data), missing=options.missing)
+            bound = dpgep.AutoPreprocessing(ranges=ranges_of(options.ranges, data), missing=options.missing)
     common = {"bound": bound, "adjacency": paying.adjacency, "public_n": options.public_n}
     with usage():
         problem = _MODELS[options.model].problem(data, options, common)

@@ -1,4 +1,4 @@
-"""What a preparation asks of a table: histograms of columns and of row norms, sums of columns. All are integers.
+"""What preprocessing asks of a table: histograms of columns and of row norms, sums of columns. All are integers.
 
 Each entry of a row, and each norm, is counted by a function of that row alone, so that a person changes only their
 own counts.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.dask_frames import without_rows
-from dpgep.models.preparation import Auto, Preparation
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.sources import Scan, Selection, as_selection, is_source
 from dpgep.sources.batches import Columns, shown
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_table
@@ -171,13 +171,15 @@ def check_not_masked(values: Any, name: str) -> None:
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
 
 
-def bound_of(bound: Any) -> float | Auto | Preparation:
-    """What a problem's bound is: a public number, to be bought from the budget, or part of a public preparation."""
+def bound_of(bound: Any) -> float | AutoPreprocessing | Preprocessing:
+    """What a problem's bound is: a public number, to be bought from the budget, or part of a public preprocessing."""
     if isinstance(bound, str) and bound == "auto":
-        return Auto()
+        return AutoPreprocessing()
     if isinstance(bound, str):
-        raise TypeError(f'bound must be a number, "auto", a dpgep.Auto or a dpgep.Preparation, got {bound!r}')
-    return bound if isinstance(bound, (Auto, Preparation)) else check_bound(bound)
+        raise TypeError(
+            f'bound must be a number, "auto", a dpgep.AutoPreprocessing or a dpgep.Preprocessing, got {bound!r}'
+        )
+    return bound if isinstance(bound, (AutoPreprocessing, Preprocessing)) else check_bound(bound)
 
 
 def check_bound(bound: Any) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
 from dpgep.reports.report import PrivacyReport
@@ -33,7 +33,7 @@ def require_model(model: Model) -> None:
 
 
 def require_released(
-    model: RowModel, report: PrivacyReport, noisy: ReleasedMoments, preparation: Preparation | None
+    model: RowModel, report: PrivacyReport, noisy: ReleasedMoments, preprocessing: Preprocessing | None
 ) -> None:
     """Raise ValueError unless moments, and the noise that they state, are those that the ledger has paid for."""
     report.require_consistent()
@@ -41,10 +41,10 @@ def require_released(
         raise ValueError("privacy must be that of a curator's moment matrix: with a mu, and not local")
     if report.bound is None:
         raise ValueError("bound must be a positive finite number, got None")
-    if preparation is not None:
-        preparation.require_fits(model)
-        if preparation.bound != report.bound:
-            raise ValueError(f"bound is {report.bound!r}, and that of the preparation {preparation.bound!r}")
+    if preprocessing is not None:
+        preprocessing.require_fits(model)
+        if preprocessing.bound != report.bound:
+            raise ValueError(f"bound is {report.bound!r}, and that of the preprocessing {preprocessing.bound!r}")
     blocks = report.releases[-1].noise
     layout = _layout(model, report, noisy)
     require_noise(noisy, report.mu)

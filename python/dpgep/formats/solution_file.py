@@ -98,10 +98,10 @@ def _check(solution: Any) -> None:
         raise ValueError("a component must not be zero")
     _check_diagnostics(solution, k, d)
     _check_moments(solution, d)
-    if solution.preparation is not None:
-        for name, part in solution.preparation.parts().items():
+    if solution.preprocessing is not None:
+        for name, part in solution.preprocessing.parts().items():
             if part is not None and len(part) != d:
-                raise ValueError(f"{name} of the preparation is of {len(part)} columns, not of {d}")
+                raise ValueError(f"{name} of the preprocessing is of {len(part)} columns, not of {d}")
     if solution.passes < 0:
         raise ValueError(f"passes must not be negative, got {solution.passes}")
     solution.privacy.require_consistent()

@@ -1,4 +1,4 @@
-"""How a preparation is found: which stages a table gets, for which share of the budget, and what follows from them.
+"""How preprocessing is found: which stages a table gets, for which share of the budget, and what follows from them.
 
 All of it is computed from public and released numbers. Where a model's answer does not depend on the scales of columns,
 each column gets a location and a scale: from a histogram over octaves, closer looks where a column is narrow, and sums
@@ -17,7 +17,7 @@ import numpy as np
 from dpgep.methods.places import Limits, Places, seen_bins
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS
 from dpgep.models.model import Matrix, Model
-from dpgep.models.preparation import Auto, Preparation
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.ledger import split_budget
 from dpgep.privacy.stages import NoisyCounts, Stages
 
@@ -70,9 +70,9 @@ class Shares:
 
 
 def prepare(
-    stages: Stages, auto: Auto, model: Model, *, shifted: bool, mixed: bool, grouped: bool = False
-) -> Preparation:
-    """The preparation of a table for ``model``, bought stage by stage.
+    stages: Stages, auto: AutoPreprocessing, model: Model, *, shifted: bool, mixed: bool, grouped: bool = False
+) -> Preprocessing:
+    """The preprocessing of a table for ``model``, bought stage by stage.
 
     Rows may be ``shifted``; where ``auto`` leaves that open, their columns may be ``mixed``. Where people are
     ``grouped``, those without a group have no row.
@@ -80,10 +80,10 @@ def prepare(
     least_cut = _LEAST_CUT_OF_SIZES if model.asks_sizes else _LEAST_CUT
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
     buyer = _Buyer(stages, auto, shares, grouped=grouped, least_cut=least_cut)
-    return buyer.preparation(model, shifted=shifted, mixed=mixed)
+    return buyer.preprocessing(model, shifted=shifted, mixed=mixed)
 
 
-def location_and_scale(stages: Stages, auto: Auto) -> Preparation:
+def location_and_scale(stages: Stages, auto: AutoPreprocessing) -> Preprocessing:
     """Location and scale of every column, for the whole budget: no bound is bought, and none holds."""
     if stages.n_columns > _MOST_COLUMNS:
         raise ValueError(f"location and scale are found for at most {_MOST_COLUMNS} columns, got {stages.n_columns}")
@@ -91,14 +91,16 @@ def location_and_scale(stages: Stages, auto: Auto) -> Preparation:
 
 
 class _Buyer:
-    """Buys the stages of one preparation."""
+    """Buys the stages of one preprocessing."""
 
-    def __init__(self, stages: Stages, auto: Auto, shares: Shares, *, grouped: bool, least_cut: float) -> None:
+    def __init__(
+        self, stages: Stages, auto: AutoPreprocessing, shares: Shares, *, grouped: bool, least_cut: float
+    ) -> None:
         self._stages = stages
         self._auto = auto
         self._d = stages.n_columns
         self._missing = auto.missing == "center"
-        self._as_is = Preparation(1.0, missing=self._missing)
+        self._as_is = Preprocessing(1.0, missing=self._missing)
         self._grouped = grouped
         self._least_cut = least_cut
         self._shares = shares
@@ -111,7 +113,7 @@ class _Buyer:
                 f"{_MOST_PREPARING:g} of mu^2"
             )
 
-    def preparation(self, model: Model, *, shifted: bool, mixed: bool) -> Preparation:
+    def preprocessing(self, model: Model, *, shifted: bool, mixed: bool) -> Preprocessing:
         affordable = self._d <= _MOST_COLUMNS and self._affords("columns")
         if model.scale_free and affordable:
             prepared = self._bounded(self.columns(shifted=shifted))
@@ -144,7 +146,7 @@ class _Buyer:
         """The mu of a share of the whole mu^2."""
         return split_budget(self._stages.mu, share)[0]
 
-    def columns(self, *, shifted: bool) -> Preparation:
+    def columns(self, *, shifted: bool) -> Preprocessing:
         """Location and scale of every column; the scale alone, about zero, if not ``shifted``."""
         left, octaves = split_budget(self._part(self._shares.columns), 1 - _OCTAVES_SHARE)
         places, ranges = Places(self._d, missing=self._missing), self._auto.ranges
@@ -169,7 +171,7 @@ class _Buyer:
         spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
         scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(self._least_cut, math.sqrt(self._d))
-        return Preparation(1.0, location, scale, largest=largest, missing=self._missing)
+        return Preprocessing(1.0, location, scale, largest=largest, missing=self._missing)
 
     @property
     def _n_rows(self) -> int | None:
@@ -195,7 +197,7 @@ class _Buyer:
             places.look_closer(narrow, self._stages.places(narrow, places.intervals(narrow), _PARTS, part))
         return mu
 
-    def _uncorrelated(self, scaled: Preparation, views: list[slice]) -> Preparation:
+    def _uncorrelated(self, scaled: Preprocessing, views: list[slice]) -> Preprocessing:
         """Rows whose views have about a multiple of the identity as covariance, as far as a coarse release shows it."""
         released = self._stages.second_moment(scaled, self._part(_COVARIANCE_SHARE))
         linear = np.zeros((self._d, self._d))
@@ -205,7 +207,7 @@ class _Buyer:
             linear[view, view] = (vectors / np.sqrt(np.maximum(values, 0.0) + ridge)) @ vectors.T
         return self._bounded(replace(scaled, linear=linear))
 
-    def _shifted(self) -> Preparation:
+    def _shifted(self) -> Preprocessing:
         """The mean as a location, where it is long; again, while its noise is not short beside the rows."""
         mapped, norms = self._as_is, self._norms(self._as_is)
         for _ in range(_MOST_MEANS):
@@ -225,23 +227,23 @@ class _Buyer:
                 break
         return self._with_bound(mapped, norms)
 
-    def _bounded(self, mapped: Preparation) -> Preparation:
+    def _bounded(self, mapped: Preprocessing) -> Preprocessing:
         """The same with a bound for its rows."""
         return self._with_bound(mapped, self._norms(mapped))
 
-    def _with_bound(self, mapped: Preparation, norms: Norms) -> Preparation:
+    def _with_bound(self, mapped: Preprocessing, norms: Norms) -> Preprocessing:
         quantile = self._auto.quantile
         if quantile is None:
             bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left)
         else:
             bound = norms.quantile(quantile)
-        mapped = replace(mapped, kept=norms.kept(bound))
+        mapped = replace(mapped, energy_kept=norms.kept(bound))
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
             return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit))
         return replace(mapped, bound=bound)
 
-    def _norms(self, mapped: Preparation) -> Norms:
+    def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off."""
         first, last = NORM_STEPS * FIRST_OCTAVE, NORM_STEPS * (FIRST_OCTAVE + N_OCTAVES)
         if mapped.scale is not None:
@@ -258,7 +260,7 @@ class _Buyer:
         return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
 
 
-def _shares(n: float | None, d: int, mu: float, auto: Auto) -> Shares:
+def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shares:
     """As much as the wanted noise takes, within limits: little budgets need large shares."""
     if n is None or math.isinf(mu):
         columns, bound = _LEAST_SHARE, _LEAST_BOUND_SHARE

@@ -27,19 +27,19 @@ from dpgep.models.moments import (
     ReleasedMoments,
     mean_factor,
 )
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 
 
-def in_units(model: MomentModel, preparation: Preparation | None) -> tuple[MomentModel, Preparation | None]:
-    """A model that depends on the scales of columns, where these differ, in their units; a preparation of one scale.
+def in_units(model: MomentModel, preprocessing: Preprocessing | None) -> tuple[MomentModel, Preprocessing | None]:
+    """A model that depends on the scales of columns, where these differ, in their units; preprocessing of one scale.
 
     That is the power of two near the largest: no square of a variance overflows.
     """
-    if model.scale_free or preparation is None or preparation.scale is None or np.ptp(preparation.scale) == 0:
-        return model, preparation
-    scale = preparation.scale
+    if model.scale_free or preprocessing is None or preprocessing.scale is None or np.ptp(preprocessing.scale) == 0:
+        return model, preprocessing
+    scale = preprocessing.scale
     unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
-    return InUnits(model, scale / unit), replace(preparation, scale=np.full(len(scale), unit))
+    return InUnits(model, scale / unit), replace(preprocessing, scale=np.full(len(scale), unit))
 
 
 @dataclass(frozen=True, eq=False)

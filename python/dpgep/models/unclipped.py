@@ -19,22 +19,24 @@ import scipy.linalg
 
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 
 # Entries of the Gaussian rows that an expectation is averaged over, the same in every run, and rounds of the equation.
 _SEED, _ENTRIES, _ROUNDS = 0x636C6970, 1 << 19, 4
 
 
-def unclipped(released: ReleasedMoments, preparation: Preparation | None) -> tuple[ReleasedMoments, Preparation | None]:
-    """Moments before the clipping, and a preparation whose bound keeps everything; those of groups as they are."""
-    if preparation is None or preparation.kept == 1 or released.sums.shape[1] != 1:
-        return released, preparation
+def unclipped(
+    released: ReleasedMoments, preprocessing: Preprocessing | None
+) -> tuple[ReleasedMoments, Preprocessing | None]:
+    """Moments before the clipping, and preprocessing whose bound keeps everything; those of groups as they are."""
+    if preprocessing is None or preprocessing.energy_kept == 1 or released.sums.shape[1] != 1:
+        return released, preprocessing
     mean = mean_factor(released)
     clipped, axes = scipy.linalg.eigh(released.second - mean.T @ mean, check_finite=False)
-    factors = _factors(np.maximum(clipped, 0.0), preparation.bound, preparation.kept)
+    factors = _factors(np.maximum(clipped, 0.0), preprocessing.bound, preprocessing.energy_kept)
     second = (axes * (clipped * factors)) @ axes.T + mean.T @ mean
-    noise = released.noise.scaled(1 / preparation.kept, 1.0, 1.0)
-    return replace(released, second=second, noise=noise), replace(preparation, kept=1.0)
+    noise = released.noise.scaled(1 / preprocessing.energy_kept, 1.0, 1.0)
+    return replace(released, second=second, noise=noise), replace(preprocessing, energy_kept=1.0)
 
 
 def _factors(clipped: Matrix, bound: float, kept: float) -> Matrix:

@@ -1,4 +1,4 @@
-"""The stages of a preparation: exact sums over a table, with noise. Each is a release of its own in the ledger.
+"""The stages of preprocessing: exact sums over a table, with noise. Each is a release of its own in the ledger.
 
 Neighbours differ in the row of one person. Where it is replaced (added or removed), the square of the change, in units
 of a person, is at most
@@ -33,7 +33,7 @@ from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.pca import PcaModel
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
 from dpgep.privacy.moment_release import release_moments
 from dpgep.problems.moment_problem import prepared_problem
@@ -105,9 +105,9 @@ class Stages:
         counts = self._sums(partial(PlaceCounts, columns, interval, n_bins, missing=self._missing), mu).counts
         return self._histogram(counts, len(columns), mu, "histograms of columns within intervals")
 
-    def norms(self, preparation: Preparation, first: int, n_bins: int, mu: float) -> NoisyCounts:
+    def norms(self, preprocessing: Preprocessing, first: int, n_bins: int, mu: float) -> NoisyCounts:
         """(n_bins,), histogram of the norms of mapped rows, over quarters of octaves."""
-        sums = self._sums(partial(PreparedSums, preparation, partial(NormCounts, first, n_bins)), mu)
+        sums = self._sums(partial(PreparedSums, preprocessing, partial(NormCounts, first, n_bins)), mu)
         return self._histogram(sums.sums.counts, 1, mu, "histogram of row norms")
 
     def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
@@ -117,17 +117,17 @@ class Stages:
         squared = (4 if self._replaces else 3) * self.n_columns
         return self._noisy(counts << (_BITS - units), squared, mu, "sums of the columns and of their squares")
 
-    def row_sum(self, preparation: Preparation, mu: float) -> NoisyCounts:
+    def row_sum(self, preprocessing: Preprocessing, mu: float) -> NoisyCounts:
         """(d,), sum of mapped rows, clipped to the bound and in units of it."""
         layout = MomentLayout(self.n_columns, 1, sums=True, counts=False)
-        make = partial(PreparedSums, preparation, partial(GridSums, layout, _BITS), grouped=False)
+        make = partial(PreparedSums, preprocessing, partial(GridSums, layout, _BITS), grouped=False)
         return self._noisy(self._sums(make, mu).sums.sums[:, 0], 4 if self._replaces else 1, mu, "sum of the rows")
 
-    def second_moment(self, preparation: Preparation, mu: float) -> ReleasedMoments:
+    def second_moment(self, preprocessing: Preprocessing, mu: float) -> ReleasedMoments:
         """Second moment of mapped rows."""
         self._ledger.check(mu)
         model = PcaModel(self.n_columns, center=False)
-        problem = prepared_problem(model, self.facts, self._dataset, preparation, grouped=False)
+        problem = prepared_problem(model, self.facts, self._dataset, preprocessing, grouped=False)
         return release_moments(problem, mu, self._stream, self._ledger.record)
 
     def _sums(self, make: Callable[[], S], mu: float) -> S:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpgep.models.cca import CcaModel
 from dpgep.models.model import Adjacency
-from dpgep.models.preparation import Bound
+from dpgep.models.preprocessing import Bound
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
@@ -30,12 +30,12 @@ def cca(
     ----------
     X, Y : array_like of shapes (n, d_x) and (n, d_y)
         Row i of each belongs to person i.
-    bound : "auto", float, `Auto` or `Preparation`
+    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
         As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" gives every column a
         location (if ``center``) and a scale, for 17 to 55 % of mu^2; makes the columns of each view nearly
-        uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`Auto`, "full"); or, where the
-        budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows. With a number,
-        rescale views of different scales by public factors first.
+        uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`, "full");
+        or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
+        With a number, rescale views of different scales by public factors first.
     center, adjacency, public_n
         As in `dpgep.pca`.
 

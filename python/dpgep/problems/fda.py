@@ -10,7 +10,7 @@ from dpgep.data.inputs import named
 from dpgep.data.views import n_rows, opened, width
 from dpgep.models.fda import FdaModel
 from dpgep.models.model import Adjacency
-from dpgep.models.preparation import Bound
+from dpgep.models.preprocessing import Bound
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
@@ -42,10 +42,11 @@ def fda(
         of distinct labels is taken as public knowledge, with a `PrivacyWarning`: it appears in
         ``solution.model.classes``. "public" confirms that it is. Labels read in batches need ``classes`` unless they
         are of such a type.
-    bound : "auto", float, `Auto` or `Preparation`
+    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
         As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2; makes columns
-        nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`Auto`, "full"); or, where
-        the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
+        nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`,
+        "full"); or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has
+        unit rows.
     adjacency, public_n
         As in `dpgep.pca`.
 

@@ -20,7 +20,7 @@ from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.views import bound_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preparation import Auto, Preparation, takes_missing
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.sources.names import Names
@@ -41,8 +41,8 @@ class Moments(Problem):
     ----------
     model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel`, `SirModel` or `TableModel`
         What is to be computed, and from how many features: public.
-    bound : float or `Preparation`
-        A public bound on the row norm, or the ``preparation`` of an earlier solution: rows are mapped by it when they
+    bound : float or `Preprocessing`
+        A public bound on the row norm, or the ``preprocessing`` of an earlier solution: rows are mapped by it when they
         are added. Sites and days that share one can be merged. There is no "auto": sums are made before a budget is
         there to buy a bound from.
     adjacency, public_n
@@ -68,7 +68,7 @@ class Moments(Problem):
         self,
         model: RowModel,
         *,
-        bound: float | Preparation,
+        bound: float | Preprocessing,
         adjacency: Adjacency = "replace-one",
         public_n: int | None = None,
         bits: int = DEFAULT_BITS,
@@ -82,15 +82,15 @@ class Moments(Problem):
             raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
         self.model: RowModel = model
         found = bound_of(bound)
-        if isinstance(found, Auto):
+        if isinstance(found, AutoPreprocessing):
             raise ValueError(
                 "sums over people are made before a budget is there to buy a bound from: bound must be a number or the "
-                f"preparation of an earlier solution, got {bound!r}"
+                f"preprocessing of an earlier solution, got {bound!r}"
             )
-        if isinstance(found, Preparation):
+        if isinstance(found, Preprocessing):
             found.require_fits(model)
-        self.preparation = found if isinstance(found, Preparation) else None
-        self._bound = found.bound if isinstance(found, Preparation) else found
+        self.preprocessing = found if isinstance(found, Preprocessing) else None
+        self._bound = found.bound if isinstance(found, Preprocessing) else found
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
         layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))
@@ -100,7 +100,7 @@ class Moments(Problem):
 
     @property
     def mixes_columns(self) -> bool:  # type: ignore[override]
-        return self.preparation is not None and self.preparation.mixes_columns
+        return self.preprocessing is not None and self.preprocessing.mixes_columns
 
     @property
     def n(self) -> int:
@@ -147,21 +147,21 @@ class Moments(Problem):
                 try:
                     self._add(batch)
                 except NotFiniteError:
-                    raise not_finite_in_batch(model, batch, missing=takes_missing(self.preparation)) from None
+                    raise not_finite_in_batch(model, batch, missing=takes_missing(self.preprocessing)) from None
                 self.model = model
 
     def update_dataset(self, dataset: Dataset, *names: Names) -> None:
         """Add a data set of any kind, of this model and clipped to this bound, its views so named; all or nothing.
 
-        Rows are mapped by the preparation, where there is one.
+        Rows are mapped by the preprocessing, where there is one.
         """
         model = named(self.model, *names)  # before a pass
-        if self.preparation is not None:
-            dataset = PreparedDataset(dataset, self.preparation, self.model.n_features)
+        if self.preprocessing is not None:
+            dataset = PreparedDataset(dataset, self.preprocessing, self.model.n_features)
         try:
             sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
         except NotFiniteError:
-            raise not_finite_in(model, dataset, missing=takes_missing(self.preparation)) from None
+            raise not_finite_in(model, dataset, missing=takes_missing(self.preprocessing)) from None
         with self._lock:
             model = named(self.model, *names)
             self._sums.merge(sums)
@@ -235,10 +235,10 @@ class Moments(Problem):
         return cls.from_bytes(Path(path).read_bytes())
 
     def _add(self, batch: Batch) -> None:
-        if self.preparation is None:
+        if self.preprocessing is None:
             self._sums.add(batch)
             return
-        sums = PreparedSums(self.preparation, partial(ExactMomentAccumulator, self.layout, self.grid_bits))
+        sums = PreparedSums(self.preprocessing, partial(ExactMomentAccumulator, self.layout, self.grid_bits))
         sums.add(batch)
         self._sums.merge(sums.sums)
 
@@ -251,7 +251,7 @@ class Moments(Problem):
         """What must agree for sums to be added."""
         return {
             "model": self.model,
-            "bound": self.preparation or self._bound,
+            "bound": self.preprocessing or self._bound,
             "adjacency": self._adjacency,
             "public_n": self._public_n,
             "bits": self.grid_bits,

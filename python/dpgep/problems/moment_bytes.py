@@ -18,7 +18,7 @@ from dpgep.data.integer_moments import BITS, ExactMomentAccumulator
 from dpgep.formats.checks import MOST_PEOPLE, require_model
 from dpgep.formats.codec import decoded
 from dpgep.models.model import Adjacency, PublicFacts
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.registry import MODELS
 from dpgep.models.row_model import RowModel
 
@@ -111,18 +111,23 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-def bound_fields(bound: float | Preparation | None) -> Any:
-    """A bound, or a preparation, as JSON can hold it."""
-    if not isinstance(bound, Preparation):
+def bound_fields(bound: float | Preprocessing | None) -> Any:
+    """A bound, or preprocessing, as JSON can hold it."""
+    if not isinstance(bound, Preprocessing):
         return bound
     parts = {name: None if part is None else part.tolist() for name, part in bound.parts().items()}
-    numbers = {"bound": bound.bound, "largest": bound.largest, "missing": bound.missing, "kept": bound.kept}
+    numbers = {
+        "bound": bound.bound,
+        "largest": bound.largest,
+        "missing": bound.missing,
+        "energy_kept": bound.energy_kept,
+    }
     return {**numbers, **parts}
 
 
-def bound_of(fields: Any) -> float | Preparation:
+def bound_of(fields: Any) -> float | Preprocessing:
     """What `bound_fields` was given. Raises ValueError for anything else."""
-    found: float | Preparation = decoded(fields, Preparation if isinstance(fields, dict) else float, "bound")
+    found: float | Preprocessing = decoded(fields, Preprocessing if isinstance(fields, dict) else float, "bound")
     return found
 
 

@@ -24,7 +24,7 @@ from dpgep.data.spark_dataset import SparkDataset
 from dpgep.data.views import bound_of, fewest_rows, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preparation import Auto, Bound, Preparation, takes_missing
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.sources import Selection
@@ -35,7 +35,7 @@ from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_fram
 class MomentProblem(Problem):
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`.
 
-    With ``auto`` a run buys a preparation first, and then solves the problem of the rows that it maps; ``is_sparse``
+    With ``auto`` a run buys preprocessing first, and then solves the problem of the rows that it maps; ``is_sparse``
     says whether zeros of rows must stay zeros.
     """
 
@@ -43,15 +43,15 @@ class MomentProblem(Problem):
     facts: PublicFacts
     layout: MomentLayout
     dataset: Dataset
-    preparation: Preparation | None = None
-    auto: Auto | None = None
+    preprocessing: Preprocessing | None = None
+    auto: AutoPreprocessing | None = None
     is_sparse: bool = False
 
     @property
     def mixes_columns(self) -> bool:  # type: ignore[override]
         if self.auto is not None:
             return self.auto.precondition == "full"
-        return self.preparation is not None and self.preparation.mixes_columns
+        return self.preprocessing is not None and self.preprocessing.mixes_columns
 
     @property
     def can_shift(self) -> bool:
@@ -61,7 +61,7 @@ class MomentProblem(Problem):
     @property
     def takes_missing(self) -> bool:
         """Whether NaN is an absent value, which counts as the location of its column."""
-        return takes_missing(self.preparation) if self.auto is None else self.auto.missing == "center"
+        return takes_missing(self.preprocessing) if self.auto is None else self.auto.missing == "center"
 
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
@@ -141,9 +141,9 @@ class MomentProblem(Problem):
         """The same for rows that are in memory; ValueError, which names the purpose, where they are not."""
         return RowProducts(self.dataset.in_memory(purpose).rows)
 
-    def prepared(self, preparation: Preparation) -> MomentProblem:
-        """The problem of the rows that ``preparation`` maps."""
-        return prepared_problem(self.model, self.facts, self.dataset, preparation)
+    def prepared(self, preprocessing: Preprocessing) -> MomentProblem:
+        """The problem of the rows that ``preprocessing`` maps."""
+        return prepared_problem(self.model, self.facts, self.dataset, preprocessing)
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
         """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
@@ -152,7 +152,7 @@ class MomentProblem(Problem):
             replace(self.facts, bound=bound),
             replace(self.layout, n_features=len(features)),
             self.dataset.restricted(features, bound),
-            None if self.preparation is None else self.preparation.restricted(features, bound),
+            None if self.preprocessing is None else self.preprocessing.restricted(features, bound),
         )
 
     def __repr__(self) -> str:
@@ -169,7 +169,7 @@ def moment_problem(
     found = bound_of(bound)
     dataset = _dataset(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
     facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
-    if isinstance(found, Auto):
+    if isinstance(found, AutoPreprocessing):
         is_sparse = any(hasattr(part, "tocsr") for part in data)
         if found.precondition == "full" and not model.linear_free:
             raise ValueError(
@@ -177,7 +177,7 @@ def moment_problem(
             )
         auto = found.for_columns(model.n_features, model.feature_names)
         return MomentProblem(model, facts, model.layout(facts), dataset, auto=auto, is_sparse=is_sparse)
-    if isinstance(found, Preparation):
+    if isinstance(found, Preprocessing):
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
     facts = PublicFacts(adjacency, found, facts.n)
@@ -185,12 +185,12 @@ def moment_problem(
 
 
 def prepared_problem(
-    model: RowModel, facts: PublicFacts, dataset: Dataset, preparation: Preparation, *, grouped: bool = True
+    model: RowModel, facts: PublicFacts, dataset: Dataset, preprocessing: Preprocessing, *, grouped: bool = True
 ) -> MomentProblem:
-    """The problem of rows that a preparation maps; of a model without groups, if not ``grouped``."""
-    facts = replace(facts, bound=preparation.bound)
-    mapped = PreparedDataset(dataset, preparation, model.n_features, grouped=grouped)
-    return MomentProblem(model, facts, model.layout(facts), mapped, preparation)
+    """The problem of rows that preprocessing maps; of a model without groups, if not ``grouped``."""
+    facts = replace(facts, bound=preprocessing.bound)
+    mapped = PreparedDataset(dataset, preprocessing, model.n_features, grouped=grouped)
+    return MomentProblem(model, facts, model.layout(facts), mapped, preprocessing)
 
 
 def _dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) -> Dataset:

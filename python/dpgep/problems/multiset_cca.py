@@ -7,7 +7,7 @@ from typing import Any
 
 from dpgep.models.model import Adjacency
 from dpgep.models.multiset_cca import MultisetCcaModel
-from dpgep.models.preparation import Bound
+from dpgep.models.preprocessing import Bound
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
@@ -32,7 +32,7 @@ def multiset_cca(
     ----------
     views : sequence of array_like of shapes (n, d_1), ..., (n, d_m)
         Row i of each belongs to person i.
-    bound : "auto", float, `Auto` or `Preparation`
+    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
         As in `dpgep.cca`, of the joint row: all parts are clipped together.
     center, adjacency, public_n
         As in `dpgep.pca`.

@@ -9,7 +9,7 @@ from dpgep.data.inputs import named
 from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.preparation import Bound
+from dpgep.models.preprocessing import Bound
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
@@ -32,7 +32,7 @@ def pca(
         One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never modified, never
         copied as a whole. Or a table, whose columns keep their names and whose categorical columns become indicators
         (docs/your-table.md), or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
-    bound : "auto", float, `Auto` or `Preparation`
+    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
         The bound on the row norm. It is enforced: longer rows are clipped to it, and how many stays secret. A number
         is a public bound: it must follow from what is known about the columns, never from the data (not checked).
 
@@ -40,9 +40,9 @@ def pca(
         that is long, ``center`` is set and rows are not sparse; with ``standardize``, every column gets a location and
         a scale. That takes 2 to 25 % of mu^2, with ``standardize`` 17 to 55 %: the less, the larger n and the budget
         are. Each stage is a release in the report, and a pass over the data, which must be readable several times:
-        ``solution.passes`` counts. `Auto` sets shares and public ranges, and admits missing values.
+        ``solution.passes`` counts. `AutoPreprocessing` sets shares and public ranges, and admits missing values.
 
-        ``solution.preparation`` is what was bought. As the ``bound`` of another problem, it prepares rows of the same
+        ``solution.preprocessing`` is what was bought. As the ``bound`` of another problem, it prepares rows of the same
         columns at no cost. Components, eigenvalues and the mean are in the units of the columns; with ``standardize``,
         ``components * solution.scale`` has unit rows (docs/your-table.md).
     center : bool

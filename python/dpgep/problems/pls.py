@@ -7,7 +7,7 @@ from typing import Any
 
 from dpgep.models.model import Adjacency
 from dpgep.models.pls import PlsModel
-from dpgep.models.preparation import Bound
+from dpgep.models.preprocessing import Bound
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
@@ -32,7 +32,7 @@ def pls(
     ----------
     X, Y : array_like of shapes (n, d_x) and (n, d_y)
         Row i of each belongs to person i.
-    bound : "auto", float, `Auto` or `Preparation`
+    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
         As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" shifts rows but does not
         scale columns, since covariances depend on the units: where the views differ in scale, rescale them by public
         factors first.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from dpgep.models.model import Model, PublicFacts
-from dpgep.models.preparation import Auto, Preparation
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 
 
 class Problem(ABC):
@@ -19,7 +19,7 @@ class Problem(ABC):
     at_hand : whether rows are in memory, so that many passes over them cost little.
     mapped : whether they are mapped in each pass, so that products cannot use them as they are.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
-    preparation : the public map of the rows; None where they are as they were given.
+    preprocessing : the public map of the rows; None where they are as they were given.
     auto : how a run buys one first; None where it does not.
     """
 
@@ -30,8 +30,8 @@ class Problem(ABC):
     at_hand: bool = False
     mapped: bool = False
     mixes_columns: bool = False
-    preparation: Preparation | None = None
-    auto: Auto | None = None
+    preprocessing: Preprocessing | None = None
+    auto: AutoPreprocessing | None = None
 
     @property
     @abstractmethod

@@ -9,7 +9,7 @@ from dpgep.data.groups import slice_edges
 from dpgep.data.inputs import named
 from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency
-from dpgep.models.preparation import Bound
+from dpgep.models.preprocessing import Bound
 from dpgep.models.sir import SirModel
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
@@ -44,10 +44,11 @@ def sir(
     edges : sequence of increasing numbers
         Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
         compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
-    bound : "auto", float, `Auto` or `Preparation`
+    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
         As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2; makes columns
-        nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`Auto`, "full"); or, where
-        the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
+        nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`,
+        "full"); or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has
+        unit rows.
     adjacency, public_n
         As in `dpgep.pca`.
 

@@ -9,7 +9,7 @@ from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.inputs import named
 from dpgep.data.views import n_rows, opened, width
 from dpgep.models.model import Adjacency
-from dpgep.models.preparation import Bound
+from dpgep.models.preprocessing import Bound
 from dpgep.models.table import TableModel
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
@@ -44,12 +44,12 @@ def table(
         Of labels, as in `dpgep.fda`: the public set of classes.
     slices, y_range, edges
         Of a response, as in `dpgep.sir`: ``slices`` of equal width over the public ``y_range``, or public ``edges``.
-    bound : "auto", float, `Auto` or `Preparation`
+    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
         As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2, so that columns in
         units of their own are released equally well. All columns then have noise of the same size relative to their
         scale, and a question about a few columns has the noise of a table of all: leave out columns that nobody asks
-        about. Where only the largest of columns in one unit matter, as in a spectrum, ``Auto(precondition=None)``
-        leaves the scales as they are.
+        about. Where only the largest of columns in one unit matter, as in a spectrum,
+        ``AutoPreprocessing(precondition=None)`` leaves the scales as they are.
     adjacency, public_n
         As in `dpgep.pca`.
 

@@ -8,7 +8,7 @@ from typing import Any
 from dpgep.data.inputs import named
 from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency, view_labels
-from dpgep.models.preparation import Bound
+from dpgep.models.preprocessing import Bound
 from dpgep.models.views import ViewsModel
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 

@@ -15,7 +15,7 @@ from dpgep._checks import require_non_negative, require_positive
 from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, group_factors, total_mean, total_share
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import new_rows
 from dpgep.sources.names import Names, listed
@@ -99,7 +99,7 @@ class LinearClassifier:
 
 def classifier(
     released: ReleasedMoments,
-    preparation: Preparation | None,
+    preprocessing: Preprocessing | None,
     classes: Sequence[Hashable],
     privacy: PrivacyReport,
     *,
@@ -113,15 +113,15 @@ def classifier(
 
         score_c(z) = (z - m)^T W_r^-1 d_c - (d_c^T W_r^-1 d_c - bias_c)/2 + log pi_c,    W_r = W_+ + ridge I,
 
-    for mapped rows z (`Preparation.map`, but for the bound), in which the noise is the same in all directions; weights
-    are then brought to the units of the columns. bias_c is the part of the square that the noise in d_c adds. All of it
-    is post-processing.
+    for mapped rows z (`Preprocessing.map`, but for the bound), in which the noise is the same in all directions;
+    weights are then brought to the units of the columns. bias_c is the part of the square that the noise in d_c adds.
+    All of it is post-processing.
 
     Parameters
     ----------
     released : ReleasedMoments
         Of rows in groups; ``second`` is about the people of all groups together.
-    preparation : Preparation or None
+    preprocessing : Preprocessing or None
         The public map of rows to z; None where they are as they were given.
     classes : sequence of C labels
         That of each group.
@@ -154,8 +154,8 @@ def classifier(
     shown = squares >= by_chance + _SHOWN * noise * math.sqrt(2 * float(np.sum(inverse**2)))
     mapped = (vectors @ (inverse[:, None] * rotated * shown)).T
     shares = class_priors(priors, counts)
-    weights = mapped if preparation is None else _of_columns(preparation, mapped)
-    centre = mean if preparation is None else preparation.mean(mean)
+    weights = mapped if preprocessing is None else _of_columns(preprocessing, mapped)
+    centre = mean if preprocessing is None else preprocessing.mean(mean)
     return LinearClassifier(
         classes=tuple(classes),
         weights=weights,
@@ -165,8 +165,8 @@ def classifier(
         shown=shown,
         privacy=privacy,
         feature_names=feature_names,
-        absent=_absent(preparation, len(mean)),
-        limits=None if preparation is None else _limits(preparation, len(mean)),
+        absent=_absent(preprocessing, len(mean)),
+        limits=None if preprocessing is None else _limits(preprocessing, len(mean)),
     )
 
 
@@ -223,21 +223,21 @@ def class_priors(priors: Literal["released"] | Sequence[float], counts: Matrix) 
     return np.asarray(shares / shares.sum())
 
 
-def _of_columns(preparation: Preparation, mapped: Matrix) -> Matrix:
+def _of_columns(preprocessing: Preprocessing, mapped: Matrix) -> Matrix:
     """Weights of columns from those of mapped rows."""
-    weights = mapped if preparation.linear is None else mapped @ preparation.linear.T
-    return weights if preparation.scale is None else np.asarray(weights / preparation.scale)
+    weights = mapped if preprocessing.linear is None else mapped @ preprocessing.linear.T
+    return weights if preprocessing.scale is None else np.asarray(weights / preprocessing.scale)
 
 
-def _absent(preparation: Preparation | None, d: int) -> Matrix | None:
-    """What absent values count as: the location of their column, where the preparation expects any."""
-    if preparation is None or not preparation.missing:
+def _absent(preprocessing: Preprocessing | None, d: int) -> Matrix | None:
+    """What absent values count as: the location of their column, where the preprocessing expects any."""
+    if preprocessing is None or not preprocessing.missing:
         return None
-    return np.zeros(d) if preparation.location is None else preparation.location
+    return np.zeros(d) if preprocessing.location is None else preprocessing.location
 
 
-def _limits(preparation: Preparation, d: int) -> tuple[Matrix, Matrix]:
-    """Where `Preparation.map` cuts entries off."""
-    location = np.zeros(d) if preparation.location is None else preparation.location
-    farthest = preparation.largest * (np.ones(d) if preparation.scale is None else preparation.scale)
+def _limits(preprocessing: Preprocessing, d: int) -> tuple[Matrix, Matrix]:
+    """Where `Preprocessing.map` cuts entries off."""
+    location = np.zeros(d) if preprocessing.location is None else preprocessing.location
+    farthest = preprocessing.largest * (np.ones(d) if preprocessing.scale is None else preprocessing.scale)
     return location - farthest, location + farthest

@@ -12,7 +12,7 @@ import numpy as np
 from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.standardized import correlations, standardization_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.sources.names import Names
@@ -62,17 +62,17 @@ class MatrixEstimate:
         return "\n".join(lines)
 
 
-def covariance_of(released: ReleasedMoments, preparation: Preparation | None) -> Matrix:
-    """The covariance in the units of the columns; what a bound cut off is made up for as in `Preparation.eigenvalues`.
+def covariance_of(released: ReleasedMoments, preprocessing: Preprocessing | None) -> Matrix:
+    """The covariance in the units of the columns, corrected for clipping as in `Preprocessing.eigenvalues`.
 
     ``released`` are moments of mapped rows.
     """
     mean = mean_factor(released)
     covariance: Matrix = released.second - mean.T @ mean
-    if preparation is not None:
-        covariance /= preparation.kept
-        if preparation.scale is not None:
-            covariance *= preparation.scale[:, None] * preparation.scale
+    if preprocessing is not None:
+        covariance /= preprocessing.energy_kept
+        if preprocessing.scale is not None:
+            covariance *= preprocessing.scale[:, None] * preprocessing.scale
     return covariance
 
 
@@ -87,7 +87,7 @@ def correlation_of(released: ReleasedMoments) -> Matrix:
 
 
 def covariance_estimate(
-    released: ReleasedMoments, preparation: Preparation | None, bound: float, level: float, rows: str
+    released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float, level: float, rows: str
 ) -> tuple[Matrix, Matrix, Matrix]:
     """The covariance in the units of the columns, and ends of intervals, to first order.
 
@@ -103,8 +103,8 @@ def covariance_estimate(
     else:
         longest = bound + float(np.linalg.norm(mean_factor(released)))
         people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
-    values, units = covariance_of(released, preparation), np.ones(d)
-    if preparation is not None:
-        units = (units if preparation.scale is None else preparation.scale) / math.sqrt(preparation.kept)
+    values, units = covariance_of(released, preprocessing), np.ones(d)
+    if preprocessing is not None:
+        units = (units if preprocessing.scale is None else preprocessing.scale) / math.sqrt(preprocessing.energy_kept)
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + people) * units[:, None] * units
     return values, values - half, values + half

@@ -24,7 +24,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, total_mean
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.pls import PlsModel
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.models.sir import SirModel
 from dpgep.models.unclipped import unclipped
@@ -47,7 +47,7 @@ class Questions:
 
     model: RowModel
     privacy: PrivacyReport
-    preparation: Preparation | None
+    preprocessing: Preprocessing | None
     _noisy: ReleasedMoments
 
     @property
@@ -98,16 +98,16 @@ class Questions:
     def mean(self, columns: Columns = None) -> Matrix:
         """(d,), the released means of columns, in their units."""
         features = self._numbers(columns)
-        noisy, preparation = self._moments_of(features)
+        noisy, preprocessing = self._moments_of(features)
         mean = total_mean(noisy)
-        return mean if preparation is None else preparation.mean(mean)
+        return mean if preprocessing is None else preprocessing.mean(mean)
 
     def covariance(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
         """Covariances of columns, in their units, each with an interval; divided by n."""
         require_law(level, rows)
         features = self._numbers(columns)
-        noisy, preparation = self._moments_of(features)
-        values, low, high = covariance_estimate(noisy, preparation, self._row_bound, level, rows)
+        noisy, preprocessing = self._moments_of(features)
+        values, low, high = covariance_estimate(noisy, preprocessing, self._row_bound, level, rows)
         return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
 
     def correlation(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
@@ -137,10 +137,10 @@ class Questions:
         target = number_of(y, self.model.feature_names, self.model.n_features)
         numbers = self._numbers(on, "on")
         columns = [j for j in numbers.tolist() if on is not None or j != target]
-        noisy, preparation = self._of_everybody
+        noisy, preprocessing = self._of_everybody
         return regression(
             noisy,
-            preparation,
+            preprocessing,
             target,
             columns,
             privacy=self.report,
@@ -162,9 +162,9 @@ class Questions:
         See `dpgep.questions.classifier.classifier`.
         """
         classes, features = self._classes(), self._numbers(columns)
-        noisy, preparation = self._moments_of(features, grouped=True)
+        noisy, preprocessing = self._moments_of(features, grouped=True)
         names = self._names_of(features)
-        return classifier(noisy, preparation, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
+        return classifier(noisy, preprocessing, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
 
     def sample(
         self,
@@ -181,16 +181,16 @@ class Questions:
         """
         features = self._numbers(columns)
         classes = getattr(self.model, "classes", None)
-        noisy, preparation = self._moments_of(features, grouped=classes is not None)
+        noisy, preprocessing = self._moments_of(features, grouped=classes is not None)
         names = self._names_of(features)
-        return sample(noisy, preparation, n, seed, classes=classes, ranges=ranges, feature_names=names)
+        return sample(noisy, preprocessing, n, seed, classes=classes, ranges=ranges, feature_names=names)
 
     def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
         if not self._noisy.sums.size:
             raise ValueError(
                 f"this release of {self.model.name} has no mean: release dpgep.table(X) to ask for columns"
             )
-        if self.preparation is not None and self.preparation.mixes_columns:
+        if self.preprocessing is not None and self.preprocessing.mixes_columns:
             raise ValueError(
                 'precondition="full" has mixed the columns of this release, which only answers solve(): release with '
                 'precondition="columns" to ask for columns'
@@ -213,14 +213,14 @@ class Questions:
 
     def _moments_of(
         self, features: NDArray[np.intp], *, grouped: bool = False
-    ) -> tuple[ReleasedMoments, Preparation | None]:
+    ) -> tuple[ReleasedMoments, Preprocessing | None]:
         """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
-        noisy, preparation = (self._noisy, self.preparation) if grouped else self._of_everybody
-        return noisy.restricted(features), None if preparation is None else preparation.restricted(features)
+        noisy, preprocessing = (self._noisy, self.preprocessing) if grouped else self._of_everybody
+        return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
 
     @cached_property
-    def _of_everybody(self) -> tuple[ReleasedMoments, Preparation | None]:
-        return unclipped(in_one_group(self._noisy), self.preparation)
+    def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:
+        return unclipped(in_one_group(self._noisy), self.preprocessing)
 
     def _two_views(
         self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns
@@ -235,14 +235,14 @@ class Questions:
         self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
     ) -> Solution:
         model = replace(model, feature_names=self._names_of(features))
-        noisy, preparation = self._moments_of(features, grouped=isinstance(model, GroupModel))
-        return answer(model, noisy, preparation, self.report, n_components, options)
+        noisy, preprocessing = self._moments_of(features, grouped=isinstance(model, GroupModel))
+        return answer(model, noisy, preprocessing, self.report, n_components, options)
 
 
 def answer(
     model: RowModel,
     noisy: ReleasedMoments,
-    preparation: Preparation | None,
+    preprocessing: Preprocessing | None,
     report: PrivacyReport,
     n_components: int | None,
     options: dict[str, Any],
@@ -251,22 +251,22 @@ def answer(
     k = component_count(model, n_components)
     settings = checked_options("an answer from a release", PairOptions, options)
     settings.check_model(model, k)
-    require_separate_columns(settings, mixed=preparation is not None and preparation.mixes_columns)
-    asked, mapped = in_units(model, preparation)
+    require_separate_columns(settings, mixed=preprocessing is not None and preprocessing.mixes_columns)
+    asked, mapped = in_units(model, preprocessing)
     result = solve_released(asked, noisy, k, settings)
     if asked is not model:
         assert mapped is not None
         result = _diagnosed_in_units(result, mapped)
-    solution = solution_of(result, report, model, "release", passes=0, preparation=mapped)
-    solution = replace(solution, preparation=preparation)
+    solution = solution_of(result, report, model, "release", passes=0, preprocessing=mapped)
+    solution = replace(solution, preprocessing=preprocessing)
     warn_of_accuracy(result, solution)
     return solution
 
 
-def _diagnosed_in_units(result: MethodResult, preparation: Preparation) -> MethodResult:
+def _diagnosed_in_units(result: MethodResult, preprocessing: Preprocessing) -> MethodResult:
     """What was found for `InUnits`, its sizes in the units of the columns too."""
-    assert preparation.scale is not None
-    found, unit = result.diagnostics, float(preparation.scale[0]) ** 2
+    assert preprocessing.scale is not None
+    found, unit = result.diagnostics, float(preprocessing.scale[0]) ** 2
     assert isinstance(found, ReleaseDiagnostics)
     assert found.eigengaps is not None
     level, spectrum, gaps = found.noise_level * unit, found.spectrum * unit, found.eigengaps * unit

@@ -27,7 +27,7 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.intervals import RowLaw, require_law
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean, total_share
-from dpgep.models.preparation import Preparation
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import project
 from dpgep.sources.names import Names
@@ -60,7 +60,7 @@ class Regression:
     n_people : number of people, public or released; of groups, those who belong to one.
     names : of the columns x, and of y in ``target``; numbers as text where they have none.
     privacy : PrivacyReport of the one release: the question cost nothing.
-    preparation : the public map of the rows, None where there is none.
+    preprocessing : the public map of the rows, None where there is none.
     """
 
     coefficients: Matrix
@@ -77,7 +77,7 @@ class Regression:
     names: tuple[str, ...]
     target: str
     privacy: PrivacyReport
-    preparation: Preparation | None
+    preprocessing: Preprocessing | None
     _absent: Matrix | None
     _named: bool
 
@@ -153,8 +153,8 @@ class Regression:
             f"  R squared {self.r_squared:.3f}, residual deviation {math.sqrt(self.residual_variance):.4g}, "
             f"noise share {self.noise_share:.2g}; {people}",
         ]
-        if self.preparation is not None and self.preparation.kept < 1:
-            lines.append(f"  bound     keeps {self.preparation.kept:.1%} of the squares of mapped rows")
+        if self.preprocessing is not None and self.preprocessing.energy_kept < 1:
+            lines.append(f"  bound     keeps {self.preprocessing.energy_kept:.1%} of the squares of mapped rows")
         labels = ["intercept", *self.names]
         width = max(map(len, labels))
         lines.append(f"  {'':{width}}  coefficient       noise      people      {self.level:.0%} interval")
@@ -167,7 +167,7 @@ class Regression:
 
 def regression(
     released: ReleasedMoments,
-    preparation: Preparation | None,
+    preprocessing: Preprocessing | None,
     target: int,
     on: Sequence[int],
     *,
@@ -183,7 +183,7 @@ def regression(
     ----------
     released : ReleasedMoments
         Moments of the mapped rows, with their sums.
-    preparation : Preparation or None
+    preprocessing : Preprocessing or None
         How rows were mapped; None where they were not.
     target : int
         Number of the column y.
@@ -210,12 +210,12 @@ def regression(
         For columns that there are not, or twice, moments without sums, mixed columns, or, without noise, columns that
         are linearly dependent.
     """
-    columns = _checked(released, preparation, target, on)
+    columns = _checked(released, preprocessing, target, on)
     require_law(level, rows)
     penalty = 0.0 if ridge is None else ridge
     require_non_negative("ridge", penalty)
     fit = _Fit.of(released, target, columns, float(penalty))
-    to_units, offset = _units(preparation, target, columns)
+    to_units, offset = _units(preprocessing, target, columns)
     theta = to_units @ np.append(fit.alpha, fit.b)
     people = fit.people_variances(to_units, None if rows == "gaussian" else _bound(privacy))
     if fit.noise_share > _DROWNED:
@@ -225,7 +225,7 @@ def regression(
         )
         warn(message, AccuracyWarning)
     labels = tuple(map(str, range(len(released.second)))) if names is None else names
-    scale = 1.0 if preparation is None or preparation.scale is None else float(preparation.scale[target])
+    scale = 1.0 if preprocessing is None or preprocessing.scale is None else float(preprocessing.scale[target])
     return Regression(
         coefficients=theta[1:],
         intercept=float(theta[0] + offset),
@@ -241,8 +241,8 @@ def regression(
         names=tuple(labels[j] for j in columns),
         target=labels[target],
         privacy=privacy,
-        preparation=preparation,
-        _absent=_absent(preparation, columns),
+        preprocessing=preprocessing,
+        _absent=_absent(preprocessing, columns),
         _named=names is not None,
     )
 
@@ -456,11 +456,11 @@ def _freedom(n: float, p: int) -> float:
     return max(n - p - 1, 1.0)
 
 
-def _units(preparation: Preparation | None, y: int, x: list[int]) -> tuple[Matrix, float]:
+def _units(preprocessing: Preprocessing | None, y: int, x: list[int]) -> tuple[Matrix, float]:
     """T and an offset of the intercept: T theta are intercept and coefficients in the units of the columns."""
     p = len(x)
-    location = None if preparation is None else preparation.location
-    scale = None if preparation is None else preparation.scale
+    location = None if preprocessing is None else preprocessing.location
+    scale = None if preprocessing is None else preprocessing.scale
     ratios = np.ones(p) if scale is None else scale[y] / scale[x]
     to_units = np.diag(np.append(1.0 if scale is None else scale[y], ratios))
     if location is None:
@@ -469,11 +469,11 @@ def _units(preparation: Preparation | None, y: int, x: list[int]) -> tuple[Matri
     return to_units, float(location[y])
 
 
-def _absent(preparation: Preparation | None, x: list[int]) -> Matrix | None:
+def _absent(preprocessing: Preprocessing | None, x: list[int]) -> Matrix | None:
     """What absent values count as; None where they are refused."""
-    if preparation is None or not preparation.missing:
+    if preprocessing is None or not preprocessing.missing:
         return None
-    return np.zeros(len(x)) if preparation.location is None else preparation.location[x]
+    return np.zeros(len(x)) if preprocessing.location is None else preprocessing.location[x]
 
 
 def _bound(privacy: PrivacyReport) -> float:
@@ -482,12 +482,14 @@ def _bound(privacy: PrivacyReport) -> float:
     return privacy.bound
 
 
-def _checked(released: ReleasedMoments, preparation: Preparation | None, target: int, on: Sequence[int]) -> list[int]:
+def _checked(
+    released: ReleasedMoments, preprocessing: Preprocessing | None, target: int, on: Sequence[int]
+) -> list[int]:
     """The columns x as a list."""
     d, columns = len(released.second), [int(j) for j in on]
     if not released.sums.size:
         raise ValueError("a regression needs the mean: these moments were released without sums")
-    if preparation is not None and preparation.mixes_columns:
+    if preprocessing is not None and preprocessing.mixes_columns:
         raise ValueError("the columns of this release are mixed: release a table")
     if not columns or len(set(columns)) < len(columns):
         raise ValueError(f"on must be columns, each once, got {columns}")

@@ -12,7 +12,7 @@ from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, group_factors, total_mean, total_share
-from dpgep.models.preparation import Auto, Preparation
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.questions.classifier import label_array, within_covariance
 from dpgep.sources.names import Names
 
@@ -25,7 +25,7 @@ _SHOWN = 4.0
 
 def sample(
     released: ReleasedMoments,
-    preparation: Preparation | None,
+    preprocessing: Preprocessing | None,
     n: int,
     seed: int | np.random.Generator | None = None,
     *,
@@ -49,7 +49,7 @@ def sample(
     ----------
     released : ReleasedMoments
         Of rows, with or without groups.
-    preparation : Preparation or None
+    preprocessing : Preprocessing or None
         The public map of rows under which they were summed; None where rows are as they were given.
     n : int
         Number of rows.
@@ -77,7 +77,7 @@ def sample(
     """
     require_count("n", n)
     d, generator = len(released.second), np.random.default_rng(seed)
-    limits = Auto(ranges=ranges or {}).for_columns(d, feature_names).ranges
+    limits = AutoPreprocessing(ranges=ranges or {}).for_columns(d, feature_names).ranges
     if classes is None:
         means, codes = _mean(released)[None, :], np.zeros(n, dtype=np.intp)
         covariance = released.second / total_share(released) - means.T @ means
@@ -88,9 +88,9 @@ def sample(
         means, covariance = sums * weights[:, None], within_covariance(released)
         codes = generator.choice(len(weights), size=n, p=1 / weights / np.sum(1 / weights))
     noise = released.noise.second * np.eye(d)
-    if preparation is not None:
-        means = np.array([preparation.mean(mean) for mean in means])
-        covariance, noise = _of_columns(preparation, covariance), _of_columns(preparation, noise)
+    if preprocessing is not None:
+        means = np.array([preprocessing.mean(mean) for mean in means])
+        covariance, noise = _of_columns(preprocessing, covariance), _of_columns(preprocessing, noise)
     possible = possible_covariance(covariance, np.diagonal(noise))
     rows = generator.standard_normal((n, d)) @ _root(possible) + means[codes]
     for column, (low, high) in limits.items():
@@ -164,12 +164,14 @@ def _mean(released: ReleasedMoments) -> Matrix:
     return total_mean(released) if released.sums.size else np.zeros(len(released.second))
 
 
-def _of_columns(preparation: Preparation, covariance: Matrix) -> Matrix:
+def _of_columns(preprocessing: Preprocessing, covariance: Matrix) -> Matrix:
     """The covariance of rows from that of mapped rows."""
-    if preparation.linear is not None:
-        half = np.linalg.solve(preparation.linear.T, covariance)
-        covariance = np.linalg.solve(preparation.linear.T, half.T)
-    return covariance if preparation.scale is None else covariance * np.outer(preparation.scale, preparation.scale)
+    if preprocessing.linear is not None:
+        half = np.linalg.solve(preprocessing.linear.T, covariance)
+        covariance = np.linalg.solve(preprocessing.linear.T, half.T)
+    return (
+        covariance if preprocessing.scale is None else covariance * np.outer(preprocessing.scale, preprocessing.scale)
+    )
 
 
 def _table(rows: Matrix, names: Names) -> Any:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpgep.data.views import fewest_rows
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models.model import Adjacency, Matrix
-from dpgep.models.preparation import Auto, Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound
 from dpgep.privacy.budget import Budget
 from dpgep.solution import Solution
 from dpgep.sources.kinds import is_table
@@ -108,7 +108,7 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     random_state: Any = None
 
     #: what admits missing values
-    _centering: ClassVar[str] = 'bound=dpgep.Auto(missing="center")'
+    _centering: ClassVar[str] = 'bound=dpgep.AutoPreprocessing(missing="center")'
 
     def _terms(self) -> dict[str, Any]:
         """Arguments of `dpgep.solve` and `dpgep.release` for the price and the noise of this fit."""
@@ -202,7 +202,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         bound = self.bound
-        absent = bound.missing == "center" if isinstance(bound, Auto) else getattr(bound, "missing", False)
+        absent = bound.missing == "center" if isinstance(bound, AutoPreprocessing) else getattr(bound, "missing", False)
         tags.input_tags.allow_nan = bool(absent)
         return tags
 

@@ -64,7 +64,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         The same for the rule. Default: a public multiple of the noise.
     sparsity : int or "auto", optional
         Number of columns that components use; the rule uses all. Default: all.
-    bound : "auto", float, `dpgep.Auto` or `dpgep.Preparation`
+    bound : "auto", float, `dpgep.AutoPreprocessing` or `dpgep.Preprocessing`
         As in `dpgep.fda`; columns are never mixed (``precondition="full"``), since the rule is about columns.
     epsilon, delta, budget, share, adjacency, public_n, random_state
         As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
@@ -144,7 +144,7 @@ class PrivateSIR(Groups):
         Added to the covariance. Default: chosen from released values.
     sparsity : int or "auto", optional
         Number of columns that components use. Default: all.
-    bound : "auto", float, `dpgep.Auto` or `dpgep.Preparation`
+    bound : "auto", float, `dpgep.AutoPreprocessing` or `dpgep.Preprocessing`
         As in `dpgep.sir`.
     epsilon, delta, budget, share, adjacency, public_n, random_state
         As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.

@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from dpgep.models.preparation import Auto
+from dpgep.models.preprocessing import AutoPreprocessing
 from dpgep.problems.table import table
 from dpgep.sklearn.base import PrivateEstimator
 from dpgep.solve import Run
@@ -34,7 +34,7 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
         Whether to subtract the mean and to divide by the deviation. Sparse rows cannot be shifted. Both are paid for in
         any case, together.
     ranges : {column: (low, high)}, optional
-        Public ranges of columns, by number or name, as of `dpgep.Auto`: they make the rest cheaper.
+        Public ranges of columns, by number or name, as of `dpgep.AutoPreprocessing`: they make the rest cheaper.
     missing : {"error", "center"}
         Whether NaN is refused, or counts for nothing, and becomes 0.
     epsilon, delta, budget, share, adjacency, public_n, random_state
@@ -56,7 +56,7 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
 
     def fit(self, X: Any, y: Any = None) -> PrivateScaler:
         """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored."""
-        bound = Auto(ranges=self.ranges or {}, missing=self.missing)
+        bound = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
         problem = table(self._rows(X), bound=bound, adjacency=self.adjacency, public_n=self.public_n)
         run = Run(problem, accounting="gdp", **self._terms())
         with run.reserved():

@@ -1,4 +1,4 @@
-"""The public map of rows that a preparation has found: z = linear^T (x - location)/scale, clipped to a bound.
+"""The public map of rows that preprocessing has found: z = linear^T (x - location)/scale, clipped to a bound.
 
 The model is fitted to the z. Its components v act on them, so that those of the rows are (linear v)/scale.
 """
@@ -19,14 +19,14 @@ from dpgep.models.model import Matrix, Model
 
 # Where entries of mapped rows are cut off at the latest, so that no sum of their squares overflows.
 _LARGEST = 2.0**500
-# No number of a preparation is larger, and none that it divides by smaller than the inverse.
+# No number of preprocessing is larger, and none that it divides by smaller than the inverse.
 _EXTREME = 2.0**510
 # Of a matrix by which rows are multiplied.
 _MOST_CONDITION = 1e12
 
 
 @dataclass(frozen=True)
-class Auto:
+class AutoPreprocessing:
     """How a bound is bought from the budget of a run, and with it location and scale where the model allows.
 
     Attributes
@@ -60,7 +60,7 @@ class Auto:
             require_one_of("precondition", self.precondition, ("auto", "columns", "full"))
         require_one_of("missing", self.missing, ("error", "center"))
 
-    def for_columns(self, n_columns: int, names: Sequence[str] | None) -> Auto:
+    def for_columns(self, n_columns: int, names: Sequence[str] | None) -> AutoPreprocessing:
         """The same with the numbers of columns for their names. Raises ValueError for ranges of others, or none."""
         numbers = {} if names is None else {name: number for number, name in enumerate(names)}
         ranges: dict[str | int, tuple[float, float]] = {
@@ -71,9 +71,9 @@ class Auto:
         return replace(self, ranges=ranges)
 
 
-def takes_missing(preparation: Preparation | None) -> bool:
+def takes_missing(preprocessing: Preprocessing | None) -> bool:
     """Whether NaN is an absent value, which is mapped to 0."""
-    return preparation is not None and preparation.missing
+    return preprocessing is not None and preprocessing.missing
 
 
 def _column(column: object, n_columns: int, numbers: Mapping[str, int]) -> int:
@@ -95,7 +95,7 @@ def _range(column: object, ends: tuple[float, float]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Preparation(Shown):
+class Preprocessing(Shown):
     """Where columns lie, how far they spread, and how long rows are: all public.
 
     Attributes
@@ -106,7 +106,7 @@ class Preparation(Shown):
     linear : (d, d), by which rows are then multiplied; None where they are not. Rounded so that every product is exact.
     largest : entries are cut off at this magnitude, before that: one wild entry must not cost its row.
     missing : whether NaN is an absent value, which is mapped to 0; else it is refused.
-    kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
+    energy_kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
     """
 
     bound: float
@@ -115,15 +115,15 @@ class Preparation(Shown):
     linear: Matrix | None = None
     largest: float = _LARGEST
     missing: bool = False
-    kept: float = 1.0
+    energy_kept: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("bound", "largest", "kept"):
+        for name in ("bound", "largest", "energy_kept"):
             require_positive(name, getattr(self, name))
         if min(self.bound, self.largest) < 1 / _EXTREME or max(self.bound, self.largest) > _EXTREME:
             raise ValueError(f"bound and largest must be between {1 / _EXTREME:.3g} and {_EXTREME:.3g}")
-        if self.kept > 1:
-            raise ValueError(f"kept must be at most 1, got {self.kept!r}")
+        if self.energy_kept > 1:
+            raise ValueError(f"energy_kept must be at most 1, got {self.energy_kept!r}")
         for name, part in self.parts().items():
             if part is not None:
                 object.__setattr__(self, name, _finite(name, part, 2 if name == "linear" else 1))
@@ -177,7 +177,7 @@ class Preparation(Shown):
         Rows that are cut to the bound have less variance, in all directions alike if the directions of rows do not
         depend on their lengths; this is made up for.
         """
-        return values / self.kept if self.scale is None else values / self.kept * self.scale[0] ** 2
+        return values / self.energy_kept if self.scale is None else values / self.energy_kept * self.scale[0] ** 2
 
     def spread(self, scale: Matrix) -> Matrix:
         """Deviations of columns from those of mapped rows."""
@@ -191,7 +191,7 @@ class Preparation(Shown):
             mean = mean * self.scale
         return mean if self.location is None else mean + self.location
 
-    def restricted(self, features: NDArray[np.intp], bound: float | None = None) -> Preparation:
+    def restricted(self, features: NDArray[np.intp], bound: float | None = None) -> Preprocessing:
         """The same for some of the features, rows clipped to a bound of their own if one is given."""
         assert self.linear is None  # refused before: `require_separate_columns`
         return replace(
@@ -206,13 +206,13 @@ class Preparation(Shown):
         return {"location": self.location, "scale": self.scale, "linear": self.linear}
 
     def _numbers(self) -> tuple[float, ...]:
-        return self.bound, self.largest, self.missing, self.kept
+        return self.bound, self.largest, self.missing, self.energy_kept
 
     def require_fits(self, model: Model) -> None:
         """Raise ValueError for a model of other columns, or one whose answer this would change."""
         for part in self.parts().values():
             if part is not None and len(part) != model.n_features:
-                raise ValueError(f"this preparation is of {len(part)} columns, not of {model.n_features}")
+                raise ValueError(f"this preprocessing is of {len(part)} columns, not of {model.n_features}")
         changes = []
         if self.location is not None and not model.shift_free:
             changes.append("location")
@@ -222,12 +222,12 @@ class Preparation(Shown):
             changes.append("linear")
         if changes:
             raise ValueError(
-                f"the {' and '.join(changes)} of this preparation would change the answer of {model.name}: use one "
+                f"the {' and '.join(changes)} of this preprocessing would change the answer of {model.name}: use one "
                 "that was bought for it"
             )
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Preparation):
+        if not isinstance(other, Preprocessing):
             return NotImplemented
         same_numbers = self._numbers() == other._numbers()
         pairs = zip(self.parts().values(), other.parts().values(), strict=True)
@@ -261,4 +261,4 @@ def _on_grid(values: Matrix, bits: int) -> Matrix:
 
 
 # A public bound on row norms; "auto": one that is bought from the budget; or one that was bought before.
-Bound = float | Literal["auto"] | Auto | Preparation
+Bound = float | Literal["auto"] | AutoPreprocessing | Preprocessing
