@@ -29,7 +29,7 @@ import threadpoolctl
 from numpy.typing import NDArray
 
 from dpgep._dispatch import available_variants
-from dpgep.data.blocks import block_height
+from dpgep.data.rows import block_height
 
 BITS = 20
 # Bytes of the largest array of a kernel: in the second cache, about the last one, beyond all.

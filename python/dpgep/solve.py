@@ -18,7 +18,7 @@ from dpgep._checks import require_count, suggestion
 from dpgep._dispatch import core
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
-from dpgep.data.not_finite import not_finite_in
+from dpgep.data.histograms import not_finite_in
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.methods import METHODS, Method

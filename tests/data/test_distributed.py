@@ -29,9 +29,8 @@ import dpgep.distributed
 from dpgep.data import dask_dataset, distributed_dataset, parts
 from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dataset import InMemoryDataset
-from dpgep.data.float_sums import FloatSums, ScreenSums
+from dpgep.data.float_sums import FloatSums, ProductSums, ScreenSums
 from dpgep.data.integer_moments import ExactMomentAccumulator
-from dpgep.data.row_products import ProductSums
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.distributed import moments
 from dpgep.models.model import PublicFacts

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data import blocks as blocks_module
 from dpgep.data import integer_moments as moments_module
+from dpgep.data import rows as rows_module
 from dpgep.data.integer_moments import IntegerMoments
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.calibration import MOST_BITS, calibrate_moments, moment_mu, on_grid
@@ -56,7 +56,7 @@ def test_block_size_threads_and_row_order_leave_the_bits_alone(
     for bytes_per_block, threads, order in itertools.product(BLOCK_BYTES, ("1", "2"), orders):
         if bytes_per_block == 1 and order is not orders[0]:
             continue  # a block a row is slow in Python: one order is enough
-        monkeypatch.setattr(blocks_module, "_MOST_BYTES", bytes_per_block)
+        monkeypatch.setattr(rows_module, "_MOST_BYTES", bytes_per_block)
         monkeypatch.setenv("DPGEP_NUM_THREADS", threads)
         digests.add(digest(build(name, x, order).integer_moments(20)))
     monkeypatch.setattr(core, "narrow_dimension", 1 << 30)

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._dispatch import available_variants
+from dpgep.data.blocks import GridSums
 from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, ProductMoment, ProductNormCounts
-from dpgep.data.grid_sums import GridSums
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout

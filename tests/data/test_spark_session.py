@@ -25,9 +25,8 @@ import dpgep
 import dpgep.spark
 from dpgep.data import spark_dataset
 from dpgep.data.dataset import InMemoryDataset
-from dpgep.data.float_sums import ScreenSums
+from dpgep.data.float_sums import ProductSums, ScreenSums
 from dpgep.data.inputs import named
-from dpgep.data.row_products import ProductSums
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.data.spark_dataset import SparkDataset
 from dpgep.spark import moments

@@ -15,7 +15,7 @@ from scipy import sparse
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.row_products import CompensatedSum
+from dpgep.data.float_sums import CompensatedSum
 from dpgep.models.model import PublicFacts
 from dpgep.models.moments import MomentNoise
 from dpgep.privacy.curator import Curator

@@ -24,8 +24,8 @@ from model_rows import MODELS, D, arguments, dataset
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data import integer_moments, sparse_rows
-from dpgep.data.rows import Rows
+from dpgep.data import integer_moments
+from dpgep.data.rows import Rows, SparseRows
 
 names = pytest.mark.parametrize("name", MODELS)
 
@@ -375,5 +375,5 @@ def test_rows_almost_without_entries_fill_no_limb(
     dense = dpgep.Moments(model, adjacency="add-remove", bits=bits, bound=1.0)
     dense.update(x.toarray(), *data[1:])
     assert sparse.to_bytes() == dense.to_bytes()
-    for part in sparse_rows.SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):
+    for part in SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):
         assert part.n <= 64

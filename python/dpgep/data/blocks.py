@@ -1,4 +1,4 @@
-"""Blocks of rows: converted, clipped to the unit ball, in float64 or in fixed point; and sums of their products.
+"""Blocks of rows: converted, clipped to the unit ball, in float64 or in fixed point; their sums and products.
 
 A matrix is never copied as a whole: a block of rows at a time is converted, clipped and multiplied in a buffer that is
 used again. The products are SciPy's BLAS on parts of matrices in place and without the GIL, which its Python wrappers
@@ -19,25 +19,19 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import own_threads, run, thread_count
-from dpgep.data.rows import Batch, NotFiniteError, Rows, canonical_csr
+from dpgep.data.rows import Batch, GridRows, NotFiniteError, Rows, SparseRows, block_height, canonical_csr
 from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentLayout
 from dpgep.sources.batches import Columns, row_dtype
 
-# A block that stays in the second-level cache until it is multiplied saves a fifth of the time where rows are short
-# (measured at 100 columns). Long rows need some hundred of them, as many as the sums that they are added to are read
-# for; more bytes than the last are taken by a single row alone.
-_CACHED_BYTES, _FEWEST_ROWS, _MOST_BYTES = 1 << 20, 512, 1 << 23
 # Additions below which starting threads costs more than they save.
 _WORK_FOR_THREADS = 2e7
 # Columns of a tile: fewer keep BLAS from its full rate. A fixed grid has tiles of about the larger width.
 _LEAST_TILE, _FIXED_TILE = 96, 256
+# Squares are summed in two parts below and above 2^20, each exact in float64 for fewer than 2^33 people.
+HALF = 20
 
-
-def block_height(n: int, width: int) -> int:
-    """Number of rows of ``width`` float64 values in a block."""
-    row_bytes = 8 * width
-    height = min(max(_CACHED_BYTES // row_bytes, _FEWEST_ROWS), _MOST_BYTES // row_bytes)
-    return max(1, min(n, height))
+Integers = NDArray[np.int64]
 
 
 def clipped_blocks(
@@ -88,6 +82,77 @@ def mark_groups(indicator: Matrix, groups: NDArray[np.intp] | None, people: slic
     else:
         indicator[:] = 0.0
         indicator[np.arange(len(indicator)), groups[people]] = mark
+
+
+def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDArray[np.int64]:
+    """Number of people per group; without groups, everybody is in each."""
+    return np.full(n_groups, n) if groups is None else np.bincount(groups, minlength=n_groups)
+
+
+class GridSums:
+    """Sums over people of rows that are integers of norm at most 2^bits: the same for any batches, order and threads.
+
+    Attributes
+    ----------
+    n : number of people.
+    counts : (n_groups,), number of people in each group; without groups, everybody is in each.
+    sums : (d, n_groups), in units of 2^-bits of the row bound; (d, 0) if the layout has none.
+    """
+
+    def __init__(self, layout: MomentLayout, bits: int, *, with_squares: bool = False) -> None:
+        d = layout.n_features
+        self.bits, self.n = bits, 0
+        self.counts = np.zeros(layout.n_groups, dtype=np.int64)
+        self.sums = np.zeros((d, layout.n_groups if layout.sums else 0), dtype=np.int64)
+        self._squares = np.zeros((2, d if with_squares else 0), dtype=np.int64)  # of 2^20, of 1
+
+    def add(self, batch: Batch) -> None:
+        self.n += batch.n
+        self.counts += group_counts(batch.n, batch.groups, len(self.counts))
+        if batch.rows.is_sparse:
+            for part in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
+                self._add_sparse(part, batch.groups)
+            return
+        for people, block in clipped_blocks(batch.rows, 0, self.bits):
+            self._add_block(block, None if batch.groups is None else batch.groups[people])
+
+    def merge(self, other: GridSums) -> None:
+        self.n += other.n
+        self.counts += other.counts
+        self.sums += other.sums
+        self._squares += other._squares
+
+    def squares(self) -> tuple[Integers, Integers]:
+        """(d,) twice, high and low: the sum of squares of each feature is (high 2^20 + low) 4^-bits squared bounds."""
+        return self._squares[0], self._squares[1]
+
+    def _add_block(self, block: Matrix, groups: NDArray[np.intp] | None) -> None:
+        if self.sums.size:
+            marks = np.zeros((len(block), self.sums.shape[1]))
+            marks[np.arange(len(block)), 0 if groups is None else groups] = 1.0
+            self.sums += (block.T @ marks).astype(np.int64)
+        if self._squares.size:
+            squares = block * block
+            high = np.floor(np.ldexp(squares, -HALF))
+            squares -= np.ldexp(high, HALF)
+            self._squares += np.stack([high.sum(axis=0), squares.sum(axis=0)]).astype(np.int64)
+
+    def _add_sparse(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
+        if self.sums.size:
+            within = None if groups is None else np.ascontiguousarray(groups[part.rows], dtype=np.int64)
+            self.sums += _entry_sums(part, part.values, within, self.sums.shape[1])
+        if self._squares.size:
+            squares = part.values.astype(np.int64) ** 2
+            for total, entries in zip(self._squares, (squares >> HALF, squares & ((1 << HALF) - 1)), strict=True):
+                total += _entry_sums(part, entries, None, 1)[:, 0]
+
+
+def _entry_sums(part: GridRows, entries: NDArray[Any], groups: Integers | None, n_groups: int) -> Integers:
+    """(d, n_groups), sums of integer entries, exact in float64."""
+    out = np.zeros((part.d, n_groups))
+    weights = np.ones(part.n)
+    core.csr_group_sums(entries.astype(np.float64), part.indices, part.indptr, weights, groups, out, thread_count())
+    return out.astype(np.int64)
 
 
 def add_products(blocks: Iterable[tuple[slice, Matrix]], total: Matrix, *, exact: bool = False) -> None:
@@ -205,9 +270,9 @@ def _joined(rows: Rows, people: slice, out: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def joined_views(rows: Rows) -> Matrix:
-    """A copy of all views side by side, in float64."""
-    return np.asarray(_joined(rows, slice(0, rows.n), np.empty((rows.n, rows.d))))
+def joined_views(rows: Rows, people: slice) -> Matrix:
+    """A copy of some of the rows, all views side by side, in float64."""
+    return _joined(rows, people, np.empty((len(range(*people.indices(rows.n))), rows.d)))
 
 
 def _clip(source: Any, bound: float, out: Matrix, bits: int | None, threads: int) -> bool:

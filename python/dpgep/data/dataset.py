@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpgep._names import random_name
 from dpgep.data.checksum import PassChecksum, PassComparison
-from dpgep.data.row_products import RowProducts, StreamedProducts
+from dpgep.data.float_sums import RowProducts, StreamedProducts
 from dpgep.data.rows import Batch, S
 from dpgep.sources import Selection
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
 from dpgep.data.dataset import Dataset
-from dpgep.data.row_products import StreamedProducts
+from dpgep.data.float_sums import StreamedProducts
 from dpgep.data.rows import Batch, S, Sums
 
 # What a task hands on: the number of people, the pickled sums over them and the checksum of their rows (none of a pass

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import own_thread_count, run, thread_count
-from dpgep.data.blocks import add_products, block_height, mark_groups, moment_blocks, require_finite
-from dpgep.data.rows import Batch, NotFiniteError
-from dpgep.data.sparse_rows import GridRows, SparseRows
+from dpgep.data.blocks import add_products, mark_groups, moment_blocks, require_finite
+from dpgep.data.rows import Batch, GridRows, NotFiniteError, SparseRows, block_height
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.sources.batches import Columns

@@ -9,10 +9,10 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.blocks import block_height, joined_views
+from dpgep.data.blocks import joined_views
 from dpgep.data.dataset import ANOTHER_PASS, Dataset
-from dpgep.data.row_products import RowProducts, StreamedProducts
-from dpgep.data.rows import Batch, NotFiniteError, Rows, S
+from dpgep.data.float_sums import RowProducts, StreamedProducts
+from dpgep.data.rows import Batch, NotFiniteError, Rows, S, block_height
 from dpgep.models.preprocessing import Preprocessing
 
 
@@ -95,7 +95,7 @@ def checked_block(rows: Rows, *, missing: bool) -> NDArray[np.float64]:
     """A copy of all views of rows in one float64 matrix. Raises NotFiniteError for infinities, and for NaN if it does
     not stand for ``missing`` values.
     """
-    block = joined_views(rows)
+    block = joined_views(rows, slice(0, rows.n))
     _check(block, missing)
     return block
 

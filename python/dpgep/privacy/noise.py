@@ -14,7 +14,7 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.grid_sums import HALF, GridSums
+from dpgep.data.blocks import HALF, GridSums
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.model import Matrix
 from dpgep.privacy.transcript import watched_draws

@@ -16,8 +16,8 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.grid_sums import GridSums
-from dpgep.data.row_products import RowProducts, StreamedProducts, group_counts
+from dpgep.data.blocks import GridSums, group_counts
+from dpgep.data.float_sums import RowProducts, StreamedProducts
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout, MomentNoise, PencilPart, ReleasedGroups
 from dpgep.privacy.calibration import (

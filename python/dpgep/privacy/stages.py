@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep.data.blocks import GridSums, Integers
 from dpgep.data.dataset import Dataset
-from dpgep.data.grid_sums import GridSums
+from dpgep.data.histograms import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.data.prepared import PreparedSums
 from dpgep.data.rows import S
-from dpgep.data.table_sums import PLACE_BITS, ColumnSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments

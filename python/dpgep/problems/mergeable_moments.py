@@ -12,9 +12,9 @@ from dpgep._files import write_whole
 from dpgep._names import random_name
 from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset
+from dpgep.data.histograms import not_finite_in, not_finite_in_batch
 from dpgep.data.inputs import batch_of, inputs_of, named
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
-from dpgep.data.not_finite import not_finite_in, not_finite_in_batch
 from dpgep.data.prepared import PreparedDataset, PreparedSums
 from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.views import bound_of, column_names

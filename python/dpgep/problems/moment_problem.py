@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep.data.blocks import GridSums
 from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dask_frames import frame_columns
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
-from dpgep.data.float_sums import FloatSums, GroupSums, ScreenSums, cross_norms
-from dpgep.data.grid_sums import GridSums
+from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, ScreenSums, StreamedProducts, cross_norms
 from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.parts import dask_parts, read_chunks
 from dpgep.data.prepared import PreparedDataset
-from dpgep.data.row_products import RowProducts, StreamedProducts
 from dpgep.data.rows import Rows
 from dpgep.data.spark_dataset import SparkDataset
 from dpgep.data.views import bound_of, fewest_rows, n_rows

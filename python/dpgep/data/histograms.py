@@ -1,24 +1,23 @@
 """What preprocessing asks of a table: histograms of columns and of row norms, sums of columns. All are integers.
 
 Each entry of a row, and each norm, is counted by a function of that row alone, so that a person changes only their
-own counts.
+own counts. Once rows were refused, the columns that hold NaN or infinite values are looked up for the message.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.blocks import block_height
-from dpgep.data.prepared import checked_block
-from dpgep.data.row_products import kernel_form
-from dpgep.data.rows import Batch, NotFiniteError, Rows
+from dpgep.data.blocks import Integers, joined_views
+from dpgep.data.dataset import Dataset
+from dpgep.data.rows import Batch, NotFiniteError, Rows, block_height, kernel_form
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
-from dpgep.models.model import Matrix
-
-Integers = NDArray[np.int64]
+from dpgep.models.model import Matrix, view_labels
+from dpgep.models.moments import MomentModel
 
 # Places of a column's values in its interval, -1..1, are multiples of 2^-PLACE_BITS.
 PLACE_BITS = 10
@@ -36,10 +35,11 @@ class _TableSums(ABC):
 
     def add(self, batch: Batch) -> None:
         """Add the people of a batch."""
-        height = block_height(max(batch.rows.n, 1), self._entries_per_row(batch.rows))
+        rows, n = batch.rows, batch.rows.n
+        height = block_height(max(n, 1), self._entries_per_row(rows))
         with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
-            for start in range(0, batch.rows.n, height):
-                self._add_rows(batch.rows.part(slice(start, start + height)))
+            for start in range(0, n, height):
+                self._add_rows(rows, slice(start, start + height))
 
     def merge(self, other: _TableSums) -> None:
         """Add the sums over other people."""
@@ -48,11 +48,18 @@ class _TableSums(ABC):
     def _entries_per_row(self, rows: Rows) -> int:
         return rows.d
 
-    def _block(self, rows: Rows) -> Matrix:
-        return checked_block(rows, missing=self._missing)
+    def _block(self, rows: Rows, people: slice) -> Matrix:
+        """Some of the rows in one float64 matrix, not to be changed; NotFiniteError for values that are refused."""
+        first = rows.views[0]
+        is_whole = len(rows.views) == 1 and isinstance(first, np.ndarray)
+        block = np.asarray(first[people], np.float64) if is_whole else joined_views(rows, people)
+        if np.isinf(block).any() if self._missing else not np.isfinite(block).all():
+            raise NotFiniteError
+        return block
 
     @abstractmethod
-    def _add_rows(self, rows: Rows) -> None: ...
+    def _add_rows(self, rows: Rows, people: slice) -> None:
+        """Add the people ``people`` of the rows."""
 
 
 class MagnitudeCounts(_TableSums):
@@ -65,8 +72,8 @@ class MagnitudeCounts(_TableSums):
         super().__init__((len(columns), 2, N_OCTAVES + 1), missing=missing)
         self._columns = columns
 
-    def _add_rows(self, rows: Rows) -> None:
-        block = self._block(rows)[:, self._columns]
+    def _add_rows(self, rows: Rows, people: slice) -> None:
+        block = self._block(rows, people)[:, self._columns]
         there = ~np.isnan(block)
         mantissas, octaves = np.frexp(np.where(there, block, 0.0))
         octaves = np.clip(octaves - FIRST_OCTAVE, 1, N_OCTAVES)  # x = m 2^e with 1/2 <= |m| < 1
@@ -88,8 +95,8 @@ class PlaceCounts(_TableSums):
         super().__init__((len(columns), n_bins), missing=missing)
         self._columns, self._interval = columns, interval
 
-    def _add_rows(self, rows: Rows) -> None:
-        places = self._interval.relative(self._block(rows)[:, self._columns])
+    def _add_rows(self, rows: Rows, people: slice) -> None:
+        places = self._interval.relative(self._block(rows, people)[:, self._columns])
         there = ~np.isnan(places)
         d, n_bins = self.counts.shape
         codes = np.minimum((np.where(there, places + 1, 0.0) * (n_bins / 2)).astype(np.int64), n_bins - 1)
@@ -106,8 +113,8 @@ class ColumnSums(_TableSums):
         super().__init__((3, len(interval.middle)), missing=missing)
         self._interval = interval
 
-    def _add_rows(self, rows: Rows) -> None:
-        relative = self._interval.relative(self._block(rows))
+    def _add_rows(self, rows: Rows, people: slice) -> None:
+        relative = self._interval.relative(self._block(rows, people))
         there = ~np.isnan(relative)
         places = np.rint(np.ldexp(np.where(there, relative, 0.0), PLACE_BITS)).astype(np.int64)
         self.counts += np.stack([places.sum(axis=0), np.einsum("ij,ij->j", places, places), there.sum(axis=0)])
@@ -129,14 +136,20 @@ class NormCounts(_TableSums):
         entries: int = sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views)
         return entries // max(rows.n, 1) + 1
 
-    def _add_rows(self, rows: Rows) -> None:
-        bins = np.clip(_quarters(rows) - self._first, 0, len(self.counts) - 1)
+    def _add_rows(self, rows: Rows, people: slice) -> None:
+        largest, squares = _sparse_squares(rows, people) if rows.is_sparse else self._dense_squares(rows, people)
+        bins = np.clip(_quarters(largest, squares) - self._first, 0, len(self.counts) - 1)
         self.counts += np.bincount(bins, minlength=len(self.counts))
 
+    def _dense_squares(self, rows: Rows, people: slice) -> tuple[Matrix, Integers]:
+        block = np.abs(self._block(rows, people))
+        largest = block.max(axis=1, initial=0.0)
+        block /= np.where(largest > 0, largest, 1.0)[:, None]
+        return largest, _squares(block).sum(axis=1)
 
-def _quarters(rows: Rows) -> Integers:
+
+def _quarters(largest: Matrix, squares: Integers) -> Integers:
     """K of each row's norm |x| = max |x_j| sqrt(sum (x_j/max)^2), the sum in integers: in any order the same."""
-    largest, squares = _sparse_squares(rows) if rows.is_sparse else _dense_squares(rows)
     mantissas, exponents = np.frexp(largest)
     # the norm is m 2^e with 1/2 <= m < 1; frexp and sqrt are exactly rounded, a mantissa's step is found by comparison
     mantissas, further = np.frexp(mantissas * np.sqrt(np.ldexp(squares.astype(np.float64), -_SQUARE_BITS)))
@@ -144,15 +157,8 @@ def _quarters(rows: Rows) -> Integers:
     return np.where(largest > 0, quarters, NORM_STEPS * FIRST_OCTAVE).astype(np.int64)
 
 
-def _dense_squares(rows: Rows) -> tuple[Matrix, Integers]:
-    block = np.abs(checked_block(rows, missing=False))
-    largest = block.max(axis=1, initial=0.0)
-    block /= np.where(largest > 0, largest, 1.0)[:, None]
-    return largest, _squares(block).sum(axis=1)
-
-
-def _sparse_squares(rows: Rows) -> tuple[Matrix, Integers]:
-    matrix = kernel_form(rows.views)[0]
+def _sparse_squares(rows: Rows, people: slice) -> tuple[Matrix, Integers]:
+    matrix = kernel_form(tuple(view[people] for view in rows.views))[0]
     entries, starts = np.abs(matrix.data.astype(np.float64)), matrix.indptr
     if not np.isfinite(entries).all():
         raise NotFiniteError
@@ -167,3 +173,62 @@ def _sparse_squares(rows: Rows) -> tuple[Matrix, Integers]:
 
 def _squares(ratios: Matrix) -> Integers:
     return np.rint(np.ldexp(ratios * ratios, _SQUARE_BITS)).astype(np.int64)
+
+
+class NotFiniteColumns:
+    """Which of d columns hold an infinity or, if it does not stand for ``missing`` values, a NaN."""
+
+    def __init__(self, d: int, missing: bool) -> None:
+        self.found = np.zeros(d, dtype=bool)
+        self._missing = missing
+
+    def add(self, batch: Batch) -> None:
+        first = 0
+        for view, width in zip(batch.rows.views, batch.rows.widths, strict=True):
+            found = self.found[first : first + width]
+            if hasattr(view, "tocsr"):
+                found[view.indices[self._marked(view.data.astype(np.float64))]] = True
+            else:
+                self._add_dense(Rows((view,), batch.rows.bound), found)
+            first += width
+
+    def merge(self, other: NotFiniteColumns) -> None:
+        self.found |= other.found
+
+    def _add_dense(self, rows: Rows, found: NDArray[np.bool_]) -> None:
+        height = block_height(rows.n, rows.d)
+        for start in range(0, rows.n, height):
+            found |= self._marked(joined_views(rows, slice(start, start + height))).any(axis=0)
+
+    def _marked(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.isinf(values) if self._missing else ~np.isfinite(values)
+
+
+def not_finite_in_batch(model: MomentModel, batch: Batch, *, missing: bool) -> NotFiniteError:
+    """The error about a batch that was refused, with the names of its columns."""
+    columns = NotFiniteColumns(model.n_features, missing)
+    columns.add(batch)
+    return NotFiniteError(_labels(model, columns.found))
+
+
+def not_finite_in(model: MomentModel, dataset: Dataset, *, missing: bool) -> NotFiniteError:
+    """The error about people who were refused, with the names of columns where they can be read again.
+
+    The message depends on all people, in whatever order and parts they are read: on nobody's place among them.
+    """
+    if dataset.read_once:
+        return NotFiniteError()
+    raw = dataset.unprepared
+    return NotFiniteError(
+        _labels(model, raw.accumulate(partial(NotFiniteColumns, model.n_features, missing), alone=True).found)
+    )
+
+
+def _labels(model: MomentModel, found: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Names of the columns in quotes, or their numbers: where there are several views, each with its view."""
+    if model.feature_names is not None:
+        return tuple(repr(name) for name, is_in in zip(model.feature_names, found, strict=True) if is_in)
+    views = model.views
+    labels = [""] if len(views) == 1 else [f" of {label}" for label in view_labels(len(views))]
+    places = zip(labels, views, strict=True)
+    return tuple(f"{j}{which}" for which, view in places for j in np.flatnonzero(found[view]).tolist())

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from dpgep.data.histograms import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.data.prepared import PreparedSums, prepared_batch
 from dpgep.data.rows import Batch, NotFiniteError, Rows
-from dpgep.data.table_sums import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.preprocessing import Preprocessing
 
