@@ -84,7 +84,7 @@ EDGED = ("arrays of float64, pca", "SciPy's CSR, fda", "list of batches, cca", "
 @pytest.mark.parametrize("name", EDGED)
 def test_one_more_at_every_edge(name: str, tmp_path: Path) -> None:
     slow = "batches" in name or "Parquet" in name
-    replayed_at_edges(WAYS[name], tmp_path, seeded(name).sample(EDGES, 12) if slow else EDGES)
+    replayed_at_edges(WAYS[name], tmp_path, seeded(name).sample(EDGES, 6) if slow else EDGES)
 
 
 @pytest.mark.deep

@@ -262,7 +262,7 @@ def test_handlers_are_those_of_before_and_what_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(MANY, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [4, pytest.param(MANY, marks=pytest.mark.deep)])
 def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count: int) -> None:
     """``count`` runs with signals from outside, at times that are spread evenly, each moved by chance."""
     shutil.copytree(folder, tmp_path / "people")
@@ -290,7 +290,7 @@ def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count
     assert found.keys() <= {"kept", "kept to the end", "nothing spent"}
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(MANY // 4, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [3, pytest.param(MANY // 4, marks=pytest.mark.deep)])
 def test_interrupts_at_random_times_of_a_process(folder: Path, tmp_path: Path, count: int) -> None:
     """In ``count`` processes, from their start on, at times that are spread evenly, each moved by chance.
 

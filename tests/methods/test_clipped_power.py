@@ -374,8 +374,15 @@ def test_without_noise_two_views_converge_to_singular_vectors(start: Any) -> Non
     assert solution.diagnostics.thresholds == (1.0,) * 120
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.2])
-@pytest.mark.parametrize("correlations", [[0.8], [0.8, 0.6]])
+@pytest.mark.parametrize(
+    ("correlations", "scale"),
+    [
+        ([0.8], 1.0),
+        ([0.8, 0.6], 0.2),
+        pytest.param([0.8], 0.2, marks=pytest.mark.deep),
+        pytest.param([0.8, 0.6], 1.0, marks=pytest.mark.deep),
+    ],
+)
 def test_it_beats_a_release_of_two_views(correlations: list[float], scale: float) -> None:
     k, d, rng, errors, expected = len(correlations), 60, np.random.default_rng(1), [], []
     for seed in range(5):
