@@ -15,8 +15,8 @@ from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep._replay import ReplayResult, replay
 from dpgep.audit import AuditResult, audit
 from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBudgetError, PrivacyWarning
+from dpgep.methods.base import Diagnostics
 from dpgep.methods.intervals import Intervals
-from dpgep.methods.result import Diagnostics
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.budget import Budget

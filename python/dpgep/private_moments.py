@@ -94,7 +94,7 @@ class PrivateMoments(Questions):
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
         """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
 
-        Free, any number of times. Options: `dpgep.methods.release_options.PairOptions` (``regularization``,
+        Free, any number of times. Options: `dpgep.methods.options.PairOptions` (``regularization``,
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it

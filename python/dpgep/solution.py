@@ -16,7 +16,8 @@ from dpgep._optional import import_extra
 from dpgep._show import html_table
 from dpgep.data.views import column_names
 from dpgep.methods.accuracy import lost_components
-from dpgep.methods.choosing import may_favour_clipping
+from dpgep.methods.auto import may_favour_clipping
+from dpgep.methods.base import Diagnostics
 from dpgep.methods.intervals import (
     MOST_FEATURES,
     Intervals,
@@ -26,7 +27,6 @@ from dpgep.methods.intervals import (
     solved,
 )
 from dpgep.methods.release import ReleaseDiagnostics
-from dpgep.methods.result import Diagnostics
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Model, view_labels
 from dpgep.models.moments import MomentModel, ReleasedMoments

@@ -22,9 +22,9 @@ from dpgep.data.histograms import not_finite_in
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.methods import METHODS, Method
-from dpgep.methods.preparing import location_and_scale, prepare
+from dpgep.methods.base import MethodResult
+from dpgep.methods.preprocessing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
-from dpgep.methods.result import MethodResult
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.accounting import Accounting
@@ -99,7 +99,7 @@ def solve(
         Default: ``DPGEP_NUM_THREADS``, or the processors available to this process, within threadpoolctl's limit;
         beyond 1000 features LAPACK then uses its own setting (docs/distributed.md).
     **options
-        Options of the method: see `dpgep.methods.release_options.ReleaseOptions` (``regularization``, ``sparsity``,
+        Options of the method: see `dpgep.methods.options.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
         `dpgep.methods.papers.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
         ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).

@@ -13,11 +13,9 @@ from scipy import stats
 import dpgep
 from dpgep._dispatch import core
 from dpgep.methods.eigen import solve_pair
-from dpgep.methods.operator_release import _start
-from dpgep.methods.options import MEMORY_LIMIT
-from dpgep.methods.release_options import ReleaseOptions
+from dpgep.methods.matrix_free import _start, leading_solutions
+from dpgep.methods.options import MEMORY_LIMIT, ReleaseOptions
 from dpgep.methods.ridge import WHOLE, public_ridge
-from dpgep.methods.search_space import leading_solutions
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise

@@ -14,9 +14,8 @@ from conftest import Matrix, solve_seeded, unit_rows
 import dpgep
 from dpgep._dispatch import core
 from dpgep.methods import eigen
-from dpgep.methods.operator_release import _start
-from dpgep.methods.quotient_accuracy import products_accuracy
-from dpgep.methods.search_space import Leading, leading_solutions
+from dpgep.methods.accuracy import products_accuracy
+from dpgep.methods.matrix_free import Leading, _start, leading_solutions
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise

@@ -17,10 +17,17 @@ from every_run import problems
 import dpgep
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
-from dpgep.methods.clipped_power import Begun, continued, leading_axes
-from dpgep.methods.clipping import kept_of_normal, look_of, sampling_error, variance_before_clipping
-from dpgep.methods.operator_release import OperatorDiagnostics
-from dpgep.methods.release_options import ReleaseOptions
+from dpgep.methods.clipped_power import (
+    Begun,
+    continued,
+    kept_of_normal,
+    leading_axes,
+    look_of,
+    sampling_error,
+    variance_before_clipping,
+)
+from dpgep.methods.matrix_free import OperatorDiagnostics
+from dpgep.methods.options import ReleaseOptions
 from dpgep.models.moments import ReleasedMoments, pooled
 from dpgep.privacy import clipped_products
 from dpgep.privacy.clipped_products import Asked, NoisyMean

@@ -20,8 +20,8 @@ from scipy.optimize import minimize
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.methods.options import ReleaseOptions
 from dpgep.methods.release import release
-from dpgep.methods.release_options import ReleaseOptions
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise

@@ -15,7 +15,7 @@ from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, runs
 import dpgep
 from dpgep import AutoPreprocessing, Moments, Preprocessing, PrivacyBudgetError
 from dpgep.methods import METHODS
-from dpgep.methods.preparing import Norms
+from dpgep.methods.preprocessing import Norms
 from dpgep.models.registry import MODELS
 from dpgep.privacy.ledger import cost_of
 

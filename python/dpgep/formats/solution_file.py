@@ -12,13 +12,13 @@ from dpgep._dispatch import core
 from dpgep.formats.checks import require_finite, require_model, require_noise, require_shape
 from dpgep.formats.codec import Kinds, decoded, encoded, parsed, require_format
 from dpgep.local.sparse import FantopeDiagnostics
+from dpgep.methods.base import Diagnostics
 from dpgep.methods.clipped_power import ClippedPowerDiagnostics
-from dpgep.methods.operator_release import OperatorDiagnostics
+from dpgep.methods.matrix_free import OperatorDiagnostics
 from dpgep.methods.papers.rayleigh_flow import FlowDiagnostics
 from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics
 from dpgep.methods.papers.stochastic import StochasticDiagnostics
 from dpgep.methods.release import ReleaseDiagnostics
-from dpgep.methods.result import Diagnostics
 from dpgep.models.gep import GepModel
 from dpgep.models.groups import GroupModel
 from dpgep.models.model import Model

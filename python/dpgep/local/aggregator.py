@@ -15,10 +15,10 @@ from dpgep.local.mechanism import LocalMechanism, calibrate
 from dpgep.local.report import Matrix, ReportBatch, unpack
 from dpgep.local.sparse import FantopeDiagnostics, default_penalty, sparse_components
 from dpgep.local.wire import Frame, ReportError
+from dpgep.methods.base import MethodResult
+from dpgep.methods.options import PairOptions
 from dpgep.methods.papers.fantope import FantopeFit
 from dpgep.methods.release import solve_released
-from dpgep.methods.release_options import PairOptions
-from dpgep.methods.result import MethodResult
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.pca import PcaModel
 from dpgep.reports.guarantee import PublicInputs

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dpgep.methods.accuracy import quotient_accuracy
+from dpgep.methods.base import Diagnostics, MethodResult, method_result, support_of
 from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
-from dpgep.methods.quotient_accuracy import quotient_accuracy
-from dpgep.methods.result import Diagnostics, MethodResult, method_result, support_of
 from dpgep.models.model import Matrix, Model
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpgep.methods.choosing import auto
+from dpgep.methods.auto import auto
+from dpgep.methods.base import MethodResult
 from dpgep.methods.clipped_power import ClippedPowerOptions, clipped_power
+from dpgep.methods.options import ReleaseOptions
 from dpgep.methods.papers.local_gaussian import LocalGaussianOptions, local_gaussian
 from dpgep.methods.papers.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
 from dpgep.methods.papers.simultaneous_reduction import (
@@ -19,8 +21,6 @@ from dpgep.methods.papers.simultaneous_reduction import (
 )
 from dpgep.methods.papers.stochastic import ReducedOptions, StochasticOptions, dp_spca, dp_vrpca
 from dpgep.methods.release import release
-from dpgep.methods.release_options import ReleaseOptions
-from dpgep.methods.result import MethodResult
 from dpgep.privacy.curator import Curator
 
 

@@ -1,11 +1,21 @@
-"""Checks of options against a problem's public side, before data is read or budget reserved."""
+"""Options of a release, and of solving a pair that was released; what they need of a problem, before data is read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from dpgep._checks import require_count
+from dpgep._checks import (
+    require_count,
+    require_each,
+    require_flag,
+    require_non_negative,
+    require_one_of,
+    require_share,
+)
+from dpgep.methods.eigen import matrix_bytes
+from dpgep.methods.sparse import Sparsity
 from dpgep.models.model import Model, view_labels
 from dpgep.privacy.curator import PublicSide
 from dpgep.privacy.products import direction_bytes
@@ -73,3 +83,141 @@ def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: i
             f"{k} components of {d} features need the answers to about {needed} products, but only {fits} fit into "
             f"memory_limit = {memory_limit}: give a smaller n_components (its default is all), or raise memory_limit"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """How a released pair is solved.
+
+    Parameters
+    ----------
+    regularization : float, optional
+        xi >= 0, the multiple of the identity added to B, in the units of B. Must not be chosen by looking at the data.
+        Default: chosen from the released values and their known noise, at no cost (docs/mathematics.md, section 4); for
+        sparse components 0.3 times the noise level, by products (storage="operator") the noise level.
+    sparsity : int, pair of int, or "auto", optional
+        k: components with at most k nonzero entries, searched for on the released pair, which costs nothing. Of two
+        views (k_x, k_y): this many in each. "auto" keeps the coordinates that stand out of the known noise. Default:
+        dense.
+    separate_supports : bool
+        Several sparse components have k entries each; default, all share one support of k features.
+    """
+
+    regularization: float | None = None
+    sparsity: Sparsity | None = None
+    separate_supports: bool = False
+
+    def __post_init__(self) -> None:
+        require_each(require_non_negative, self, "regularization")
+        if isinstance(self.sparsity, str):
+            if self.sparsity != "auto":
+                raise ValueError(f'sparsity must be a whole number or "auto", got {self.sparsity!r}')
+        elif isinstance(self.sparsity, (tuple, list)):
+            object.__setattr__(self, "sparsity", tuple(require_count("sparsity", each) for each in self.sparsity))
+        elif self.sparsity is not None:
+            object.__setattr__(self, "sparsity", require_count("sparsity", self.sparsity))
+        require_flag("separate_supports", self.separate_supports)
+        if self.separate_supports and self.sparsity is None:
+            raise ValueError("separate_supports requires sparsity")
+
+    def check(self, public: PublicSide, k: int) -> None:
+        """What depends on the problem. Raises before anything is released."""
+        self.check_model(public.model, k)
+
+    def check_model(self, model: Model, k: int) -> None:
+        """What depends on the model of a problem."""
+        if self.sparsity is not None and self.sparsity != "auto":
+            require_sparsity(self.sparsity, model, k, separate=self.separate_supports)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOptions(PairOptions):
+    """Options of "release": those of a released pair (``regularization``, ``sparsity``, ``separate_supports``), and
+
+    Parameters
+    ----------
+    screen : int, optional
+        k': buy noisy scores of all features, keep the k' with the largest (of each view), and release their block
+        alone, rows clipped to a smaller bound that follows from the scores. Default: no screen.
+    screen_share : float in (0, 1), optional
+        Share of mu^2 that the scores cost; default 0.3.
+    storage : {"auto", "matrix", "operator"}
+        "matrix": the released d x d matrix is held in memory, 32 d^2 bytes or less where B is the identity, up to 70
+        d^2 elsewhere. "operator": it is known by its products, whose noise is drawn as they are asked for; the same
+        law, on a public grid, in O(d) memory for each direction asked. "auto": the matrix where it fits into
+        memory_limit, unless products are faster: `pca` of 2000 features or more, for few components (1 % of the
+        features at most), of up to a million rows in memory under replace-one adjacency; but not of standardized
+        columns, for sparse components, or without noise. With a screen: of the block, a matrix.
+    memory_limit : int
+        Bytes that a release may take beside the data, for "operator", and for "auto", which counts 32 d^2 for a
+        matrix. Default 4 GiB, a public constant: the storage must not depend on data, and does not on the machine.
+    """
+
+    screen: int | None = None
+    screen_share: float | None = None
+    storage: Literal["auto", "matrix", "operator"] = "auto"
+    memory_limit: int = MEMORY_LIMIT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of("storage", self.storage, ("auto", "matrix", "operator"))
+        require_count("memory_limit (in bytes)", self.memory_limit)
+        if self.screen is not None:
+            require_count("screen", self.screen)
+            if self.storage == "operator":
+                raise ValueError('screen releases the block of selected features as a matrix, not as an "operator"')
+        if self.screen_share is not None:
+            require_share("screen_share", self.screen_share)
+            if self.screen is None:
+                raise ValueError("screen_share requires screen: it is the share of the budget for scores")
+
+    def check(self, public: PublicSide, k: int) -> None:
+        """What depends on the problem. Raises before anything is released."""
+        super().check(public, k)
+        if self.screen is not None:
+            if public.model.standardized:
+                raise ValueError(
+                    "screen keeps the columns with the largest variances, and those of standardized columns are all 1: "
+                    "choose columns by public facts, or screen for pca without standardize"
+                )
+            self._check_screen(public, k)
+        elif self.storage_for(public.model.n_features) == "operator":
+            if self.sparsity == "auto":
+                raise ValueError(
+                    f'sparsity="auto" needs the released matrix, which is too large for {public.model.n_features} '
+                    "features and this memory_limit: give a number, or keep fewer features by screen="
+                )
+            if isinstance(self.sparsity, tuple):
+                raise ValueError(
+                    "a sparsity of each view needs the released matrix: give one number, or keep fewer features by "
+                    "screen="
+                )
+            require_capacity(public, k, self.memory_limit, copies=1)
+
+    def in_one_pass(self, n_features: int) -> bool:
+        """Whether one pass over the rows is enough."""
+        return self.screen is None and self.storage_for(n_features) == "matrix"
+
+    def storage_for(self, d: int) -> str:
+        """Where memory lets a release of d features be kept: a function of public numbers."""
+        if self.storage != "auto":
+            return self.storage
+        return "matrix" if matrix_bytes(d) <= self.memory_limit else "operator"
+
+    def _check_screen(self, public: PublicSide, k: int) -> None:
+        assert self.screen is not None
+        kept = [min(self.screen, view.stop - view.start) for view in public.model.views]
+        if k > min(kept):
+            raise ValueError(
+                f"screen = {self.screen} keeps fewer features than {k} components need: give n_components (its default "
+                "is all), or a larger screen"
+            )
+        if isinstance(self.sparsity, tuple):
+            require_in_views(self.sparsity, kept)
+        elif self.sparsity not in (None, "auto") and self.sparsity > sum(kept):
+            raise ValueError(f"sparsity = {self.sparsity} is more than the {sum(kept)} features that screen keeps")
+        if self.storage_for(sum(kept)) == "operator":
+            raise ValueError(
+                f"the block of {sum(kept)} features takes {matrix_bytes(sum(kept))} bytes, more than memory_limit = "
+                f"{self.memory_limit}: give a smaller screen"
+            )

@@ -23,11 +23,11 @@ from dpgep.methods.accuracy import (
     log_supports,
     rows_needed,
 )
+from dpgep.methods.base import Diagnostics, MethodResult, method_result, singular_warning, support_of
 from dpgep.methods.eigen import Eigensystem, on_one_thread, solve_pair
 from dpgep.methods.intervals import MOST_FEATURES
-from dpgep.methods.operator_release import operator_release
-from dpgep.methods.release_options import PairOptions, ReleaseOptions
-from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
+from dpgep.methods.matrix_free import operator_release
+from dpgep.methods.options import PairOptions, ReleaseOptions
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, embedded, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution

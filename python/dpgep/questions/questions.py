@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_flag
+from dpgep.methods.base import MethodResult
 from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
+from dpgep.methods.options import PairOptions
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
-from dpgep.methods.release_options import PairOptions
-from dpgep.methods.result import MethodResult
 from dpgep.models.cca import CcaModel
 from dpgep.models.fda import FdaModel
 from dpgep.models.groups import GroupModel
@@ -42,7 +42,7 @@ class Questions:
     """Answers of a release about any of its columns, named or numbered (those of both views, one after the other).
 
     All are about the mean: a release without sums (``pca(center=False)``, say) has none of them. ``**options`` are
-    those of `dpgep.methods.release_options.PairOptions`: ``regularization``, ``sparsity``, ``separate_supports``.
+    those of `dpgep.methods.options.PairOptions`: ``regularization``, ``sparsity``, ``separate_supports``.
     """
 
     model: RowModel

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from dpgep._checks import require_non_negative
 from dpgep.data.groups import public_classes
-from dpgep.methods.release_options import PairOptions
+from dpgep.methods.options import PairOptions
 from dpgep.models.model import Matrix
 from dpgep.private_moments import release
 from dpgep.problems.fda import fda

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpgep.methods.base import MethodResult
+from dpgep.methods.options import PairOptions
 from dpgep.methods.release import solve_released
-from dpgep.methods.release_options import PairOptions
-from dpgep.methods.result import MethodResult
 from dpgep.privacy.curator import Curator, PublicSide
 
 

@@ -27,6 +27,8 @@ from dpgep._checks import (
     require_share,
 )
 from dpgep._dispatch import core
+from dpgep.methods.accuracy import products_accuracy
+from dpgep.methods.base import Diagnostics, MethodResult, method_result, support_of
 from dpgep.methods.eigen import matrix_bytes
 from dpgep.methods.options import (
     MEMORY_LIMIT,
@@ -37,8 +39,6 @@ from dpgep.methods.options import (
 )
 from dpgep.methods.papers.feature_exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
-from dpgep.methods.quotient_accuracy import products_accuracy
-from dpgep.methods.result import Diagnostics, MethodResult, method_result, support_of
 from dpgep.methods.ridge import PART, WHOLE, products_ridge
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide

@@ -34,11 +34,10 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_each, require_non_negative, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.methods.options import require_given_sparsity, require_products, require_sparsity
-from dpgep.methods.quotient_accuracy import products_accuracy
+from dpgep.methods.accuracy import products_accuracy
+from dpgep.methods.base import Diagnostics, MethodResult, method_result, singular_warning, support_of
+from dpgep.methods.options import ReleaseOptions, require_given_sparsity, require_products, require_sparsity
 from dpgep.methods.release import release
-from dpgep.methods.release_options import ReleaseOptions
-from dpgep.methods.result import Diagnostics, MethodResult, method_result, singular_warning, support_of
 from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide

@@ -22,9 +22,9 @@ import numpy as np
 import scipy.linalg
 
 from dpgep._checks import require_count, require_each, require_one_of, require_positive, require_share
+from dpgep.methods.accuracy import quotient_accuracy
+from dpgep.methods.base import Diagnostics, MethodResult, method_result
 from dpgep.methods.papers.initial_vectors import given_vectors
-from dpgep.methods.quotient_accuracy import quotient_accuracy
-from dpgep.methods.result import Diagnostics, MethodResult, method_result
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.sampled import SampledMechanism

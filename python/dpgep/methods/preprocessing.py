@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpgep.methods.places import Limits, Places, seen_bins
-from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS
+from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.model import Matrix, Model
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.ledger import split_budget
@@ -79,19 +80,21 @@ def prepare(
     """
     least_cut = _LEAST_CUT_OF_SIZES if model.asks_sizes else _LEAST_CUT
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
-    buyer = _Buyer(stages, auto, shares, grouped=grouped, least_cut=least_cut)
-    return buyer.preprocessing(model, shifted=shifted, mixed=mixed)
+    estimator = _Estimator(stages, auto, shares, grouped=grouped, least_cut=least_cut)
+    return estimator.preprocessing(model, shifted=shifted, mixed=mixed)
 
 
 def location_and_scale(stages: Stages, auto: AutoPreprocessing) -> Preprocessing:
     """Location and scale of every column, for the whole budget: no bound is bought, and none holds."""
     if stages.n_columns > _MOST_COLUMNS:
         raise ValueError(f"location and scale are found for at most {_MOST_COLUMNS} columns, got {stages.n_columns}")
-    return _Buyer(stages, auto, Shares(1.0, 0.0), grouped=False, least_cut=_LEAST_CUT_OF_SIZES).columns(shifted=True)
+    return _Estimator(stages, auto, Shares(1.0, 0.0), grouped=False, least_cut=_LEAST_CUT_OF_SIZES).columns(
+        shifted=True
+    )
 
 
-class _Buyer:
-    """Buys the stages of one preprocessing."""
+class _Estimator:
+    """Estimates one preprocessing, stage by stage."""
 
     def __init__(
         self, stages: Stages, auto: AutoPreprocessing, shares: Shares, *, grouped: bool, least_cut: float
@@ -149,20 +152,20 @@ class _Buyer:
     def columns(self, *, shifted: bool) -> Preprocessing:
         """Location and scale of every column; the scale alone, about zero, if not ``shifted``."""
         left, octaves = split_budget(self._part(self._shares.columns), 1 - _OCTAVES_SHARE)
-        places, ranges = Places(self._d, missing=self._missing), self._auto.ranges
+        found, ranges = ColumnRanges(self._d, missing=self._missing), self._auto.ranges
         others = np.array([j for j in range(self._d) if j not in ranges], dtype=np.intp)
         if len(others):
-            places.look(others, self._stages.magnitudes(others, octaves), self._n_rows)
+            found.look(others, self._stages.magnitudes(others, octaves), self._n_rows)
         else:
             left = self._part(self._shares.columns)
         for j, ends in ranges.items():
-            places.give(int(j), *ends)
+            found.give(int(j), *ends)
         if shifted:
-            left = self._look_closer(places, left)
+            left = self._look_closer(found, left)
         else:
-            places.high = np.maximum(np.abs(places.low), np.abs(places.high))
-            places.low = -places.high
-        interval = places.intervals(np.arange(self._d))
+            found.high = np.maximum(np.abs(found.low), np.abs(found.high))
+            found.low = -found.high
+        interval = found.intervals(np.arange(self._d))
         sums = self._stages.column_sums(interval, left)
         n = self._n_there(sums)
         mean, square = np.clip(sums.values[:2] / n, -1.0, 1.0)
@@ -187,14 +190,14 @@ class _Buyer:
             counts = np.where(np.abs(counts - n) <= _SHOWN * deviation, float(n), counts)
         return np.asarray(np.maximum(counts, 1.0))
 
-    def _look_closer(self, places: Places, mu: float) -> float:
+    def _look_closer(self, found: ColumnRanges, mu: float) -> float:
         """Narrower intervals for columns far from zero; what is left of mu."""
         for _ in range(_MOST_LOOKS):
-            narrow = np.flatnonzero(places.narrow)
+            narrow = np.flatnonzero(found.narrow)
             if not len(narrow):
                 break
             part, mu = split_budget(mu, _LOOK_SHARE)
-            places.look_closer(narrow, self._stages.places(narrow, places.intervals(narrow), _PARTS, part))
+            found.look_closer(narrow, self._stages.places(narrow, found.intervals(narrow), _PARTS, part))
         return mu
 
     def _uncorrelated(self, scaled: Preprocessing, views: list[slice]) -> Preprocessing:
@@ -310,3 +313,158 @@ class Norms:
             squares = (self.norms / self.norms[-1]) ** 2
             within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
         return float(np.clip(within @ self.people / (squares @ self.people), _LEAST_KEPT, 1.0))
+
+
+# With these probabilities noise alone passes for people in a bin anywhere, or in one near those that hold most.
+_FALSE_BIN, _FALSE_NEAR = 1e-6, 1e-2
+_NEAR = 12
+# Neighbours of bins that hold people do so, too, if they exceed this many deviations of the noise.
+_LIKELY = 2.0
+# Share of the people at either end of what is seen who are left outside.
+_TAIL = 0.005
+# Share of the people who must be seen in an interval for the others to be left outside.
+_MOST = 0.8
+# Share of the people, and deviations of the noise, that nobody misses.
+_MISSED, _MISSED_DEVIATIONS = 0.05, 4.0
+# A column is narrow that has one sign and spans at most this many octaves, or so few parts of an interval.
+_NARROW_OCTAVES, _NARROW_PARTS = 3, 3
+# Widths of the runs of bins in which people are looked for, one after the other.
+_RUNS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Counts that noise alone hardly reaches: in any bin, and in any of those near the ones that hold most people."""
+
+    anywhere: float
+    near: float
+    deviation: float
+
+    @classmethod
+    def of(cls, histogram: NoisyCounts) -> Limits:
+        """Of a histogram of one column or, in rows, of several."""
+        counts, deviation = histogram.values, histogram.deviation
+        n_near = (2 * _NEAR + 1) * (len(counts) if counts.ndim > 1 else 1)
+        anywhere = -deviation * NormalDist().inv_cdf(_FALSE_BIN / counts.size)
+        return cls(anywhere, -deviation * NormalDist().inv_cdf(_FALSE_NEAR / n_near), deviation)
+
+
+class ColumnRanges:
+    """Intervals that hold the values of d columns.
+
+    Attributes
+    ----------
+    low, high : (d,), their ends.
+    zero : (d,), columns of which nothing but zeros were seen.
+    narrow : (d,), columns whose interval is far from zero for its width, and worth a closer look.
+    """
+
+    def __init__(self, d: int, *, missing: bool = False) -> None:
+        self.low, self.high = np.zeros(d), np.zeros(d)
+        self.zero, self.narrow = np.zeros(d, dtype=np.bool_), np.zeros(d, dtype=np.bool_)
+        self._people = np.zeros(d)  # how many were seen in each column
+        self._missing = missing
+
+    def give(self, column: int, low: float, high: float) -> None:
+        """A public interval of a column."""
+        self.low[column], self.high[column] = low, high
+        self.zero[column] = self.narrow[column] = False
+
+    def look(self, columns: NDArray[np.intp], histogram: NoisyCounts, n: float | None) -> None:
+        """Intervals of some columns from counts of zeros, positive and negative octaves.
+
+        n : how many people have a row, where that is public.
+        """
+        limits = Limits.of(histogram)
+        found = [self._sides(counts, limits) for counts in histogram.values]
+        self._people[columns] = [zeros + up.people + down.people for zeros, up, down in found]
+        n = max(float(self._people.max()), 1.0) if n is None else n
+        missed = max(_MISSED * n, _MISSED_DEVIATIONS * histogram.deviation)
+        for j, (zeros, up, down) in zip(columns, found, strict=True):
+            self.zero[j] = zeros > 0 and not up and not down
+            everybody = self._missing or n - self._people[j] <= missed
+            one_sided = bool(up) != bool(down) and not zeros and everybody
+            self.narrow[j] = one_sided and (up or down).octaves <= _NARROW_OCTAVES
+            self.low[j] = -down.upper if down else up.lower if one_sided else 0.0
+            self.high[j] = up.upper if up else -down.lower if one_sided else 0.0
+
+    def look_closer(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
+        """Narrower intervals of some columns from counts in equal parts of the present ones."""
+        limits, interval = Limits.of(histogram), self.intervals(columns)
+        ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
+        for row, j in enumerate(columns):
+            run = people_run(histogram.values[row], limits)
+            most_seen = run.people > _MOST * self._people[j]
+            self.narrow[j] = most_seen and len(run) <= _NARROW_PARTS
+            if most_seen:
+                self.low[j] = interval.middle[row] + interval.half[row] * ends[run.first]
+                self.high[j] = interval.middle[row] + interval.half[row] * ends[run.last + 1]
+
+    def intervals(self, columns: NDArray[np.intp]) -> Interval:
+        """Intervals of some columns: -1 to 1 where only zeros were seen, one of typical width where nothing was."""
+        widths = self.high / 2 - self.low / 2
+        known = widths > 0
+        typical = float(np.median(widths[known])) if known.any() else 1.0
+        half = np.where(known, widths, np.where(self.zero, 1.0, typical))
+        return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
+
+    def _sides(self, counts: Matrix, limits: Limits) -> tuple[float, _Octaves, _Octaves]:
+        """People with zeros, and octaves of the positive and of the negative values."""
+        positive, negative = counts
+        zeros = float(positive[0]) if positive[0] > limits.near else 0.0
+        up, down = (_Octaves(people_run(side[1:], limits)) for side in (positive, negative))
+        return zeros, up, down
+
+
+@dataclass(frozen=True)
+class BinRun:
+    """Bins from ``first`` to ``last`` that hold ``people``; none if last < first."""
+
+    first: int
+    last: int
+    people: float
+
+    def __len__(self) -> int:
+        return self.last + 1 - self.first
+
+
+class _Octaves:
+    """Magnitudes from ``lower`` to ``upper``; false where nobody was seen."""
+
+    def __init__(self, run: BinRun) -> None:
+        self.octaves, self.people = len(run), run.people
+        self.lower = math.ldexp(1.0, FIRST_OCTAVE + run.first) if run else 0.0
+        self.upper = math.ldexp(1.0, min(FIRST_OCTAVE + run.last + 1, 1023)) if run else 0.0
+
+    def __bool__(self) -> bool:
+        return self.octaves > 0
+
+
+def people_run(counts: Matrix, limits: Limits) -> BinRun:
+    """The bins that hold people: where some do, or else runs of 2, 4, ... bins, and their likely neighbours."""
+    for width in _RUNS:
+        sums, spread = np.add.reduceat(counts, np.arange(0, len(counts), width)), math.sqrt(width)
+        seen = seen_bins(sums, limits, width)
+        if not len(seen):
+            continue
+        likely = sums > _LIKELY * limits.deviation * spread
+        first, last = int(seen[0]), int(seen[-1])
+        while first > 0 and likely[first - 1]:
+            first -= 1
+        while last + 1 < len(sums) and likely[last + 1]:
+            last += 1
+        within = np.cumsum(sums[first : last + 1])
+        people = float(within[-1])
+        low, high = int(np.argmax(within > _TAIL * people)), int(np.argmax(within >= (1 - _TAIL) * people))
+        return BinRun((first + low) * width, min((first + high + 1) * width, len(counts)) - 1, people)
+    return BinRun(0, -1, 0.0)
+
+
+def seen_bins(sums: Matrix, limits: Limits, width: int) -> NDArray[np.intp]:
+    """Which of the sums over ``width`` bins noise alone hardly reaches; none if it may have reached all."""
+    spread = math.sqrt(width)
+    seen = sums > limits.anywhere * spread
+    if seen.any():
+        near = np.abs(np.arange(len(sums)) - int(np.argmax(sums))) <= max(1, _NEAR // width)
+        seen |= near & (sums > limits.near * spread)
+    return np.flatnonzero(seen)

@@ -22,13 +22,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpgep.methods.accuracy import RANK, semicircle_edge
-from dpgep.methods.clipped_power import LEAST_SHARE, Begun, ClippedPowerDiagnostics, continued
-from dpgep.methods.clipping import Look, look_of, sampling_error
+from dpgep.methods.base import MethodResult
+from dpgep.methods.clipped_power import (
+    LEAST_SHARE,
+    Begun,
+    ClippedPowerDiagnostics,
+    Look,
+    continued,
+    look_of,
+    sampling_error,
+)
 from dpgep.methods.eigen import matrix_bytes, solve_pair
-from dpgep.methods.operator_release import leading_by_products, operator_release
+from dpgep.methods.matrix_free import leading_by_products, operator_release
+from dpgep.methods.options import ReleaseOptions
 from dpgep.methods.release import by_products, release, solve_released
-from dpgep.methods.release_options import ReleaseOptions
-from dpgep.methods.result import MethodResult
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled
 from dpgep.privacy.clipped_products import Asked, NoisyMean
