@@ -184,12 +184,12 @@ def test_an_interrupt_in_any_call_loses_nothing_that_is_paid_for(runs: Runs) -> 
 
 
 def test_an_interrupt_where_the_state_changes_loses_nothing_that_is_paid_for(runs: Runs) -> None:
-    for name in ("output.try_place", "paying._reserved", "budget._take", "ledger.record"):
+    for name in ("command.try_place", "paying._reserved", "budget._take", "ledger.record"):
         assert runs.judged((name, 0)) == "nothing spent", name
     for offset in range(4):  # on its way out of the functions that have reserved
         assert runs.judged(("interrupts.hold_when", offset)) == "nothing spent", offset
     assert runs.judged(("ledger.record", 100)) == "kept"
-    for name in ("budget._settle", "interrupts.ignore", "output.take", "interrupts.kept", "fit._show"):
+    for name in ("budget._settle", "interrupts.ignore", "command.take", "interrupts.kept", "fit._show"):
         assert runs.judged((name, 0)) == "kept", name
 
 
@@ -207,7 +207,7 @@ def test_a_second_interrupt_gives_up_what_is_paid_for_unless_the_answer_is_there
     assert runs.judged(paid, ("ledger.record", 400)) == "given up"
     assert runs.judged(paid, ("solve.solution_of", 0)) == "given up"
     assert runs.judged(paid, ("fit._keep", 0)) == "kept"
-    assert runs.judged(paid, ("output.take", 0)) == "kept"
+    assert runs.judged(paid, ("command.take", 0)) == "kept"
 
 
 def test_an_interrupt_while_a_part_of_the_budget_is_reserved_ends_the_run_afterwards(runs: Runs) -> None:
@@ -218,7 +218,7 @@ def test_an_interrupt_while_a_part_of_the_budget_is_reserved_ends_the_run_afterw
 
 
 def test_a_process_that_is_killed_leaves_a_whole_file_or_none(runs: Runs) -> None:
-    for function in ("fit._keep", "_files.write", "output.take", "_files._take", "_files._sync_folder", "fit._show"):
+    for function in ("fit._keep", "_files.write", "command.take", "_files._take", "_files._sync_folder", "fit._show"):
         place, outcome = runs.run((function, 0), number=signal.SIGKILL)
         assert outcome.status == -signal.SIGKILL
         is_kept = (place / "o.json").exists()

@@ -14,7 +14,7 @@ from numpy.linalg import LinAlgError
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.cli import audit, budget, demo, fit, info, plan, report, transform
+from dpgep.cli import audit, budget, demo, fit, plan, report, transform
 from dpgep.cli.command import EXIT_CODES, Parser, UsageError, say
 from dpgep.cli.interrupts import Interrupts
 from dpgep.data.rows import NotFiniteError
@@ -22,7 +22,7 @@ from dpgep.data.rows import NotFiniteError
 _EXAMPLE = """example:
   dpgep pca people.csv --standardize --epsilon 1 --delta 1e-6 --n-components 2 -o solution.json
   dpgep report solution.json --html -o report.html"""
-_COMMANDS = (fit, plan, transform, report, budget, audit, demo, info)
+_COMMANDS = (fit, plan, transform, report, budget, audit, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,4 +111,16 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     for command in _COMMANDS:
         command.add(commands)
+    info = commands.add_parser(
+        "info", help="Versions and build", description="Prints version and build information for bug reports."
+    )
+    info.set_defaults(run=_print_info)
     return parser
+
+
+def _print_info(options: argparse.Namespace) -> int:
+    info = dpgep.build_info()
+    width = max(map(len, info))
+    for key, value in info.items():
+        print(f"{key:<{width}}  {value}")
+    return 0

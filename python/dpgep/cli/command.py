@@ -1,19 +1,26 @@
-"""What the commands share: their parser, whose messages name the nearest right word, and kinds of arguments."""
+"""What the commands share: a parser whose messages name the nearest right word, kinds of arguments, output files."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import glob
 import math
+import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 from dpgep._checks import did_you_mean
+from dpgep._files import Part, is_special
 from dpgep.errors import PrivacyBudgetError
 from dpgep.sources.names import listed
+
+# A disk without room for this is full; most answers are smaller.
+_ROOM = 1 << 20
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -114,3 +121,44 @@ def known(name: str, names: Sequence[str], what: str = "column") -> str:
     if name not in names:
         raise UsageError(f"no {what} {name!r}{did_you_mean(name, names)}; there are {listed(names)}")
     return name
+
+
+class Output(Part):
+    """The file of ``-o``: written as a whole or not at all, and known to be writable before anything is spent.
+
+    Raises UsageError where it cannot be written, or is one of the ``inputs``.
+    """
+
+    def __init__(self, path: Path, *, force: bool, inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
+        if is_special(path):
+            raise UsageError(f"-o: {path} is a folder, a pipe or a device, not a file: choose another name")
+        if os.path.exists(path) and not force:
+            raise UsageError(f"-o: {path} exists: choose another name, or --force to replace it")
+        if os.path.exists(path) and any(
+            _holds(each, path) for word in inputs for each in (word, *glob.glob(str(word)))
+        ):
+            raise UsageError(f"-o: {path} is read by this command: choose another name")
+        super().__init__(path)
+        self._shown, self._force = path, force
+
+    def try_place(self) -> None:
+        """Make it, with some room. Raises UsageError where that is impossible."""
+        try:
+            self.write(bytes(_ROOM))
+        except OSError as error:
+            raise UsageError(f"-o: {self._shown} cannot be written ({error.strerror})") from None
+
+    def take(self) -> Path:
+        """Give what was written its name; another one where that was taken meanwhile. Returns the path."""
+        if self._force:
+            self.replace()
+            return self._shown
+        kept = self.keep()
+        return self._shown if kept == self.target else kept
+
+
+def _holds(place: str | os.PathLike[str], path: Path) -> bool:
+    """Whether a place is this file, or a folder that holds it."""
+    if os.path.isdir(place):
+        return Path(os.path.realpath(place)) in path.resolve().parents
+    return os.path.exists(place) and os.path.samefile(place, path)

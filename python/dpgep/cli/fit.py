@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import dpgep
 from dpgep._threads import use_threads
-from dpgep.cli.command import Commands, UsageError, interval, numbers, positive, say, usage, words
+from dpgep.cli.command import Commands, Output, UsageError, interval, numbers, positive, say, usage, words
 from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
-from dpgep.cli.dry_run import listed_features, show_dry_run
-from dpgep.cli.output import Output
 from dpgep.cli.paying import Paying, add_budget
+from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.formats.solution_file import require_storable
 from dpgep.models.table import TableModel
 from dpgep.problems.problem import Problem

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 import dpgep
-from dpgep.cli.command import Commands, UsageError, say
-from dpgep.cli.output import Output
+from dpgep.cli.command import Commands, Output, UsageError, say
 from dpgep.formats.codec import parsed
 from dpgep.reports import document
 from dpgep.reports.report import FORMAT, ReportDocument, document_of

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import import_extra
-from dpgep.cli.command import Commands, UsageError, say, words
+from dpgep.cli.command import Commands, Output, UsageError, say, words
 from dpgep.cli.data import Data
-from dpgep.cli.output import Output
 from dpgep.models.model import view_labels
 from dpgep.sources import Selection
 from dpgep.sources.encoding import is_date_type
