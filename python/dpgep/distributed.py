@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_frames import without_rows
+from dpgep.data.dask_dataset import DaskDataset, columns_but, parquet_parts, read_parquet
 from dpgep.data.dataset import Dataset
 from dpgep.data.inputs import batch_of, inputs_of
 from dpgep.data.integer_moments import DEFAULT_BITS
-from dpgep.data.parts import columns_but, parquet_parts, read_parquet
-from dpgep.data.views import column_names
+from dpgep.data.views import column_names, without_rows
 from dpgep.models.model import Adjacency
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel

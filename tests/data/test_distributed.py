@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import dpgep
 import dpgep.distributed
-from dpgep.data import dask_dataset, distributed_dataset, parts
+from dpgep.data import dask_dataset, distributed_dataset
 from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dataset import InMemoryDataset
 from dpgep.data.float_sums import FloatSums, ProductSums, ScreenSums
@@ -211,13 +211,13 @@ def test_parquet_by_file_and_by_row_group(people: Any, tmp_path: Path, monkeypat
         frame.iloc[400 * i : 400 * (i + 1)].to_parquet(path, row_group_size=50)
     model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, frame[NAMES], frame["label"].to_numpy())
-    assert len(parts.parquet_parts(paths)) == 4
+    assert len(dask_dataset.parquet_parts(paths)) == 4
     assert moments(model, paths, "label", bound=1.0).to_bytes() == expected
-    monkeypatch.setattr(parts, "_PART_BYTES", 6000)
-    assert len(parts.parquet_parts(paths)) > 8
+    monkeypatch.setattr(dask_dataset, "_PART_BYTES", 6000)
+    assert len(dask_dataset.parquet_parts(paths)) > 8
     assert moments(model, [str(path) for path in paths], "label", columns=NAMES, bound=1.0).to_bytes() == expected
-    monkeypatch.setattr(parts, "_MANY_FILES", 3)
-    assert parts.parquet_parts(paths) == [(str(path), None) for path in paths]
+    monkeypatch.setattr(dask_dataset, "_MANY_FILES", 3)
+    assert dask_dataset.parquet_parts(paths) == [(str(path), None) for path in paths]
     assert moments(model, paths, "label", bound=1.0).to_bytes() == expected
 
 
@@ -327,7 +327,7 @@ def test_a_result_is_used_again_unchanged(people: Any) -> None:
     """Merging must leave what it merges as it was: a worker may still need it."""
     x, _ = people
     make = accumulators(np.ones((1, 6)))["integer"]
-    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), None, make, b"k" * 16)
+    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), make, b"k" * 16)
     parts = [distributed_dataset.summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
     assert distributed_dataset.merged(*parts) == distributed_dataset.merged(*parts)
 
@@ -347,7 +347,7 @@ def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
     """What a task raises, Dask writes to its logs together with the rows."""
     rows = np.full((3, 6), np.inf)
     make = accumulators(rows[:1])["integer"]
-    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), None, make, None)
+    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), make, None)
     error = distributed_dataset.summed(task, rows)
     assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
     assert distributed_dataset.merged((3, b"never read", b""), error) is error
@@ -379,7 +379,7 @@ class UnloadableError(Exception):
         (UnloadableError("secret", "7"), RuntimeError),
     ],
 )
-@pytest.mark.parametrize("where", ["read", "to_batch", "restrict", "make"])
+@pytest.mark.parametrize("where", ["read", "to_batch", "make"])
 def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Exception], where: str) -> None:
     def fail(*arrays: Any) -> Any:
         raise error
@@ -387,7 +387,6 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
     task = {
         "read": lambda *arrays: iter([arrays]),
         "to_batch": lambda x: Batch(Rows((x,), 1.0)),
-        "restrict": None,
         "make": accumulators(np.ones((1, 6)))["integer"],
         "key": None,
     }
@@ -411,7 +410,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         raise error
 
     with pytest.raises(error):
-        distributed_dataset.summed((stop, stop, None, list, None), np.ones((3, 6)))
+        distributed_dataset.summed((stop, stop, list, None), np.ones((3, 6)))
 
 
 @pytest.mark.parametrize(
@@ -508,7 +507,7 @@ def test_vectors_that_arrive_unaligned_are_multiplied(people: Any, rng: np.rando
 def shared_keys(people: Any, make: Any) -> int:
     """Keys of the graph that hold what tasks share."""
     assert isinstance(people, DaskDataset)
-    graph = people._tree((people._read, people._to_batch, None, make, None)).__dask_graph__()
+    graph = people._tree((people._read, people._to_batch, make, None)).__dask_graph__()
     return sum(key.startswith("tuple-") for key in graph if isinstance(key, str))
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from dpgep.data.dataset import InMemoryDataset, PreprocessedDataset, preprocessed
 from dpgep.data.histograms import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
-from dpgep.data.prepared import PreparedSums, prepared_batch
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.preprocessing import Preprocessing
@@ -184,7 +184,7 @@ def test_an_image_is_a_function_of_its_row_alone(number: int, form: Any) -> None
     x = rng.standard_normal((257, 9)) * 100
 
     def images(rows: Any) -> Any:
-        (view,) = prepared_batch(batch_of(form(rows)), preprocessing).rows.views
+        (view,) = preprocessed(batch_of(form(rows)), preprocessing).rows.views
         return view.toarray() if scipy.sparse.issparse(view) else view
 
     whole, order = images(x), rng.permutation(len(x))
@@ -201,14 +201,14 @@ def test_images_against_the_formula(number: int) -> None:
         z = z - preprocessing.location
     if preprocessing.scale is not None:
         z = z / preprocessing.scale
-    (view,) = prepared_batch(batch_of(x), preprocessing).rows.views
+    (view,) = preprocessed(batch_of(x), preprocessing).rows.views
     np.testing.assert_array_equal(view, np.clip(z, -preprocessing.largest, preprocessing.largest))
-    assert prepared_batch(batch_of(x), preprocessing).rows.bound == 2.0
+    assert preprocessed(batch_of(x), preprocessing).rows.bound == 2.0
 
 
 def test_entries_beyond_float64_are_cut_off() -> None:
     preprocessing = Preprocessing(1.0, np.array([-1e150]), np.array([1e-150]))
-    (view,) = prepared_batch(batch_of(np.array([[1.7e308], [0.0]])), preprocessing).rows.views
+    (view,) = preprocessed(batch_of(np.array([[1.7e308], [0.0]])), preprocessing).rows.views
     assert np.isfinite(view).all()
     assert view[0, 0] == 2.0**500
 
@@ -225,9 +225,10 @@ def test_mapped_sums_keep_groups_and_those_without() -> None:
         def merge(self, other: Any) -> None:
             raise AssertionError
 
-    PreparedSums(preprocessing, Record).add(Batch(Rows((x,), 1.0), groups, 17))
+    batch = Batch(Rows((x,), 1.0), groups, 17)
+    PreprocessedDataset(InMemoryDataset(batch), preprocessing, 3).accumulate(Record)
     assert len(seen) > 1
     assert sum(batch.n for batch in seen) == len(x) + 17
     np.testing.assert_array_equal(np.concatenate([batch.groups for batch in seen]), groups)
-    whole = prepared_batch(batch_of(x), preprocessing).rows.views[0]
+    whole = preprocessed(batch_of(x), preprocessing).rows.views[0]
     np.testing.assert_array_equal(np.concatenate([batch.rows.views[0] for batch in seen]), whole)

@@ -1,25 +1,43 @@
-"""A data set whose rows lie in parts on the workers of a Dask cluster."""
+"""A data set in parts that the workers of a Dask cluster read: chunks of collections, row groups of Parquet files."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
-from dpgep.data.checksum import PassComparison
 from dpgep.data.distributed_dataset import DistributedDataset, Partial, Task, merged, summed
 from dpgep.data.rows import Batch
+from dpgep.data.views import check_not_masked, known_rows
+from dpgep.sources import scan
+from dpgep.sources.encoding import Categories
+from dpgep.sources.kinds import is_dask_collection
+from dpgep.sources.names import Names, as_text, check_same
 
 # Partial sums that one task merges: a tree of little depth, and little memory on a worker.
 _FAN_IN = 4
 
 # Bytes that every task may carry with it; vectors to be multiplied are more, for one.
 _SENT_WITH_EACH = 1 << 16
+
+Part = tuple[Any, ...]
+Paths = Sequence[str | os.PathLike[str]]
+
+# Files from which on each is a part of its own: enough for the workers of a large cluster, and no file is opened here.
+_MANY_FILES = 256
+# Bytes (uncompressed) that a part has at least: sums over less would cost more than the rows.
+_PART_BYTES = 1 << 26
+
+# Bytes of rows that are read at a time.
+_BATCH_BYTES = 1 << 23
+
+# Row groups of a file; None: all of them.
+ParquetPart = tuple[str, "list[int] | None"]
 
 
 class DaskDataset(DistributedDataset):
@@ -41,16 +59,10 @@ class DaskDataset(DistributedDataset):
         fewest: int,
         n: int | None = None,
         client: Any = None,
-        kept: NDArray[np.intp] | None = None,
-        comparison: PassComparison | None = None,
     ) -> None:
-        super().__init__(read, to_batch, n_features, bound, fewest, n, kept, comparison)
+        super().__init__(read, to_batch, n_features, bound, fewest, n)
         self._parts = parts
         self._client = client
-
-    def restricted(self, features: NDArray[np.intp], bound: float) -> DaskDataset:
-        facts = (len(features), bound, self._fewest, self._n, self._client, self._kept_of(features), self._comparison)
-        return DaskDataset(self._parts, self._read, self._to_batch, *facts)
 
     def _reduced(self, task: Task) -> Partial:
         """Raises RuntimeError if workers keep dying over one part."""
@@ -80,3 +92,143 @@ class DaskDataset(DistributedDataset):
         while len(level) > 1:
             level = [merge(*level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
         return level[0]
+
+
+def dask_parts(data: tuple[Any, ...]) -> list[Part]:
+    """Parts of collections with the same rows: what each holds of the same people, columns whole, as delayed objects.
+
+    Collections that are not cut alike are cut as the first Dask array is, arrays in memory too. Raises ValueError where
+    they have different numbers of rows, or where the sizes of the chunks are not known and their numbers differ.
+    """
+    if len(data) > 1 and all(_is_frame(each) for each in data) and len({each.npartitions for each in data}) == 1:
+        return _joint_partitions(data)
+    cut = next(map(_row_chunks, filter(is_dask_collection, data)))
+    columns = [_delayed_chunks(each, cut) for each in data]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(
+            f"inputs for the same people must have the same partitions, got {[len(c) for c in columns]} of "
+            "them: take both from one DataFrame, or give arrays chunks of known sizes with compute_chunk_sizes()"
+        )
+    return list(zip(*columns, strict=True))
+
+
+def read_chunks(columns: Sequence[tuple[Names, Categories]], *chunks: Any) -> Iterator[Part]:
+    """The people of a part, on a worker: arrays as they are, pandas through their own source.
+
+    ``columns`` are the names and categories of each collection: what a partition says of its own need not be the same.
+    Raises ValueError for a partition of other columns, or in another order.
+    """
+    if len(chunks) == 1 and isinstance(chunks[0], tuple):  # of `_joint_partitions`
+        chunks = chunks[0]
+    yield tuple(_array(chunk, *its) for chunk, its in zip(chunks, columns, strict=True))
+
+
+def _is_frame(values: Any) -> bool:
+    """Whether this is a Dask DataFrame or Series."""
+    return is_dask_collection(values) and not hasattr(values, "chunks")
+
+
+def _joint_partitions(frames: tuple[Any, ...]) -> list[Part]:
+    """One delayed tuple for each partition, of what each frame holds of its people.
+
+    Optimized apart, two collections of one frame may end in different partitions: Dask merges those of Parquet where
+    few columns are read, and where it does so for one of two sets of files, fails to compute both. Simplified together,
+    they keep theirs; files are read once, and only the columns that are needed.
+    """
+    dataframe, pandas = import_extra("dask.dataframe", "dask"), import_extra("pandas", "dask")
+    joint = dataframe.map_partitions(
+        _together, *frames, meta=pandas.Series(dtype=object), enforce_metadata=False, align_dataframes=False
+    )
+    return [(part,) for part in joint.simplify().to_delayed(optimize_graph=False)]
+
+
+def _together(*chunks: Any) -> Part:
+    return chunks
+
+
+def _row_chunks(values: Any) -> tuple[int, ...] | None:
+    """Sizes of the chunks along the rows; None for a DataFrame, or where they are not known."""
+    return values.chunks[0] if known_rows(values) is not None else None
+
+
+def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
+    if not is_dask_collection(values):
+        values = _from_memory(values, cut)
+    if hasattr(values, "chunks"):
+        known = cut is not None and known_rows(values) is not None
+        if known and known_rows(values) != sum(cut or ()):
+            raise ValueError("inputs for the same people must have the same number of rows")
+        columns = dict.fromkeys(range(1, values.ndim), -1)
+        values = values.rechunk({0: cut, **columns} if known else columns)
+    return list(np.ravel(values.to_delayed()))
+
+
+def _from_memory(values: Any, cut: tuple[int, ...] | None) -> Any:
+    """An array in memory, cut as the collection beside it."""
+    if cut is None:
+        raise ValueError(
+            "an array in memory cannot be aligned with a Dask collection of unknown chunk sizes: put it into the same "
+            "DataFrame, or make it a Dask array with the same chunks"
+        )
+    check_not_masked(values, "the array")
+    array = np.asarray(values)
+    return import_extra("dask.array", "dask").from_array(array, chunks=(cut, *array.shape[1:]))
+
+
+def _array(chunk: Any, names: Names, categories: Categories) -> Any:
+    """A chunk as the models take it."""
+    if not hasattr(chunk, "iloc"):
+        return chunk
+    is_vector = chunk.ndim == 1
+    if not is_vector:
+        check_same(as_text(chunk.columns), names, "a partition")
+    frame = chunk.to_frame("values") if is_vector else chunk
+    source = scan(frame, batch_rows=max(1, len(frame)), progress=False, categories=categories)
+    selected = source["values"] if is_vector else source[list(frame.columns)]
+    for (array,) in source.read(selected):
+        return array
+    return np.empty(0 if is_vector else (0, selected.n_columns or 0))
+
+
+def parquet_parts(paths: Paths) -> list[ParquetPart]:
+    """One part for each file, or, where there are few, for every 64 MB of row groups that follow each other."""
+    names = [os.fspath(path) for path in paths]
+    if len(names) >= _MANY_FILES:
+        return [(name, None) for name in names]
+    return [(name, groups) for name in names for groups in _row_groups(name)]
+
+
+def columns_but(paths: Paths, other: Sequence[str]) -> list[str]:
+    """Columns of the first file without those of ``other``."""
+    return [name for name in _parquet().read_schema(os.fspath(paths[0])).names if name not in other]
+
+
+def read_parquet(keys: Sequence[str | list[str]], name: str, groups: list[int] | None) -> Iterator[tuple[Any, ...]]:
+    """The people of a part, batch by batch: one array for each key, a column or a list of columns."""
+    file = _parquet().ParquetFile(name)
+    columns = [column for key in keys for column in ([key] if isinstance(key, str) else key)]
+    # pyarrow's default is a number of rows, however wide they are
+    batches = file.iter_batches(max(1, _BATCH_BYTES // (8 * len(columns))), row_groups=groups, columns=columns)
+    pyarrow, fields = import_extra("pyarrow", "arrow"), file.schema_arrow
+    schema = pyarrow.schema([field for field in fields if field.name in columns])
+    source = scan(pyarrow.RecordBatchReader.from_batches(schema, batches), progress=False)
+    yield from source.read(*(source[key] for key in keys))
+
+
+def _row_groups(name: str) -> Iterator[list[int]]:
+    """Numbers of row groups, in runs of at least this many bytes; one empty run for a file without rows."""
+    metadata = _parquet().read_metadata(name)
+    run: list[int] = []
+    size = 0
+    for group in range(metadata.num_row_groups):
+        run.append(group)
+        size += metadata.row_group(group).total_byte_size
+        if size >= _PART_BYTES:
+            yield run
+            run, size = [], 0
+    if run or metadata.num_row_groups == 0:
+        yield run
+
+
+def _parquet() -> Any:
+    return import_extra("pyarrow.parquet", "arrow")

@@ -1,6 +1,7 @@
 """Data sets: rows of people and their groups, in memory or read batch by batch, and sums over all of them.
 
-Whatever the library asks of data is a sum over people. `Dataset.accumulate` makes one, wherever the rows are.
+Whatever the library asks of data is a sum over people. `Dataset.accumulate` makes one, wherever the rows are. Some of
+the features, or rows mapped by public preprocessing, are computed batch by batch whenever rows are read.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._names import random_name
+from dpgep.data.blocks import joined_views
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
-from dpgep.data.rows import Batch, S
+from dpgep.data.rows import Batch, NotFiniteError, Rows, S, block_height
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.sources import Selection
 
 _log = logging.getLogger(__name__)
@@ -34,6 +39,7 @@ class Dataset(ABC):
     Attributes
     ----------
     bound : enforced bound on row norms.
+    n_features : number of columns of all views.
     passes : number of passes over the rows begun so far.
     read_once : whether there can be only one.
     at_hand : whether all rows are in memory: many passes cost little.
@@ -41,6 +47,7 @@ class Dataset(ABC):
     """
 
     bound: float
+    n_features: int
     passes: int = 0
     read_once: bool = False
     at_hand: bool = False
@@ -76,13 +83,15 @@ class Dataset(ABC):
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         """What `accumulate` returns."""
 
-    @abstractmethod
     def restricted(self, features: NDArray[np.intp], bound: float) -> Dataset:
         """The same people with some of the features (ascending indices over all views), clipped to ``bound``."""
+        return RestrictedDataset(self, features, bound)
 
-    @abstractmethod
     def row_products(self) -> RowProducts | StreamedProducts:
         """Products with the second moment of the rows."""
+        if self.read_once:
+            raise ValueError(f"products with vectors need {ANOTHER_PASS}")
+        return StreamedProducts(self.accumulate, self.n_features)
 
     @abstractmethod
     def in_memory(self, purpose: str) -> Batch:
@@ -96,7 +105,7 @@ class InMemoryDataset(Dataset):
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self.bound = batch.rows.bound
+        self.bound, self.n_features = batch.rows.bound, batch.rows.d
 
     @property
     def n(self) -> int:
@@ -123,8 +132,7 @@ class InMemoryDataset(Dataset):
 class StreamedDataset(Dataset):
     """Rows that a `dpgep.Scan` reads, one batch after the other, as often as they are needed.
 
-    ``to_batch`` makes a batch of the arrays of the selections, of which ``kept`` features (None: all) are clipped to
-    ``bound``: ``n_features`` columns in all. ``comparison`` is shared by all that read the same people.
+    ``to_batch`` makes a batch of the arrays of the selections: ``n_features`` columns in all, clipped to ``bound``.
     """
 
     def __init__(
@@ -134,17 +142,13 @@ class StreamedDataset(Dataset):
         n_features: int,
         bound: float,
         fewest: int,
-        kept: NDArray[np.intp] | None = None,
-        comparison: PassComparison | None = None,
     ) -> None:
         self._selections = selections
         self._to_batch = to_batch
-        self._n_features = n_features
         self._fewest = fewest
-        self._kept = kept
-        self._comparison = comparison or PassComparison("a scanned function must yield the same rows at every call")
+        self._comparison = PassComparison("a scanned function must yield the same rows at every call")
         self._counted: int | None = None
-        self.bound = bound
+        self.bound, self.n_features = bound, n_features
         self.read_once = not selections[0].scan.repeatable
 
     @property
@@ -170,24 +174,154 @@ class StreamedDataset(Dataset):
             n += batch.n
             if checksum is not None:
                 checksum.add(batch.rows, batch.groups)
-            yield batch if self._kept is None else batch.restricted(self._kept, self.bound)
+            yield batch
         if n < self._fewest:
             raise ValueError(f"the source must have at least {self._fewest} rows, it has {n}")
         self._counted = n
-
-    def restricted(self, features: NDArray[np.intp], bound: float) -> StreamedDataset:
-        kept = features if self._kept is None else self._kept[features]
-        return StreamedDataset(
-            self._selections, self._to_batch, len(features), bound, self._fewest, kept, self._comparison
-        )
-
-    def row_products(self) -> StreamedProducts:
-        if self.read_once:
-            raise ValueError(f"products with vectors need {ANOTHER_PASS}")
-        return StreamedProducts(self.accumulate, self._n_features)
 
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(
             f"{purpose} needs all rows in memory, but they are read from a source in batches: load them into an "
             'array first, or use method="release"'
         )
+
+
+class DerivedDataset(Dataset):
+    """The people of ``source``, whose batches become others by ``to_batch`` whenever they are read.
+
+    With ``in_blocks``, some of their rows at a time, so that new rows take little memory.
+    """
+
+    def __init__(
+        self, source: Dataset, to_batch: Callable[[Batch], Batch], n_features: int, bound: float, *, in_blocks: bool
+    ) -> None:
+        self._source = source
+        self._to_batch = to_batch
+        self._in_blocks = in_blocks
+        self.bound, self.n_features = bound, n_features
+        self.read_once, self.at_hand, self.mapped = source.read_once, source.at_hand, True
+
+    @property
+    def n(self) -> int | None:
+        return self._source.n
+
+    @property
+    def passes(self) -> int:  # type: ignore[override]
+        return self._source.passes
+
+    @property
+    def population_id(self) -> str:
+        return self._source.population_id
+
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
+        return self._source._summed(partial(_DerivedSums, self._to_batch, make, self._in_blocks), alone).sums
+
+    def in_memory(self, purpose: str) -> Batch:
+        return self._to_batch(self._source.in_memory(purpose))
+
+
+class RestrictedDataset(DerivedDataset):
+    """Some of the features of rows, clipped to a bound of their own."""
+
+    def __init__(self, source: Dataset, features: NDArray[np.intp], bound: float) -> None:
+        super().__init__(source, partial(_restricted, features, bound), len(features), bound, in_blocks=False)
+
+
+class PreprocessedDataset(DerivedDataset):
+    """Rows mapped and clipped by public ``preprocessing``; if not ``grouped``, all who have one are in one group."""
+
+    def __init__(self, source: Dataset, preprocessing: Preprocessing, n_features: int, *, grouped: bool = True) -> None:
+        mapped = not preprocessing.is_identity
+        to_batch = partial(preprocessed, preprocessing=preprocessing, grouped=grouped)
+        super().__init__(source, to_batch, n_features, preprocessing.bound, in_blocks=mapped)
+        self._preprocessing, self._grouped, self.mapped = preprocessing, grouped, mapped
+
+    @property
+    def unprepared(self) -> Dataset:
+        return self._source
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> PreprocessedDataset:
+        preprocessing = self._preprocessing.restricted(features, bound)
+        source = self._source.restricted(features, self._source.bound)
+        return PreprocessedDataset(source, preprocessing, len(features), grouped=self._grouped)
+
+    def row_products(self) -> RowProducts | StreamedProducts:
+        if not self.at_hand or self.mapped:
+            return super().row_products()
+        self._source.passes += 1
+        return RowProducts(self.in_memory("products").rows)
+
+
+class _DerivedSums(Generic[S]):
+    """``sums``, which ``make()`` began, of the batches that ``to_batch`` makes of others."""
+
+    def __init__(self, to_batch: Callable[[Batch], Batch], make: Callable[[], S], in_blocks: bool) -> None:
+        self._to_batch = to_batch
+        self._in_blocks = in_blocks
+        self.sums = make()
+
+    def add(self, batch: Batch) -> None:
+        if not self._in_blocks:
+            self.sums.add(self._to_batch(batch))
+            return
+        height, others = block_height(batch.rows.n, batch.rows.d), batch.others
+        for start in range(0, max(batch.rows.n, 1), height):
+            part = replace(batch.part(slice(start, start + height)), others=others)
+            self.sums.add(self._to_batch(part))
+            others = 0
+
+    def merge(self, other: _DerivedSums[S]) -> None:
+        self.sums.merge(other.sums)
+
+
+def _restricted(features: NDArray[np.intp], bound: float, batch: Batch) -> Batch:
+    return batch.restricted(features, bound)
+
+
+def preprocessed(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = True) -> Batch:
+    """A batch with its rows mapped; if not ``grouped``, without groups."""
+    return Batch(_mapped(batch.rows, preprocessing), batch.groups if grouped else None, batch.others)
+
+
+def _mapped(rows: Rows, preprocessing: Preprocessing) -> Rows:
+    if preprocessing.is_identity:
+        return Rows(rows.views, preprocessing.bound)
+    if rows.is_sparse and preprocessing.location is None and preprocessing.linear is None:
+        return Rows(tuple(_scaled(rows, preprocessing)), preprocessing.bound)
+    block = _floats(rows, preprocessing)
+    preprocessing.map(block)
+    return Rows((block,), preprocessing.bound)
+
+
+def _scaled(rows: Rows, preprocessing: Preprocessing) -> Iterator[Any]:
+    """Views of which some are sparse, divided by the scale: zeros stay zeros."""
+    first = 0
+    for view, width in zip(rows.views, rows.widths, strict=True):
+        part = preprocessing.restricted(np.arange(first, first + width))
+        first += width
+        if hasattr(view, "tocsr"):
+            yield _scaled_csr(view, part)
+        else:
+            block = _floats(Rows((view,), rows.bound), part)
+            part.map(block)
+            yield block
+
+
+def _scaled_csr(view: Any, preprocessing: Preprocessing) -> Any:
+    entries = view.data.astype(np.float64)
+    _require_finite(entries, preprocessing)
+    preprocessing.restricted(view.indices).map(entries)
+    return type(view)((entries, view.indices, view.indptr), shape=view.shape)
+
+
+def _floats(rows: Rows, preprocessing: Preprocessing) -> NDArray[np.float64]:
+    """A copy of all views of rows in one float64 matrix."""
+    block = joined_views(rows, slice(0, rows.n))
+    _require_finite(block, preprocessing)
+    return block
+
+
+def _require_finite(values: NDArray[np.float64], preprocessing: Preprocessing) -> None:
+    """Raise NotFiniteError for infinities, and for NaN if it does not stand for missing values."""
+    if np.isinf(values).any() if preprocessing.missing else not np.isfinite(values).all():
+        raise NotFiniteError

@@ -5,16 +5,11 @@ from __future__ import annotations
 import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
 from dpgep.data.dataset import Dataset
-from dpgep.data.float_sums import StreamedProducts
 from dpgep.data.rows import Batch, S, Sums
 
 # What a task hands on: the number of people, the pickled sums over them and the checksum of their rows (none of a pass
@@ -22,17 +17,14 @@ from dpgep.data.rows import Batch, S, Sums
 # lost: nothing can change them.
 Partial = tuple[int, bytes, bytes] | Exception
 
-Task = tuple[
-    Callable[..., Any], Callable[..., Batch], "Callable[[Batch], Batch] | None", Callable[[], Sums], "bytes | None"
-]
+Task = tuple[Callable[..., Any], Callable[..., Batch], Callable[[], Sums], "bytes | None"]
 
 
 class DistributedDataset(Dataset):
     """Rows in parts that other machines read.
 
     ``read(*part)`` gives there the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of
-    them, of which ``kept`` features (None: all) are clipped to ``bound``: ``n_features`` columns in all. ``n`` is the
-    number of people where it is known. ``comparison`` is shared by all that read the same people.
+    them: ``n_features`` columns in all, clipped to ``bound``. ``n`` is the number of people where it is known.
     """
 
     #: where the rows are, and how to bring them here
@@ -48,17 +40,13 @@ class DistributedDataset(Dataset):
         bound: float,
         fewest: int,
         n: int | None,
-        kept: NDArray[np.intp] | None,
-        comparison: PassComparison | None,
     ) -> None:
         self._read = read
         self._to_batch = to_batch
-        self._n_features = n_features
         self._fewest = fewest
         self._n = n
-        self._kept = kept
-        self._comparison = comparison or PassComparison(self.hint)
-        self.bound = bound
+        self._comparison = PassComparison(self.hint)
+        self.bound, self.n_features = bound, n_features
 
     @property
     def n(self) -> int | None:
@@ -70,8 +58,7 @@ class DistributedDataset(Dataset):
         """
         self.passes += 1
         key = self._comparison.key(alone=alone)
-        restrict = None if self._kept is None else partial(_restricted, self._kept, self.bound)
-        result = self._reduced((self._read, self._to_batch, restrict, make, key))
+        result = self._reduced((self._read, self._to_batch, make, key))
         if isinstance(result, Exception):
             raise result
         n, sums, checksum = result
@@ -86,22 +73,15 @@ class DistributedDataset(Dataset):
     def _reduced(self, task: Task) -> Partial:
         """What `summed` gives of all parts, merged in a tree by `merged`."""
 
-    def row_products(self) -> StreamedProducts:
-        return StreamedProducts(self.accumulate, self._n_features)
-
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(
             f'{purpose} needs all rows in memory, but they are {self.whereabouts} first, or use method="release"'
         )
 
-    def _kept_of(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Some of the features, counted among all columns."""
-        return features if self._kept is None else self._kept[features]
-
 
 def summed(task: Task, *part: Any) -> Partial:
     """The sums over the people of one part, where it is read."""
-    read, to_batch, restrict, make, key = task
+    read, to_batch, make, key = task
     try:
         sums, n = make(), 0
         checksum = None if key is None else PassChecksum(key)
@@ -110,7 +90,7 @@ def summed(task: Task, *part: Any) -> Partial:
                 batch = to_batch(*arrays)
                 if checksum is not None:
                     checksum.add(batch.rows, batch.groups)
-                sums.add(batch if restrict is None else restrict(batch))
+                sums.add(batch)
                 n += batch.n
         digest = b"" if checksum is None else checksum.digest()
         return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
@@ -155,7 +135,3 @@ def _carried(error: Exception) -> Exception:
         f"a worker raised {type(error).__name__} while summing its part of the rows, an error that cannot be sent to "
         "the client; nothing of this pass was released"
     )
-
-
-def _restricted(features: NDArray[np.intp], bound: float, batch: Batch) -> Batch:
-    return batch.restricted(features, bound)

@@ -13,11 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpgep._optional import import_extra
-from dpgep.data.checksum import PassComparison
 from dpgep.data.distributed_dataset import DistributedDataset, Partial, Task, merged, summed
 from dpgep.data.rows import Batch
 from dpgep.sources import Scan, Selection
@@ -46,22 +42,15 @@ class SparkDataset(DistributedDataset):
         n_features: int,
         bound: float,
         fewest: int,
-        kept: NDArray[np.intp] | None = None,
-        comparison: PassComparison | None = None,
     ) -> None:
-        self._selections = selections
         people, keys = selections[0].scan, [each.key for each in selections]
         names = list(map(str, people.source.needed(keys)))
         types = people.source.types
         schema = pyarrow().schema([(name, types[name]) for name in names])
         read = partial(_people, people.again(), keys, schema)
-        super().__init__(read, to_batch, n_features, bound, fewest, people.n_rows, kept, comparison)
+        super().__init__(read, to_batch, n_features, bound, fewest, people.n_rows)
         self._people = people
         self._names = names
-
-    def restricted(self, features: NDArray[np.intp], bound: float) -> SparkDataset:
-        facts = (len(features), bound, self._fewest, self._kept_of(features), self._comparison)
-        return SparkDataset(self._selections, self._to_batch, *facts)
 
     def _reduced(self, task: Task) -> Partial:
         """Merged are partitions whose numbers follow each other, then what became of them: a tree of the numbers alone,
@@ -74,7 +63,7 @@ class SparkDataset(DistributedDataset):
         places = {name: f"c{place}" for place, name in enumerate(frame.columns)}
         placed = frame.toDF(*places.values()).selectExpr(*(places[name] for name in self._names))
         rows = placed.mapInArrow(_sum_of_partition(task), _SCHEMA)
-        n_bytes = len(pickle.dumps(task[3]()))
+        n_bytes = len(pickle.dumps(task[2]()))
         while n_bytes > _AT_DRIVER:
             rows = rows.groupBy(sql.expr(f"part div {_FAN_IN}")).applyInArrow(_merged_rows, _SCHEMA)
             n_bytes //= _FAN_IN

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dask_frames import without_rows
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
-from dpgep.sources import Scan, Selection, as_selection, is_source
+from dpgep.sources import Scan, Selection, as_selection, declared_values, is_source
 from dpgep.sources.batches import Columns, shown
+from dpgep.sources.encoding import Categories, Encoding, declared_categories, encoded
+from dpgep.sources.frames import Frame
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_table
-from dpgep.sources.names import Names
-from dpgep.sources.source import replaced
+from dpgep.sources.names import Names, as_text
+from dpgep.sources.source import Source, replaced
 from dpgep.sources.tables import table_matrix, table_names
 
 
@@ -78,6 +79,22 @@ def n_rows(view: Any) -> int | None:
     if is_dask_collection(view):
         return known_rows(view)
     return None if isinstance(view, Selection) else int(view.shape[0])
+
+
+def frame_categories(frame: Any) -> Categories:
+    """Categorical columns, and the categories that are known of each: () for none."""
+    types = frame.dtypes.items()
+    return {name: declared_values(frame[name]) or () for name, kind in types if declared_categories(kind) is not None}
+
+
+def frame_columns(frame: Any) -> tuple[Names, Categories]:
+    """Names of the columns, and their categories."""
+    return as_text(frame.columns), frame_categories(frame)
+
+
+def without_rows(frame: Any) -> Source:
+    """What is known of the columns: their names, their number as a matrix, or that they are not numeric."""
+    return encoded(Frame(frame._meta), Encoding(frame_categories(frame)))
 
 
 def spread_matrix(values: Any, name: str) -> Any:

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.blocks import GridSums, Integers
-from dpgep.data.dataset import Dataset
+from dpgep.data.dataset import Dataset, PreprocessedDataset
 from dpgep.data.histograms import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
-from dpgep.data.prepared import PreparedSums
 from dpgep.data.rows import S
 from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
@@ -107,8 +106,8 @@ class Stages:
 
     def norms(self, preprocessing: Preprocessing, first: int, n_bins: int, mu: float) -> NoisyCounts:
         """(n_bins,), histogram of the norms of mapped rows, over quarters of octaves."""
-        sums = self._sums(partial(PreparedSums, preprocessing, partial(NormCounts, first, n_bins)), mu)
-        return self._histogram(sums.sums.counts, 1, mu, "histogram of row norms")
+        counts = self._sums(partial(NormCounts, first, n_bins), mu, preprocessing).counts
+        return self._histogram(counts, 1, mu, "histogram of row norms")
 
     def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
         """(3, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2; how many people have one."""
@@ -120,8 +119,8 @@ class Stages:
     def row_sum(self, preprocessing: Preprocessing, mu: float) -> NoisyCounts:
         """(d,), sum of mapped rows, clipped to the bound and in units of it."""
         layout = MomentLayout(self.n_columns, 1, sums=True, counts=False)
-        make = partial(PreparedSums, preprocessing, partial(GridSums, layout, _BITS), grouped=False)
-        return self._noisy(self._sums(make, mu).sums.sums[:, 0], 4 if self._replaces else 1, mu, "sum of the rows")
+        sums = self._sums(partial(GridSums, layout, _BITS), mu, preprocessing).sums[:, 0]
+        return self._noisy(sums, 4 if self._replaces else 1, mu, "sum of the rows")
 
     def second_moment(self, preprocessing: Preprocessing, mu: float) -> ReleasedMoments:
         """Second moment of mapped rows."""
@@ -130,13 +129,16 @@ class Stages:
         problem = prepared_problem(model, self.facts, self._dataset, preprocessing, grouped=False)
         return release_moments(problem, mu, self._stream, self._ledger.record)
 
-    def _sums(self, make: Callable[[], S], mu: float) -> S:
-        """One pass over the people, if the ledger can pay for what it is made for.
+    def _sums(self, make: Callable[[], S], mu: float, preprocessing: Preprocessing | None = None) -> S:
+        """One pass over the people, all in one group of mapped rows, if the ledger can pay for what it is made for.
 
         Each is paid for by itself; that all read the same rows is checked for the user's sake.
         """
         self._ledger.check(mu)
-        return self._dataset.accumulate(make)
+        if preprocessing is None:
+            return self._dataset.accumulate(make)
+        rows = PreprocessedDataset(self._dataset, preprocessing, self.n_columns, grouped=False)
+        return rows.accumulate(make)
 
     @property
     def _replaces(self) -> bool:

@@ -11,11 +11,10 @@ from typing import Any
 from dpgep._files import write_whole
 from dpgep._names import random_name
 from dpgep._threads import use_threads
-from dpgep.data.dataset import Dataset
+from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset
 from dpgep.data.histograms import not_finite_in, not_finite_in_batch
 from dpgep.data.inputs import batch_of, inputs_of, named
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
-from dpgep.data.prepared import PreparedDataset, PreparedSums
 from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.views import bound_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
@@ -157,7 +156,7 @@ class Moments(Problem):
         """
         model = named(self.model, *names)  # before a pass
         if self.preprocessing is not None:
-            dataset = PreparedDataset(dataset, self.preprocessing, self.model.n_features)
+            dataset = PreprocessedDataset(dataset, self.preprocessing, self.model.n_features)
         try:
             sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
         except NotFiniteError:
@@ -238,9 +237,8 @@ class Moments(Problem):
         if self.preprocessing is None:
             self._sums.add(batch)
             return
-        sums = PreparedSums(self.preprocessing, partial(ExactMomentAccumulator, self.layout, self.grid_bits))
-        sums.add(batch)
-        self._sums.merge(sums.sums)
+        rows = PreprocessedDataset(InMemoryDataset(batch), self.preprocessing, self.model.n_features)
+        self._sums.merge(rows.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits)))
 
     def _summed(self) -> ExactMomentAccumulator:
         """A copy of the sums."""

@@ -10,17 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.blocks import GridSums
-from dpgep.data.dask_dataset import DaskDataset
-from dpgep.data.dask_frames import frame_columns
-from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
+from dpgep.data.dask_dataset import DaskDataset, dask_parts, read_chunks
+from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, StreamedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, ScreenSums, StreamedProducts, cross_norms
 from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.parts import dask_parts, read_chunks
-from dpgep.data.prepared import PreparedDataset
 from dpgep.data.rows import Rows
 from dpgep.data.spark_dataset import SparkDataset
-from dpgep.data.views import bound_of, fewest_rows, n_rows
+from dpgep.data.views import bound_of, fewest_rows, frame_columns, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
@@ -188,7 +185,7 @@ def prepared_problem(
 ) -> MomentProblem:
     """The problem of rows that preprocessing maps; of a model without groups, if not ``grouped``."""
     facts = replace(facts, bound=preprocessing.bound)
-    mapped = PreparedDataset(dataset, preprocessing, model.n_features, grouped=grouped)
+    mapped = PreprocessedDataset(dataset, preprocessing, model.n_features, grouped=grouped)
     return MomentProblem(model, facts, model.layout(facts), mapped, preprocessing)
 
 
