@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -16,8 +18,8 @@ import pytest
 
 from dpgep import Budget, PrivacyBudgetError
 from dpgep.privacy import budget_file
+from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.budget_file import BudgetFile, _hash_of, _head, _line
-from dpgep.privacy.lasting_budget import LastingBudget
 from dpgep.privacy.ledger import LedgerEntry, cost_of
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
@@ -41,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 # --- Interrupts ------------------------------------------------------------------------------------
 
 
-FILES = ("budget.py", "lasting_budget.py", "budget_file.py", "ledger.py", "interrupts.py", "contextlib.py")
+FILES = ("budget.py", "budget_store.py", "budget_file.py", "ledger.py", "contextlib.py")
 
 
 class _InterruptAt:
@@ -225,6 +227,23 @@ def test_a_file_replaced_while_a_process_waits_for_it(path: Path, monkeypatch: p
         with pytest.raises(PrivacyBudgetError, match="was replaced"):
             spend(budget)
     assert spend(Budget.open(path)) == 1.0
+
+
+@forks
+def test_who_looks_at_the_file_meanwhile_drops_no_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backup by the same process, say: what closes a file drops all POSIX locks of its process on it."""
+    budget, force, is_locked = create(path), budget_file._force, []
+
+    def look(descriptor: int) -> None:
+        shutil.copytree(path.parent, path.parent / f"copy {len(is_locked)}", ignore=shutil.ignore_patterns("copy*"))
+        code = "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'rb'), fcntl.LOCK_SH | fcntl.LOCK_NB)"
+        tried = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+        is_locked.append("BlockingIOError" in tried.stderr)
+        force(descriptor)
+
+    monkeypatch.setattr(budget_file, "_force", look)
+    spend(budget)
+    assert is_locked == [True] * 4
 
 
 def test_lines_that_lost_their_ends_are_no_beginning_of_a_file(path: Path) -> None:

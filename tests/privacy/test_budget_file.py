@@ -28,8 +28,9 @@ import dpgep
 from dpgep import Budget, PrivacyBudgetError
 from dpgep.cli import main
 from dpgep.privacy import budget_file
-from dpgep.privacy.lasting_budget import LastingBudget
-from dpgep.privacy.ledger import Cost, LedgerEntry, NoiseBlock, cost_of
+from dpgep.privacy.budget import LastingBudget
+from dpgep.privacy.budget_store import FileStore
+from dpgep.privacy.ledger import Balance, Cost, LedgerEntry, NoiseBlock, cost_of
 
 TERMS: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one", "dataset": "visits-2026"}
 SEVENTH = 1 / 7
@@ -672,15 +673,15 @@ def test_killed_at_random_points_two_hundred_times(path: Path, tmp_path: Path, m
 def test_what_an_interrupt_leaves_half_read_is_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C anywhere: also between a record and what it means."""
     budget, other = Budget.open(path, **TERMS), Budget.open(path)
-    apply, interrupts = LastingBudget._apply, [1]
+    after, interrupts = FileStore._after, [1]
 
-    def interrupt(self: LastingBudget, record: dict[str, Any]) -> None:
-        if interrupts and self is budget and record["kind"] == "reserve":
+    def interrupt(self: FileStore, balance: Balance, record: dict[str, Any]) -> Balance:
+        if interrupts and self is budget._store and record["kind"] == "reserve":
             interrupts.pop()
             raise KeyboardInterrupt
-        apply(self, record)
+        return after(self, balance, record)
 
-    monkeypatch.setattr(LastingBudget, "_apply", interrupt)
+    monkeypatch.setattr(FileStore, "_after", interrupt)
     with pytest.raises(KeyboardInterrupt):
         spend(budget, 0.5)
     assert other.remaining_mu == other.mu
@@ -806,7 +807,7 @@ def test_history_says_when_who_and_what_for(used: Path) -> None:
 
 def test_a_later_version_is_told(path: Path) -> None:
     budget, later = Budget.open(path, **TERMS), Budget.open(path)
-    later._locked(lambda _: later._file.append({"kind": "transfer"}), write=True)
+    later._store._locked(lambda _: later._store._file.append({"kind": "transfer"}), write=True)
     for open_it in (lambda: spend(budget, 0.1), lambda: spend(budget, 0.1), lambda: Budget.open(path)):
         with pytest.raises(PrivacyBudgetError, match="records of a later version of dpgep: 'transfer'"):
             open_it()

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from dpgep import Budget, PrivacyBudgetError
-from dpgep.privacy import budget_file, interrupts
-from dpgep.privacy.interrupts import AtomicReference, undisturbed
-from dpgep.privacy.ledger import LedgerEntry
+from dpgep.privacy import budget_file
+from dpgep.privacy.budget_file import undisturbed
+from dpgep.privacy.ledger import AtomicReference, LedgerEntry
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "interrupted_budget.py"
 MANY = pytest.mark.deep
@@ -78,8 +78,8 @@ def test_a_wait_says_what_for_and_ctrl_c_gives_it_up(path: Path) -> None:
     create(path)
     code = """
         import sys, time, dpgep
-        from dpgep.privacy import interrupts
-        interrupts._PATIENCE = 0.1
+        from dpgep.privacy import budget_file
+        budget_file._PATIENCE = 0.1
         budget = dpgep.Budget.open(sys.argv[1])
         print("open", flush=True)
         for _ in range(2):
@@ -238,7 +238,7 @@ def test_without_threads_no_data_are_read(path: Path, monkeypatch: pytest.Monkey
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(interrupts._thread, "start_new_thread", exhausted)
+        patch.setattr(budget_file._thread, "start_new_thread", exhausted)
         with pytest.raises(PrivacyBudgetError, match=r"cannot be written .no thread can be started.; no data was read"):
             spend(budget)
     assert spend(budget) == 1.0

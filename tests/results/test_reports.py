@@ -22,8 +22,7 @@ from scipy.stats import norm
 
 import dpgep
 from dpgep.cli import main
-from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
-from dpgep.privacy.ledger_table import percent, up
+from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, percent, up
 from dpgep.reports.document import read, verify
 from dpgep.reports.report import document_of
 
@@ -294,7 +293,9 @@ def test_what_is_protected_is_not_listed() -> None:
     found = dpgep.release(problem, epsilon=1.0, delta=1e-6).report
     assert found.public is not None
     assert found.public.n_people is None
-    assert "397" not in found.to_json()
+    content = json.loads(found.to_json())
+    del content["sha256"]  # its digits may be any
+    assert "397" not in json.dumps(content)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:

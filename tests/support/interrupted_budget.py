@@ -17,7 +17,7 @@ from statistics import median
 
 from dpgep import Budget, PrivacyBudgetError
 from dpgep.privacy import budget_file
-from dpgep.privacy.lasting_budget import LastingBudget
+from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of
 
 # Interrupts of one budget, which could pay for twice as many parts.
@@ -87,13 +87,13 @@ def main(where: str, count: int) -> int:
             other = threading.Thread(target=lambda: budget.remaining_mu)  # noqa: B023
             other.start()
             other.join()
-        overspent |= cost(released) > 1 - budget._now().free
+        overspent |= cost(released) > 1 - budget._store.balance().free
         if isinstance(budget, LastingBudget):
             again = Budget.open(budget.path)
             overspent |= cost([entry.mu or 0.0 for entry in again.releases]) > 1
             left_reserved += len(again.open_reservations)
         else:
-            left_reserved += len(budget._now().reserved)
+            left_reserved += len(budget._store.balance().reserved)
         for _ in range(2 * ROUNDS + 1):
             try:
                 spend(budget, released)

@@ -9,7 +9,7 @@ from typing import Any
 
 import dpgep
 from dpgep.cli.command import Commands
-from dpgep.privacy.lasting_budget import LastingBudget
+from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Cost, cost_of, mu_rounded_up, total_cost
 
 _TERMS = ("epsilon", "delta", "rho", "mu", "accounting", "adjacency", "dataset")

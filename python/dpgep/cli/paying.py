@@ -14,7 +14,7 @@ import dpgep
 from dpgep.cli.command import UsageError, say, usage
 from dpgep.data.rows import NotFiniteError
 from dpgep.privacy.accounting import epsilon_of
-from dpgep.privacy.lasting_budget import LastingBudget
+from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Ledger
 
 _REST = "rest"

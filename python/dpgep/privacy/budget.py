@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,76 +26,35 @@ from dpgep.privacy.accounting import (
     rho_from_mu,
     rho_of,
 )
+from dpgep.privacy.budget_file import Record
+from dpgep.privacy.budget_store import NUMBERS, FileStore
 from dpgep.privacy.events import gaussian_cost
-from dpgep.privacy.interrupts import AtomicReference
 from dpgep.privacy.ledger import (
+    LEDGER,
+    Balance,
     Cost,
-    Entries,
     Ledger,
     LedgerEntry,
+    MemoryStore,
     Owner,
+    Reservation,
     cost_of,
     in_order,
+    ledger_rows,
     mu_rounded_down,
     mu_rounded_up,
-    total_cost,
 )
-from dpgep.privacy.ledger_table import LEDGER, ledger_rows
-
-if TYPE_CHECKING:
-    from dpgep.privacy.lasting_budget import LastingBudget
 
 _log = logging.getLogger(__name__)
 
+_FORMS = ("epsilon", "rho", "mu")
+_TERMS = (*NUMBERS, "accounting", "adjacency")
+
+# a part of a budget: a share of its mu^2, so much more epsilon, or a mu
+Part = tuple[str, float]
+
 # The fraction of a spent budget that rounding may leave: too little for any run.
 _CRUMB = Fraction(1, 2**40)
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """A part of a budget that a run may spend: its mu, and (epsilon, delta) if it is the whole of such a budget."""
-
-    name: str
-    mu: float
-    target: tuple[float, float] | None
-
-
-@dataclass(frozen=True)
-class Balance:
-    """What is reserved and what is spent of a budget of this ``mu``."""
-
-    mu: float
-    fixed: Adjacency | None  # the adjacency that it was given
-    adjacency: Adjacency | None
-    reserved: Mapping[str, Reservation] = field(default_factory=dict)
-    released: Entries = None
-    spent: Cost = Fraction(0)
-
-    @property
-    def free(self) -> Cost:
-        """What is neither spent nor reserved."""
-        if math.isinf(self.mu):
-            return math.inf
-        reserved = sum(cost_of(each.mu) for each in self.reserved.values())
-        return max(Fraction(0), cost_of(self.mu) - self.spent - reserved)
-
-    def reserve(self, reservation: Reservation, adjacency: Adjacency | None) -> Balance:
-        """The balance with a reservation."""
-        return replace(self, reserved={**self.reserved, reservation.name: reservation}, adjacency=adjacency)
-
-    def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
-        """The balance with what was released in place of a reservation."""
-        reserved = {each: self.reserved[each] for each in self.reserved if each != name}
-        released = self.released
-        for entry in entries:
-            released = (released, entry)
-        return replace(
-            self,
-            reserved=reserved,
-            released=released,
-            spent=total_cost(entries, self.mu, self.spent),
-            adjacency=self.adjacency if reserved or released else self.fixed,
-        )
 
 
 class Budget:
@@ -171,7 +130,7 @@ class Budget:
         self.delta: float | None = delta
         self.accounting: Accounting = accounting
         self.mu = self._to_mu(forms[0], value)
-        self._balance = AtomicReference(Balance(self.mu, adjacency, adjacency))
+        self._store: MemoryStore | FileStore = MemoryStore(Balance(self.mu, adjacency, adjacency))
         self._owner = Owner()
 
     @classmethod
@@ -213,11 +172,16 @@ class Budget:
         OSError
             If the file cannot be read, or created; FileNotFoundError if there is none and no terms are given.
         """
-        from dpgep.privacy.lasting_budget import open_budget
-
         form = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
         terms = {**form, "accounting": accounting, "adjacency": adjacency, "dataset": dataset}
-        return open_budget(path, {name: value for name, value in terms.items() if value is not None}, purpose)
+        given = {name: value for name, value in terms.items() if value is not None}
+        names: dict[str, object] = {"dataset": dataset, "purpose": purpose}
+        for name, text in names.items():
+            if text is not None and (not isinstance(text, str) or not text):
+                raise TypeError(f"{name} must be a name, got {text!r}")
+        store = FileStore(path, purpose)
+        store.open(given, lambda: _header(store.path, given))
+        return LastingBudget(store)
 
     def _to_mu(self, form: str, value: float) -> float:
         if math.isinf(value):
@@ -239,22 +203,22 @@ class Budget:
     @property
     def releases(self) -> tuple[LedgerEntry, ...]:
         """All releases paid from this budget."""
-        return in_order(self._now().released)
+        return in_order(self._store.balance().released)
 
     @property
     def adjacency(self) -> Adjacency | None:
         """The adjacency of everything paid from this budget; None while nothing is reserved or released."""
-        return self._now().adjacency
+        return self._store.balance().adjacency
 
     @property
     def spent_mu(self) -> float:
         """Gaussian-DP parameter of everything released so far, rounded up; the whole budget for answers on samples."""
-        return mu_rounded_up(self._now().spent)
+        return mu_rounded_up(self._store.balance().spent)
 
     @property
     def remaining_mu(self) -> float:
         """Gaussian-DP parameter of what is neither spent nor reserved, rounded down."""
-        return mu_rounded_down(self._now().free)
+        return mu_rounded_down(self._store.balance().free)
 
     def epsilon_at(self, mu: float) -> float | None:
         """The epsilon, at the budget's delta, of releases that compose to ``mu``; exactly its own for all of it.
@@ -271,7 +235,7 @@ class Budget:
     def require(self, adjacency: Adjacency) -> None:
         """Raise PrivacyBudgetError unless a run under ``adjacency`` may be paid from this budget."""
         self._owner.require("this budget")
-        self._require(self._balance.get(), adjacency)
+        self._require(self._store.known, adjacency)
 
     @contextmanager
     def reserve(
@@ -289,14 +253,11 @@ class Budget:
         reservation are one atomic step, so two threads cannot spend the same budget. An exception before the first
         release returns everything, including the choice of ``adjacency``.
         """
-        if sum(each is not None for each in (share, epsilon, mu)) > 1:
+        parts = [part for part in (("share", share), ("epsilon", epsilon), ("mu", mu)) if part[1] is not None]
+        if len(parts) > 1:
             raise ValueError("two parts of a budget given: give one of share, epsilon and mu")
-        part = None if share is None else _number("share", share)
-        if part is not None and not 0 < part <= 1:
-            raise ValueError(f"share must lie in (0, 1], got {share!r}")
-        amount = None if epsilon is None else self._amount(epsilon)
-        exact = None if mu is None else _positive("mu", mu)
-        with self._reserve(part, amount, exact, adjacency) as ledger:
+        part = self._checked(*parts[0]) if parts else None
+        with self._reserve(part, adjacency) as ledger:
             yield ledger
 
     def charge(self, event: Any, *, what: str, adjacency: Adjacency) -> LedgerEntry:
@@ -322,34 +283,40 @@ class Budget:
         if not what:
             raise ValueError("what must say, in words, what is released")
         mu = mu_rounded_up(gaussian_cost(event))
-        with self._reserve(None, None, mu, adjacency) as ledger:
-            entry = LedgerEntry(str(what), mu, ())
+        entry = LedgerEntry(str(what), mu, ())
+        with self._reserve(("mu", mu), adjacency) as ledger:
             ledger.record(entry)
         return entry
 
-    def _amount(self, epsilon: object) -> float:
-        amount = _positive("epsilon", epsilon)
+    def _checked(self, form: str, value: object) -> Part:
+        """A part of the budget as a user asks for it."""
+        if form == "mu":
+            return form, _positive(form, value)
+        if form == "share":
+            share = _number(form, value)
+            if not 0 < share <= 1:
+                raise ValueError(f"share must lie in (0, 1], got {value!r}")
+            return form, share
+        amount = _positive(form, value)
         if self.delta is None:
             raise ValueError(
                 "an amount in epsilon needs a budget in epsilon and delta: give share=, the fraction of its mu^2"
             )
         if math.isinf(self.mu) or math.isinf(amount):
             raise ValueError("without noise there are no amounts of a budget: leave out epsilon")
-        return amount
+        return form, amount
 
     @contextmanager
-    def _reserve(
-        self, part: float | None, amount: float | None, mu: float | None, adjacency: Adjacency
-    ) -> Iterator[Ledger]:
-        reservation = self._take(part, amount, mu, adjacency)
+    def _reserve(self, part: Part | None, adjacency: Adjacency) -> Iterator[Ledger]:
+        reservation = self._take(part, adjacency)
         ledger = Ledger(reservation.mu, reservation.target)
         try:
             yield ledger
         finally:
             self._settle(reservation.name, ledger)
 
-    def _take(self, part: float | None, amount: float | None, mu: float | None, adjacency: Adjacency) -> Reservation:
-        """At most one of a share, an amount in epsilon, and mu; otherwise what is left."""
+    def _take(self, part: Part | None, adjacency: Adjacency) -> Reservation:
+        """A reservation of a part, or of what is left."""
         self._owner.require("this budget")
         name = random_name()
 
@@ -357,9 +324,9 @@ class Budget:
             self._require(balance, adjacency)
             if math.isinf(self.mu):
                 return Reservation(name, math.inf, None)
-            return self._part(balance, name, part, amount, mu)
+            return self._reservation(balance, name, part)
 
-        reservation = self._begin(name, choose, adjacency)
+        reservation = self._store.reserve(name, choose, adjacency)
         _log.info("reserved mu = %.6g of %.6g", reservation.mu, self.mu)
         return reservation
 
@@ -371,40 +338,37 @@ class Budget:
                 "the two do not add up; use a separate budget for each. No data was read and nothing was spent"
             )
 
-    def _part(
-        self, balance: Balance, name: str, part: float | None, amount: float | None, mu: float | None
-    ) -> Reservation:
+    def _reservation(self, balance: Balance, name: str, part: Part | None) -> Reservation:
         total = cost_of(self.mu)
         is_untouched = not (balance.spent or balance.reserved)
-        if part is amount is mu is None and is_untouched and self.mu > 0:  # a budget of one run: nothing to compare
-            wanted = total
-        else:
-            wanted = self._wanted(balance.free, part, amount, mu)
+        is_whole = part is None and is_untouched and self.mu > 0  # a budget of one run: nothing to compare
+        wanted = total if is_whole else self._wanted(balance.free, part)
         rounded = mu_rounded_down(wanted)
         if self.epsilon is None or self.delta is None or wanted != total:
             return Reservation(name, rounded, None)
         return Reservation(name, rounded, (self.epsilon, self.delta))
 
-    def _wanted(self, free: Cost, part: float | None, amount: float | None, mu: float | None) -> Cost:
+    def _wanted(self, free: Cost, part: Part | None) -> Cost:
         """The cost of a part, which must be free. Raises PrivacyBudgetError or ValueError."""
         total = cost_of(self.mu)
-        if mu is not None:
-            wanted, asked = cost_of(mu), f"mu = {mu:.6g}"
-        elif amount is not None:
+        form, amount = part or (None, math.nan)
+        if form == "mu":
+            wanted, asked = cost_of(amount), f"mu = {amount:.6g}"
+        elif form == "epsilon":
             wanted, asked = self._cost_to(free, amount), f"epsilon = {amount:g} more"
-        elif part is not None:
-            wanted = total * Fraction(part)
-            asked = f"share = {part:g} (mu = {mu_rounded_down(wanted):.6g})"
+        elif form == "share":
+            wanted = total * Fraction(amount)
+            asked = f"share = {amount:g} (mu = {mu_rounded_down(wanted):.6g})"
         else:
             wanted, asked = free, "anything"
-        if mu is None and free < wanted <= free + _CRUMB * total:
+        if form != "mu" and free < wanted <= free + _CRUMB * total:
             wanted = free  # ten shares of 0.1 make a whole budget, although the double 0.1 exceeds a tenth
-        if wanted > free or (free < _CRUMB * total and mu is None):
+        if wanted > free or (free < _CRUMB * total and form != "mu"):
             raise PrivacyBudgetError(
                 f"the budget cannot pay for {asked}: mu = {mu_rounded_down(free):.6g} of {self.mu:.6g} is left; "
                 "no data was read and nothing was spent"
             )
-        if wanted <= 0 and mu is None:
+        if wanted <= 0 and form != "mu":
             raise ValueError(f"{asked} is too little for any release; no data was read and nothing was spent")
         return wanted
 
@@ -431,21 +395,10 @@ class Budget:
         if not self._owner.is_here:
             return  # a forked copy, which cannot be spent from
         entries = ledger.close()
-        self._finish(name, entries)
+        balance = self._store.settle(name, entries)
         if _log.isEnabledFor(logging.INFO):
-            left = self.remaining_mu
+            left = mu_rounded_down(balance.free)
             _log.info("settled %d releases of the run; mu = %.6g of %.6g is left", len(entries), left, self.mu)
-
-    def _now(self) -> Balance:
-        return self._balance.get()
-
-    def _begin(self, name: str, choose: Callable[[Balance], Reservation], adjacency: Adjacency) -> Reservation:
-        """Hold the reservation of this name that ``choose`` finds in the balance."""
-        return self._balance.update(lambda balance: balance.reserve(choose(balance), adjacency)).reserved[name]
-
-    def _finish(self, name: str, entries: Sequence[LedgerEntry]) -> None:
-        """Replace a reservation by what was released."""
-        self._balance.update(lambda balance: balance.settle(name, entries))
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a Budget cannot be copied or pickled: two copies could each spend it")
@@ -461,7 +414,7 @@ class Budget:
             target = f"epsilon={self.epsilon:g}"
         else:
             target = f"epsilon={self.epsilon:g}, delta={self.delta:.3g}, mu={self.mu:.4g}"
-        balance = self._now()
+        balance = self._store.balance()
         binding = f", {balance.adjacency}" if balance.adjacency is not None else ""
         spent, remaining = mu_rounded_up(balance.spent), mu_rounded_down(balance.free)
         return f"Budget({target}{binding}; spent mu={spent:.4g}, remaining mu={remaining:.4g})"
@@ -470,6 +423,80 @@ class Budget:
         from html import escape  # slow to import
 
         return f"<p>{escape(repr(self))}</p>{html_table(ledger_rows(self.releases, self.mu), LEDGER)}"
+
+
+class LastingBudget(Budget):
+    """A `Budget` in a file, from `Budget.open`: several processes may spend from it, one after another or at once.
+
+    Before a run reads data, its reservation is on the disk; afterwards, what it released. If the file cannot be written
+    then, a RuntimeWarning says so, and the whole reservation counts as spent; if it cannot even be read, the result is
+    withheld, since the reservation may have been given back. Each process opens the file for itself: a forked copy is
+    refused.
+
+    Attributes
+    ----------
+    path : of the file.
+    dataset : name of the data that the budget protects.
+    purpose : what this process spends for, or None.
+    """
+
+    _store: FileStore
+
+    def __init__(self, store: FileStore) -> None:
+        header = store.header
+        super().__init__(**{name: header[name] for name in _TERMS if name in header})
+        store.begin(self._store.balance())
+        self._store = store
+        self.path: Path = store.path
+        self.dataset: str = header["dataset"]
+        self.purpose = store.purpose
+
+    @property
+    def history(self) -> tuple[Record, ...]:
+        """The records of the file, in the order in which they were written: docs/budgets.md describes them."""
+        return self._store.records()
+
+    @property
+    def open_reservations(self) -> tuple[Record, ...]:
+        """The records of the reservations that are not settled: of runs that go on, or of processes that died."""
+        return self._store.open_reservations()
+
+    def give_back(self, reservation: str, *, nothing_was_released: bool = False) -> None:
+        """Free an open reservation on your word: the process is dead, and nothing that it computed was seen by anyone.
+
+        If its run still goes on, its result will be withheld.
+
+        Parameters
+        ----------
+        reservation : str
+            The ``reservation`` of a record in `open_reservations`.
+        nothing_was_released : bool
+            Must be True: nobody but you can know.
+        """
+        if nothing_was_released is not True:
+            raise ValueError("an open reservation is free only on your word: pass nothing_was_released=True")
+        self._owner.require("this budget")
+        self._store.give_back(reservation)
+
+    def __repr__(self) -> str:
+        try:
+            return f"{super().__repr__()[:-1]}; {self.dataset!r} in {self.path})"
+        except (OSError, PrivacyBudgetError):
+            return f"Budget({self.dataset!r} in {self.path}, which cannot be read)"
+
+
+def _header(path: Path, given: dict[str, Any]) -> Record:
+    """The first record of a new budget in a file with these terms. Raises as `Budget.open`."""
+    missing = [] if any(name in given for name in _FORMS) else ["epsilon and delta (or rho, or mu)"]
+    missing += [name for name in ("adjacency", "dataset") if name not in given]
+    if missing:
+        message = f"there is no budget in {path}; a new one needs {', '.join(missing)}"
+        raise ValueError(message) if given else FileNotFoundError(message)
+    budget = Budget(**{name: given[name] for name in _TERMS if name in given})
+    if math.isinf(budget.mu):
+        raise ValueError("a budget without noise never runs out: it needs no file")
+    numbers = {name: float(given[name]) for name in NUMBERS if name in given}
+    return {"dataset": given["dataset"], "adjacency": budget.adjacency, "accounting": budget.accounting, **numbers}
 
 
 def _check_adjacency(adjacency: object) -> None:

@@ -9,8 +9,11 @@ settlement, its reservation stays spent. Any other damage is refused. docs/budge
 
 from __future__ import annotations
 
+import _thread
+import errno
 import hashlib
 import json
+import logging
 import os
 import stat
 import sys
@@ -22,9 +25,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpgep.errors import PrivacyBudgetError
-from dpgep.privacy.interrupts import undisturbed
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 
@@ -36,6 +40,8 @@ _HASH_BYTES = 64
 _NOTHING = "0" * _HASH_BYTES
 _sync = getattr(os, "fdatasync", os.fsync)
 
+# Seconds after which a wait says what it waits for.
+_PATIENCE = 3.0
 # Seconds between two attempts to lock a file: the first, and the longest.
 _PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
@@ -47,6 +53,8 @@ _turn = threading.RLock()
 if hasattr(os, "register_at_fork"):
     anew: Callable[[], None] = _turn._at_fork_reinit  # type: ignore[attr-defined]
     os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=anew)
+
+_here = threading.local()
 
 if sys.platform == "win32":
     import msvcrt
@@ -92,20 +100,19 @@ class BudgetFile:
     """The records of the file at ``path``, and its lock; what they mean is the caller's affair.
 
     Every access is by `locked`. Each reads the whole file and compares it with what was read before.
+
+    Attributes
+    ----------
+    records : those that were read or appended.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(path))
+        self.records: list[Record] = []
         self._head_path = self.path.with_name(self.path.name + ".head")
-        self._known = b""
+        self._known, self._last = b"", _NOTHING  # the lines of these records, and the hash of the last one
         self._acknowledged = 0
         self._descriptor = -1
-        self.rewind()
-
-    def rewind(self) -> None:
-        """From here on all records are read once more; still, none of those known may have changed."""
-        self._end = 0  # of the lines that were read
-        self._count, self._last = 0, _NOTHING
 
     def locked(self, work: Callable[[Callable[[], bool]], T], *, write: bool, create: bool = False) -> T:
         """What ``work`` returns, while no other process writes to the file; and with ``write``, none reads it.
@@ -145,30 +152,31 @@ class BudgetFile:
             _unlock(descriptor)
 
     def read(self) -> list[Record]:
-        """The records since those that were read or appended last. Raises PrivacyBudgetError for a damaged file."""
+        """All records. Raises PrivacyBudgetError for a damaged file."""
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
             text = file.read()
         if not text.startswith(self._known):
             raise self._refusal("lines that this process has read before were changed, or are gone")
         self._acknowledged = self._acknowledged_bytes(text)
-        records = []
-        while (end := text.find(b"\n", self._end) + 1) > 0:
-            line = text[self._end : end]
-            record = self._record(line)
+        records, last, end = [], self._last, len(self._known)
+        while (next_end := text.find(b"\n", end) + 1) > 0:
+            line = text[end:next_end]
+            record = _record(last, line)
             if record is None:
                 break
             records.append(record)
-            self._advance(line)
-        self._known = max(self._known, text[: self._end], key=len)
-        if self._end < self._acknowledged:
-            raise self._refusal(f"line {self._count + 1} was changed or is damaged")
-        return records
+            last, end = _hash_of(line), next_end
+        if end < self._acknowledged:
+            raise self._refusal(f"line {len(self.records) + len(records) + 1} was changed or is damaged")
+        if records:
+            self._keep(records, text[len(self._known) : end], last)
+        return self.records
 
-    def append(self, fields: Record) -> Record:
-        """Append a record to those read. When this returns, it is on the disk. Raises OSError."""
-        line = _line(self._last, {"n": self._count + 1, **fields})
-        start = self._end
+    def append(self, fields: Record) -> list[Record]:
+        """Append a record to all those read. When this returns, it is on the disk. Raises OSError."""
+        line = _line(self._last, {"n": len(self.records) + 1, **fields})
+        start = len(self._known)
         if self._acknowledged:
             os.close(os.open(self._head_path, os.O_WRONLY))  # if not even that is possible, nothing is written
         if self._acknowledged < start:  # a line of a process that was killed: never may two be beyond the head
@@ -177,12 +185,15 @@ class BudgetFile:
             os.ftruncate(self._descriptor, start)  # a torn line: see above
         os.lseek(self._descriptor, start, os.SEEK_SET)
         _write(self._descriptor, line)
-        record = self._record(line)
+        record = _record(self._last, line)
         assert record is not None
         self._acknowledge(start + len(line), _hash_of(line))
-        self._known += line
-        self._advance(line)  # not before: a line of which the caller is not told is read again
-        return record
+        self._keep([record], line, _hash_of(line))  # not before: a line of which the caller is not told is read again
+        return self.records
+
+    def _keep(self, records: list[Record], lines: bytes, last: str) -> None:
+        records, known = self.records + records, self._known + lines
+        self.records, self._known, self._last = records, known, last
 
     def _require_regular(self) -> None:
         try:
@@ -243,25 +254,21 @@ class BudgetFile:
             os.close(descriptor)
         self._acknowledged = length
 
-    def _record(self, line: bytes) -> Record | None:
-        """The fields of a line; None unless its hash is that of it and all lines before."""
-        try:
-            fields: Record = json.loads(line)
-            fields.pop("hash")
-            return fields if line == _line(self._last, fields) else None
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            return None
-
-    def _advance(self, line: bytes) -> None:
-        self._end += len(line)
-        self._count += 1
-        self._last = _hash_of(line)
-
     def _refusal(self, what: str) -> PrivacyBudgetError:
         return PrivacyBudgetError(
             f"the budget in {self.path} cannot be used: {what}. Restore both of its files as the last run left them, "
             "or count the whole budget as spent; no data was read"
         )
+
+
+def _record(previous: str, line: bytes) -> Record | None:
+    """The fields of a line; None unless its hash is that of it and all lines before."""
+    try:
+        fields: Record = json.loads(line)
+        fields.pop("hash")
+        return fields if line == _line(previous, fields) else None
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return None
 
 
 def _line(previous: str, fields: Record) -> bytes:
@@ -291,3 +298,50 @@ def _force(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         _sync(descriptor)
+
+
+def undisturbed(work: Callable[[Callable[[], bool]], T], waiting_for: str) -> T:
+    """What ``work`` returns, or raises, run to its end on a thread of its own.
+
+    Python runs the handlers of signals in the main thread alone: here nothing comes between taking a lock and releasing
+    it. The caller waits, and after some seconds says for what. Its wait may be interrupted; ``work`` then goes on, and
+    the function that it was given returns False from there on: nobody will see what it returns.
+
+    Raises OSError if no thread can be started (there are too many, or the interpreter is ending), and within ``work``,
+    which would wait for itself: the garbage collector may settle a forgotten reservation anywhere.
+    """
+    if hasattr(_here, "is_working"):
+        raise OSError(errno.EDEADLK, os.strerror(errno.EDEADLK))
+    done, wanted = threading.Lock(), [True]
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        _here.is_working = True
+        try:
+            results.append(work(lambda: bool(wanted)))
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.release()
+
+    try:
+        done.acquire()
+        _start(run)
+        if not done.acquire(timeout=_PATIENCE):
+            _log.warning("still waiting for %s; Ctrl-C gives up", waiting_for)
+            done.acquire()
+    except BaseException:
+        wanted.clear()
+        raise
+    if errors:
+        raise errors.pop()
+    return results.pop()
+
+
+def _start(run: Callable[[], None]) -> None:
+    """Not by `threading.Thread`: its start takes locks, and an exit of the process would wait for its end."""
+    try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, "no thread can be started") from error

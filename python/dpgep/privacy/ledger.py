@@ -1,22 +1,33 @@
-"""The ledger: what was released, with how much noise, and at what cost; spendable in one process only."""
+"""The ledger: what was released, with how much noise, and at what cost; spendable in one process only.
+
+Ctrl-C, or any signal whose handler raises, may end the main thread's work between any two instructions of the
+interpreter: between taking a lock and entering the `with` block, at the first instruction of an `__exit__`, in a
+`finally` before it has released anything. Which instructions are safe differs from one CPython to the next. So the main
+thread never holds a lock: what ledgers and budgets hold is an immutable value, replaced in one step.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, NoReturn
+from itertools import groupby
+from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from dpgep.errors import PrivacyBudgetError
-from dpgep.privacy.interrupts import AtomicReference
+from dpgep.models.model import Adjacency
 from dpgep.privacy.transcript import note_payment
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # records releases in a ledger, before their noise is drawn
 Charge = Callable[["LedgerEntry"], None]
@@ -161,6 +172,42 @@ def in_order(entries: Entries) -> tuple[LedgerEntry, ...]:
     return tuple(reversed(backwards))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Link(Generic[T]):
+    value: T
+    successor: dict[str, _Link[T]] = field(default_factory=dict)
+
+
+class AtomicReference(Generic[T]):
+    """An immutable value that threads replace one after another, without a lock.
+
+    Values form a chain, and only the last one can get a successor: `dict.setdefault` looks and stores in one step of
+    the interpreter, which neither a signal nor another thread divides. An update is done before an interrupt, or not
+    at all.
+    """
+
+    def __init__(self, value: T) -> None:
+        self._link = _Link(value)  # the last one, or one before it: threads may set it in any order
+
+    def get(self) -> T:
+        return self._last().value
+
+    def update(self, change: Callable[[T], T]) -> T:
+        """Replace the value by ``change`` of it, and return that; once more if another thread was faster."""
+        while True:
+            last = self._last()
+            link = _Link(change(last.value))
+            if last.successor.setdefault("link", link) is link:
+                return link.value
+
+    def _last(self) -> _Link[T]:
+        link = self._link
+        while link.successor:
+            link = link.successor["link"]
+        self._link = link
+        return link
+
+
 @dataclass(frozen=True)
 class _Account:
     """What a ledger holds."""
@@ -265,6 +312,75 @@ class Ledger:
         _log.info("paid mu = %.6g for %s", mu, release.query)
 
 
+@dataclass(frozen=True)
+class Reservation:
+    """A part of a budget that a run may spend: its mu, and (epsilon, delta) if it is the whole of such a budget."""
+
+    name: str
+    mu: float
+    target: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What is reserved and what is spent of a budget of this ``mu``."""
+
+    mu: float
+    fixed: Adjacency | None  # the adjacency that it was given
+    adjacency: Adjacency | None
+    reserved: Mapping[str, Reservation] = field(default_factory=dict)
+    released: Entries = None
+    spent: Cost = Fraction(0)
+
+    @property
+    def free(self) -> Cost:
+        """What is neither spent nor reserved."""
+        if math.isinf(self.mu):
+            return math.inf
+        reserved = sum(cost_of(each.mu) for each in self.reserved.values())
+        return max(Fraction(0), cost_of(self.mu) - self.spent - reserved)
+
+    def reserve(self, reservation: Reservation, adjacency: Adjacency | None) -> Balance:
+        """The balance with a reservation."""
+        return replace(self, reserved={**self.reserved, reservation.name: reservation}, adjacency=adjacency)
+
+    def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
+        """The balance with what was released in place of a reservation."""
+        reserved = {each: self.reserved[each] for each in self.reserved if each != name}
+        released = self.released
+        for entry in entries:
+            released = (released, entry)
+        return replace(
+            self,
+            reserved=reserved,
+            released=released,
+            spent=total_cost(entries, self.mu, self.spent),
+            adjacency=self.adjacency if reserved or released else self.fixed,
+        )
+
+
+class MemoryStore:
+    """A balance that ends with its process; threads change it one after another."""
+
+    def __init__(self, balance: Balance) -> None:
+        self._balance = AtomicReference(balance)
+
+    @property
+    def known(self) -> Balance:
+        return self._balance.get()
+
+    def balance(self) -> Balance:
+        return self._balance.get()
+
+    def reserve(self, name: str, choose: Callable[[Balance], Reservation], adjacency: Adjacency) -> Reservation:
+        """Hold the reservation of this name that ``choose`` finds in the balance."""
+        return self._balance.update(lambda balance: balance.reserve(choose(balance), adjacency)).reserved[name]
+
+    def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
+        """The balance after a reservation was replaced by what was released."""
+        return self._balance.update(lambda balance: balance.settle(name, entries))
+
+
 _forks = 0
 
 
@@ -300,3 +416,53 @@ class Owner:
 
 def _this_process() -> tuple[int, int]:
     return _forks, os.getpid()
+
+
+Row: TypeAlias = tuple[str, ...]
+
+# the columns of a ledger as a table of texts, numbers rounded against ourselves
+LEDGER = ("Release", "Share", "mu", "Deviation of the noise", "Rounding")
+
+
+def up(value: float, digits: int = 4) -> str:
+    """A number with this many significant digits, rounded up."""
+    if not math.isfinite(value):
+        return str(value)
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))):.{digits}g}"
+
+
+def percent(share: float) -> str:
+    """A fraction in percent, rounded up."""
+    return f"{up(min(100 * share, 100.0), 3)} %"
+
+
+def ledger_rows(releases: Iterable[LedgerEntry], mu: float | None) -> Iterator[Row]:
+    """A row for each entry, or for several in a row that differ in their number only; shares are of this total."""
+    for _, group in groupby(releases, _without_numbers):
+        entries = list(group)
+        first = entries[0]
+        query = first.query if len(entries) == 1 else f"{first.query} (and {len(entries) - 1} more like it)"
+        yield query, _share(entries, mu), _mu(first, len(entries)), _noise(first), first.rounding
+
+
+def _without_numbers(entry: LedgerEntry) -> object:
+    return re.sub(r"\d+", "", entry.query), entry.mu, entry.noise, entry.grid_bits
+
+
+def _share(entries: Sequence[LedgerEntry], mu: float | None) -> str:
+    each = entries[0].mu
+    if each is None:
+        return "all"
+    if mu is None or math.isinf(mu):
+        return ""
+    return percent(len(entries) * (each / mu) ** 2)
+
+
+def _mu(entry: LedgerEntry, number: int) -> str:
+    if entry.mu is None:
+        return "none: samples"
+    return up(entry.mu) + (" each" if number > 1 else "")
+
+
+def _noise(entry: LedgerEntry) -> str:
+    return ", ".join(f"{block.name}: {block.deviation:.3g}" for block in entry.noise) or "none"

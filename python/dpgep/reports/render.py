@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from dpgep.privacy.ledger_table import LEDGER, Row, up
+from dpgep.privacy.ledger import LEDGER, Row, up
 
 _CURVE = ("epsilon", "delta, at most")
 

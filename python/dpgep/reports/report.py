@@ -12,7 +12,7 @@ from typing import Any
 from dpgep._dispatch import core
 from dpgep._show import html_table
 from dpgep.formats.codec import encoded
-from dpgep.privacy.ledger_table import LEDGER, ledger_rows
+from dpgep.privacy.ledger import LEDGER, ledger_rows
 from dpgep.reports.guarantee import Guarantee
 from dpgep.reports.render import Sheet, to_html, to_markdown
 from dpgep.reports.words import assumptions, key_rows, risk_sentences, statement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dpgep.privacy.ledger_table import percent, up
+from dpgep.privacy.ledger import percent, up
 from dpgep.reports.guarantee import Guarantee, PublicInputs
 
 # how many names are listed before the rest is counted
