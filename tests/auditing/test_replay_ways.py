@@ -276,7 +276,7 @@ def classes_of(kind: type) -> Iterator[type]:
 def test_every_source_is_read_in_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever reads rows is used by a way that names it; abstract ones have no way of their own."""
     kinds = {each.__name__: each for each in classes_of(Source) if each.__module__.startswith(sources.__name__)}
-    abstract = {"ArrowSource", "TableFiles"}
+    abstract = {"Table", "ArrowTable", "TableFiles"}
     assert kinds.keys() - abstract <= NAMED
     read = set()
 
@@ -287,7 +287,7 @@ def test_every_source_is_read_in_a_replay(tmp_path: Path, monkeypatch: pytest.Mo
 
         return reading
 
-    for kind, method in itertools.product(kinds.values(), ("pieces", "record_batches")):
+    for kind, method in itertools.product(kinds.values(), ("pieces", "read", "record_batches")):
         if method in vars(kind):
             monkeypatch.setattr(kind, method, noted(getattr(kind, method)))
     for name, form in FORMS.items():

@@ -121,7 +121,7 @@ def test_both_views_may_have_categories(make: Any, kind: str, tmp_path: Path) ->
 
 def test_a_categorical_column_has_at_most_one_in_a_row() -> None:
     """What its part of the squared norm is: 1 or 0, whatever the number of categories."""
-    marks = np.asarray(indicators(np.array(["b", "x", "a"]), tuple("abcdefgh")))
+    marks = indicators(np.array(["b", "x", "a"]), tuple("abcdefgh")).T
     np.testing.assert_array_equal((marks**2).sum(axis=1), [1, 0, 1])
     np.testing.assert_array_equal(marks[:, :2], [[0, 1], [0, 0], [1, 0]])
 

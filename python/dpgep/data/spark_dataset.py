@@ -17,8 +17,9 @@ from dpgep._optional import import_extra
 from dpgep.data.distributed_dataset import DistributedDataset, Partial, Task, merged, summed
 from dpgep.data.rows import Batch
 from dpgep.sources import Scan, Selection
-from dpgep.sources.arrow import pyarrow
-from dpgep.sources.source import Key, packages_messages_withheld
+from dpgep.sources.names import Key
+from dpgep.sources.source import packages_messages_withheld
+from dpgep.sources.tables import pyarrow
 
 # Partial sums that one task merges, all of which it holds.
 _FAN_IN = 8

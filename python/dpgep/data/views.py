@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.sources import Scan, Selection, as_selection, declared_values, is_source
 from dpgep.sources.batches import Columns, shown
-from dpgep.sources.encoding import Categories, Encoding, declared_categories, encoded
-from dpgep.sources.frames import Frame
+from dpgep.sources.encoding import Categories, Encoding, declared_categories
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_table
 from dpgep.sources.names import Names, as_text
 from dpgep.sources.source import Source, replaced
-from dpgep.sources.tables import table_matrix, table_names
+from dpgep.sources.tables import Frame, table_matrix, table_names
 
 
 def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
@@ -94,7 +93,7 @@ def frame_columns(frame: Any) -> tuple[Names, Categories]:
 
 def without_rows(frame: Any) -> Source:
     """What is known of the columns: their names, their number as a matrix, or that they are not numeric."""
-    return encoded(Frame(frame._meta), Encoding(frame_categories(frame)))
+    return Frame(frame._meta).encode(Encoding(frame_categories(frame)))
 
 
 def spread_matrix(values: Any, name: str) -> Any:

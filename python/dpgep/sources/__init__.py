@@ -1,8 +1,8 @@
 """Sources: data in many forms as batches of rows."""
 
-from dpgep.sources.arrays import as_vector_of_values
 from dpgep.sources.encoding import BOOLEANS, declared_values
 from dpgep.sources.scan import Scan, Selection, as_selection, is_source, scan
+from dpgep.sources.tables import as_vector_of_values
 
 __all__ = [
     "BOOLEANS",

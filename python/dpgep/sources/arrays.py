@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 
-from dpgep.sources import arrow, frames, kinds
-from dpgep.sources.batches import Columns, Part, Pieces, check_real, rows_at_a_time
-from dpgep.sources.encoding import declared_values
-from dpgep.sources.kinds import is_table
-from dpgep.sources.names import Names
-from dpgep.sources.source import Declared, Key, Source, check_names, missing, one_of
-from dpgep.sources.tables import table_matrix, table_names, whole
+from dpgep.sources import kinds
+from dpgep.sources.batches import Part, Pieces, check_real, is_real, rows_at_a_time, shown
+from dpgep.sources.encoding import Declared, declared_values
+from dpgep.sources.names import Key, Names, check_names, one_of
+from dpgep.sources.source import Source, Table
+from dpgep.sources.tables import as_vector_of_values, table_matrix, table_names
 
 
 class Array(Source):
@@ -25,7 +24,7 @@ class Array(Source):
 
     def __init__(self, values: Any, name: str) -> None:
         self._declared = declared_values(values)
-        self._names = table_names(values) if is_table(values) else None
+        self._names = table_names(values) if kinds.is_table(values) else None
         self._values = _checked(values, name)
         self._name = name
         self._in_memory = isinstance(self._values, np.ndarray) or scipy.sparse.issparse(self._values)
@@ -99,14 +98,14 @@ class Array(Source):
         return max(chunk, step // chunk * chunk) if isinstance(chunk, int) else step
 
 
-class SideBySide(Source):
+class SideBySide(Table):
     """Several arrays with the same rows, under positions or names.
 
     Keys: one of them for an array; a tuple of names for a matrix of vectors; None where there is only one array.
     """
 
     def __init__(self, arrays: Mapping[Hashable, Any], kind: str) -> None:
-        self._kind = kind
+        self.kind = kind
         self._arrays = {key: Array(values, f"{kind} {key!r}") for key, values in arrays.items()}
         if not self._arrays:
             raise ValueError("no arrays to read: the collection is empty")
@@ -117,59 +116,50 @@ class SideBySide(Source):
     def n_rows(self) -> int:
         return next(iter(self._arrays.values())).n_rows
 
-    def width(self, key: Key) -> int | None:
-        if key is None:
-            if len(self._arrays) > 1:
-                raise ValueError(f"select a {self._kind} first, e.g. source[{next(iter(self._arrays))!r}]")
-            return next(iter(self._arrays.values())).width(None)
-        if not isinstance(key, tuple):
-            return self._array(key).width(None)
-        check_names(key)
-        for name in key:
-            array = self._array(name)
-            if array.width(None) is not None:
-                raise ValueError(f"{self._kind} {name!r} is a matrix: select it separately, source[{name!r}]")
-            check_real(array.dtype, f"{self._kind} {name!r}")
-        return len(key)
-
     @property
-    def columns(self) -> list[Hashable] | None:
-        return list(self._arrays) if self._kind == "column" else None
+    def columns(self) -> list[Hashable]:
+        return list(self._arrays)
+
+    def width(self, key: Key) -> int | None:
+        return super().width(self._named(key))
 
     def names(self, key: Key) -> Names:
-        if not isinstance(key, tuple):
-            return next(iter(self._arrays.values())).names(None) if key is None else self._array(key).names(None)
-        return super().names(key)
+        key = self._named(key)
+        if key is None or isinstance(key, tuple):
+            return super().names(key) if self.kind == "column" else None
+        return self._arrays[key].names(None)  # type: ignore[index]
 
     def declared(self, key: Key) -> Declared | None:
-        return self._array(one_of(key)).declared(None)
+        return self._arrays[one_of(key)].declared(None)  # type: ignore[index]
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
-        names = [tuple(self._arrays) if key is None else key if isinstance(key, tuple) else (key,) for key in keys]
-        arrays = {name: self._array(name) for selected in names for name in selected}
+        return super().pieces([self._named(key) for key in keys], batch_rows)
+
+    def read(self, names: Sequence[Hashable], batch_rows: int | None) -> Iterator[dict[Hashable, Part]]:
+        arrays = {name: self._arrays[name] for name in names}
         step = min(array.rows_at_a_time(batch_rows) for array in arrays.values())
         for start in range(0, self.n_rows, step):
-            blocks = {name: array.read(start, start + step) for name, array in arrays.items()}
-            rows = min(step, self.n_rows - start)
-            yield tuple(
-                Columns([blocks[name] for name in selected], rows) if isinstance(key, tuple) else blocks[selected[0]]
-                for key, selected in zip(keys, names, strict=True)
-            )
+            yield {name: array.read(start, start + step) for name, array in arrays.items()}
 
-    def _array(self, key: Key) -> Array:
-        try:
-            return self._arrays[key]  # type: ignore[index]
-        except (KeyError, TypeError):  # slices are hashable in recent versions of Python only
-            raise missing(key, self._arrays, self._kind) from None
+    def vector(self, rows: dict[Hashable, Part], name: Hashable) -> Part:
+        return rows[name]
 
+    numbers = vector
 
-def as_vector_of_values(values: Any) -> Any:
-    """A Series of pandas or polars or an Arrow array as a NumPy array, what is missing as NaN; all else as it is."""
-    if kinds.is_series(values):
-        return frames.vector(values)
-    if kinds.is_polars_series(values):
-        values = frames.as_plain_text(values)
-    return arrow.column_array(values) if kinds.is_arrow_column(values) else values
+    def list_size(self, name: Any) -> int | None:
+        return self._arrays[name].width(None)
+
+    def not_numeric(self, names: Sequence[Hashable]) -> list[tuple[Hashable, str]]:
+        dtypes = {name: self._arrays[name].dtype for name in names}
+        return [(name, shown(dtype)) for name, dtype in dtypes.items() if not is_real(dtype)]
+
+    def _named(self, key: Key) -> Key:
+        """The key; the name of the only array in the place of None."""
+        if key is not None or self.encoding:
+            return key
+        if len(self._arrays) > 1:
+            raise ValueError(f"select a {self.kind} first, e.g. source[{next(iter(self._arrays))!r}]")
+        return next(iter(self._arrays))
 
 
 def _checked(values: Any, name: str) -> Any:
@@ -192,14 +182,10 @@ def _converted(values: Any) -> Any:
         return np.asarray(values)  # of a memory map or a matrix, the plain array
     if isinstance(values, (list, tuple)):
         return _listed(values)
-    if kinds.is_series(values):
-        return frames.vector(values)
-    if kinds.is_arrow_column(values):
-        return arrow.column_array(values)
-    if is_table(values):
+    if kinds.is_series(values) or kinds.is_arrow_column(values):
+        return as_vector_of_values(values)
+    if kinds.is_frame(values) or kinds.is_arrow_table(values):
         return table_matrix(values)
-    if kinds.is_arrow_table(values):
-        return whole(arrow.Stream(values))
     if hasattr(values, "asstr") and values.dtype.kind == "O":  # text of h5py, which gives bytes otherwise
         return _Text(values)
     return values

@@ -147,8 +147,12 @@ _CACHE_LINE = 64
 _BAD_STRIDE = 512
 
 
+def is_real(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "fiub"
+
+
 def check_real(dtype: np.dtype[Any], what: str) -> None:
-    if dtype.kind not in "fiub":
+    if not is_real(dtype):
         raise TypeError(f"{what} must hold real numbers, got dtype {shown(dtype)}: convert it or leave it out")
 
 

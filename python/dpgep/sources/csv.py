@@ -12,10 +12,10 @@ from pathlib import PurePath
 from typing import Any
 
 from dpgep.errors import DataError
-from dpgep.sources.arrow import ArrowSource, pyarrow
 from dpgep.sources.batches import BATCH_BYTES
 from dpgep.sources.names import as_text, listed
 from dpgep.sources.source import replaced
+from dpgep.sources.tables import ArrowTable, pyarrow
 
 # pyarrow looks at the first block to find types.
 _BLOCK = 1 << 20
@@ -24,7 +24,7 @@ _SEPARATORS = (";", "\t", "|")
 _SAVE_AS_UTF8 = "save it in UTF-8; it may be in Latin-1 or Windows-1252"
 
 
-class CsvFiles(ArrowSource):
+class CsvFiles(ArrowTable):
     """CSV files in UTF-8 with a line of names, one after the other; compressed where their suffix says so.
 
     The separator is a comma, or what separates the names. Numbers are float64, also those in columns that start out

@@ -7,27 +7,27 @@ of that row alone; a value that is not in the list, or missing, has none.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.sources.batches import Columns, Pieces, side_by_side
-from dpgep.sources.kinds import is_arrow_array, is_categorical, is_instance, is_polars_series
-from dpgep.sources.names import Names, as_text
-from dpgep.sources.source import DECLARE, Declared, Key, Source, as_names, missing
+from dpgep.sources.kinds import is_arrow_array, is_categorical, is_instance
+from dpgep.sources.names import as_text, missing
 
-
-def is_pandas_boolean(dtype: Any) -> bool:
-    """Whether a dtype is pandas' own of booleans, or Arrow's in pandas."""
-    if is_instance(dtype, "pandas", "ArrowDtype"):
-        return str(dtype.pyarrow_dtype) == "bool"
-    return is_instance(dtype, "pandas", "BooleanDtype")
-
+# Values that a type or the caller lists: of labels, of a categorical column.
+Declared = tuple[Hashable, ...]
+Categories = Mapping[Hashable, Declared]
 
 BOOLEANS: Declared = (False, True)
+
+# How to declare the categories of a column.
+DECLARE = "as pandas.CategoricalDtype([...]), polars.Enum([...]), or dpgep.scan(..., categories={column: [...]})"
+# Indicator columns are dense: beyond this many categories of a column they take more memory than sparse rows.
+_MOST = 1000
+_DAY_ZERO, _DAY = np.datetime64("1970-01-01"), np.timedelta64(1, "D")
 
 
 def declared_values(values: Any) -> Declared | None:
@@ -36,15 +36,15 @@ def declared_values(values: Any) -> Declared | None:
     Categories of pandas (Dask's, where they are known) and of an Enum of polars are taken as declared, also those that
     nobody has. A Categorical of polars and a dictionary of Arrow declare none: they collect what they meet.
     """
-    if is_polars_series(values):
-        return _of_polars(values.dtype)
-    if is_arrow_array(values):
-        return of_arrow_type(values.type)
-    dtype: Any = getattr(values, "dtype", None)
-    if is_categorical(dtype):
-        known = getattr(getattr(values, "cat", None), "known", True)  # Dask's may not be
-        return tuple(dtype.categories.tolist()) if known and dtype.categories is not None else None
-    return BOOLEANS if _is_boolean(dtype) else None
+    if not getattr(getattr(values, "cat", None), "known", True):  # of Dask
+        return None
+    return declared_by(values.type if is_arrow_array(values) else getattr(values, "dtype", None))
+
+
+def declared_by(kind: Any) -> Declared | None:
+    """The values that a type of NumPy, pandas, polars or Arrow allows, None where it does not say."""
+    is_boolean = str(kind).lower() in ("bool", "boolean", "bool[pyarrow]")
+    return BOOLEANS if is_boolean else declared_categories(kind) or None
 
 
 def declared_categories(kind: Any) -> Declared | None:
@@ -64,27 +64,6 @@ def declared_categories(kind: Any) -> Declared | None:
 def is_date_type(kind: Any) -> bool:
     """Whether a type of pandas, polars or Arrow is one of dates, or of dates with times."""
     return getattr(kind, "kind", None) == "M" or str(kind).lower().startswith(("date", "timestamp"))
-
-
-def of_arrow_type(kind: Any) -> Declared | None:
-    """The values that an Arrow type allows by itself."""
-    from pyarrow import types
-
-    return BOOLEANS if types.is_boolean(kind) else None
-
-
-def _of_polars(dtype: Any) -> Declared | None:
-    import polars
-
-    if isinstance(dtype, polars.Enum):
-        return tuple(dtype.categories)
-    return BOOLEANS if dtype == polars.Boolean else None
-
-
-def _is_boolean(dtype: Any) -> bool:
-    if isinstance(dtype, np.dtype):
-        return dtype.kind == "b"
-    return is_pandas_boolean(dtype)
 
 
 def require_of_type(name: Hashable, kind: Any, values: Sequence[Any]) -> None:
@@ -168,169 +147,88 @@ def _comparable(values: NDArray[Any], declared: Declared) -> tuple[NDArray[Any],
     return None
 
 
-Categories = Mapping[Hashable, Declared]
-
-# Indicator columns are dense: beyond this many categories of a column they take more memory than sparse rows.
-_MOST = 1000
-
-
-_DAY_ZERO, _DAY = np.datetime64("1970-01-01"), np.timedelta64(1, "D")
-
-
 @dataclass(frozen=True)
 class Encoding:
-    """What the caller declares of the columns of a table: categories, and columns of dates that are to be numbers."""
+    """How columns of a table become columns of a matrix: indicators of their categories, numbers of days of dates."""
 
     categories: Categories = field(default_factory=dict)
     dates: frozenset[Hashable] = frozenset()
 
+    @classmethod
+    def declared(cls, categories: Any, dates: Any) -> Encoding:
+        """What a caller declares: {column: [category, ...]}, [column, ...]. Raises TypeError or ValueError for less."""
+        categories, dates = {} if categories is None else categories, () if dates is None else dates
+        if isinstance(dates, (str, bytes)) or not isinstance(dates, Sequence):
+            raise TypeError(f"dates must be a list of columns, got {dates!r}")
+        if not isinstance(categories, Mapping):
+            raise TypeError(f'categories must be a mapping such as {{"colour": ["red", "green"]}}, got {categories!r}')
+        for name, values in categories.items():
+            if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
+                raise TypeError(f"categories of {name!r} must be a list, got {values!r}")
+            if len(values) == 0:
+                raise ValueError(f"categories of {name!r} are empty: list at least one")
+            require_exact_in_floats(f"categories of {name!r}", values)
+        return cls({name: tuple(map(_plain, values)) for name, values in categories.items()}, frozenset(dates))
 
-def check_dates(dates: Any) -> frozenset[Hashable]:
-    """Names of columns of dates."""
-    if dates is None:
-        return frozenset()
-    if isinstance(dates, (str, bytes)) or not isinstance(dates, Sequence):
-        raise TypeError(f"dates must be a list of columns, got {dates!r}")
-    return frozenset(dates)
+    def __bool__(self) -> bool:
+        return bool(self.categories or self.dates)
 
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self.categories or name in self.dates
 
-def check_categories(categories: Any) -> Categories:
-    """What a caller declares, {column: [category, ...]}. Raises TypeError or ValueError unless that is what it is."""
-    if categories is None:
-        return {}
-    if not isinstance(categories, Mapping):
-        raise TypeError(f'categories must be a mapping such as {{"colour": ["red", "green"]}}, got {categories!r}')
-    for name, declared in categories.items():
-        if isinstance(declared, (str, bytes)) or not isinstance(declared, (Sequence, np.ndarray)):
-            raise TypeError(f"categories of {name!r} must be a list, got {declared!r}")
-        if len(declared) == 0:
-            raise ValueError(f"categories of {name!r} are empty: list at least one")
-        require_exact_in_floats(f"categories of {name!r}", declared)
-    return {name: tuple(_plain(value) for value in declared) for name, declared in categories.items()}
+    def of(self, columns: Sequence[Hashable], types: Mapping[Hashable, Any]) -> Encoding:
+        """With the categories that types declare. Raises ValueError or TypeError unless it fits the columns."""
+        for name in (*self.categories, *self.dates):
+            if name not in columns:
+                raise missing(name, columns)
+        for name in self.dates:
+            if name in self.categories:
+                raise ValueError(f"column {name!r} is to be a date and to have categories: choose one")
+            kind = types.get(name)
+            if kind is not None and not is_date_type(kind):
+                raise TypeError(
+                    f"column {name!r} ({kind}) holds no dates: text is read as one if written as 2024-03-31"
+                )
+        for name, values in self.categories.items():
+            require_of_type(name, types.get(name), values)
+        by_type = {name: declared_categories(kind) for name, kind in types.items()}
+        known = {name: declared for name, declared in by_type.items() if declared is not None}
+        return Encoding({**known, **self.categories}, self.dates)
 
-
-def encoded(source: Source, encoding: Encoding) -> Source:
-    """A source whose categorical columns, and those whose categories are given, become indicators in a matrix.
-
-    Columns of dates become numbers.
-    """
-    types = {name: declared_categories(kind) for name, kind in source.types.items()}
-    known = {name: declared for name, declared in types.items() if declared is not None}
-    for name in (*encoding.categories, *encoding.dates):
-        if source.columns is None or name not in source.columns:
-            raise missing(name, source.columns or ())
-    for name in encoding.dates:
-        if name in encoding.categories:
-            raise ValueError(f"column {name!r} is to be a date and to have categories: choose one")
-        kind = source.types.get(name)
-        if kind is not None and not is_date_type(kind):
-            raise TypeError(f"column {name!r} ({kind}) holds no dates: text is read as one if written as 2024-03-31")
-    for name, values in encoding.categories.items():
-        require_of_type(name, source.types.get(name), values)
-    known.update(encoding.categories)
-    return Encoded(source, Encoding(known, encoding.dates)) if known or encoding.dates else source
-
-
-class Encoded(Source):
-    """A table with indicators in the place of categorical columns, and days since 1970 in that of dates.
-
-    As vectors, columns are what they were.
-    """
-
-    def __init__(self, source: Source, encoding: Encoding) -> None:
-        self._source = source
-        self._categories = encoding.categories
-        self._dates = encoding.dates
-        self.repeatable = source.repeatable
-
-    @property
-    def n_rows(self) -> int | None:
-        return self._source.n_rows
-
-    @property
-    def columns(self) -> Sequence[Hashable]:
-        return self._source.columns or ()
-
-    @property
-    def types(self) -> Mapping[Hashable, Any]:
-        return self._source.types
-
-    def width(self, key: Key) -> int | None:
-        names = as_names(key, self.columns)
-        if names is None:
-            return self._source.width(key)
-        for name in names:
-            self._check(name)
-        numeric = tuple(name for name in names if not self._is_encoded(name))
-        if numeric:
-            self._source.width(numeric)
-        return len(self._names(names))
-
-    def names(self, key: Key) -> Names:
-        names = as_names(key, self.columns)
-        return None if names is None else self._names(names)
-
-    def declared(self, key: Key) -> Declared | None:
-        return self._source.declared(key)
-
-    def needed(self, keys: Sequence[Key]) -> list[Hashable]:
-        return self._source.needed(keys)
-
-    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
-        selected = [as_names(key, self.columns) for key in keys]
-        # an encoded column as a vector, another as a matrix of one column, to be put side by side
-        single: list[Key] = [
-            column
-            for key, names in zip(keys, selected, strict=True)
-            for column in ((key,) if names is None else (n if self._is_encoded(n) else (n,) for n in names))
-        ]
-        for piece in self._source.pieces(single, batch_rows):
-            parts = iter(piece)
-            yield tuple(
-                next(parts) if names is None else side_by_side([self._columns(name, next(parts)) for name in names])
-                for names in selected
-            )
-
-    def _columns(self, name: Hashable, part: Any) -> Columns:
-        if name in self._dates:
-            return Columns([days(part, name)], len(part))
-        declared = self._categories.get(name)
-        return part if declared is None else indicators(part, declared)
-
-    def _is_encoded(self, name: Hashable) -> bool:
-        return name in self._categories or name in self._dates
-
-    def _names(self, columns: Sequence[Hashable]) -> tuple[str, ...]:
-        declared = self._categories
+    def names(self, columns: Sequence[Hashable]) -> tuple[str, ...]:
+        """Names of the columns of the matrix."""
         return as_text(
             each
             for name in columns
-            for each in ([f"{name}={word}" for word in declared[name]] if name in declared else [name])
+            for each in ([f"{name}={word}" for word in self.categories[name]] if name in self.categories else [name])
         )
 
-    def _check(self, name: Hashable) -> None:
-        declared = self._categories.get(name)
-        if declared is None:
-            return
-        if not declared:
+    def require_known(self, name: Hashable) -> None:
+        """Raise TypeError or ValueError for a categorical column without declared categories, or with too many."""
+        declared = self.categories.get(name)
+        if declared == ():
             raise TypeError(
                 f"column {name!r} is categorical, but its type declares no categories, or collects them from the data, "
                 f"which would reveal them: declare them, {DECLARE}"
             )
-        if len(declared) > _MOST:
+        if declared is not None and len(declared) > _MOST:
             raise ValueError(
                 f"column {name!r} has {len(declared)} categories, of at most {_MOST}: group them, or pass a sparse "
                 "matrix of indicators"
             )
 
+    def numbers(self, name: Hashable, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """The columns of a matrix that the values of an encoded column become."""
+        return [days(values, name)] if name in self.dates else list(indicators(values, self.categories[name]))
 
-def indicators(values: NDArray[Any], declared: Declared) -> Columns:
-    """A column of zeros and ones for each category."""
+
+def indicators(values: NDArray[Any], declared: Declared) -> NDArray[np.uint8]:
+    """Zeros and ones, (categories, rows): in each row at most one is 1."""
     found = positions(values, declared)
     marks = np.zeros((len(declared), len(found)), np.uint8)
     listed = np.flatnonzero(found != NOT_LISTED)
     marks[found[listed], listed] = 1
-    return Columns(list(marks), len(found))
+    return marks
 
 
 def days(values: NDArray[Any], name: object) -> NDArray[np.float64]:

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from dpgep.sources.arrays import Array, SideBySide
-from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
 from dpgep.sources.csv import CsvFiles
 from dpgep.sources.encoding import Categories
 from dpgep.sources.names import listed
 from dpgep.sources.source import Source, packages_messages_withheld
+from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 
 # Memory per column while a file is read; without a buffer, the column's share of a row group would lie in memory.
 _READ_BUFFER = 1 << 18
 
 
-class TableFiles(ArrowSource):
+class TableFiles(ArrowTable):
     """Files of one data set of pyarrow, in its order.
 
     The schema is that of the first file. In another, a column that is not there is null; one of another type is read if

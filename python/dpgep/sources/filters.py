@@ -13,10 +13,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
-from dpgep.sources.arrow import ArrowSource, is_numeric, pyarrow
 from dpgep.sources.csv import CsvFiles
-from dpgep.sources.encoding import is_date_type
-from dpgep.sources.source import Declared, Key, missing
+from dpgep.sources.encoding import Declared, is_date_type
+from dpgep.sources.names import Key, missing
+from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 
 # Text, or a pyarrow.compute.Expression.
 Condition: TypeAlias = Any
@@ -43,12 +43,12 @@ def check_condition(condition: Any) -> Condition:
     return condition
 
 
-class Filtered(ArrowSource):
+class Filtered(ArrowTable):
     """The rows of a table that meet a condition; nobody knows how many they are."""
 
     n_rows = None
 
-    def __init__(self, source: ArrowSource, condition: Condition) -> None:
+    def __init__(self, source: ArrowTable, condition: Condition) -> None:
         self._source = source
         self.schema = source.schema
         self.repeatable = source.repeatable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,16 @@ is_series = _kind("pandas", "Series")
 is_categorical = _kind("pandas", "CategoricalDtype")
 is_polars_series = _kind("polars", "Series")
 is_polars_frame = _kind("polars", "DataFrame")
-is_pyarrow_table = _kind("pyarrow", "Table")
+is_lazy_frame = _kind("polars", "LazyFrame")
 is_dataset = _kind("pyarrow.dataset", "Dataset")
 is_reader = _kind("pyarrow", "RecordBatchReader")
-is_record_batch = _kind("pyarrow", "RecordBatch")
 is_spark_frame = _kind("pyspark.sql", "DataFrame")
 
 
 def is_table(value: Any) -> bool:
     """Whether the value is a table in memory: of pandas, polars or Arrow."""
-    return is_frame(value) or is_polars_frame(value) or is_pyarrow_table(value) or is_record_batch(value)
+    in_arrow = (is_instance(value, "pyarrow", name) for name in ("Table", "RecordBatch"))
+    return is_frame(value) or is_polars_frame(value) or any(in_arrow)
 
 
 def is_dask_collection(value: Any) -> bool:
@@ -60,9 +60,8 @@ def is_arrow_array(value: Any) -> bool:
 
 def is_arrow_column(value: Any) -> bool:
     """Whether the value is one column that Arrow can read: an Array, a ChunkedArray, a polars Series."""
-    if is_arrow_array(value):
-        return True
-    return hasattr(value, "__arrow_c_stream__") and len(getattr(value, "shape", (0, 0))) == 1
+    is_stream = hasattr(value, "__arrow_c_stream__")
+    return is_arrow_array(value) or (is_stream and len(getattr(value, "shape", (0, 0))) == 1)
 
 
 def is_arrow_table(value: Any) -> bool:
@@ -79,7 +78,3 @@ def is_stored_array(value: Any) -> bool:
         and not is_series(value)
         and not is_arrow_column(value)
     )
-
-
-def is_iterator(value: Any) -> bool:
-    return isinstance(value, Iterator)

@@ -1,12 +1,17 @@
-"""Names of columns: public, as everything is that a table tells before its rows are read."""
+"""Names of columns, and keys that select them: public, as all that a table says before its rows are read."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeAlias
 
+from dpgep._checks import did_you_mean
+
 # None: nobody has named them, as those of an array.
 Names: TypeAlias = tuple[str, ...] | None
+
+# None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
+Key: TypeAlias = Hashable | slice | None
 
 _LISTED = 20
 
@@ -43,3 +48,36 @@ def check_same(found: Names, expected: Names, what: str) -> None:
         raise ValueError(f"the columns of {what} are in another order: they must be {listed(expected)}")
     differences = [f"lacks {listed(lacking)}"] * bool(lacking) + [f"has {listed(unknown)} besides"] * bool(unknown)
     raise ValueError(f"{what} {' and '.join(differences)}: its columns must be {listed(expected)}")
+
+
+def one_of(key: Key) -> Key:
+    """The column that a key selects, also as a matrix of one."""
+    return key[0] if isinstance(key, tuple) and len(key) == 1 else key
+
+
+def missing(name: object, known: Iterable[object], what: str = "column") -> ValueError:
+    """The error for a name that a source does not have."""
+    available = list(known)
+    return ValueError(f"no {what} {name!r}{did_you_mean(name, available)}; available: {listed(available)}")
+
+
+def as_names(key: Key, known: Sequence[Hashable], what: str = "column") -> tuple[Hashable, ...] | None:
+    """The names of the columns in the matrix that a key selects from a table, or None if it selects one column."""
+    if isinstance(key, slice):
+        raise TypeError("columns of a table are selected by name, not by a slice: pass a name or a list of names")
+    names = tuple(known) if key is None else key if isinstance(key, tuple) else None
+    existing = set(known)
+    for name in (key,) if names is None else names:
+        if name not in existing:
+            raise missing(name, known, what)
+    if names is not None:
+        check_names(names)
+    return names
+
+
+def check_names(names: tuple[Hashable, ...]) -> None:
+    if not names:
+        raise ValueError("no columns selected: name at least one")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"column {twice!r} is selected twice")

@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 
-from dpgep.sources import arrow, kinds
+from dpgep.sources import kinds
 from dpgep.sources.arrays import Array, SideBySide
-from dpgep.sources.arrow import ArrowSource, Dataset, Reader, Stream
 from dpgep.sources.batches import Pieces
-from dpgep.sources.encoding import BOOLEANS, Categories, Encoding, encoded
+from dpgep.sources.encoding import BOOLEANS, Categories, Declared, Encoding
 from dpgep.sources.files import open_files
 from dpgep.sources.filters import Condition, Filtered
-from dpgep.sources.frames import Frame
-from dpgep.sources.names import Names, check_same
-from dpgep.sources.source import Declared, Key, Source
-from dpgep.sources.spark import SparkFrame
+from dpgep.sources.names import Key, Names, check_same
+from dpgep.sources.source import Source
+from dpgep.sources.tables import ArrowTable, Dataset, Frame, LazyFrame, SparkFrame, Stream, copied
 
 SUPPORTED = (
     "paths of Parquet, CSV, Arrow, NPY or NPZ files, a table of pyarrow, pandas, polars or Spark, an array of NumPy, "
@@ -30,13 +28,13 @@ def open_source(value: Any, encoding: Encoding, condition: Condition | None = No
     """The source that a value given to `dpgep.scan` stands for: categories and dates as declared, rows that meet it."""
     source = _opened(value, encoding.categories)
     if condition is not None:
-        if not isinstance(source, ArrowSource):
+        if not isinstance(source, ArrowTable):
             raise TypeError(
                 "a filter is for files of Parquet, CSV or Arrow, and for tables of pyarrow or polars: of other data, "
                 "pass the rows that are meant"
             )
         source = Filtered(source, condition)
-    return encoded(source, encoding) if isinstance(source, Source) else Batches(source, encoding)
+    return source.encode(encoding) if isinstance(source, Source) else Batches(source, encoding)
 
 
 def _opened(value: Any, categories: Categories) -> Any:
@@ -47,11 +45,11 @@ def _opened(value: Any, categories: Categories) -> Any:
         return open_files(value, categories)
     if kinds.is_spark_frame(value):
         return SparkFrame(value)
+    if kinds.is_lazy_frame(value):
+        return LazyFrame(value)
     if kinds.is_dataset(value):
         return Dataset(value)
-    if kinds.is_reader(value):
-        return Reader(value)
-    if callable(value) or kinds.is_iterator(value) or isinstance(value, list):
+    if callable(value) or isinstance(value, list) or (isinstance(value, Iterator) and not kinds.is_reader(value)):
         return value
     source = _in_memory(value)
     if source is not None:
@@ -69,29 +67,23 @@ def open_batch(value: Any, encoding: Encoding) -> Source:
             f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of "
             "pandas, polars or pyarrow, or a tuple or mapping of arrays with the same rows"
         )
-    return encoded(source, encoding)
+    return source.encode(encoding)
 
 
 def is_source_value(value: Any) -> bool:
     """Whether a value in the place of X is no array in memory, and can be scanned."""
-    return (
-        kinds.is_path(value)
-        or kinds.is_spark_frame(value)
-        or kinds.is_dataset(value)
-        or kinds.is_reader(value)
-        or kinds.is_frame(value)
-        or kinds.is_record_batch(value)
-        or kinds.is_arrow_table(value)
-        or kinds.is_iterator(value)
-        or (kinds.is_stored_array(value) and len(value.shape) == 2)
-        or callable(value)
-    )
+    kinds_of_sources = (
+        kinds.is_path, kinds.is_spark_frame, kinds.is_lazy_frame, kinds.is_dataset, kinds.is_frame,
+        kinds.is_arrow_table, callable,
+    )  # fmt: skip
+    stored_matrix = kinds.is_stored_array(value) and len(value.shape) == 2
+    return stored_matrix or isinstance(value, Iterator) or any(is_kind(value) for is_kind in kinds_of_sources)
 
 
 def _in_memory(value: Any) -> Source | None:
     if kinds.is_frame(value):
         return Frame(value)
-    if kinds.is_record_batch(value) or kinds.is_arrow_table(value):
+    if kinds.is_arrow_table(value):
         return Stream(value)
     if isinstance(value, np.ndarray) or scipy.sparse.issparse(value) or kinds.is_stored_array(value):
         return Array(value, "the matrix" if len(value.shape) == 2 else "the array")
@@ -176,14 +168,14 @@ class Batches(Source):
 
 def _lasting(batch: Any) -> Any:
     """The batch, copied where it lies in memory that its maker may fill again; what lies in files stays there."""
-    if kinds.is_polars_frame(batch):
-        return type(batch)(arrow.copied(batch)).cast(dict(batch.schema))  # Arrow knows no Enum
-    if kinds.is_record_batch(batch) or (kinds.is_arrow_table(batch) and not kinds.is_frame(batch)):
-        return arrow.copied(batch)
     if isinstance(batch, np.memmap):
         return batch
     if isinstance(batch, np.ndarray) or scipy.sparse.issparse(batch) or kinds.is_frame(batch) or kinds.is_series(batch):
         return batch.copy()
+    if kinds.is_polars_frame(batch):
+        return type(batch)(copied(batch)).cast(dict(batch.schema))  # Arrow knows no Enum
+    if kinds.is_arrow_table(batch):
+        return copied(batch)
     if isinstance(batch, tuple):
         return tuple(map(_lasting, batch))
     if isinstance(batch, list):

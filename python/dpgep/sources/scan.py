@@ -12,11 +12,11 @@ from dpgep._checks import require_count
 from dpgep._optional import progress_bar
 from dpgep._show import html_table
 from dpgep.sources.batches import Assembler, Part, Pieces, rebatch
-from dpgep.sources.encoding import Encoding, check_categories, check_dates
+from dpgep.sources.encoding import Declared, Encoding
 from dpgep.sources.filters import Condition, check_condition
-from dpgep.sources.names import Names, listed
+from dpgep.sources.names import Key, Names, listed
 from dpgep.sources.opening import is_source_value, open_source
-from dpgep.sources.source import Declared, Key, packages_messages_withheld
+from dpgep.sources.source import packages_messages_withheld
 
 
 def scan(
@@ -39,6 +39,8 @@ def scan(
           read in the order of their paths;
         - a pyarrow Dataset, Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another object
           with ``__arrow_c_stream__``;
+        - a polars LazyFrame, whose query runs in each pass; rows that it chooses by people's values need
+          ``adjacency="add-remove"``, which protects their number;
         - a Spark DataFrame, whose executors sum the rows (docs/distributed.md): problems read it, `Scan.read` does not;
         - an array of shape (n, d): NumPy's, also memory-mapped, a SciPy sparse matrix, a data set of h5py, an array of
           Zarr; or several with the same rows, in a tuple or a mapping from names;
@@ -111,9 +113,7 @@ def scan(
     if filter is not None and n_rows is not None:
         raise ValueError("how many rows pass a filter is not known beforehand: give n_rows or filter")
     condition = None if filter is None else check_condition(filter)
-    return Scan(
-        source, n_rows, batch_rows, progress, Encoding(check_categories(categories), check_dates(dates)), condition
-    )
+    return Scan(source, n_rows, batch_rows, progress, Encoding.declared(categories, dates), condition)
 
 
 def is_source(value: Any) -> bool:

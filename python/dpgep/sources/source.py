@@ -10,19 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from typing import Any
 
-from dpgep._checks import did_you_mean
+from numpy.typing import NDArray
+
 from dpgep.errors import DataError
-from dpgep.sources.batches import Pieces
-from dpgep.sources.names import Names, as_text, listed
-
-# None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
-Key = Hashable | slice | None
-
-# Values that a type or the caller lists: of labels, of a categorical column.
-Declared = tuple[Hashable, ...]
-
-# How to declare the categories of a column.
-DECLARE = "as pandas.CategoricalDtype([...]), polars.Enum([...]), or dpgep.scan(..., categories={column: [...]})"
+from dpgep.sources.batches import Columns, Part, Pieces
+from dpgep.sources.encoding import DECLARE, Declared, Encoding
+from dpgep.sources.names import Key, Names, as_names, missing, one_of
 
 
 class Source(ABC):
@@ -56,30 +49,104 @@ class Source(ABC):
 
     def names(self, key: Key) -> Names:
         """Names of the columns in the matrix that a key selects, None where they have none."""
-        selected = None if self.columns is None else as_names(key, self.columns)
-        return None if selected is None else as_text(selected)
+        return None
 
     def needed(self, keys: Sequence[Key]) -> list[Hashable]:
         """Names of the columns of a table that `pieces` reads for some keys."""
-        known, names = self.columns or (), dict[Hashable, None]()
-        for key in keys:
-            names.update(dict.fromkeys(as_names(key, known) or (one_of(key),)))  # type: ignore[arg-type]
-        return list(names)
+        return []
+
+    def encode(self, encoding: Encoding) -> Source:
+        """Itself, whose columns become those of a matrix as declared. Raises ValueError or TypeError if they cannot."""
+        for name in (*encoding.categories, *encoding.dates):
+            raise missing(name, ())
+        return self
 
     @abstractmethod
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         """One pass over the rows: a part for each key, the same rows in all, about ``batch_rows`` or fewer if cheap."""
 
 
-def one_of(key: Key) -> Key:
-    """The column that a key selects, also as a matrix of one."""
-    return key[0] if isinstance(key, tuple) and len(key) == 1 else key
+class Table(Source):
+    """Rows of named columns. Keys: a name for a column, a tuple of names for a matrix, None for all columns.
 
+    A matrix has indicators in the place of categorical columns, and days since 1970 in that of dates that were
+    declared. As vectors, columns are what they are.
+    """
 
-def missing(name: object, known: Iterable[object], what: str = "column") -> ValueError:
-    """The error for a name that a source does not have."""
-    available = list(known)
-    return ValueError(f"no {what} {name!r}{did_you_mean(name, available)}; available: {listed(available)}")
+    encoding = Encoding()
+    #: what a column is called in messages
+    kind = "column"
+
+    @property
+    @abstractmethod
+    def columns(self) -> Sequence[Hashable]: ...
+
+    def encode(self, encoding: Encoding) -> Source:
+        self.encoding = encoding.of(self.columns, self.types)
+        return self
+
+    def width(self, key: Key) -> int | None:
+        names = as_names(key, self.columns, self.kind)
+        if names is None:
+            return self.list_size(key)
+        for name in names:
+            self.encoding.require_known(name)
+        plain = [name for name in names if name not in self.encoding]
+        for name in plain:
+            if self.list_size(name) is not None:
+                raise ValueError(f"column {name!r} is a matrix: select it separately, source[{name!r}]")
+        require_numeric(self.not_numeric(plain))
+        return len(self.encoding.names(names))
+
+    def names(self, key: Key) -> Names:
+        names = as_names(key, self.columns, self.kind)
+        return None if names is None else self.encoding.names(names)
+
+    def needed(self, keys: Sequence[Key]) -> list[Hashable]:
+        names = dict[Hashable, None]()
+        for key in keys:
+            names.update(dict.fromkeys(as_names(key, self.columns, self.kind) or (one_of(key),)))  # type: ignore[arg-type]
+        return list(names)
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        selected = [as_names(key, self.columns, self.kind) for key in keys]
+        for rows in self.read(self.needed(keys), batch_rows):
+            yield tuple(
+                self.vector(rows, key) if names is None else self._matrix(rows, names)
+                for key, names in zip(keys, selected, strict=True)
+            )
+
+    def _matrix(self, rows: Any, names: tuple[Hashable, ...]) -> Columns:
+        columns = [
+            column
+            for name in names
+            for column in (
+                self.encoding.numbers(name, self.vector(rows, name))
+                if name in self.encoding
+                else [self.numbers(rows, name)]
+            )
+        ]
+        return Columns(columns, len(columns[0]))
+
+    def list_size(self, name: Any) -> int | None:
+        """Number of columns of the matrix that a column is by itself, None for one of single values."""
+        return None
+
+    @abstractmethod
+    def not_numeric(self, names: Sequence[Hashable]) -> list[tuple[Hashable, Any]]:
+        """The columns among these that hold no numbers, with their types."""
+
+    @abstractmethod
+    def read(self, names: Sequence[Hashable], batch_rows: int | None) -> Iterable[Any]:
+        """One pass over the named columns, some rows at a time."""
+
+    @abstractmethod
+    def vector(self, rows: Any, name: Any) -> Part:
+        """A column of some rows as a vector, text as str, what is missing as NaN; of lists, as a matrix."""
+
+    @abstractmethod
+    def numbers(self, rows: Any, name: Any) -> NDArray[Any]:
+        """A numeric column of some rows, without a copy where nothing is missing; what is missing as NaN."""
 
 
 def require_numeric(others: Sequence[tuple[object, Any]]) -> None:
@@ -88,28 +155,6 @@ def require_numeric(others: Sequence[tuple[object, Any]]) -> None:
         shown = ", ".join(f"{name!r} ({kind})" for name, kind in others[:8]) + ", ..." * (len(others) > 8)
         are = f"columns {shown} are" if len(others) > 1 else f"column {shown} is"
         raise TypeError(f"{are} not numeric: select numeric columns, or declare the categories of text, {DECLARE}")
-
-
-def as_names(key: Key, known: Sequence[Hashable]) -> tuple[Hashable, ...] | None:
-    """The names of the columns in the matrix that a key selects from a table, or None if it selects one column."""
-    if isinstance(key, slice):
-        raise TypeError("columns of a table are selected by name, not by a slice: pass a name or a list of names")
-    names = tuple(known) if key is None else key if isinstance(key, tuple) else None
-    existing = set(known)
-    for name in (key,) if names is None else names:
-        if name not in existing:
-            raise missing(name, known)
-    if names is not None:
-        check_names(names)
-    return names
-
-
-def check_names(names: tuple[Hashable, ...]) -> None:
-    if not names:
-        raise ValueError("no columns selected: name at least one")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"column {twice!r} is selected twice")
 
 
 _PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j", "duckdb", "_duckdb")

@@ -1,19 +1,349 @@
-"""Tables in memory: pandas, polars and Arrow as one matrix of numbers, and the names of its columns."""
+"""Tables as sources: of pandas, which needs no other package, and whatever hands out its rows as an Arrow stream."""
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._optional import import_extra
 from dpgep.sources import kinds
-from dpgep.sources.arrow import Stream
-from dpgep.sources.batches import Assembler
-from dpgep.sources.encoding import Encoding, encoded
-from dpgep.sources.frames import Frame
-from dpgep.sources.names import Names, as_text
-from dpgep.sources.source import Source
+from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, read_ahead, rows_at_a_time
+from dpgep.sources.encoding import Declared, Encoding, declared_by, declared_values
+from dpgep.sources.names import Key, Names, as_text, one_of
+from dpgep.sources.source import Source, Table, messages_withheld, packages_messages_withheld, require_numeric
+
+T = TypeVar("T")
+
+# Decoded at a time, whatever the size of batches: with half of it Parquet takes a fifth longer, with more not less.
+_READ_BYTES = 2 * BATCH_BYTES
+
+
+def pyarrow(module: str = "") -> Any:
+    return import_extra(f"pyarrow{module}", "arrow")
+
+
+# --- pandas ---
+
+
+class Frame(Table):
+    """A pandas DataFrame."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._frame)
+
+    @property
+    def columns(self) -> list[Hashable]:
+        return list(self._frame.columns)
+
+    @property
+    def types(self) -> Mapping[Hashable, Any]:
+        return dict(self._frame.dtypes)
+
+    def width(self, key: Key) -> int | None:
+        columns = self._frame.columns
+        if not columns.is_unique:
+            twice = columns[columns.duplicated()][0]
+            raise ValueError(f"the data frame has several columns named {twice!r}: rename them")
+        return super().width(key)
+
+    def not_numeric(self, names: Sequence[Hashable]) -> list[tuple[Hashable, Any]]:
+        types = self.types
+        return [(name, types[name]) for name in names if not _is_numeric_dtype(types[name])]
+
+    def declared(self, key: Key) -> Declared | None:
+        return declared_values(self._frame[one_of(key)])
+
+    def read(self, names: Sequence[Hashable], batch_rows: int | None) -> Iterator[Any]:
+        step = rows_at_a_time(8 * len(names), batch_rows)
+        return (self._frame.iloc[start : start + step] for start in range(0, self.n_rows, step))
+
+    def vector(self, rows: Any, name: Any) -> NDArray[Any]:
+        return _vector_of_series(rows[name])
+
+    def numbers(self, rows: Any, name: Any) -> NDArray[Any]:
+        return _converted(rows[name], rows[name].dtype, name, _numbers_of_series)
+
+
+def _vector_of_series(series: Any) -> NDArray[Any]:
+    """A Series as a vector: numbers and dates as NumPy has them, text as str; what is missing, as NaN."""
+    return _converted(series, series.dtype, series.name, _values_of_series)
+
+
+def _values_of_series(series: Any) -> NDArray[Any]:
+    if _is_numeric_dtype(series.dtype) and series.dtype != bool:
+        return _numbers_of_series(series)
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "bmM":
+        return np.asarray(series.to_numpy())
+    missing = series.isna().to_numpy(dtype=bool)
+    values = series.to_numpy(dtype=object, copy=True)
+    values[missing] = float("nan")
+    return np.asarray(values)
+
+
+def _numbers_of_series(series: Any) -> NDArray[Any]:
+    """Numeric values, without a copy if NumPy holds them; missing ones become NaN."""
+    if isinstance(series.dtype, np.dtype):
+        return np.asarray(series.to_numpy())
+    if hasattr(series, "sparse"):
+        return np.asarray(series.sparse.to_dense())
+    if series.hasnans:
+        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(series.to_numpy(dtype=series.dtype.numpy_dtype))
+
+
+def _is_numeric_dtype(kind: Any) -> bool:
+    types = import_extra("pandas", "pandas").api.types
+    return bool(types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind))
+
+
+# --- Arrow ---
+
+
+class ArrowTable(Table):
+    """Record batches of one schema."""
+
+    schema: Any
+    #: whether the next rows are fetched while others are in use
+    reads_ahead = False
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    @property
+    def types(self) -> Mapping[Hashable, Any]:
+        return {field.name: field.type for field in self.schema}
+
+    def list_size(self, name: Any) -> int | None:
+        return _list_size(self.schema.field(name).type, name)
+
+    def not_numeric(self, names: Sequence[Any]) -> list[tuple[Hashable, Any]]:
+        types = self.types
+        return [(name, types[name]) for name in names if not is_numeric(self.schema.field(name).type)]
+
+    def declared(self, key: Key) -> Declared | None:
+        return declared_by(self.types.get(one_of(key)))  # type: ignore[arg-type]
+
+    def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
+        pieces = super().pieces(keys, batch_rows)
+        return read_ahead(pieces) if self.reads_ahead else pieces
+
+    def read(self, names: Sequence[Any], batch_rows: int | None) -> Iterable[Any]:
+        row_bytes = sum(_value_bytes(self.schema.field(name).type) for name in names)
+        return self.record_batches(list(names), max(1, _READ_BYTES // row_bytes))
+
+    @abstractmethod
+    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
+        """One pass over the named columns, at most ``rows`` rows at a time if they need to be read first."""
+
+    def vector(self, rows: Any, name: Any) -> Part:
+        column = rows.column(name)
+        return _converted(column, column.type, name, _vector_or_matrix)
+
+    def numbers(self, rows: Any, name: Any) -> NDArray[Any]:
+        column = rows.column(name)
+        return _converted(column, column.type, name, _numbers)
+
+
+class Stream(ArrowTable):
+    """What hands out its rows as an Arrow stream: an Arrow or polars table, a relation of DuckDB.
+
+    Each pass asks for a new stream, the first of them at once, for its schema. A RecordBatchReader can be read once.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self.repeatable = not kinds.is_reader(values)
+        self._next = self._open()
+        self.schema = self._next.schema
+
+    @property
+    def n_rows(self) -> int | None:
+        shape = getattr(self._values, "shape", None)
+        return None if shape is None else int(shape[0])
+
+    @property
+    def types(self) -> Mapping[Hashable, Any]:
+        return self._values.schema if kinds.is_polars_frame(self._values) else super().types  # an Enum lists its own
+
+    def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
+        reader, self._next = self._next or self._open(), None
+        # what fails on the other side of a stream comes as an error of any kind, with its text
+        with messages_withheld("the stream"):
+            yield from reader
+
+    def _open(self) -> Any:
+        with packages_messages_withheld("the stream"):
+            return pyarrow().RecordBatchReader.from_stream(self._values) if self.repeatable else self._values
+
+
+class LazyFrame(ArrowTable):
+    """A polars LazyFrame, whose query is run in each pass, for the columns that are needed and in batches."""
+
+    n_rows = None
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        with packages_messages_withheld("the LazyFrame"):
+            self._types = values.collect_schema()
+            self.schema = Stream(values.clear().collect()).schema
+
+    @property
+    def types(self) -> Mapping[Hashable, Any]:
+        return self._types  # type: ignore[no-any-return]
+
+    def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
+        query = self._values.select(names)
+        with messages_withheld("the LazyFrame"):
+            in_batches = hasattr(query, "collect_batches")  # since polars 1.34
+            frames = query.collect_batches(chunk_size=rows, maintain_order=True) if in_batches else [query.collect()]
+            for frame in frames:
+                yield from pyarrow().RecordBatchReader.from_stream(frame)
+
+
+class Dataset(ArrowTable):
+    """A pyarrow Dataset, with its filter if it has one. pyarrow reads ahead without a limit."""
+
+    def __init__(self, values: Any) -> None:
+        self._dataset = values
+        self.schema = values.schema
+
+    @cached_property
+    def n_rows(self) -> int | None:
+        ds = pyarrow(".dataset")
+        counted = isinstance(self._dataset, ds.FileSystemDataset) and self._dataset.format.default_extname == "parquet"
+        return int(self._dataset.count_rows()) if counted else None
+
+    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
+        # pyarrow's default is to read 16 batches and 4 files ahead, which may be all of the data
+        return self._dataset.to_batches(  # type: ignore[no-any-return]
+            columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1
+        )
+
+
+class SparkFrame(ArrowTable):
+    """What Arrow makes of a Spark DataFrame, as far as it is known without its rows, which stay on the executors."""
+
+    n_rows = None
+
+    def __init__(self, frame: Any) -> None:
+        as_text(frame.columns)  # refuses names that occur twice
+        with packages_messages_withheld("the Spark DataFrame"):
+            self.schema = frame.limit(0).toArrow().schema  # computes nothing, but where Spark folds rows of its own
+
+    def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
+        raise ValueError(
+            "rows of a Spark DataFrame are summed on its executors and not read here: bring them here with "
+            ".toPandas() or .toArrow() first"
+        )
+
+
+def copied(values: Any) -> Any:
+    """A table in memory of its own: Arrow takes vectors of NumPy as they lie, and whoever made them may fill them."""
+    pa = pyarrow()
+    stream = Stream(values)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, stream.schema) as writer:
+        for batch in stream.record_batches([], 0):
+            writer.write_batch(batch)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+def _vector(column: Any) -> NDArray[Any]:
+    """An Arrow array as a vector: numbers, dates and booleans as NumPy has them, text as str; what is null, as NaN."""
+    pa = pyarrow()
+    kind = column.type
+    if pa.types.is_boolean(kind) and not column.null_count:
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if is_numeric(kind):
+        return _numbers(column)
+    if pa.types.is_temporal(kind):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = column.dictionary_encode()  # each text becomes a str once, not once a row
+    if not pa.types.is_dictionary(column.type):
+        return _with_nan(column.to_pylist())
+    words = _with_nan([*column.dictionary.to_pylist(), None])
+    return np.asarray(words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)])
+
+
+def _vector_or_matrix(column: Any) -> Part:
+    """A column as a vector; one of lists of a fixed size, as a matrix, without a copy if nothing in it is null."""
+    size = _list_size(column.type, "")
+    if size is None:
+        return _vector(column)
+    column = getattr(column, "storage", column)  # of a tensor, the list
+    flat = _numbers(column.flatten())
+    if not column.null_count:
+        return flat.reshape(len(column), size)
+    rows = np.full((len(column), size), np.nan, np.result_type(flat.dtype, np.float32))
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    rows[present] = flat.reshape(-1, size)
+    return rows
+
+
+def _converted(column: Any, kind: Any, name: object, convert: Callable[[Any], T]) -> T:
+    with messages_withheld(f"column {name!r} of type {kind}"):
+        return convert(column)
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """Numeric values without a copy where nothing is null; null becomes NaN."""
+    pa = pyarrow()
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def is_numeric(kind: Any) -> bool:
+    types = pyarrow().types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def _value_bytes(kind: Any) -> int:
+    """Memory of a value of a column, of text about that."""
+    kind = getattr(kind, "storage_type", kind)
+    types = pyarrow().types
+    if types.is_fixed_size_list(kind):
+        return max(1, int(kind.list_size)) * _value_bytes(kind.value_type)
+    return max(1, int(kind.bit_width) // 8) if types.is_primitive(kind) else 16
+
+
+def _list_size(kind: Any, name: object) -> int | None:
+    """Length of the lists in a column of lists, None for a column of single values."""
+    pa = pyarrow()
+    kind = getattr(kind, "storage_type", kind)
+    if pa.types.is_fixed_size_list(kind):
+        if not is_numeric(kind.value_type):
+            require_numeric([(name, kind)])
+        return int(kind.list_size)
+    if pa.types.is_nested(kind):
+        raise TypeError(
+            f"column {name!r} holds {kind}: only nested columns of fixed-size lists are supported; "
+            "cast it to pyarrow.list_(value_type, size)"
+        )
+    return None
+
+
+def _with_nan(values: list[Any]) -> NDArray[Any]:
+    """Objects, NaN for None: None would pass for a label like any other."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = [float("nan") if value is None else value for value in values]
+    return array
+
+
+# --- tables in memory as one matrix or vector ---
 
 
 def table_names(table: Any) -> Names:
@@ -28,26 +358,53 @@ def table_width(table: Any) -> int:
 
 def table_matrix(table: Any) -> NDArray[Any]:
     """The matrix. Raises TypeError, which names them, for columns without numbers, before any value is read."""
-    return np.asarray(table) if _lies_in_one_piece(table) else whole(_source(table))
+    return np.asarray(table) if _lies_in_one_piece(table) else _whole(_source(table))
 
 
-def whole(source: Source) -> NDArray[Any]:
+def _whole(source: Source) -> NDArray[Any]:
     """All columns of a table as one matrix."""
     width = source.width(None)
     parts = [part for (part,) in source.pieces([None], None)]
     return Assembler()(parts) if parts else np.empty((0, width or 0))
 
 
+def as_vector_of_values(values: Any) -> Any:
+    """A Series of pandas or polars or an Arrow array as a NumPy array, what is missing as NaN; all else as it is.
+
+    A column of lists of one fixed size is a matrix.
+    """
+    if kinds.is_series(values):
+        return _vector_of_series(values)
+    if not kinds.is_arrow_column(values):
+        return values
+    pa = pyarrow()
+    with packages_messages_withheld("a column"):
+        column = values if kinds.is_arrow_array(values) else pa.chunked_array(_plain_text(values))
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    _list_size(column.type, "")  # refuses what is no vector and no matrix
+    with messages_withheld(f"a column of type {column.type}"):
+        return np.asarray(Assembler()([_vector_or_matrix(chunk) for chunk in chunks or [pa.array([], column.type)]]))
+
+
+def _plain_text(values: Any) -> Any:
+    """A polars Series whose categories, where it has such, are text: some versions hand dictionaries on wrongly."""
+    if not kinds.is_polars_series(values):
+        return values
+    import polars
+
+    return values.cast(polars.String) if isinstance(values.dtype, (polars.Enum, polars.Categorical)) else values
+
+
 def _source(table: Any) -> Source:
-    return encoded(Frame(table) if kinds.is_frame(table) else Stream(table), Encoding())
+    return (Frame(table) if kinds.is_frame(table) else Stream(table)).encode(Encoding())
 
 
 def _lies_in_one_piece(table: Any) -> bool:
     """Whether NumPy takes the table as it lies: pandas and polars, all columns of one type of numbers."""
-    types = set(getattr(table, "dtypes", ()))
+    types = set(table.dtypes) if kinds.is_frame(table) or kinds.is_polars_frame(table) else ()
     if len(types) != 1:
         return False
     (kind,) = types
-    if isinstance(kind, np.dtype):
-        return kind.kind in "iuf"
-    return kinds.is_polars_frame(table) and (kind.is_float() or kind.is_integer())
+    if kinds.is_frame(table):
+        return isinstance(kind, np.dtype) and kind.kind in "iuf"
+    return bool(kind.is_float() or kind.is_integer())
