@@ -242,7 +242,10 @@ def test_the_number_of_people_is_noisy_under_add_remove() -> None:
         ({"shares": [0.5, 0.5]}, "shares are of classes or slices, which pca has none of"),
         ({"model": "fda", "shares": [0.5, 0.4]}, "2 positive numbers that add up to 1"),
         ({"deviation": 0.0}, "deviation must be a positive finite number"),
-        ({"bound": dpgep.AutoPreprocessing(ranges={0: (0.0, 1.0)})}, "ranges are in units of columns"),
+        (
+            {"bound": "auto", "preprocessing": dpgep.AutoPreprocessing(ranges={0: (0.0, 1.0)})},
+            "ranges are in units of columns",
+        ),
         ({"epsilon": None, "delta": None, "mu": 1e-15}, "larger budget"),
     ],
     ids=str,
@@ -257,4 +260,4 @@ def test_what_is_no_model_and_no_bound() -> None:
     with pytest.raises(TypeError, match=r"model must be a model of rows.*got int"):
         dpgep.plan(3, n=10, spectrum=[1.0], **BUDGET)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="preprocessing is of rows in their own units"):
-        dpgep.plan("pca", n=10, d=2, spectrum=[3.0], bound=dpgep.Preprocessing(1.0), **BUDGET)  # type: ignore[arg-type]
+        dpgep.plan("pca", n=10, d=2, spectrum=[3.0], preprocessing=dpgep.Preprocessing(1.0), **BUDGET)  # type: ignore[arg-type]

@@ -21,7 +21,18 @@ _BORROWED = {
     "rng": "seed", "scale": "standardize", "shrinkage": "regularization", "solver": "method", "svd_solver": "method",
     "threads": "n_threads", "whiten": "standardize",
 }  # fmt: skip
-_OF_PROBLEMS = ("adjacency", "bound", "center", "classes", "edges", "public_n", "slices", "standardize", "y_range")
+_OF_PROBLEMS = (
+    "adjacency",
+    "bound",
+    "center",
+    "classes",
+    "edges",
+    "preprocessing",
+    "public_n",
+    "slices",
+    "standardize",
+    "y_range",
+)
 _OF_RUNS = (
     "accounting", "budget", "delta", "epsilon", "method", "mu", "n_components", "n_threads", "rho", "seed", "share",
 )  # fmt: skip

@@ -351,7 +351,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
 def _curator(problem: Problem, mu: float, stream: core.NoiseStream) -> Curator:
     if problem.auto is not None:
         raise ValueError(
-            "released=True audits one release, of a known bound: give a number or a Preprocessing instead of "
+            "released=True audits one release, of a known bound: give a bound or a Preprocessing instead of "
             'bound="auto", or audit solutions'
         )
     return Curator(problem, Ledger(mu), stream)

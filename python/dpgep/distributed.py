@@ -34,7 +34,8 @@ def moments(
     *,
     columns: Sequence[str] | None = None,
     client: Any = None,
-    bound: float | Preprocessing,
+    bound: float | None = None,
+    preprocessing: Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     bits: int = DEFAULT_BITS,
@@ -57,8 +58,8 @@ def moments(
         Of a DataFrame or of Parquet: those of X. Default: all but ``y``.
     client : distributed.Client, optional
         The cluster. Default: what ``dask.compute`` uses: the client that was made last, or threads of this process.
-    bound, adjacency, public_n, bits
-        As in `dpgep.Moments`; ``bound`` is required there, too.
+    bound, preprocessing, adjacency, public_n, bits
+        As in `dpgep.Moments`.
 
     Returns
     -------
@@ -82,9 +83,10 @@ def moments(
     >>> sums.n
     10000
     """
-    result = Moments(model, bound=bound, adjacency=adjacency, public_n=public_n, bits=bits)
+    facts: dict[str, Any] = {"adjacency": adjacency, "public_n": public_n, "bits": bits}
+    result = Moments(model, bound=bound, preprocessing=preprocessing, **facts)
     data = inputs_of(model, X, y)
-    radius = bound.bound if isinstance(bound, Preprocessing) else float(bound)
+    radius = result.bound
     dataset: Dataset
     if _is_paths(X):
         dataset, names = _parquet_dataset(model, X, y, columns, radius, client)

@@ -29,7 +29,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -75,7 +75,7 @@ class Terms:
 
     Parameters
     ----------
-    model, bound, adjacency, public_n, bits
+    model, bound, preprocessing, adjacency, public_n, bits
         As in `dpgep.Moments`. Under "replace-one" the number of people of all sites together becomes public, that of
         each site does not; under "add-remove" neither. Name the model's features, here and in the moments of each site,
         if the release is to have names.
@@ -93,7 +93,9 @@ class Terms:
     """
 
     model: RowModel
-    bound: float | Preprocessing
+    _: KW_ONLY
+    bound: float | None = None
+    preprocessing: Preprocessing | None = None
     sites: tuple[str, ...]
     colluding: int
     session: str
@@ -130,7 +132,8 @@ class Terms:
     @cached_property
     def no_people(self) -> Moments:
         """Sums of nobody, of this model, bound and grid."""
-        return Moments(self.model, bound=self.bound, adjacency=self.adjacency, public_n=self.public_n, bits=self.bits)
+        names = ("bound", "preprocessing", "adjacency", "public_n", "bits")
+        return Moments(self.model, **{name: getattr(self, name) for name in names})
 
     @property
     def layout(self) -> MomentLayout:

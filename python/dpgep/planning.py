@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from dpgep._checks import require_count, require_one_of, require_people, require_positive
 from dpgep._dispatch import core
-from dpgep.data.views import bound_of
+from dpgep.data.views import clipping_of
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
 from dpgep.models.cca import CcaModel
@@ -34,7 +34,7 @@ from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.pls import PlsModel
-from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.models.sir import SirModel
 from dpgep.models.views import TwoViewModel
@@ -224,7 +224,8 @@ def plan(
     rho: float | None = None,
     mu: float | None = None,
     accounting: Accounting = "gdp",
-    bound: float | Literal["auto"] | AutoPreprocessing = "auto",
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | None = None,
     spectrum: ArrayLike | None = None,
     eigengap: float | None = None,
     deviation: float = 1.0,
@@ -251,10 +252,11 @@ def plan(
         many classes as the spectrum distinguishes and ten slices.
     epsilon, delta, rho, mu, accounting
         The budget, as in `dpgep.solve`.
-    bound : float, "auto" or `AutoPreprocessing`
+    bound : float or "auto"
         As in the problem. A number is in the units of ``deviation`` and, for PCA and PLS, of the root of ``spectrum``.
-        "auto": the share of its stages and the bound that it finds are found on synthetic rows, too; an
-        `AutoPreprocessing` without ``ranges``.
+        "auto": the share of its stages and the bound that it finds are found on synthetic rows, too.
+    preprocessing : `AutoPreprocessing`, optional
+        As in the problem, without ``ranges``.
     spectrum : array_like
         The eigenvalues that are public or hoped for, at most as many as the model has; the others are given by rows
         without signal. PCA: of the covariance, others ``deviation``^2. Standardized PCA: of the correlation matrix,
@@ -312,7 +314,7 @@ def plan(
         spectrum=_spectrum(model, spectrum, eigengap, float(deviation)),
         deviation=float(deviation),
         shares=_shares(model, shares),
-        bound=_bound(bound),
+        bound=_bound(bound, preprocessing),
         adjacency=adjacency,
         n_components=component_count(model, n_components),
     )
@@ -350,8 +352,8 @@ def _named_model(
     return SirModel(features, interior_edges=tuple(float(edge) for edge in range(1, n_slices)))
 
 
-def _bound(bound: Any) -> float | AutoPreprocessing:
-    found = bound_of(bound)
+def _bound(bound: Any, preprocessing: Any) -> float | AutoPreprocessing:
+    found = clipping_of(bound, preprocessing)
     if isinstance(found, Preprocessing):
         raise TypeError("preprocessing is of rows in their own units: give its bound, and a spectrum of prepared rows")
     if isinstance(found, AutoPreprocessing) and found.ranges:
@@ -548,7 +550,8 @@ class _Setting:
         return self._population.people(self.model, np.random.default_rng([1, index]), m)
 
     def _problem(self, data: tuple[Any, ...], bound: float | AutoPreprocessing | Preprocessing) -> Any:
-        return moment_problem(self.model, data, bound=bound, adjacency=self.adjacency, public_n=None)
+        clipping: dict[str, Any] = {"bound" if isinstance(bound, float) else "preprocessing": bound}
+        return moment_problem(self.model, data, **clipping, adjacency=self.adjacency, public_n=None)
 
     @cached_property
     def _population(self) -> _Population:

@@ -30,7 +30,8 @@ def moments(
     y: str | Sequence[str] | None = None,
     *,
     columns: Sequence[str] | None = None,
-    bound: float | Preprocessing,
+    bound: float | None = None,
+    preprocessing: Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     bits: int = DEFAULT_BITS,
@@ -50,8 +51,8 @@ def moments(
         The column of labels (fda) or responses (sir), the columns of Y (cca, pls).
     columns : sequence of str, optional
         Those of X. Default: all but ``y``.
-    bound, adjacency, public_n, bits
-        As in `dpgep.Moments`; ``bound`` is required there, too.
+    bound, preprocessing, adjacency, public_n, bits
+        As in `dpgep.Moments`.
 
     Returns
     -------
@@ -72,7 +73,8 @@ def moments(
     >>> sums = dpgep.spark.moments(dpgep.PcaModel(4, center=True), people.drop("id"), bound=2.0)  # doctest: +SKIP
     >>> solution = dpgep.solve(sums, epsilon=1.0, delta=1e-6)  # doctest: +SKIP
     """
-    result = Moments(model, bound=bound, adjacency=adjacency, public_n=public_n, bits=bits)
+    facts: dict[str, Any] = {"adjacency": adjacency, "public_n": public_n, "bits": bits}
+    result = Moments(model, bound=bound, preprocessing=preprocessing, **facts)
     if not is_spark_frame(X.value if isinstance(X, Scan) else X):
         raise TypeError(f"X must be a Spark DataFrame or a dpgep.scan of one, got {type(X).__name__}")
     people, names = scan(X), names_of(y)
@@ -84,6 +86,6 @@ def moments(
     data = inputs_of(model, rows, None if y is None else people[y])
     for view in data[: len(model.views)]:
         width(view)  # refuses a vector, here and not where its length is known
-    radius = bound.bound if isinstance(bound, Preprocessing) else float(bound)
+    radius = result.bound
     result.update_dataset(streamed_dataset(model, data, radius, 0), *(each.names for each in data[: len(model.views)]))
     return result

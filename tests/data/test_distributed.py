@@ -53,7 +53,8 @@ def _without_a_cluster() -> Iterator[None]:
 
 
 def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
-    whole = dpgep.Moments(model, **{"bound": 1.0, **facts})
+    bound = {} if "preprocessing" in facts else {"bound": 1.0}
+    whole = dpgep.Moments(model, **{**bound, **facts})
     whole.update(*data)
     return whole.to_bytes()
 
@@ -86,8 +87,8 @@ def test_moments_of_prepared_rows_are_those_of_one_process(people: Any) -> None:
     x, _ = people
     preprocessing = dpgep.Preprocessing(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
     model = dpgep.PcaModel(6, center=True)
-    ours = moments(model, spread(x, 90), bound=preprocessing)
-    assert ours.to_bytes() == in_one_process(model, x, bound=preprocessing)
+    ours = moments(model, spread(x, 90), preprocessing=preprocessing)
+    assert ours.to_bytes() == in_one_process(model, x, preprocessing=preprocessing)
     assert ours.preprocessing == preprocessing
 
 

@@ -87,7 +87,8 @@ def spread(spark: Any, table: Any, parts: int = 5) -> Any:
 
 
 def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
-    whole = dpgep.Moments(model, **{"bound": 1.0, **facts})
+    bound = {} if "preprocessing" in facts else {"bound": 1.0}
+    whole = dpgep.Moments(model, **{**bound, **facts})
     whole.update(*data)
     return whole.to_bytes()
 
@@ -110,8 +111,8 @@ def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monke
 def test_prepared_rows_and_few_people(spark: Any, frame: pd.DataFrame) -> None:
     preprocessing = dpgep.Preprocessing(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
     model, rows = dpgep.PcaModel(6, center=True), spread(spark, frame[NAMES])
-    assert moments(model, rows, bound=preprocessing).to_bytes() == in_one_process(
-        model, frame[NAMES], bound=preprocessing
+    assert moments(model, rows, preprocessing=preprocessing).to_bytes() == in_one_process(
+        model, frame[NAMES], preprocessing=preprocessing
     )
     few = rows.filter("a > 2.5")
     assert moments(model, few, bound=1.0).to_bytes() == in_one_process(model, frame[NAMES][frame["a"] > 2.5])
@@ -197,9 +198,9 @@ def test_columns_are_what_arrow_makes_of_them(spark: Any) -> None:
     preprocessing = dpgep.Preprocessing(3.0, np.zeros(d), np.full(d, 0.1), largest=float(d), missing=True)
     model = dpgep.PcaModel(d, center=True)
     ((rows,),) = here.read(here[selected])
-    expected = dpgep.Moments(named(model, here[selected].names), bound=preprocessing)
+    expected = dpgep.Moments(named(model, here[selected].names), preprocessing=preprocessing)
     expected.update(rows)
-    assert moments(model, there, columns=selected, bound=preprocessing).to_bytes() == expected.to_bytes()
+    assert moments(model, there, columns=selected, preprocessing=preprocessing).to_bytes() == expected.to_bytes()
 
 
 def test_names_that_mean_something_else_in_sql_are_those_of_columns(spark: Any, people: Any) -> None:

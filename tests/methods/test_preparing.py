@@ -75,7 +75,9 @@ def test_without_noise_the_answer_is_that_of_the_rows(name: str) -> None:
     rows = (x - places) / units
     largest = 2 * float(np.linalg.norm(rows, axis=1).max())
     expected = dpgep.solve(problems(rows, x, bound=largest)[name], epsilon=math.inf, n_components=1)
-    found = dpgep.solve(problems(x, bound=AutoPreprocessing(quantile=1))[name], epsilon=math.inf, n_components=1)
+    found = dpgep.solve(
+        problems(x, preprocessing=AutoPreprocessing(quantile=1))[name], epsilon=math.inf, n_components=1
+    )
     np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-6)
     one, two = found.components[0] * units, expected.components[0]
     np.testing.assert_allclose(one / np.linalg.norm(one), two / np.linalg.norm(two), atol=1e-6)
@@ -130,7 +132,7 @@ def test_the_noise_of_every_stage_is_that_of_its_sensitivity(name: str, adjacenc
     x = table()
     x[:, 3] = 300 + np.random.default_rng(1).standard_normal(len(x))  # far from zero: looked at again
     auto = AutoPreprocessing(precondition="columns")
-    report = dpgep.solve(problems(x, bound=auto, adjacency=adjacency)[name], mu=3.0).privacy
+    report = dpgep.solve(problems(x, preprocessing=auto, adjacency=adjacency)[name], mu=3.0).privacy
     seen = set()
     for entry in report.releases[:-1]:
         (block,) = entry.noise
@@ -184,14 +186,14 @@ def test_a_preparation_serves_other_data_of_the_same_table() -> None:
     kept = dpgep.release(problems(first, bound="auto")["fda"], mu=20.0)
     parts = []
     for x in others:
-        part = Moments(kept.model, bound=kept.preprocessing)
+        part = Moments(kept.model, preprocessing=kept.preprocessing)
         part.update(x, np.digitize((x[:, 0] - PLACES[0]) / UNITS[0], [-1.0, 1.0]))
         parts.append(Moments.from_bytes(part.to_bytes()))
         assert parts[-1].to_bytes() == part.to_bytes()
         assert pickle.loads(pickle.dumps(part)).to_bytes() == part.to_bytes()
     parts[0].merge(parts[1])
     both = np.vstack(others)
-    directly = problems(both, bound=kept.preprocessing)["fda"]
+    directly = problems(both, preprocessing=kept.preprocessing)["fda"]
     with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
         one = dpgep.solve(parts[0], mu=1.0, seed=1)
     with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
@@ -208,14 +210,14 @@ def test_sums_of_different_preparations_are_not_added() -> None:
         one + two
     model = dpgep.PcaModel(5, center=True)
     with pytest.raises(ValueError, match="bound"):
-        Moments(model, bound=Preprocessing(1.0, np.zeros(5))).merge(Moments(model, bound=1.0))
+        Moments(model, preprocessing=Preprocessing(1.0, np.zeros(5))).merge(Moments(model, bound=1.0))
     with pytest.raises(ValueError, match="of 4 columns, not of 5"):
-        Moments(model, bound=Preprocessing(1.0, np.zeros(4)))
+        Moments(model, preprocessing=Preprocessing(1.0, np.zeros(4)))
 
 
 def test_a_site_that_bought_a_preparation_and_one_that_was_sent_it() -> None:
     one = dpgep.release(problems(table(), bound="auto")["pca"], mu=1.0)
-    two = dpgep.release(problems(table(seed=1), bound=one.preprocessing)["pca"], mu=0.5)
+    two = dpgep.release(problems(table(seed=1), preprocessing=one.preprocessing)["pca"], mu=0.5)
     both = one + two
     assert both.privacy.mu == max(one.privacy.mu, two.privacy.mu)
     (entry,) = both.privacy.releases
@@ -225,7 +227,7 @@ def test_a_site_that_bought_a_preparation_and_one_that_was_sent_it() -> None:
 
 
 def test_update_adds_all_or_nothing() -> None:
-    moments = Moments(dpgep.PcaModel(5, center=True), bound=Preprocessing(1.0, np.zeros(5)))
+    moments = Moments(dpgep.PcaModel(5, center=True), preprocessing=Preprocessing(1.0, np.zeros(5)))
     moments.update(table())
     before = moments.to_bytes()
     wrong = table(60000)
@@ -349,7 +351,7 @@ def test_hardly_anybody(name: str, n: int) -> None:
 def test_public_ranges_replace_the_first_stage() -> None:
     x = table()
     ranges = {j: (PLACES[j] - 5 * UNITS[j], PLACES[j] + 5 * UNITS[j]) for j in range(5)}
-    problem = dpgep.cca(x[:, :2], x[:, 2:], bound=AutoPreprocessing(ranges=ranges, precondition="columns"))
+    problem = dpgep.cca(x[:, :2], x[:, 2:], preprocessing=AutoPreprocessing(ranges=ranges, precondition="columns"))
     solution = dpgep.solve(problem, mu=5.0)
     assert [entry.query for entry in solution.privacy.releases] == [
         "sums of the columns and of their squares",
@@ -365,7 +367,7 @@ def test_public_ranges_replace_the_first_stage() -> None:
 )
 def test_wrong_ranges(ranges: Any) -> None:
     with pytest.raises(ValueError, match="range"):
-        dpgep.pca(table(), bound=AutoPreprocessing(ranges=ranges))
+        dpgep.pca(table(), preprocessing=AutoPreprocessing(ranges=ranges))
 
 
 def test_without_a_bound_one_is_bought() -> None:
@@ -375,11 +377,22 @@ def test_without_a_bound_one_is_bought() -> None:
 
 def test_moments_cannot_buy_a_bound() -> None:
     model = dpgep.PcaModel(5, center=True)
-    for bound in ("auto", AutoPreprocessing()):
+    for clipping in ({"bound": "auto"}, {"preprocessing": AutoPreprocessing()}, {}):
         with pytest.raises(ValueError, match="before a budget is there"):
-            Moments(model, bound=bound)
-    with pytest.raises(TypeError, match="bound"):
-        Moments(model)
+            Moments(model, **clipping)  # type: ignore[arg-type]
+
+
+def test_preprocessing_is_no_bound_and_has_one() -> None:
+    x, bought = table(), Preprocessing(2.0)
+    for given in (AutoPreprocessing(), bought):
+        with pytest.raises(TypeError, match=r"pass \w+\(\.\.\.\) as preprocessing="):
+            dpgep.pca(x, bound=given)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"leave out bound, got 2\.0"):
+            dpgep.pca(x, bound=2.0, preprocessing=given)
+    with pytest.raises(TypeError, match=r"preprocessing must be a dpgep\.AutoPreprocessing or a .*, got 'auto'"):
+        dpgep.pca(x, preprocessing="auto")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"leave out bound, got 2\.0"):
+        Moments(dpgep.PcaModel(5, center=True), bound=2.0, preprocessing=bought)
 
 
 @pytest.mark.parametrize("option", ["share", "quantile"])
@@ -390,7 +403,7 @@ def test_wrong_shares(option: str, wrong: Any) -> None:
 
 
 def test_a_share_is_what_the_columns_get() -> None:
-    problem = dpgep.cca(table()[:, :2], table()[:, 2:], bound=AutoPreprocessing(share=0.5))
+    problem = dpgep.cca(table()[:, :2], table()[:, 2:], preprocessing=AutoPreprocessing(share=0.5))
     entries = dpgep.solve(problem, mu=4.0).privacy.releases
     of_columns = sum(entry.mu**2 for entry in entries if "column" in entry.query)
     assert of_columns == pytest.approx(8.0)
@@ -428,14 +441,18 @@ def holes(n: int = 20000, share: float = 0.3) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", ["pca", "pca standardized", "cca", "fda", "sir"])
 def test_missing_values_count_as_the_location(name: str) -> None:
     x, holed = holes()
-    solution = dpgep.solve(problems(holed, x, bound=AutoPreprocessing(missing="center"))[name], mu=20.0, n_components=1)
+    solution = dpgep.solve(
+        problems(holed, x, preprocessing=AutoPreprocessing(missing="center"))[name], mu=20.0, n_components=1
+    )
     location = solution.preprocessing.location
     np.testing.assert_allclose(location / UNITS, x.mean(axis=0) / UNITS, atol=0.15)
     if solution.preprocessing.scale is not None:
         np.testing.assert_allclose(solution.preprocessing.scale, x.std(axis=0), rtol=0.15)
     filled = np.where(np.isnan(holed), location, holed)
-    exact = dpgep.solve(problems(filled, x, bound=solution.preprocessing)[name], epsilon=math.inf, n_components=1)
-    same = dpgep.solve(problems(holed, x, bound=solution.preprocessing)[name], epsilon=math.inf, n_components=1)
+    exact = dpgep.solve(
+        problems(filled, x, preprocessing=solution.preprocessing)[name], epsilon=math.inf, n_components=1
+    )
+    same = dpgep.solve(problems(holed, x, preprocessing=solution.preprocessing)[name], epsilon=math.inf, n_components=1)
     np.testing.assert_array_equal(same.components, exact.components)
     views = [slice(0, 2), slice(2, 5)] if name == "cca" else [slice(0, 5)]
     np.testing.assert_array_equal(
@@ -451,7 +468,7 @@ def test_missing_values_are_refused_unless_asked_for(name: str) -> None:
         dpgep.solve(problems(holed, x, bound="auto")[name], budget=budget)
     holed[0, 0] = np.inf
     with pytest.raises(ValueError, match="infinite"):
-        dpgep.solve(problems(holed, x, bound=AutoPreprocessing(missing="center"))[name], budget=budget)
+        dpgep.solve(problems(holed, x, preprocessing=AutoPreprocessing(missing="center"))[name], budget=budget)
     assert budget.spent_mu == 0
 
 
@@ -462,7 +479,7 @@ def test_missing_values_wherever_rows_are(form: str) -> None:
     if form == "sparse":
         preprocessing = Preprocessing(4.0, None, x.std(axis=0), largest=6.0, missing=True)
     expected = dpgep.pca(np.where(np.isnan(holed), preprocessing.location if form != "sparse" else 0.0, holed),
-                         standardize=True, bound=preprocessing)  # fmt: skip
+                         standardize=True, preprocessing=preprocessing)  # fmt: skip
     source: Any = holed
     if form == "scan":
         source = dpgep.scan([holed[:1000], holed[1000:]], progress=False)
@@ -470,9 +487,9 @@ def test_missing_values_wherever_rows_are(form: str) -> None:
         source = pytest.importorskip("dask.array").from_array(holed, chunks=(700, 5))
     elif form == "sparse":
         source = scipy.sparse.csr_array(holed)
-    problem: Any = dpgep.pca(source if form != "moments" else x, standardize=True, bound=preprocessing)
+    problem: Any = dpgep.pca(source if form != "moments" else x, standardize=True, preprocessing=preprocessing)
     if form == "moments":
-        problem = Moments(dpgep.StandardizedPcaModel(5, center=True), bound=preprocessing)
+        problem = Moments(dpgep.StandardizedPcaModel(5, center=True), preprocessing=preprocessing)
         problem.update(holed)
         problem = Moments.from_bytes(problem.to_bytes())
     solutions = []
@@ -486,13 +503,13 @@ def test_ranges_by_name() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(table(), columns=list("abcde"))
     ranges = {name: (PLACES[j] - 5 * UNITS[j], PLACES[j] + 5 * UNITS[j]) for j, name in enumerate("abcde")}
-    solution = dpgep.solve(dpgep.pca(frame, standardize=True, bound=AutoPreprocessing(ranges=ranges)), mu=5.0)
+    solution = dpgep.solve(dpgep.pca(frame, standardize=True, preprocessing=AutoPreprocessing(ranges=ranges)), mu=5.0)
     assert "magnitudes" not in " ".join(entry.query for entry in solution.privacy.releases)
     np.testing.assert_allclose(solution.preprocessing.scale, table().std(axis=0), rtol=0.2)
     with pytest.raises(ValueError, match="not of 'f'"):
-        dpgep.pca(frame, bound=AutoPreprocessing(ranges={"f": (0.0, 1.0)}))
+        dpgep.pca(frame, preprocessing=AutoPreprocessing(ranges={"f": (0.0, 1.0)}))
     with pytest.raises(ValueError, match="twice"):
-        dpgep.pca(frame, bound=AutoPreprocessing(ranges={"a": (0.0, 1.0), 0: (0.0, 2.0)}))
+        dpgep.pca(frame, preprocessing=AutoPreprocessing(ranges={"a": (0.0, 1.0), 0: (0.0, 2.0)}))
 
 
 @pytest.mark.parametrize("power", [-1000, -500, 0, 500, 1000])
@@ -511,7 +528,7 @@ def test_the_best_bound_of_norms_of_all_magnitudes(power: int) -> None:
 def test_eigenvalues_make_up_for_the_bound(quantile: float | None, unit: float) -> None:
     """Rows of a normal law have the same directions, however long they are."""
     x = np.random.default_rng(11).standard_normal((40000, 6)) * np.array([3.0, 2.0, 1.0, 1.0, 1.0, 1.0]) * unit
-    solution = dpgep.solve(dpgep.pca(x, bound=AutoPreprocessing(quantile=quantile)), mu=20.0, n_components=2)
+    solution = dpgep.solve(dpgep.pca(x, preprocessing=AutoPreprocessing(quantile=quantile)), mu=20.0, n_components=2)
     np.testing.assert_allclose(solution.eigenvalues / unit**2, [9.0, 4.0], rtol=0.25 if quantile == 0.2 else 0.15)
     assert solution.preprocessing.energy_kept <= 1
     if quantile == 1:
@@ -532,9 +549,11 @@ def correlated(n: int = 20000, d: int = 5) -> Any:
 def test_no_preconditioning_changes_the_answer(name: str, precondition: Any) -> None:
     x = correlated(5000)
     auto = AutoPreprocessing(precondition=precondition, quantile=1)
-    found = dpgep.solve(problems(x, bound=auto)[name], epsilon=math.inf, n_components=1)
+    found = dpgep.solve(problems(x, preprocessing=auto)[name], epsilon=math.inf, n_components=1)
     expected = dpgep.solve(
-        problems(x, bound=AutoPreprocessing(precondition="columns", quantile=1))[name], epsilon=math.inf, n_components=1
+        problems(x, preprocessing=AutoPreprocessing(precondition="columns", quantile=1))[name],
+        epsilon=math.inf,
+        n_components=1,
     )
     rtol = 1e-3 if precondition is None else 1e-6  # of columns as they are, B is nearly singular
     np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=rtol)
@@ -549,7 +568,7 @@ def test_no_preconditioning_changes_the_answer(name: str, precondition: Any) -> 
 @pytest.mark.parametrize("name", ["cca", "fda", "sir"])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_full_preconditioning_is_paid_for(name: str, adjacency: str) -> None:
-    problem = problems(correlated(), bound=AutoPreprocessing(precondition="full"), adjacency=adjacency)[name]
+    problem = problems(correlated(), preprocessing=AutoPreprocessing(precondition="full"), adjacency=adjacency)[name]
     solution = dpgep.solve(problem, mu=10.0, n_components=1)
     entries = solution.privacy.releases
     assert sum(cost_of(entry.mu) for entry in entries) <= cost_of(10.0)
@@ -564,7 +583,7 @@ def test_full_preconditioning_is_paid_for(name: str, adjacency: str) -> None:
 
 def test_full_preconditioning_makes_rows_uncorrelated() -> None:
     x = correlated()
-    solution = dpgep.solve(problems(x, bound=AutoPreprocessing(precondition="full"))["fda"], mu=50.0)
+    solution = dpgep.solve(problems(x, preprocessing=AutoPreprocessing(precondition="full"))["fda"], mu=50.0)
     z = x.copy()
     solution.preprocessing.map(z)
     np.testing.assert_allclose(np.cov(z.T), np.eye(5), atol=0.15)
@@ -601,12 +620,15 @@ def test_multiplied_rows_are_functions_of_themselves_alone() -> None:
     ],
 )
 def test_what_chooses_columns_needs_them_apart(method: str, options: dict[str, Any]) -> None:
-    problem, budget = problems(table(), bound=AutoPreprocessing(precondition="full"))["fda"], dpgep.Budget(mu=1.0)
+    problem, budget = (
+        problems(table(), preprocessing=AutoPreprocessing(precondition="full"))["fda"],
+        dpgep.Budget(mu=1.0),
+    )
     with pytest.raises(ValueError, match="precondition"):
         dpgep.solve(problem, budget=budget, method=method, **options)
     assert budget.spent_mu == 0
     kept = dpgep.release(problem, mu=5.0)
-    same = problems(table(), bound=kept.preprocessing)["fda"]
+    same = problems(table(), preprocessing=kept.preprocessing)["fda"]
     with pytest.raises(ValueError, match="precondition"):
         dpgep.solve(same, budget=budget, method=method, **options)
     if "sparsity" in options and method == "release":
@@ -619,15 +641,15 @@ def test_full_preconditioning_is_refused_where_it_changes_the_answer(name: str) 
     full = AutoPreprocessing(precondition="full")
     with pytest.raises(ValueError, match='precondition="full" would change'):
         {
-            "pca": lambda: dpgep.pca(table(), bound=full),
-            "pca standardized": lambda: dpgep.pca(table(), standardize=True, bound=full),
-            "pls": lambda: dpgep.pls(table()[:, :2], table()[:, 2:], bound=full),
+            "pca": lambda: dpgep.pca(table(), preprocessing=full),
+            "pca standardized": lambda: dpgep.pca(table(), standardize=True, preprocessing=full),
+            "pls": lambda: dpgep.pls(table()[:, :2], table()[:, 2:], preprocessing=full),
         }[name]()
 
 
 @pytest.mark.parametrize("name", ["fda", "sir", "cca"])
 def test_groups_do_not_matter_where_rows_are_shifted(name: str) -> None:
-    problem = problems(table() + 10 * PLACES, bound=AutoPreprocessing(precondition=None))[name]
+    problem = problems(table() + 10 * PLACES, preprocessing=AutoPreprocessing(precondition=None))[name]
     queries = [entry.query for entry in dpgep.solve(problem, mu=5.0, n_components=1).privacy.releases]
     assert "sum of the rows" in queries
 
@@ -683,10 +705,10 @@ def test_people_without_a_group_do_not_move_the_columns(name: str, precondition:
     rows[lost] = 1e9 * UNITS  # rows that nobody may see
     labels = np.where(lost, 99, np.digitize((of[:, 0] - 25 * UNITS[0]) / UNITS[0], [0.0, 1.0]))
     auto = AutoPreprocessing(precondition=precondition)
-    problem: Any = dpgep.fda(rows, labels, classes=[0, 1, 2], bound=auto)
+    problem: Any = dpgep.fda(rows, labels, classes=[0, 1, 2], preprocessing=auto)
     if name == "sir":
         response = np.where(lost, np.nan, (of[:, 0] - 25 * UNITS[0]) / UNITS[0])
-        problem = dpgep.sir(rows, response, slices=4, y_range=(-2, 2), bound=auto)
+        problem = dpgep.sir(rows, response, slices=4, y_range=(-2, 2), preprocessing=auto)
     preprocessing = dpgep.solve(problem, mu=20.0, n_components=1).preprocessing
     if precondition is not None:
         np.testing.assert_allclose(preprocessing.location / UNITS, x[~lost].mean(axis=0) / UNITS, atol=0.3)
@@ -699,7 +721,7 @@ def test_ranges_serve_an_unknown_number_of_people(adjacency: str, streamed: bool
     x = table(5000)
     ranges = {j: (PLACES[j] - 5 * UNITS[j], PLACES[j] + 5 * UNITS[j]) for j in range(5)}
     source = dpgep.scan(lambda: iter([x[:2000], x[2000:]]), progress=False) if streamed else x
-    problem = dpgep.pca(source, standardize=True, bound=AutoPreprocessing(ranges=ranges), adjacency=adjacency)
+    problem = dpgep.pca(source, standardize=True, preprocessing=AutoPreprocessing(ranges=ranges), adjacency=adjacency)
     preprocessing = dpgep.solve(problem, mu=10.0, n_components=1).preprocessing
     np.testing.assert_allclose(preprocessing.location / UNITS, x.mean(axis=0) / UNITS, atol=0.2)
     np.testing.assert_allclose(preprocessing.scale, x.std(axis=0), rtol=0.2)
@@ -737,7 +759,7 @@ def test_no_warning_tells_of_a_value(special: float) -> None:
 
 def test_a_preparation_is_not_used_where_it_changes_the_answer() -> None:
     x = table()
-    full = dpgep.solve(problems(x, bound=AutoPreprocessing(precondition="full"))["fda"], mu=10.0).preprocessing
+    full = dpgep.solve(problems(x, preprocessing=AutoPreprocessing(precondition="full"))["fda"], mu=10.0).preprocessing
     scaled = Preprocessing(2.0, None, UNITS)
     for name, preprocessing in (
         ("pca", full),
@@ -747,12 +769,12 @@ def test_a_preparation_is_not_used_where_it_changes_the_answer() -> None:
         ("pls", scaled),
     ):
         with pytest.raises(ValueError, match="would change the answer"):
-            problems(x, bound=preprocessing)[name]
+            problems(x, preprocessing=preprocessing)[name]
     with pytest.raises(ValueError, match=r"location .* would change"):
-        dpgep.pca(x, center=False, bound=Preprocessing(1.0, PLACES))
+        dpgep.pca(x, center=False, preprocessing=Preprocessing(1.0, PLACES))
     with pytest.raises(ValueError, match="would change"):
-        Moments(dpgep.PcaModel(5, center=True), bound=scaled)
-    assert dpgep.pca(x, bound=Preprocessing(2.0, PLACES, np.full(5, 3.0))) is not None
+        Moments(dpgep.PcaModel(5, center=True), preprocessing=scaled)
+    assert dpgep.pca(x, preprocessing=Preprocessing(2.0, PLACES, np.full(5, 3.0))) is not None
 
 
 @pytest.mark.parametrize("precondition", ["auto", "full"])
@@ -760,7 +782,8 @@ def test_a_share_that_leaves_nothing_costs_nothing(precondition: Any) -> None:
     budget = dpgep.Budget(mu=5.0)
     with pytest.raises(ValueError, match="leaves too little"):
         dpgep.solve(
-            problems(table(), bound=AutoPreprocessing(share=0.9, precondition=precondition))["fda"], budget=budget
+            problems(table(), preprocessing=AutoPreprocessing(share=0.9, precondition=precondition))["fda"],
+            budget=budget,
         )
     assert budget.spent_mu == 0
 
@@ -768,7 +791,7 @@ def test_a_share_that_leaves_nothing_costs_nothing(precondition: Any) -> None:
 def test_samples_of_rows_that_are_mapped() -> None:
     x = table() / UNITS
     preprocessing = Preprocessing(4.0, None, np.full(5, 2.0))
-    problem = dpgep.pca(x, center=False, bound=preprocessing)
+    problem = dpgep.pca(x, center=False, preprocessing=preprocessing)
     solution = dpgep.solve(problem, epsilon=5.0, delta=1e-5, method="dp-spca", n_components=1)
     assert np.isfinite(solution.components).all()
 
@@ -778,7 +801,10 @@ def test_nothing_but_zeros() -> None:
         try:
             solution = dpgep.solve(
                 dpgep.fda(
-                    np.zeros((300, 3)), np.arange(300) % 2, classes=[0, 1], bound=AutoPreprocessing(precondition="full")
+                    np.zeros((300, 3)),
+                    np.arange(300) % 2,
+                    classes=[0, 1],
+                    preprocessing=AutoPreprocessing(precondition="full"),
                 ),
                 epsilon=epsilon,
                 delta=1e-6 if epsilon == 1.0 else None,
@@ -792,7 +818,7 @@ def test_nothing_but_zeros() -> None:
 @pytest.mark.parametrize("ends", [5, ("a", "b"), (1, 2, 3), (0, 1e-300), (-1e300, 1e300)])
 def test_ranges_that_are_none(ends: Any) -> None:
     with pytest.raises(ValueError, match="range of column 0"):
-        dpgep.pca(table(), bound=AutoPreprocessing(ranges={0: ends}))
+        dpgep.pca(table(), preprocessing=AutoPreprocessing(ranges={0: ends}))
 
 
 @pytest.mark.parametrize(
@@ -825,7 +851,7 @@ def test_rows_of_two_magnitudes() -> None:
     assert Norms(np.array([1e-140, 1e140]), np.ones(2)).kept(1e-140) > 0
     x = np.random.default_rng(0).standard_normal((4000, 3)) * np.where(np.arange(4000) % 4, 1e-140, 1e140)[:, None]
     for quantile in (None, 0.2, 1):
-        solution = dpgep.solve(dpgep.pca(x, bound=AutoPreprocessing(quantile=quantile)), mu=0.5, n_components=1)
+        solution = dpgep.solve(dpgep.pca(x, preprocessing=AutoPreprocessing(quantile=quantile)), mu=0.5, n_components=1)
         assert np.isfinite(solution.components).all()
 
 

@@ -80,9 +80,13 @@ def test_views_of_unnamed_columns_are_told_apart() -> None:
     assert refusal(lambda: dpgep.solve(problem, mu=1.0)).startswith("columns 1 of X, 0 of Y contain ")
 
 
-@pytest.mark.parametrize("bound", [1.0, dpgep.Preprocessing(1.0, scale=np.full(4, 2.0))])
-def test_moments_name_the_column_of_a_batch_and_stay_as_they_were(bound: Any) -> None:
-    sums = dpgep.Moments(dpgep.PcaModel(4, True), bound=bound)
+@pytest.mark.parametrize(
+    "clipping",
+    [{"bound": 1.0}, {"preprocessing": dpgep.Preprocessing(1.0, scale=np.full(4, 2.0))}],
+    ids=["1.0", "bound1"],
+)
+def test_moments_name_the_column_of_a_batch_and_stay_as_they_were(clipping: Any) -> None:
+    sums = dpgep.Moments(dpgep.PcaModel(4, True), **clipping)
     sums.update(frame(people(bad=0.0)))
     assert refusal(lambda: sums.update(frame(people()))).startswith("column 'weight' contains")
     assert sums.n == 60
@@ -91,7 +95,7 @@ def test_moments_name_the_column_of_a_batch_and_stay_as_they_were(bound: Any) ->
 def test_where_absent_values_are_taken_infinities_are_named() -> None:
     x = people()
     x[0, 2] = np.inf
-    problem = dpgep.pca(frame(x), bound=dpgep.AutoPreprocessing(missing="center"))
+    problem = dpgep.pca(frame(x), preprocessing=dpgep.AutoPreprocessing(missing="center"))
     assert refusal(lambda: dpgep.solve(problem, mu=3.0)).startswith("column 'height' contains")
 
 

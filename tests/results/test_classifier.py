@@ -40,13 +40,15 @@ def rule(
     labels: Any,
     *,
     bound: Any = 100.0,
+    preprocessing: Preprocessing | None = None,
     epsilon: float = math.inf,
     classes: Any = tuple(CLASSES),
     **options: Any,
 ) -> LinearClassifier:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        release = dpgep.release(dpgep.fda(x, labels, classes=classes, bound=bound), epsilon=epsilon, delta=1e-6, seed=3)
+        clipping: dict[str, Any] = {"preprocessing": preprocessing} if preprocessing else {"bound": bound}
+        release = dpgep.release(dpgep.fda(x, labels, classes=classes, **clipping), epsilon=epsilon, delta=1e-6, seed=3)
     return classifier(release._noisy, release.preprocessing, classes, release.privacy, **options)
 
 
@@ -99,7 +101,7 @@ def test_directions_without_scatter_are_left_out(rng: np.random.Generator) -> No
 def test_weights_are_in_the_units_of_the_columns(mixed: bool, rng: np.random.Generator) -> None:
     x, labels = table(rng)
     linear = np.eye(5) + np.tril(np.full((5, 5), 0.25), -1) if mixed else None
-    prepared = rule(x, labels, bound=Preprocessing(100.0, x.mean(axis=0), x.std(axis=0), linear, 64.0))
+    prepared = rule(x, labels, preprocessing=Preprocessing(100.0, x.mean(axis=0), x.std(axis=0), linear, 64.0))
     plain = rule(x, labels)
     rtol = 1e-4 if mixed else 1e-8  # mapped rows are rounded to a grid there
     np.testing.assert_allclose(differences(prepared.weights), differences(plain.weights), rtol=rtol)
@@ -109,7 +111,7 @@ def test_weights_are_in_the_units_of_the_columns(mixed: bool, rng: np.random.Gen
 def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     x, labels = table(rng)
     location = x.mean(axis=0)
-    found = rule(x, labels, bound=Preprocessing(100.0, location, missing=True))
+    found = rule(x, labels, preprocessing=Preprocessing(100.0, location, missing=True))
     rows = x[:2].copy()
     rows[0, 2] = np.nan
     np.testing.assert_array_equal(found.absent, location)
@@ -121,7 +123,7 @@ def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
 def test_values_beyond_those_of_the_release_are_cut_off(rng: np.random.Generator) -> None:
     x, labels = table(rng)
     location, scale = x.mean(axis=0), x.std(axis=0)
-    found = rule(x, labels, bound=Preprocessing(100.0, location, scale, largest=5.0))
+    found = rule(x, labels, preprocessing=Preprocessing(100.0, location, scale, largest=5.0))
     wild = x[:3].copy()
     wild[0, 1], wild[1, 4] = 1e6, -1e6
     cut = wild.copy()

@@ -97,19 +97,19 @@ def assert_same(ours: dpgep.Solution, theirs: dpgep.Solution) -> None:
     np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("bound", [BOUND, PREPROCESSING], ids=["bound", "scales"])
+@pytest.mark.parametrize("clipping", [{"bound": BOUND}, {"preprocessing": PREPROCESSING}], ids=["bound", "scales"])
 @pytest.mark.parametrize("question", ANSWERS)
 def test_an_answer_without_noise_is_that_of_solve(
-    question: str, bound: float | dpgep.Preprocessing, x: Matrix, y: Matrix
+    question: str, clipping: dict[str, Any], x: Matrix, y: Matrix
 ) -> None:
     ask, theirs = ANSWERS[question]
-    assert_same(ask(released(dpgep.table(x, bound=bound))), theirs(x, y))
+    assert_same(ask(released(dpgep.table(x, **clipping))), theirs(x, y))
 
 
-@pytest.mark.parametrize("bound", [BOUND, PREPROCESSING], ids=["bound", "scales"])
-def test_of_groups_too(bound: float | dpgep.Preprocessing, x: Matrix, y: Matrix) -> None:
-    classes = released(dpgep.table(x, labels_of(y), classes=["low", "high"], bound=bound))
-    slices = released(dpgep.table(x, y, slices=4, y_range=(-1, 1), bound=bound))
+@pytest.mark.parametrize("clipping", [{"bound": BOUND}, {"preprocessing": PREPROCESSING}], ids=["bound", "scales"])
+def test_of_groups_too(clipping: dict[str, Any], x: Matrix, y: Matrix) -> None:
+    classes = released(dpgep.table(x, labels_of(y), classes=["low", "high"], **clipping))
+    slices = released(dpgep.table(x, y, slices=4, y_range=(-1, 1), **clipping))
     for release, (ask, theirs) in ((classes, OF_CLASSES), (slices, OF_SLICES), (slices, ANSWERS["pca"])):
         assert_same(ask(release), theirs(x, y))
 
@@ -146,9 +146,9 @@ def test_a_table_keeps_more_of_long_tails(x: Matrix) -> None:
 @pytest.mark.parametrize("groups", ["none", "classes", "slices"])
 def test_a_release_travels(form: str, groups: str, x: Matrix, y: Matrix) -> None:
     given = {
-        "none": lambda: dpgep.table(pd.DataFrame(x, columns=NAMES), bound=PREPROCESSING),
-        "classes": lambda: dpgep.table(x, labels_of(y), classes=["low", "high"], bound=PREPROCESSING),
-        "slices": lambda: dpgep.table(x, y, edges=[-1, 0, 1], bound=PREPROCESSING),
+        "none": lambda: dpgep.table(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING),
+        "classes": lambda: dpgep.table(x, labels_of(y), classes=["low", "high"], preprocessing=PREPROCESSING),
+        "slices": lambda: dpgep.table(x, y, edges=[-1, 0, 1], preprocessing=PREPROCESSING),
     }[groups]()
     release = released(given, mu=1.0)
     copy = (
@@ -162,7 +162,7 @@ def test_a_release_travels(form: str, groups: str, x: Matrix, y: Matrix) -> None
 @pytest.mark.parametrize("source", ["moments", "stream", "dask", "sites"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_table_comes_from_anywhere(source: str, grouped: bool, x: Matrix, y: Matrix) -> None:
-    options: dict[str, Any] = {"bound": PREPROCESSING}
+    options: dict[str, Any] = {"preprocessing": PREPROCESSING}
     groups: list[Any] = [labels_of(y)] if grouped else []
     classes: dict[str, Any] = {"classes": ("low", "high")} if grouped else {}
     whole = released(dpgep.table(x, *groups, **classes, **options))
@@ -190,7 +190,7 @@ def test_a_table_comes_from_anywhere(source: str, grouped: bool, x: Matrix, y: M
 
 
 def test_columns_have_names(x: Matrix) -> None:
-    release = released(dpgep.table(pd.DataFrame(x, columns=NAMES), bound=PREPROCESSING))
+    release = released(dpgep.table(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING))
     named, numbered = release.cca(["dose", "age"], ["weight"]), release.cca([5, 0], [2])
     np.testing.assert_array_equal(named.components, numbered.components)
     several = [("age", "dose"), pd.Index(["age", "dose"]), pd.Series(["age", "dose"]), np.array([0, 5]), range(0, 6, 5)]
@@ -213,7 +213,7 @@ def test_columns_have_names(x: Matrix) -> None:
 def test_a_constant_column_has_no_correlations(x: Matrix) -> None:
     constant = x.copy()
     constant[:, 2] = 7.0
-    found = released(dpgep.table(constant, bound=PREPROCESSING)).correlation()
+    found = released(dpgep.table(constant, preprocessing=PREPROCESSING)).correlation()
     assert not found.values[2].any()
     assert (found.low[2, 3], found.high[2, 3]) == (-1, 1)
     others = np.delete(np.arange(D), 2)
@@ -222,7 +222,7 @@ def test_a_constant_column_has_no_correlations(x: Matrix) -> None:
 
 def test_a_regression_by_name(x: Matrix) -> None:
     frame = pd.DataFrame(x, columns=NAMES)
-    release = released(dpgep.table(frame, bound=PREPROCESSING))
+    release = released(dpgep.table(frame, preprocessing=PREPROCESSING))
     found = release.regression("dose", on=["weight", "age"])
     design = np.column_stack([np.ones(N), x[:, [2, 0]]])
     expected = np.linalg.lstsq(design, x[:, 5], rcond=None)[0]
@@ -237,7 +237,7 @@ def test_a_regression_by_name(x: Matrix) -> None:
 
 def test_a_classifier_and_people_by_name(x: Matrix, y: Matrix) -> None:
     frame, labels = pd.DataFrame(x, columns=NAMES), labels_of(y)
-    release = released(dpgep.table(frame, labels, classes=["low", "high"], bound=PREPROCESSING))
+    release = released(dpgep.table(frame, labels, classes=["low", "high"], preprocessing=PREPROCESSING))
     rule = release.classifier(["weight", "age"])
     assert rule.feature_names == ("weight", "age")
     assert np.mean(rule.predict(frame[["weight", "age"]]) == labels) > 0.8
@@ -246,13 +246,13 @@ def test_a_classifier_and_people_by_name(x: Matrix, y: Matrix) -> None:
     assert abs(np.mean(drawn == "low") - np.mean(labels == "low")) < 0.03
     means = frame[["weight", "age"]].groupby(labels).mean()
     np.testing.assert_allclose(rows.groupby(drawn).mean(), means, atol=0.1 * x[:, 2].std())
-    alone = released(dpgep.table(frame, bound=PREPROCESSING)).sample(20_000, seed=1)
+    alone = released(dpgep.table(frame, preprocessing=PREPROCESSING)).sample(20_000, seed=1)
     np.testing.assert_allclose(np.corrcoef(alone.T), np.corrcoef(x.T), atol=0.05)
 
 
 def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
-    release = dpgep.release(dpgep.table(x, bound=PREPROCESSING), budget=budget)
+    release = dpgep.release(dpgep.table(x, preprocessing=PREPROCESSING), budget=budget)
     spent = budget.spent_mu
     answers = [release.pca(), release.pca([0, 1], standardize=True), release.cca([0], [1])]
     estimate = release.covariance()
@@ -260,7 +260,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
     assert {each.privacy.release for each in (*answers, estimate)} == {release.fingerprint}
     assert all(each.privacy == release.privacy for each in answers)
     assert f"paid once, for all answers from release {release.fingerprint}" in str(answers[0].privacy)
-    other = dpgep.release(dpgep.table(x, bound=PREPROCESSING), epsilon=1.0, delta=1e-6)
+    other = dpgep.release(dpgep.table(x, preprocessing=PREPROCESSING), epsilon=1.0, delta=1e-6)
     assert other.fingerprint != release.fingerprint
 
 
@@ -294,7 +294,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
     ],
 )
 def test_a_question_that_cannot_be_answered(ask: Any, message: str, x: Matrix) -> None:
-    release = released(dpgep.table(pd.DataFrame(x, columns=NAMES), bound=PREPROCESSING))
+    release = released(dpgep.table(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING))
     with pytest.raises((TypeError, ValueError), match=message):
         ask(release)
 
@@ -309,7 +309,7 @@ def test_a_question_that_cannot_be_answered(ask: Any, message: str, x: Matrix) -
         ({"groups": np.arange(N), "slices": 3}, "slices need a public range"),
         ({"groups": np.arange(N), "slices": 3, "edges": [0, 1, 2]}, "give either edges"),
         ({"groups": np.arange(N - 1), "classes": [1, 2]}, "labels|groups"),
-        ({"bound": dpgep.AutoPreprocessing(precondition="full")}, "would change the answer of table"),
+        ({"preprocessing": dpgep.AutoPreprocessing(precondition="full")}, "would change the answer of table"),
     ],
 )
 def test_a_table_that_cannot_be(options: dict[str, Any], message: str, x: Matrix) -> None:
@@ -321,7 +321,7 @@ def test_a_table_that_cannot_be(options: dict[str, Any], message: str, x: Matrix
 def test_a_table_is_no_question(run: Any, x: Matrix) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
     with nothing_spent(budget), pytest.raises(TypeError, match="needs a question, and a table asks none"):
-        run(dpgep.table(x, bound=PREPROCESSING), budget=budget)
+        run(dpgep.table(x, preprocessing=PREPROCESSING), budget=budget)
 
 
 def test_models_of_one_group_or_two_kinds_of_groups_are_refused() -> None:
@@ -335,7 +335,7 @@ def test_models_of_one_group_or_two_kinds_of_groups_are_refused() -> None:
 def test_releases_that_cannot_name_columns(x: Matrix) -> None:
     with pytest.raises(ValueError, match="has no mean"):
         released(dpgep.pca(x, center=False, bound=BOUND)).pca()
-    mixed = released(dpgep.cca(x[:, :3], x[:, 3:], bound=dpgep.AutoPreprocessing(precondition="full")), mu=1.0)
+    mixed = released(dpgep.cca(x[:, :3], x[:, 3:], preprocessing=dpgep.AutoPreprocessing(precondition="full")), mu=1.0)
     assert mixed.solve(1).n_components == 1
     with pytest.raises(ValueError, match="has mixed the columns"):
         mixed.pca()
@@ -349,14 +349,14 @@ def test_names_in_both_views_are_asked_by_number(x: Matrix) -> None:
         release.pca(["age"])
 
 
-@pytest.mark.parametrize("bound", [BOUND, PREPROCESSING], ids=["bound", "scales"])
-def test_people_without_a_group_count_in_no_answer(bound: float | dpgep.Preprocessing, x: Matrix, y: Matrix) -> None:
+@pytest.mark.parametrize("clipping", [{"bound": BOUND}, {"preprocessing": PREPROCESSING}], ids=["bound", "scales"])
+def test_people_without_a_group_count_in_no_answer(clipping: dict[str, Any], x: Matrix, y: Matrix) -> None:
     labels = labels_of(y).astype(object)
     labels[:500] = None
-    release = released(dpgep.table(x, labels, classes=["low", "high"], bound=bound))
+    release = released(dpgep.table(x, labels, classes=["low", "high"], **clipping))
     for ask, theirs in (*ANSWERS.values(), OF_CLASSES):
         assert_same(ask(release), theirs(x[500:], y[500:]))
-    others = released(dpgep.table(x[500:], bound=bound))
+    others = released(dpgep.table(x[500:], **clipping))
     for answer in ("covariance", "correlation"):
         ours, expected = getattr(release, answer)(), getattr(others, answer)()
         np.testing.assert_allclose(ours.values, expected.values, rtol=1e-6)
@@ -394,7 +394,7 @@ def test_the_noise_of_all_groups_together(share: float, n_is_public: bool, rng: 
 
 def test_columns_that_drown_are_named(x: Matrix) -> None:
     frame = pd.DataFrame(x, columns=NAMES).assign(dose=1.0)
-    release = released(dpgep.table(frame, bound=PREPROCESSING))
+    release = released(dpgep.table(frame, preprocessing=PREPROCESSING))
     with pytest.warns(dpgep.AccuracyWarning, match="columns 'dose' are constant and have no weight"):
         release.pca(["dose", "age", "height"], standardize=True, n_components=1)
 
@@ -437,7 +437,7 @@ def test_covariances_of_clipped_gaussian_rows_are_made_whole(d: int, rng: np.ran
 
 
 def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
-    for given in (dpgep.table(x, bound=PREPROCESSING), dpgep.table(x, bound=BOUND)):
+    for given in (dpgep.table(x, preprocessing=PREPROCESSING), dpgep.table(x, bound=BOUND)):
         release = released(given, mu=1.0)
         noisy, preprocessing = unclipped(release._noisy, release.preprocessing)
         assert noisy is release._noisy
@@ -495,7 +495,7 @@ def test_units_may_be_extreme(unit: float, budget: dict[str, float], rng: np.ran
     """Answers in units that are powers of two times as large have the same bits but for these, errors too."""
     rows, scale = rng.standard_normal((2000, 3)) @ (np.eye(3) + 1), np.array([1.0, 3.0, 5.0])
     one, other = (
-        released(dpgep.table(rows * size, bound=dpgep.Preprocessing(9.0, scale=size)), **budget)
+        released(dpgep.table(rows * size, preprocessing=dpgep.Preprocessing(9.0, scale=size)), **budget)
         for size in (scale, scale * unit)
     )
     for ask in (
@@ -541,7 +541,9 @@ def test_components_far_below_the_largest_noise_are_found(rng: np.random.Generat
     for seed in range(60):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-            one, two = (dpgep.release(dpgep.table(x, bound=preprocessing), mu=0.5, seed=seed) for x in (alone, found))
+            one, two = (
+                dpgep.release(dpgep.table(x, preprocessing=preprocessing), mu=0.5, seed=seed) for x in (alone, found)
+            )
         assert two.pca(n_components=2).diagnostics.lost == (False, False)
         assert two.pca(n_components=2).eigenvalues[1] < two.pca().diagnostics.noise_level
         passed += not one.pca(n_components=2).diagnostics.lost[1]
@@ -573,7 +575,7 @@ def test_intervals_of_covariances_cover(law: Any, budget: dict[str, float], rng:
         rows = rng.standard_normal((n, 3)) @ root.T + [1.0, 20.0, 0.0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-            release = dpgep.release(dpgep.table(rows, bound=preprocessing), seed=draw, **budget)
+            release = dpgep.release(dpgep.table(rows, preprocessing=preprocessing), seed=draw, **budget)
         estimate = release.covariance(rows=law)
         i, j = divmod(draw % 9, 3)
         low, high, value = estimate.low[i, j], estimate.high[i, j], estimate.values[i, j]

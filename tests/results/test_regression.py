@@ -197,9 +197,11 @@ DRAWS, HELD = 120, 84
 @pytest.mark.statistical
 @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")  # in one of a hundred draws a scale is far too large
 @pytest.mark.parametrize(
-    ("bound", "epsilon"), [(5.0, 1.0), (dpgep.AutoPreprocessing(quantile=0.95), 0.6)], ids=["public", "bought"]
+    ("clipping", "epsilon"),
+    [({"bound": 5.0}, 1.0), ({"preprocessing": dpgep.AutoPreprocessing(quantile=0.95)}, 0.6)],
+    ids=["public", "bought"],
 )
-def test_intervals_hold_the_coefficients_of_the_population(bound: Any, epsilon: float) -> None:
+def test_intervals_hold_the_coefficients_of_the_population(clipping: Any, epsilon: float) -> None:
     # Each of 120 intervals holds its coefficient with a probability of at least 0.87: fewer than 84 do with one of
     # 3e-7. Without the part of the noise, as their errors are at most 0.32 of the whole, as is asserted of the median,
     # at most 0.4 do: 84 or more with a probability of 3e-11.
@@ -209,7 +211,7 @@ def test_intervals_hold_the_coefficients_of_the_population(bound: Any, epsilon: 
         rng = np.random.default_rng([7, draw])
         x = rng.standard_t(5, (3000, 3)) / np.sqrt(5 / 3)
         y = x @ beta + rng.standard_t(5, 3000) / np.sqrt(5 / 3)
-        moments = released(dpgep.pca(np.column_stack([x, y]), standardize=True, bound=bound), epsilon, seed=draw)
+        moments = released(dpgep.pca(np.column_stack([x, y]), standardize=True, **clipping), epsilon, seed=draw)
         fit = question(moments, 3, range(3))
         low, high = fit.intervals(0.9).T
         held += (low <= beta) & (beta <= high)
@@ -272,7 +274,9 @@ def test_names_table_and_predictions(rng: np.random.Generator) -> None:
 def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     x = table(rng)
     x[rng.random(x.shape) < 0.1] = np.nan
-    moments = released(dpgep.pca(x, standardize=True, bound=dpgep.AutoPreprocessing(missing="center")), 1.0, seed=3)
+    moments = released(
+        dpgep.pca(x, standardize=True, preprocessing=dpgep.AutoPreprocessing(missing="center")), 1.0, seed=3
+    )
     fit = question(moments, 5, [0, 1])
     assert moments.preprocessing is not None
     assert moments.preprocessing.location is not None

@@ -259,8 +259,8 @@ class TestPrivate:
     def test_add_remove_and_absent_values(self, rows: Matrix) -> None:
         holes = rows.copy()
         holes[::5, 0] = np.nan
-        bound = dpgep.AutoPreprocessing(missing="center")
-        fitted = PrivatePCA(2, bound=bound, adjacency="add-remove", epsilon=4.0, delta=1e-6).fit(holes)
+        auto = dpgep.AutoPreprocessing(missing="center")
+        fitted = PrivatePCA(2, preprocessing=auto, adjacency="add-remove", epsilon=4.0, delta=1e-6).fit(holes)
         assert fitted.privacy_.adjacency == "add-remove"
         assert np.isfinite(fitted.transform(holes)).all()
 
@@ -278,7 +278,7 @@ class TestNames:
     def test_of_tables(self, rows: Matrix) -> None:
         table = pd.DataFrame(rows, columns=["age", "income", "height", "weight", "visits"])
         ranges = {"age": (-50.0, 50.0)}
-        fitted = PrivatePCA(2, bound=dpgep.AutoPreprocessing(ranges=ranges), **PRIVATE).fit(table)
+        fitted = PrivatePCA(2, preprocessing=dpgep.AutoPreprocessing(ranges=ranges), **PRIVATE).fit(table)
         assert fitted.solution_.feature_names == tuple(table.columns)
         np.testing.assert_array_equal(fitted.feature_names_in_, table.columns)
         np.testing.assert_array_equal(fitted.get_feature_names_out(), ["privatepca0", "privatepca1"])
@@ -341,7 +341,7 @@ class TestTerms:
             {"ridge": -1.0},
             {"regularization": -1.0},
             {"sparsity": 1},
-            {"bound": dpgep.AutoPreprocessing(precondition="full")},
+            {"preprocessing": dpgep.AutoPreprocessing(precondition="full")},
         ],
         ids=str,
     )
@@ -445,7 +445,7 @@ def test_without_scikit_learn_the_import_says_what_to_install() -> None:
 
 @pytest.mark.parametrize(
     ("estimator", "option"),
-    [(PrivatePCA(epsilon=1.0, delta=1e-6), r'bound=dpgep\.AutoPreprocessing\(missing="center"\)$'),
+    [(PrivatePCA(epsilon=1.0, delta=1e-6), r'preprocessing=dpgep\.AutoPreprocessing\(missing="center"\)$'),
      (PrivateScaler(epsilon=1.0, delta=1e-6), r'column, missing="center"$')],
 )  # fmt: skip
 def test_a_fit_says_what_admits_missing_values(estimator: Any, option: str) -> None:

@@ -35,7 +35,10 @@ from dpgep.local import Aggregator, GaussianRandomizer
 
 MU = 1.0
 _SLICES: dict[str, Any] = {"slices": 3, "y_range": (-1.0, 1.0)}
-_BOUNDS: dict[str, Any] = {"known": BOUND, "bought": dpgep.AutoPreprocessing(missing="center")}
+_CLIPPING: dict[str, dict[str, Any]] = {
+    "known": {"bound": BOUND},
+    "bought": {"preprocessing": dpgep.AutoPreprocessing(missing="center")},
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Terms:
 
     @property
     def of_problem(self) -> dict[str, Any]:
-        return {"adjacency": self.adjacency, "bound": _BOUNDS[self.bound]}
+        return {"adjacency": self.adjacency, **_CLIPPING[self.bound]}
 
     @property
     def takes_holes(self) -> bool:
@@ -153,8 +156,8 @@ _DECLARATIONS: dict[str, Callable[[People], Any]] = {
 }
 
 
-def _bought(auto: dpgep.AutoPreprocessing, given: Any, *, adjacency: Any, bound: Any) -> Any:
-    return dpgep.cca(given.x, given.y, adjacency=adjacency, bound=auto)
+def _bought(auto: dpgep.AutoPreprocessing, given: Any, *, adjacency: Any, preprocessing: Any) -> Any:
+    return dpgep.cca(given.x, given.y, adjacency=adjacency, preprocessing=auto)
 
 
 def _declared(declare: Callable[[People], Any], people: People, terms: Terms) -> Any:
@@ -247,7 +250,7 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
     else:
         beside = given.response
         answers += [lambda asked: asked.sir(X, n_components=1)]
-    options = {**terms.of_problem, "bound": dpgep.AutoPreprocessing(missing="center", precondition="columns")}
+    options = {**terms.of_problem, "preprocessing": dpgep.AutoPreprocessing(missing="center", precondition="columns")}
     problem = dpgep.table(given.x, beside, **groups, **(options if terms.takes_holes else terms.of_problem))
     released = dpgep.release(problem, mu=MU)
     again = dpgep.PrivateMoments.from_bytes(released.to_bytes())
@@ -309,8 +312,8 @@ def _of_moments(name: str, terms: Terms) -> dict[str, Any]:
     d = _MODELS[name][0].n_features
     scale = None if name in ("PcaModel", "PlsModel") else np.linspace(0.5, 2.0, d)
     location = None if name == "PlsModel" else np.linspace(0.1, 0.3, d)
-    bound = dpgep.Preprocessing(2.0, location, scale, largest=3.0, missing=True)
-    return {"adjacency": terms.adjacency, "bound": bound}
+    preprocessing = dpgep.Preprocessing(2.0, location, scale, largest=3.0, missing=True)
+    return {"adjacency": terms.adjacency, "preprocessing": preprocessing}
 
 
 def _summed(name: str, people: People, terms: Terms) -> Any:
@@ -446,9 +449,9 @@ def _fitted(name: str, form: str, people: People, terms: Terms) -> Any:
     options, second = _FITS[name]
     given = FORMS[form].make(people, terms.folder)
     x = given.x[X] if form == "pandas" else given.x
-    bound = {"missing": "center"} if name == "PrivateScaler" else {"bound": _BOUNDS[terms.bound]}
+    clipping = {"missing": "center"} if name == "PrivateScaler" else _CLIPPING[terms.bound]
     budget = dpgep.Budget(mu=MU)
-    estimator = getattr(estimators, name)(budget=budget, adjacency=terms.adjacency, **bound, **options)
+    estimator = getattr(estimators, name)(budget=budget, adjacency=terms.adjacency, **clipping, **options)
     estimator.fit(x, None if second is None else getattr(given, second))
     return vars(pickle.loads(pickle.dumps(estimator))), repr(estimator), budget.remaining_mu, budget.releases
 

@@ -172,7 +172,7 @@ class Run:
     first: Matrix
     second: Matrix
     least: float
-    bound: Any = "auto"
+    preprocessing: Any = None
 
 
 # Others lie in the cube [-1, 1]. The two rows are clipped wherever they can be, have different norms, and lie at
@@ -187,7 +187,7 @@ RUNS = {
     "table of groups": replace(
         _cca, build=lambda x, **rest: dpgep.table(x, x[:, 0], edges=[-np.inf, 0, np.inf], **rest)
     ),
-    "cca, full preconditioning": replace(_cca, bound=dpgep.AutoPreprocessing(precondition="full")),
+    "cca, full preconditioning": replace(_cca, preprocessing=dpgep.AutoPreprocessing(precondition="full")),
 }
 
 
@@ -197,8 +197,8 @@ def run_case(name: str, adjacency: Adjacency, spent: float = MU) -> MethodCase:
     others = np.random.default_rng(7).uniform(-1, 1, (N_OTHERS, D))
     tables = neighbours(adjacency, run.first, run.second, others)
 
-    def build(rows: Matrix, bound: Any = run.bound) -> Any:
-        return run.build(rows, bound=bound, adjacency=adjacency)
+    def build(rows: Matrix, preprocessing: Any = run.preprocessing) -> Any:
+        return run.build(rows, preprocessing=preprocessing, adjacency=adjacency)
 
     def mechanism(table: Matrix) -> float:
         answers = transcript(build, table, tables, spent, next(seeds))

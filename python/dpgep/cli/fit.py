@@ -122,18 +122,18 @@ def _show(text: str) -> None:
 
 
 def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem:
-    bound: Any = options.bound
-    if bound != "auto" and (options.ranges or options.missing != "error"):
+    if options.bound != "auto" and (options.ranges or options.missing != "error"):
         raise UsageError("--ranges and --missing are for an automatic bound: leave out --bound")
     if options.filter is not None and paying.adjacency != "add-remove":
         raise UsageError(
             "--filter needs --adjacency add-remove: how many rows pass depends on people's values, and replace-one "
             "publishes that number. If it is public who passes, keep a file of these rows alone"
         )
-    if bound == "auto":
+    common = {"bound": options.bound, "adjacency": paying.adjacency, "public_n": options.public_n}
+    if options.bound == "auto":
         with usage():
-            bound = dpgep.AutoPreprocessing(ranges=ranges_of(options.ranges, data), missing=options.missing)
-    common = {"bound": bound, "adjacency": paying.adjacency, "public_n": options.public_n}
+            ranges = ranges_of(options.ranges, data)
+            common["preprocessing"] = dpgep.AutoPreprocessing(ranges=ranges, missing=options.missing)
     with usage():
         problem = _MODELS[options.model].problem(data, options, common)
         model: Any = problem.model

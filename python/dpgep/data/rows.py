@@ -41,7 +41,7 @@ class NotFiniteError(ValueError):
         named = f"column{'s' * (len(columns) > 1)} {first_of(columns)}" if columns else "the data"
         super().__init__(
             f"{named} contain{'s' * (len(columns) == 1)} NaN or infinite values: impute or drop them first, or let NaN "
-            'count as the location of its column, bound=dpgep.AutoPreprocessing(missing="center"); nothing was '
+            'count as the location of its column, preprocessing=dpgep.AutoPreprocessing(missing="center"); nothing was '
             "released and no budget was spent"
         )
         self.columns = columns

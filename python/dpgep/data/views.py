@@ -187,15 +187,21 @@ def check_not_masked(values: Any, name: str) -> None:
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
 
 
-def bound_of(bound: Any) -> float | AutoPreprocessing | Preprocessing:
-    """What a problem's bound is: a public number, to be bought from the budget, or part of a public preprocessing."""
-    if isinstance(bound, str) and bound == "auto":
-        return AutoPreprocessing()
-    if isinstance(bound, str):
-        raise TypeError(
-            f'bound must be a number, "auto", a dpgep.AutoPreprocessing or a dpgep.Preprocessing, got {bound!r}'
-        )
-    return bound if isinstance(bound, (AutoPreprocessing, Preprocessing)) else check_bound(bound)
+def clipping_of(bound: Any, preprocessing: Any = None) -> float | AutoPreprocessing | Preprocessing:
+    """What rows are clipped to: a public number, a bound to be bought from the budget, or that of a public map."""
+    if isinstance(bound, (AutoPreprocessing, Preprocessing)):
+        raise TypeError(f'bound must be a number or "auto": pass {type(bound).__name__}(...) as preprocessing=')
+    is_auto = isinstance(bound, str) and bound == "auto"
+    if isinstance(bound, str) and not is_auto:
+        raise TypeError(f'bound must be a number or "auto", got {bound!r}')
+    if preprocessing is None:
+        return AutoPreprocessing() if is_auto else check_bound(bound)
+    if not isinstance(preprocessing, (AutoPreprocessing, Preprocessing)):
+        kinds = "a dpgep.AutoPreprocessing or a dpgep.Preprocessing"
+        raise TypeError(f"preprocessing must be {kinds}, got {preprocessing!r}")
+    if not is_auto:
+        raise ValueError(f"preprocessing has a bound of its own: leave out bound, got {bound!r}")
+    return preprocessing
 
 
 def check_bound(bound: Any) -> float:

@@ -260,5 +260,5 @@ def _on_grid(values: Matrix, bits: int) -> Matrix:
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
 
-# A public bound on row norms; "auto": one that is bought from the budget; or one that was bought before.
-Bound = float | Literal["auto"] | AutoPreprocessing | Preprocessing
+# A public bound on row norms; "auto": one that is bought from the budget.
+Bound = float | Literal["auto"]

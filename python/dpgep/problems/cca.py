@@ -7,7 +7,7 @@ from typing import Any
 
 from dpgep.models.cca import CcaModel
 from dpgep.models.model import Adjacency
-from dpgep.models.preprocessing import Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
@@ -17,6 +17,7 @@ def cca(
     Y: Any,
     *,
     bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
@@ -30,13 +31,13 @@ def cca(
     ----------
     X, Y : array_like of shapes (n, d_x) and (n, d_y)
         Row i of each belongs to person i.
-    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
+    bound : "auto" or float
         As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" gives every column a
         location (if ``center``) and a scale, for 17 to 55 % of mu^2; makes the columns of each view nearly
         uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`, "full");
         or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
         With a number, rescale views of different scales by public factors first.
-    center, adjacency, public_n
+    preprocessing, center, adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
@@ -49,4 +50,4 @@ def cca(
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
-    return views_problem(partial(CcaModel, center=center), (X, Y), bound, adjacency, public_n)
+    return views_problem(partial(CcaModel, center=center), (X, Y), bound, preprocessing, adjacency, public_n)

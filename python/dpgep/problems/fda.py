@@ -10,7 +10,7 @@ from dpgep.data.inputs import named
 from dpgep.data.views import n_rows, opened, width
 from dpgep.models.fda import FdaModel
 from dpgep.models.model import Adjacency
-from dpgep.models.preprocessing import Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
@@ -20,6 +20,7 @@ def fda(
     *,
     classes: Sequence[Hashable] | Literal["public"] | None = None,
     bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
 ) -> MomentProblem:
@@ -42,12 +43,12 @@ def fda(
         of distinct labels is taken as public knowledge, with a `PrivacyWarning`: it appears in
         ``solution.model.classes``. "public" confirms that it is. Labels read in batches need ``classes`` unless they
         are of such a type.
-    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
+    bound : "auto" or float
         As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2; makes columns
         nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`,
         "full"); or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has
         unit rows.
-    adjacency, public_n
+    preprocessing, adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
@@ -64,4 +65,6 @@ def fda(
     """
     x, names = opened(X, "X", adjacency)
     model = named(FdaModel(width(x), public_classes(labels, n_rows(x), classes)), names)
-    return moment_problem(model, (x, labels), bound=bound, adjacency=adjacency, public_n=public_n)
+    return moment_problem(
+        model, (x, labels), bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n
+    )

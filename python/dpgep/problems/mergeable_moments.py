@@ -16,7 +16,7 @@ from dpgep.data.histograms import not_finite_in, not_finite_in_batch
 from dpgep.data.inputs import batch_of, inputs_of, named
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Batch, NotFiniteError
-from dpgep.data.views import bound_of, column_names
+from dpgep.data.views import clipping_of, column_names
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
@@ -40,10 +40,11 @@ class Moments(Problem):
     ----------
     model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel`, `SirModel` or `TableModel`
         What is to be computed, and from how many features: public.
-    bound : float or `Preprocessing`
-        A public bound on the row norm, or the ``preprocessing`` of an earlier solution: rows are mapped by it when they
-        are added. Sites and days that share one can be merged. There is no "auto": sums are made before a budget is
-        there to buy a bound from.
+    bound : float
+        A public bound on the row norm. There is no "auto": sums are made before a budget is there to buy a bound from.
+    preprocessing : `Preprocessing`
+        Instead of a bound: that of an earlier solution, by which rows are mapped when they are added. Sites and days
+        that share one can be merged.
     adjacency, public_n
         As in `dpgep.pca`.
     bits : int in [4, 20]
@@ -67,7 +68,8 @@ class Moments(Problem):
         self,
         model: RowModel,
         *,
-        bound: float | Preprocessing,
+        bound: float | None = None,
+        preprocessing: Preprocessing | None = None,
         adjacency: Adjacency = "replace-one",
         public_n: int | None = None,
         bits: int = DEFAULT_BITS,
@@ -80,19 +82,19 @@ class Moments(Problem):
         if isinstance(bits, bool) or bits not in BITS:
             raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
         self.model: RowModel = model
-        found = bound_of(bound)
+        found = clipping_of("auto" if bound is None else bound, preprocessing)
         if isinstance(found, AutoPreprocessing):
             raise ValueError(
-                "sums over people are made before a budget is there to buy a bound from: bound must be a number or the "
-                f"preprocessing of an earlier solution, got {bound!r}"
+                "sums over people are made before a budget is there to buy a bound from: bound must be a number, or "
+                "preprocessing that of an earlier solution"
             )
         if isinstance(found, Preprocessing):
             found.require_fits(model)
-        self.preprocessing = found if isinstance(found, Preprocessing) else None
-        self._bound = found.bound if isinstance(found, Preprocessing) else found
+        self.preprocessing = preprocessing
+        self.bound = found.bound if isinstance(found, Preprocessing) else found
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
-        layout = model.layout(PublicFacts(adjacency, self._bound, self._public_n))
+        layout = model.layout(PublicFacts(adjacency, self.bound, self._public_n))
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
         self.population_id = random_name()
@@ -114,7 +116,7 @@ class Moments(Problem):
     @property
     def facts(self) -> PublicFacts:  # type: ignore[override]
         """Public facts: the adjacency, the bound, and the number of people where it is public."""
-        return PublicFacts(self._adjacency, self._bound, self.n if self._adjacency == "replace-one" else self._public_n)
+        return PublicFacts(self._adjacency, self.bound, self.n if self._adjacency == "replace-one" else self._public_n)
 
     @property
     def layout(self) -> MomentLayout:
@@ -124,7 +126,7 @@ class Moments(Problem):
     @property
     def largest_b(self) -> float:
         """A public upper bound of the largest eigenvalue of B."""
-        return 1.0 if self.model.identity_b else self._bound**2
+        return 1.0 if self.model.identity_b else self.bound**2
 
     def update(self, X: Any, y: Any = None, *others: Any, n_threads: int | None = None) -> None:
         """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``y``;
@@ -139,7 +141,7 @@ class Moments(Problem):
         """
         with use_threads(n_threads):
             data = inputs_of(self.model, X, y, *others)
-            batch = batch_of(self.model, self._bound, *data)
+            batch = batch_of(self.model, self.bound, *data)
             names = map(column_names, data[: len(self.model.views)])
             with self._lock:
                 model = named(self.model, *names)
@@ -249,7 +251,8 @@ class Moments(Problem):
         """What must agree for sums to be added."""
         return {
             "model": self.model,
-            "bound": self.preprocessing or self._bound,
+            "bound": None if self.preprocessing else self.bound,
+            "preprocessing": self.preprocessing,
             "adjacency": self._adjacency,
             "public_n": self._public_n,
             "bits": self.grid_bits,
@@ -273,4 +276,4 @@ class Moments(Problem):
 
     def __repr__(self) -> str:
         size = f"n={self.n}, " if self._adjacency == "replace-one" else ""
-        return f"Moments({self.model.name}, {size}d={self.model.n_features}, bound={self._bound:g}, {self._adjacency})"
+        return f"Moments({self.model.name}, {size}d={self.model.n_features}, bound={self.bound:g}, {self._adjacency})"

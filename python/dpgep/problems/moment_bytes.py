@@ -29,7 +29,9 @@ def pack(description: dict[str, Any], sums: ExactMomentAccumulator) -> bytes:
     """The bytes of sums and of what they are sums of."""
     low, high = sums.limbs()
     limbs = [low] if high is None else [low, high]
-    public = {"model": model_fields(description["model"]), "bound": bound_fields(description["bound"])}
+    bound = bound_fields(description["preprocessing"] or description["bound"])
+    public = {"model": model_fields(description["model"]), "bound": bound}
+    description = {name: value for name, value in description.items() if name != "preprocessing"}
     header = {**description, **public, "n": sums.n, "limbs": len(limbs)}
     return _container.pack(_KIND, _VERSION, header, (row for limb in limbs for row in packed_triangle(limb, "<i8")))
 
@@ -63,7 +65,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], ExactMomentAccumulator]:
     sums = ExactMomentAccumulator.of_limbs(layout, header.bits, header.n, low, high[0] if high else None)
     sums.require_possible()
     facts = {name: getattr(header, name) for name in ("adjacency", "public_n", "bits")}
-    return {"model": model, "bound": bound, **facts}, sums
+    clipping = {"preprocessing" if isinstance(bound, Preprocessing) else "bound": bound}
+    return {"model": model, **clipping, **facts}, sums
 
 
 def entries_of(dimension: int) -> int:

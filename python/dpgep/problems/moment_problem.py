@@ -17,7 +17,7 @@ from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Rows
 from dpgep.data.spark_dataset import SparkDataset
-from dpgep.data.views import bound_of, fewest_rows, frame_columns, n_rows
+from dpgep.data.views import clipping_of, fewest_rows, frame_columns, n_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
@@ -159,10 +159,16 @@ class MomentProblem(Problem):
 
 
 def moment_problem(
-    model: RowModel, data: tuple[Any, ...], *, bound: Bound, adjacency: Any, public_n: Any
+    model: RowModel,
+    data: tuple[Any, ...],
+    *,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Any,
+    public_n: Any,
 ) -> MomentProblem:
     """The problem of ``model`` for data as `batch_of` takes them: arrays, Dask's too, or selections of one source."""
-    found = bound_of(bound)
+    found = clipping_of(bound, preprocessing)
     dataset = _dataset(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
     facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
     if isinstance(found, AutoPreprocessing):

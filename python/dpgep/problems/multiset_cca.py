@@ -7,7 +7,7 @@ from typing import Any
 
 from dpgep.models.model import Adjacency
 from dpgep.models.multiset_cca import MultisetCcaModel
-from dpgep.models.preprocessing import Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
@@ -16,6 +16,7 @@ def multiset_cca(
     views: Sequence[Any],
     *,
     bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
@@ -32,9 +33,9 @@ def multiset_cca(
     ----------
     views : sequence of array_like of shapes (n, d_1), ..., (n, d_m)
         Row i of each belongs to person i.
-    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
+    bound : "auto" or float
         As in `dpgep.cca`, of the joint row: all parts are clipped together.
-    center, adjacency, public_n
+    preprocessing, center, adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
@@ -63,4 +64,4 @@ def multiset_cca(
     def model(*sizes: int) -> MultisetCcaModel:
         return MultisetCcaModel(sizes, center)
 
-    return views_problem(model, views, bound, adjacency, public_n)
+    return views_problem(model, views, bound, preprocessing, adjacency, public_n)

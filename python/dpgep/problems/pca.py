@@ -9,7 +9,7 @@ from dpgep.data.inputs import named
 from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.preprocessing import Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
 
@@ -17,6 +17,7 @@ def pca(
     X: Any,
     *,
     bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     center: bool = True,
     standardize: bool = False,
     adjacency: Adjacency = "replace-one",
@@ -32,7 +33,7 @@ def pca(
         One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never modified, never
         copied as a whole. Or a table, whose columns keep their names and whose categorical columns become indicators
         (docs/your-table.md), or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
-    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
+    bound : "auto" or float
         The bound on the row norm. It is enforced: longer rows are clipped to it, and how many stays secret. A number
         is a public bound: it must follow from what is known about the columns, never from the data (not checked).
 
@@ -40,11 +41,12 @@ def pca(
         that is long, ``center`` is set and rows are not sparse; with ``standardize``, every column gets a location and
         a scale. That takes 2 to 25 % of mu^2, with ``standardize`` 17 to 55 %: the less, the larger n and the budget
         are. Each stage is a release in the report, and a pass over the data, which must be readable several times:
-        ``solution.passes`` counts. `AutoPreprocessing` sets shares and public ranges, and admits missing values.
-
-        ``solution.preprocessing`` is what was bought. As the ``bound`` of another problem, it prepares rows of the same
-        columns at no cost. Components, eigenvalues and the mean are in the units of the columns; with ``standardize``,
-        ``components * solution.scale`` has unit rows (docs/your-table.md).
+        ``solution.passes`` counts. Components, eigenvalues and the mean are in the units of the columns; with
+        ``standardize``, ``components * solution.scale`` has unit rows (docs/your-table.md).
+    preprocessing : `AutoPreprocessing` or `Preprocessing`, optional
+        Instead of a number as the bound. `AutoPreprocessing` sets shares and public ranges of what ``bound="auto"``
+        buys, and admits missing values. A `Preprocessing` is what was bought, the ``preprocessing`` of an earlier
+        solution: it prepares rows of the same columns, and bounds them, at no cost.
     center : bool
         Whether to subtract the mean. If False, nothing is spent on the mean.
     standardize : bool
@@ -79,4 +81,4 @@ def pca(
     require_flag("standardize", standardize)
     x, names = opened(X, "X", adjacency)
     model = named((StandardizedPcaModel if standardize else PcaModel)(width(x), center), names)
-    return moment_problem(model, (x,), bound=bound, adjacency=adjacency, public_n=public_n)
+    return moment_problem(model, (x,), bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n)

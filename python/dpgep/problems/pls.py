@@ -7,7 +7,7 @@ from typing import Any
 
 from dpgep.models.model import Adjacency
 from dpgep.models.pls import PlsModel
-from dpgep.models.preprocessing import Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.views import views_problem
 
@@ -17,6 +17,7 @@ def pls(
     Y: Any,
     *,
     bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
@@ -32,11 +33,11 @@ def pls(
     ----------
     X, Y : array_like of shapes (n, d_x) and (n, d_y)
         Row i of each belongs to person i.
-    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
+    bound : "auto" or float
         As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" shifts rows but does not
         scale columns, since covariances depend on the units: where the views differ in scale, rescale them by public
         factors first.
-    center, adjacency, public_n
+    preprocessing, center, adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
@@ -49,4 +50,4 @@ def pls(
     TypeError, ValueError
         As in `dpgep.cca`.
     """
-    return views_problem(partial(PlsModel, center=center), (X, Y), bound, adjacency, public_n)
+    return views_problem(partial(PlsModel, center=center), (X, Y), bound, preprocessing, adjacency, public_n)

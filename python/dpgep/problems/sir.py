@@ -9,7 +9,7 @@ from dpgep.data.groups import slice_edges
 from dpgep.data.inputs import named
 from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency
-from dpgep.models.preprocessing import Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.sir import SirModel
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
@@ -22,6 +22,7 @@ def sir(
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
     bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
 ) -> MomentProblem:
@@ -44,12 +45,12 @@ def sir(
     edges : sequence of increasing numbers
         Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
         compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
-    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
+    bound : "auto" or float
         As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2; makes columns
         nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`,
         "full"); or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has
         unit rows.
-    adjacency, public_n
+    preprocessing, adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
@@ -65,4 +66,6 @@ def sir(
     interior = slice_edges(slices, y_range, edges)
     x, names = opened(X, "X", adjacency)
     model = named(SirModel(width(x), tuple(interior.tolist())), names)
-    return moment_problem(model, (x, y), bound=bound, adjacency=adjacency, public_n=public_n)
+    return moment_problem(
+        model, (x, y), bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n
+    )

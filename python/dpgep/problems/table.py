@@ -9,7 +9,7 @@ from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.inputs import named
 from dpgep.data.views import n_rows, opened, width
 from dpgep.models.model import Adjacency
-from dpgep.models.preprocessing import Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.table import TableModel
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 
@@ -23,6 +23,7 @@ def table(
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
     bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
 ) -> MomentProblem:
@@ -44,13 +45,13 @@ def table(
         Of labels, as in `dpgep.fda`: the public set of classes.
     slices, y_range, edges
         Of a response, as in `dpgep.sir`: ``slices`` of equal width over the public ``y_range``, or public ``edges``.
-    bound : "auto", float, `AutoPreprocessing` or `Preprocessing`
+    bound : "auto" or float
         As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2, so that columns in
         units of their own are released equally well. All columns then have noise of the same size relative to their
         scale, and a question about a few columns has the noise of a table of all: leave out columns that nobody asks
         about. Where only the largest of columns in one unit matter, as in a spectrum,
         ``AutoPreprocessing(precondition=None)`` leaves the scales as they are.
-    adjacency, public_n
+    preprocessing, adjacency, public_n
         As in `dpgep.pca`.
 
     Returns
@@ -91,4 +92,6 @@ def table(
         interior = slice_edges(slices, y_range, edges)
         model = TableModel(width(x), interior_edges=tuple(interior.tolist()))
     data = (x,) if groups is None else (x, groups)
-    return moment_problem(named(model, names), data, bound=bound, adjacency=adjacency, public_n=public_n)
+    return moment_problem(
+        named(model, names), data, bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n
+    )

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpgep.data.views import fewest_rows
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models.model import Adjacency, Matrix
-from dpgep.models.preprocessing import AutoPreprocessing, Bound
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.privacy.budget import Budget
 from dpgep.solution import Solution
 from dpgep.sources.kinds import is_table
@@ -108,7 +108,7 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     random_state: Any = None
 
     #: what admits missing values
-    _centering: ClassVar[str] = 'bound=dpgep.AutoPreprocessing(missing="center")'
+    _centering: ClassVar[str] = 'preprocessing=dpgep.AutoPreprocessing(missing="center")'
 
     def _terms(self) -> dict[str, Any]:
         """Arguments of `dpgep.solve` and `dpgep.release` for the price and the noise of this fit."""
@@ -184,10 +184,12 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
 
     n_components: int | None = field(default=None, kw_only=False)
     bound: Bound = "auto"
+    preprocessing: AutoPreprocessing | Preprocessing | None = None
 
     def _described(self) -> dict[str, Any]:
         """Arguments about the data, common to all problems."""
-        return {"bound": self.bound, "adjacency": self.adjacency, "public_n": self.public_n}
+        names = ("bound", "preprocessing", "adjacency", "public_n")
+        return {name: getattr(self, name) for name in names}
 
     def _keep(self, solution: Solution) -> None:
         self.solution_, self.privacy_ = solution, solution.privacy
@@ -201,9 +203,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        bound = self.bound
-        absent = bound.missing == "center" if isinstance(bound, AutoPreprocessing) else getattr(bound, "missing", False)
-        tags.input_tags.allow_nan = bool(absent)
+        tags.input_tags.allow_nan = getattr(self.preprocessing, "missing", False) in (True, "center")
         return tags
 
 

@@ -64,7 +64,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         The same for the rule. Default: a public multiple of the noise.
     sparsity : int or "auto", optional
         Number of columns that components use; the rule uses all. Default: all.
-    bound : "auto", float, `dpgep.AutoPreprocessing` or `dpgep.Preprocessing`
+    bound, preprocessing
         As in `dpgep.fda`; columns are never mixed (``precondition="full"``), since the rule is about columns.
     epsilon, delta, budget, share, adjacency, public_n, random_state
         As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
@@ -87,7 +87,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         labels, classes = self._labels(y)
         problem = fda(x, labels, classes=classes, **self._described())
         if problem.mixes_columns:
-            raise ValueError('a rule is about columns, which this bound would mix: use precondition="columns"')
+            raise ValueError('a rule is about columns, which this preprocessing would mix: use precondition="columns"')
         # all that may be wrong with parameters, before anything is spent
         PairOptions(**self._options()).check_model(problem.model, component_count(problem.model, self.n_components))
         priors: Literal["released"] | Sequence[float] = "released" if self.priors is None else self.priors
@@ -144,7 +144,7 @@ class PrivateSIR(Groups):
         Added to the covariance. Default: chosen from released values.
     sparsity : int or "auto", optional
         Number of columns that components use. Default: all.
-    bound : "auto", float, `dpgep.AutoPreprocessing` or `dpgep.Preprocessing`
+    bound, preprocessing
         As in `dpgep.sir`.
     epsilon, delta, budget, share, adjacency, public_n, random_state
         As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.

@@ -24,7 +24,7 @@ class PrivatePCA(Components):
     ----------
     n_components : int, optional
         K. Default: as many as columns. They cost no privacy.
-    bound : "auto", float, `dpgep.AutoPreprocessing` or `dpgep.Preprocessing`
+    bound, preprocessing
         As in `dpgep.pca`.
     center, standardize : bool
         As in `dpgep.pca`: whether to subtract the mean, and to divide columns by their standard deviations.

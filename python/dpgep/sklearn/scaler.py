@@ -56,8 +56,8 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
 
     def fit(self, X: Any, y: Any = None) -> PrivateScaler:
         """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored."""
-        bound = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
-        problem = table(self._rows(X), bound=bound, adjacency=self.adjacency, public_n=self.public_n)
+        auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
+        problem = table(self._rows(X), preprocessing=auto, adjacency=self.adjacency, public_n=self.public_n)
         run = Run(problem, accounting="gdp", **self._terms())
         with run.reserved():
             found = run.location_and_scale()

@@ -79,7 +79,7 @@ class PrivateCCA(TwoViews):
     ----------
     n_components : int, optional
         K. Default: as many as the smaller view has columns. They cost no privacy.
-    bound : "auto", float, `dpgep.AutoPreprocessing` or `dpgep.Preprocessing`
+    bound, preprocessing
         As in `dpgep.cca`, of both views together.
     center : bool
         Whether to subtract the means.
@@ -113,7 +113,7 @@ class PrivatePLS(TwoViews):
     ----------
     n_components : int, optional
         K. Default: as many as the smaller view has columns. They cost no privacy.
-    bound : "auto", float, `dpgep.AutoPreprocessing` or `dpgep.Preprocessing`
+    bound, preprocessing
         As in `dpgep.pls`, of both views together.
     center : bool
         Whether to subtract the means.
