@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
+from dpgep.methods import method_named
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.preprocessing import Preprocessing
@@ -26,9 +27,7 @@ from dpgep.solution import Solution
 from dpgep.solve import (
     Run,
     component_count,
-    method_of,
     require_problem,
-    require_separate_columns,
     solution_of,
     warn_of_accuracy,
 )
@@ -128,10 +127,11 @@ class PrivateOperator:
         if method not in _METHODS:
             known = ", ".join(map(repr, sorted(_METHODS)))
             raise ValueError(f"method must be one that needs only products, {known}; got {method!r}")
-        chosen, settings = method_of(method, {**_METHODS[method], **options})
+        chosen = method_named(method)
+        settings = chosen.with_options({**_METHODS[method], **options})
         k = component_count(self._curator.model, n_components)
-        require_separate_columns(settings, mixed=self.preprocessing is not None and self.preprocessing.mixes_columns)
-        settings.check(self._curator.public, k)
+        mixed = self.preprocessing is not None and self.preprocessing.mixes_columns
+        chosen.check(settings, self._curator.public, k, mixed=mixed)
         try:
             result = chosen.run(self._curator, k, settings)
         except MemoryError as error:

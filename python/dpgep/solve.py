@@ -5,7 +5,6 @@ A budget is reserved, a curator answers a method, and a report states what was p
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import time
@@ -14,14 +13,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dpgep._checks import require_count, suggestion
+from dpgep._checks import require_count
 from dpgep._dispatch import core
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.data.histograms import not_finite_in
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
-from dpgep.methods import METHODS, Method
+from dpgep.methods import method_named
 from dpgep.methods.base import MethodResult
 from dpgep.methods.preprocessing import location_and_scale, prepare
 from dpgep.methods.release import ReleaseDiagnostics
@@ -132,17 +131,17 @@ def solve(
     True
     """
     require_problem(problem)
-    chosen, settings = method_of(method, options)
+    chosen = method_named(method)
+    settings = chosen.with_options(options)
     k = component_count(problem.model, n_components)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with use_threads(n_threads), run.reserved():
         before = problem.passes
-        if problem.read_once and not chosen.in_one_pass(settings, problem.model.n_features):
+        if problem.read_once and not settings.in_one_pass(problem.model.n_features):
             raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
-        require_separate_columns(settings, mixed=problem.mixes_columns)
-        settings.check(PublicSide.of(problem), k)
-        curator = run.curator(Curator, mixed=not options_on_columns(settings))
+        chosen.check(settings, PublicSide.of(problem), k, mixed=problem.mixes_columns)
+        curator = run.curator(Curator, mixed=not settings.on_columns())
         result = chosen.run(curator, k, settings)
     passes = problem.passes - before
     name = result.method or method
@@ -160,42 +159,6 @@ def require_problem(problem: Any) -> None:
             f"got {type(problem).__name__}"
         )
     component_count(problem.model, None)  # a table has none, and says so
-
-
-def method_of(name: str, options: dict[str, Any]) -> tuple[Method, Any]:
-    """The method and its checked options."""
-    if name not in METHODS:
-        hint = suggestion(name, METHODS) or f"; known: {', '.join(sorted(METHODS))}"
-        raise ValueError(f"unknown method {name!r}{hint}")
-    method = METHODS[name]
-    return method, checked_options(f"method {name!r}", method.options, options)
-
-
-def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
-    """The options that ``what`` takes. Raises TypeError for others."""
-    known = [field.name for field in dataclasses.fields(kind)] if options else []
-    for option in options:
-        if option not in known:
-            hint = suggestion(option, known) or f"; its options: {', '.join(known)}"
-            raise TypeError(f"{what} has no option {option!r}{hint}")
-    return kind(**options)
-
-
-def options_on_columns(settings: Any) -> list[str]:
-    """The options that choose among the columns of a table."""
-    chosen = [name for name in ("sparsity", "screen") if getattr(settings, name, None)]
-    start = getattr(settings, "init", None)
-    return [*chosen, 'init="screen"'] if isinstance(start, str) and start == "screen" else chosen
-
-
-def require_separate_columns(settings: Any, *, mixed: bool) -> None:
-    """Raise ValueError where options choose among columns and preprocessing has ``mixed`` them."""
-    chosen = options_on_columns(settings)
-    if mixed and chosen:
-        raise ValueError(
-            f'{" and ".join(chosen)} needs individual columns, but precondition="full" mixes them: use '
-            'precondition="columns"'
-        )
 
 
 def component_count(model: Model, n_components: Any) -> int:

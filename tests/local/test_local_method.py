@@ -87,9 +87,9 @@ def test_a_shared_budget_pays_what_each_person_would_spend(correlated_rows: Matr
 def test_problems_without_local_reports_are_refused(correlated_rows: Matrix) -> None:
     x = correlated_rows
     refused = {
-        "this is pca with a mean": dpgep.pca(x, bound=1.0),
-        "this is cca": dpgep.cca(x[:, :3], x[:, 3:], center=False, bound=1.0),
-        "this is gep": dpgep.gep(x.T @ x / 300, n=300, sensitivity_a=1.5),
+        "not for this pca": dpgep.pca(x, bound=1.0),
+        "not for this cca": dpgep.cca(x[:, :3], x[:, 3:], center=False, bound=1.0),
+        "not for this gep": dpgep.gep(x.T @ x / 300, n=300, sensitivity_a=1.5),
         'needs adjacency="replace-one"': dpgep.pca(x, center=False, adjacency="add-remove", public_n=300, bound=1.0),
     }
     for reason, problem in refused.items():

@@ -234,9 +234,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"method": "truncated-rayleigh-flow", "sparsity": 3}, "products with vectors"),
     ({"method": "dpsr"}, "products with vectors"),
     ({"method": "dpsrs", "sparsity": 3}, "products with vectors"),
-    ({"method": "dp-spca"}, r"support pca\(X, center=False\), .* not this standardized-pca"),
-    ({"method": "dp-vrpca"}, r"support pca\(X, center=False\), .* not this standardized-pca"),
-    ({"method": "local-gaussian"}, "this is standardized-pca"),
+    ({"method": "dp-spca"}, r"dp-.* is for pca\(X, center=False\), .* not for this standardized-pca"),
+    ({"method": "dp-vrpca"}, r"dp-.* is for pca\(X, center=False\), .* not for this standardized-pca"),
+    ({"method": "local-gaussian"}, "not for this standardized-pca"),
 ]
 
 

@@ -9,11 +9,12 @@ import scipy.sparse
 
 import dpgep
 from dpgep.methods import METHODS
+from dpgep.methods.base import CLIPPED_PRODUCTS, SECOND_MOMENT
 
 D, N = 8, 400
-PCA_ALONE = ("clipped-power",)  # for `pca` without standardize, `pls` and `cca`, of a public number of people
+PCA_ALONE = tuple(name for name, method in METHODS.items() if CLIPPED_PRODUCTS in method.needs)
 MATRIX_ALONE = ({}, {"sparsity": 3}, {"sparsity": "auto"})  # options of "release" that need no product, and no screen
-SECOND_MOMENT_ALONE = ("local-gaussian", "dp-spca", "dp-vrpca")  # methods for `pca(X, center=False)`
+SECOND_MOMENT_ALONE = tuple(name for name, method in METHODS.items() if SECOND_MOMENT in method.needs)
 
 
 def runs(d: int) -> list[tuple[str, dict[str, Any]]]:

@@ -2,50 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
+from dpgep._checks import suggestion
 from dpgep.methods.auto import auto
-from dpgep.methods.base import MethodResult
-from dpgep.methods.clipped_power import ClippedPowerOptions, clipped_power
-from dpgep.methods.options import ReleaseOptions
-from dpgep.methods.papers.local_gaussian import LocalGaussianOptions, local_gaussian
-from dpgep.methods.papers.rayleigh_flow import FlowOptions, TruncatedFlowOptions, rayleigh_flow
+from dpgep.methods.base import (
+    CLIPPED_PRODUCTS,
+    KNOWN_N,
+    PRODUCTS,
+    PUBLIC_N,
+    REPLACE_ONE,
+    SECOND_MOMENT,
+    Data,
+    Method,
+    given_bound,
+)
+from dpgep.methods.clipped_power import ClippedPowerDiagnostics, ClippedPowerOptions, clipped_power
+from dpgep.methods.matrix_free import OperatorDiagnostics
+from dpgep.methods.options import PairOptions, ReleaseOptions
+from dpgep.methods.papers.rayleigh_flow import FlowDiagnostics, FlowOptions, TruncatedFlowOptions, rayleigh_flow
 from dpgep.methods.papers.simultaneous_reduction import (
     DpsrOptions,
     DpsrsOptions,
+    ReductionDiagnostics,
     SimultaneousReductionOptions,
     dpsr,
     sr_dp,
 )
-from dpgep.methods.papers.stochastic import ReducedOptions, StochasticOptions, dp_spca, dp_vrpca
-from dpgep.methods.release import release
-from dpgep.privacy.curator import Curator
+from dpgep.methods.papers.stochastic import (
+    ReducedOptions,
+    StochasticDiagnostics,
+    StochasticOptions,
+    dp_spca,
+    dp_vrpca,
+)
+from dpgep.methods.release import ReleaseDiagnostics, local_gaussian, release
 
-
-@dataclass(frozen=True)
-class Method:
-    """What `solve` runs: ``run(curator, n_components, options)``, its options checked by their class.
-
-    ``in_one_pass(options, n_features)`` says whether it reads the rows only once.
-    """
-
-    options: type[Any]
-    run: Callable[[Curator, int, Any], MethodResult]
-    in_one_pass: Callable[[Any, int], bool] = lambda options, n_features: False
-
+_ANY: tuple[Data, ...] = ("rows", "streams", "matrices", "sums")
+_ROWS: tuple[Data, ...] = ("rows", "streams")
+_FLOW = Method("rayleigh-flow", rayleigh_flow, FlowOptions, (FlowDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS,))
+_DPSR = replace(_FLOW, name="dpsr", run=dpsr, options=DpsrOptions, diagnostics=(ReductionDiagnostics,))
+_SPCA = Method(
+    "dp-spca",
+    dp_spca,
+    StochasticOptions,
+    (StochasticDiagnostics,),
+    ("rows",),
+    (
+        SECOND_MOMENT,
+        given_bound("samples of people cost the whole budget, so that nothing is left to find a bound with"),
+        KNOWN_N,
+    ),
+    whole_budget=True,
+)
+_RELEASE = Method(
+    "release", release, ReleaseOptions, (ReleaseDiagnostics, OperatorDiagnostics), _ANY, keeps_moments=True
+)
 
 METHODS: dict[str, Method] = {
-    "release": Method(ReleaseOptions, release, ReleaseOptions.in_one_pass),
-    "local-gaussian": Method(LocalGaussianOptions, local_gaussian, lambda *_: True),
-    "rayleigh-flow": Method(FlowOptions, rayleigh_flow),
-    "truncated-rayleigh-flow": Method(TruncatedFlowOptions, rayleigh_flow),
-    "auto": Method(ReleaseOptions, auto, ReleaseOptions.in_one_pass),
-    "clipped-power": Method(ClippedPowerOptions, clipped_power),
-    "sr-dp": Method(SimultaneousReductionOptions, sr_dp, lambda *_: True),
-    "dpsr": Method(DpsrOptions, dpsr),
-    "dpsrs": Method(DpsrsOptions, dpsr),
-    "dp-spca": Method(StochasticOptions, dp_spca),
-    "dp-vrpca": Method(ReducedOptions, dp_vrpca),
+    method.name: method
+    for method in (
+        _RELEASE,
+        replace(_RELEASE, name="auto", run=auto, diagnostics=(*_RELEASE.diagnostics, ClippedPowerDiagnostics)),
+        Method(
+            "clipped-power",
+            clipped_power,
+            ClippedPowerOptions,
+            (ClippedPowerDiagnostics,),
+            _ROWS,
+            (CLIPPED_PRODUCTS, PUBLIC_N),
+        ),
+        Method(
+            "local-gaussian",
+            local_gaussian,
+            PairOptions,
+            (ReleaseDiagnostics,),
+            ("rows", "sums"),
+            (SECOND_MOMENT, REPLACE_ONE, KNOWN_N, given_bound("clients clip their own rows")),
+            keeps_moments=True,
+        ),
+        _FLOW,
+        replace(_FLOW, name="truncated-rayleigh-flow", options=TruncatedFlowOptions),
+        Method("sr-dp", sr_dp, SimultaneousReductionOptions, (ReleaseDiagnostics,), _ANY, keeps_moments=True),
+        _DPSR,
+        replace(_DPSR, name="dpsrs", options=DpsrsOptions),
+        _SPCA,
+        replace(_SPCA, name="dp-vrpca", run=dp_vrpca, options=ReducedOptions),
+    )
 }
+
+
+def method_named(name: str) -> Method:
+    """The method of this name. Raises ValueError for others."""
+    if name not in METHODS:
+        hint = suggestion(name, METHODS) or f"; known: {', '.join(sorted(METHODS))}"
+        raise ValueError(f"unknown method {name!r}{hint}")
+    return METHODS[name]

@@ -1,19 +1,124 @@
-"""What a method hands to the solution: components, what is known of their accuracy, and what to warn of."""
+"""What a method is: what it declares to need and to do, the options it takes, and the result that it hands over.
+
+Checks, messages and the table of docs/reference/methods.md follow from the declaration.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from dpgep._checks import suggestion
 from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, Released
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
+from dpgep.privacy.curator import Curator, PublicSide
 
 # Fewer are said to be few.
 _PEOPLE_PER_FEATURE = 10
+
+# What holds the data of a problem: rows in memory, rows read pass by pass, matrices A and B, sums of rows.
+Data: TypeAlias = Literal["rows", "streams", "matrices", "sums"]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a method needs of a problem.
+
+    Attributes
+    ----------
+    summary : in the words of the table of methods.
+    met : whether a problem's public facts meet it.
+    refusal : the message where they do not, of ``{method}`` and ``{model}``.
+    """
+
+    summary: str
+    met: Callable[[PublicSide], bool]
+    refusal: str
+
+    def require(self, method: str, public: PublicSide) -> None:
+        """Raise ValueError where the need is not met."""
+        if not self.met(public):
+            raise ValueError(self.refusal.format(method=method, model=public.model.name))
+
+
+SECOND_MOMENT = Need(
+    "`pca(center=False)`",
+    lambda public: public.model.is_second_moment,
+    '{method} is for pca(X, center=False), the second moment of the rows, not for this {model}: use method="release"',
+)
+CLIPPED_PRODUCTS = Need(
+    "`pca` without `standardize`, `pls`, `cca`",
+    lambda public: public.model.has_clipped_products,
+    "{method} is for cca, pls, and pca without standardize: what clipped products change is not proved for {model}; "
+    'use method="release"',
+)
+PRODUCTS = Need(
+    "all but standardized `pca`",
+    lambda public: not public.model.standardized,
+    "{model} needs the diagonal of a released matrix, which products with vectors do not show: use "
+    'method="release" with storage="matrix", or pca of columns divided by public scales',
+)
+PUBLIC_N = Need(
+    "a public number of people",
+    lambda public: public.facts.n_is_public,
+    "{method} divides by a public number of people: give public_n to the problem (it need not be exact)",
+)
+KNOWN_N = Need(
+    "a number of people that is public before rows are read",
+    lambda public: public.facts.n is not None,
+    "{method} needs the number of people before rows are read: give rows in memory, or public_n where people may be "
+    'added or removed (adjacency="add-remove")',
+)
+REPLACE_ONE = Need(
+    "replace-one adjacency",
+    lambda public: public.facts.adjacency == "replace-one",
+    '{method} needs adjacency="replace-one": the server sees how many people report',
+)
+
+
+def given_bound(reason: str) -> Need:
+    """A bound that is public before anything is bought, for this reason."""
+    refusal = f'{reason}: give a public bound instead of bound="auto"'
+    return Need("a number as the bound", lambda public: public.facts.bound is not None, refusal)
+
+
+class Options:
+    """Options of a method: a frozen dataclass that checks its fields when it is made."""
+
+    def check(self, public: PublicSide, k: int) -> None:
+        """What depends on the problem. Raises before anything is released."""
+
+    def in_one_pass(self, n_features: int) -> bool:
+        """Whether one pass over the rows is enough."""
+        return False
+
+    def on_columns(self) -> list[str]:
+        """The options given that choose among the columns of a table."""
+        return [name for name in ("sparsity", "screen") if getattr(self, name, None)]
+
+    def require_separate_columns(self, *, mixed: bool) -> None:
+        """Raise ValueError where options choose among columns and preprocessing has ``mixed`` them."""
+        chosen = self.on_columns()
+        if mixed and chosen:
+            raise ValueError(
+                f'{" and ".join(chosen)} needs individual columns, but precondition="full" mixes them: use '
+                'precondition="columns"'
+            )
+
+
+def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
+    """The options that ``what`` takes. Raises TypeError for others."""
+    known = [field.name for field in fields(kind)] if options else []
+    for option in options:
+        if option not in known:
+            hint = suggestion(option, known) or f"; its options: {', '.join(known)}"
+            raise TypeError(f"{what} has no option {option!r}{hint}")
+    return kind(**options)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -91,6 +196,40 @@ class MethodResult:
     accuracy_warnings: tuple[str, ...]
     moments: ReleasedMoments | None = None
     method: str | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """What `solve` runs, ``run(curator, n_components, options)``, and what it declares.
+
+    Attributes
+    ----------
+    options, diagnostics : the classes of its options, and of what it may say about a result.
+    data : what it can ask of a curator who holds such data; others refuse, and nothing is spent.
+    needs : what else it needs of a problem.
+    keeps_moments : whether its solution holds the released moments, for intervals and further questions.
+    whole_budget : whether it spends an (epsilon, delta) of its own, as samples of people have no mu.
+    """
+
+    name: str
+    run: Callable[[Curator, int, Any], MethodResult]
+    options: type[Options]
+    diagnostics: tuple[type[Diagnostics], ...]
+    data: tuple[Data, ...]
+    needs: tuple[Need, ...] = ()
+    keeps_moments: bool = False
+    whole_budget: bool = False
+
+    def with_options(self, options: dict[str, Any]) -> Any:
+        """Its options, checked. Raises TypeError for those that it does not take."""
+        return checked_options(f"method {self.name!r}", self.options, options)
+
+    def check(self, options: Options, public: PublicSide, k: int, *, mixed: bool) -> None:
+        """Raise ValueError where a problem, whose columns may be ``mixed``, does not serve. Nothing was released."""
+        options.require_separate_columns(mixed=mixed)
+        for need in self.needs:
+            need.require(self.name, public)
+        options.check(public, k)
 
 
 def method_result(

@@ -27,7 +27,7 @@ import scipy.linalg
 
 from dpgep._checks import require_count, require_each, require_one_of, require_share
 from dpgep.methods.accuracy import FALSE_ALARM, RANK, quotient_accuracy
-from dpgep.methods.base import Diagnostics, MethodResult, method_result
+from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.clipped_residuals import ResidualAscent, polar, require_affordable
 from dpgep.methods.papers.initial_vectors import given_vectors
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, PRODUCT_EDGES, norm_quantile
@@ -55,7 +55,7 @@ _KINDS = ("random",)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ClippedPowerOptions:
+class ClippedPowerOptions(Options):
     """Options of "clipped-power". Nothing here may be chosen by looking at the data.
 
     Parameters
@@ -93,16 +93,6 @@ class ClippedPowerOptions:
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
-        if not public.model.has_clipped_products:
-            raise ValueError(
-                f"clipped-power is for cca, pls, and pca without standardize: what clipped products change is not "
-                f'proved for {public.model.name}; use method="release"'
-            )
-        if not public.facts.n_is_public:
-            raise ValueError(
-                "clipped-power divides by a public number of people: give public_n to the problem (it need not be "
-                "exact)"
-            )
         if not isinstance(self.init, str):
             vectors = given_vectors(self.init, k, public.model.n_features, _KINDS)
             if any(np.linalg.matrix_rank(part) < k for part in public.model.views_of(vectors)):

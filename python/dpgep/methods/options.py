@@ -14,6 +14,7 @@ from dpgep._checks import (
     require_one_of,
     require_share,
 )
+from dpgep.methods.base import PRODUCTS, Options
 from dpgep.methods.eigen import matrix_bytes
 from dpgep.methods.sparse import Sparsity
 from dpgep.models.model import Model, view_labels
@@ -63,18 +64,9 @@ def directions_in(memory_limit: int, public: PublicSide, copies: int) -> int:
     return int(memory_limit) // (direction_bytes(d, n_matrices) + copies * 8 * d)
 
 
-def require_products(model: Model) -> None:
-    """Raise ValueError where products with vectors do not serve: the deviations of columns are on a diagonal."""
-    if model.standardized:
-        raise ValueError(
-            f"{model.name} needs the diagonal of a released matrix, which products with vectors do not show: use "
-            'method="release" with storage="matrix", or pca of columns divided by public scales'
-        )
-
-
 def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: int = 0) -> None:
     """Raise ValueError where ``memory_limit``, or anything else, does not serve K components by products."""
-    require_products(public.model)
+    PRODUCTS.require("release", public)
     d = public.model.n_features
     needed = min(d, _FEWEST_STEPS * k * len(public.model.views))
     fits = directions_in(memory_limit, public, copies)
@@ -86,7 +78,7 @@ def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: i
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairOptions:
+class PairOptions(Options):
     """How a released pair is solved.
 
     Parameters
@@ -123,6 +115,9 @@ class PairOptions:
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
         self.check_model(public.model, k)
+
+    def in_one_pass(self, n_features: int) -> bool:
+        return True
 
     def check_model(self, model: Model, k: int) -> None:
         """What depends on the model of a problem."""
@@ -195,7 +190,6 @@ class ReleaseOptions(PairOptions):
             require_capacity(public, k, self.memory_limit, copies=1)
 
     def in_one_pass(self, n_features: int) -> bool:
-        """Whether one pass over the rows is enough."""
         return self.screen is None and self.storage_for(n_features) == "matrix"
 
     def storage_for(self, d: int) -> str:

@@ -90,6 +90,18 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     return solve_released(curator.model, curator.release(), n_components, options)
 
 
+def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:
+    """K leading eigenvectors of the mean of n local reports x x^T + Z.
+
+    n independent GOE(s) matrices sum to one GOE(s sqrt(n)): the mean of the reports has the law of the second moment
+    plus GOE(s/sqrt(n)), s = sqrt(2) R^2/mu. So a choice between the local and the central model needs no clients. The
+    ledger is charged mu, what each person would spend.
+
+    Source: Wang and Xu (2020), Algorithm 1; docs/local.md.
+    """
+    return solve_released(curator.model, curator.release_local(), n_components, options)
+
+
 def by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     """Whether the released matrix is to be known by its products."""
     if options.storage_for(curator.model.n_features) == "operator":

@@ -193,7 +193,7 @@ class Preprocessing(Shown):
 
     def restricted(self, features: NDArray[np.intp], bound: float | None = None) -> Preprocessing:
         """The same for some of the features, rows clipped to a bound of their own if one is given."""
-        assert self.linear is None  # refused before: `require_separate_columns`
+        assert self.linear is None  # refused before: `Options.require_separate_columns`
         return replace(
             self,
             bound=self.bound if bound is None else bound,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_flag
-from dpgep.methods.base import MethodResult
+from dpgep.methods.base import MethodResult, checked_options
 from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.methods.options import PairOptions
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
@@ -35,7 +35,7 @@ from dpgep.questions.regression import Regression, regression
 from dpgep.questions.synthetic import sample
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
-from dpgep.solve import checked_options, component_count, require_separate_columns, solution_of, warn_of_accuracy
+from dpgep.solve import component_count, solution_of, warn_of_accuracy
 
 
 class Questions:
@@ -251,7 +251,7 @@ def answer(
     k = component_count(model, n_components)
     settings = checked_options("an answer from a release", PairOptions, options)
     settings.check_model(model, k)
-    require_separate_columns(settings, mixed=preprocessing is not None and preprocessing.mixes_columns)
+    settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
     asked, mapped = in_units(model, preprocessing)
     result = solve_released(asked, noisy, k, settings)
     if asked is not model:

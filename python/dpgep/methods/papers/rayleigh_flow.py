@@ -28,13 +28,12 @@ from dpgep._checks import (
 )
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import products_accuracy
-from dpgep.methods.base import Diagnostics, MethodResult, method_result, support_of
+from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, support_of
 from dpgep.methods.eigen import matrix_bytes
 from dpgep.methods.options import (
     MEMORY_LIMIT,
     require_capacity,
     require_given_sparsity,
-    require_products,
     require_sparsity,
 )
 from dpgep.methods.papers.feature_exchange import exchange_features
@@ -61,7 +60,7 @@ _AGREEMENT = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FlowOptions:
+class FlowOptions(Options):
     """Options of "rayleigh-flow".
 
     Parameters
@@ -120,7 +119,6 @@ class FlowOptions:
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
-        require_products(public.model)
         d = public.model.n_features
         if not isinstance(self.init, str):
             given_vectors(self.init, k, d)
@@ -143,6 +141,10 @@ class FlowOptions:
             )
         if self.noise_shape == "iid" and (k > 1 or len(public.model.views) > 1):
             raise ValueError('noise_shape="iid" supports a single component, not two views; use "goe"')
+
+    def on_columns(self) -> list[str]:
+        screens = isinstance(self.init, str) and self.init == "screen"
+        return [*super().on_columns(), 'init="screen"'] if screens else super().on_columns()
 
     @property
     def most_iterations(self) -> int:

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count, require_each, require_non_negative, require_one_of, require_positive
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import products_accuracy
-from dpgep.methods.base import Diagnostics, MethodResult, method_result, singular_warning, support_of
-from dpgep.methods.options import ReleaseOptions, require_given_sparsity, require_products, require_sparsity
+from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, singular_warning, support_of
+from dpgep.methods.options import ReleaseOptions, require_given_sparsity, require_sparsity
 from dpgep.methods.release import release
 from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix
@@ -59,7 +59,7 @@ Products = Callable[[Matrix], Matrix]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimultaneousReductionOptions:
+class SimultaneousReductionOptions(Options):
     """Options of "sr-dp".
 
     Parameters
@@ -73,8 +73,8 @@ class SimultaneousReductionOptions:
     def __post_init__(self) -> None:
         require_each(require_non_negative, self, "regularization")
 
-    def check(self, public: PublicSide, k: int) -> None:
-        """Nothing depends on the problem."""
+    def in_one_pass(self, n_features: int) -> bool:
+        return True
 
 
 def sr_dp(curator: Curator, n_components: int, options: SimultaneousReductionOptions) -> MethodResult:
@@ -86,7 +86,7 @@ def sr_dp(curator: Curator, n_components: int, options: SimultaneousReductionOpt
 
 
 @dataclass(frozen=True, kw_only=True)
-class DpsrOptions:
+class DpsrOptions(Options):
     """Options of "dpsr".
 
     Parameters
@@ -122,10 +122,6 @@ class DpsrOptions:
         require_each(require_positive, self, "step_size_b", "step_size_a")
         require_each(require_non_negative, self, "regularization")
 
-    def check(self, public: PublicSide, k: int) -> None:
-        """What depends on the problem. Raises before anything is released."""
-        require_products(public.model)
-
     @property
     def most_iterations_b(self) -> int:
         return self.n_iterations_b or _ITERATIONS_B[self.noise]
@@ -153,7 +149,6 @@ class DpsrsOptions(DpsrOptions):
         require_given_sparsity(self.sparsity)
 
     def check(self, public: PublicSide, k: int) -> None:
-        super().check(public, k)
         require_sparsity(self.sparsity, public.model, k)
 
 

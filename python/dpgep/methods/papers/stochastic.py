@@ -23,7 +23,7 @@ import scipy.linalg
 
 from dpgep._checks import require_count, require_each, require_one_of, require_positive, require_share
 from dpgep.methods.accuracy import quotient_accuracy
-from dpgep.methods.base import Diagnostics, MethodResult, method_result
+from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.papers.initial_vectors import given_vectors
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
@@ -39,7 +39,7 @@ _STEPS = {"dp-spca": ((1.0, 0.005), (64.0, 0.03)), "dp-vrpca": ((4.0, 0.15), (12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StochasticOptions:
+class StochasticOptions(Options):
     """Options of "dp-spca". Nothing here may be chosen by looking at the data.
 
     Parameters
@@ -74,21 +74,8 @@ class StochasticOptions:
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
-        if not public.model.is_second_moment:
-            raise ValueError(
-                f"dp-spca and dp-vrpca support pca(X, center=False), the second moment of the rows, not this "
-                f'{public.model.name}: use method="release"'
-            )
-        if public.facts.bound is None:
-            raise ValueError(
-                "samples of people cost the whole budget, so that nothing is left to find a bound with: give a public "
-                'bound instead of bound="auto"'
-            )
-        if public.facts.n is None:
-            raise ValueError(
-                "dp-spca and dp-vrpca divide by a public number of people: give public_n to the problem (it need not "
-                "be exact)"
-            )
+        assert public.facts.n is not None  # `KNOWN_N`
+        assert public.facts.bound is not None  # `given_bound`
         if self.batch_size is not None and self.batch_size > public.facts.n:
             raise ValueError(f"batch_size must be at most n = {public.facts.n}, got {self.batch_size}")
         if not isinstance(self.init, str):
