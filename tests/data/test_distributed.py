@@ -29,7 +29,7 @@ import dpgep.distributed
 from dpgep.data import dask_dataset, distributed_dataset
 from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dataset import InMemoryDataset
-from dpgep.data.float_sums import FloatSums, ProductSums, ScreenSums
+from dpgep.data.float_sums import FloatSums, GroupSums, ProductSums
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.distributed import moments
@@ -280,7 +280,7 @@ def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
         "float": lambda: FloatSums(layout),
         "integer": lambda: ExactMomentAccumulator(layout, 20),
         "products": lambda: ProductSums(block),
-        "screen": lambda: ScreenSums(layout),
+        "groups": lambda: GroupSums(layout, with_squares=True),
     }
 
 
@@ -288,12 +288,12 @@ def numbers(sums: Any) -> list[Any]:
     """What a method reads of the sums."""
     if isinstance(sums, ExactMomentAccumulator):
         return [np.triu(sums.limbs()[0])]
-    if isinstance(sums, ScreenSums):
-        return [sums.energy, sums.groups.counts, sums.groups.sums]
+    if isinstance(sums, GroupSums):
+        return [sums.squares, sums.counts, sums.sums]
     return [np.triu(sums.total)] if isinstance(sums, FloatSums) else [sums.product]
 
 
-@pytest.mark.parametrize("name", ["float", "integer", "products", "screen"])
+@pytest.mark.parametrize("name", ["float", "integer", "products", "groups"])
 def test_every_sum_over_people_is_that_of_one_process(name: str, people: Any, rng: np.random.Generator) -> None:
     """To rounding for floating point, whose bits the tree alone decides: twice the same."""
     x, _ = people

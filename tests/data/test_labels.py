@@ -368,7 +368,7 @@ def test_every_answer_is_divided_by_the_number_of_all_people(source: str, x: Mat
         products = curator(problem, mu).products(ProductNoise("lazy", "goe", 0))
         assert products.groups is not None
         assert products.groups.n == N
-    assert problem.screen_sums().n == N
+    assert problem.group_sums(with_squares=True).n == N
     screen, everybody = (
         curator(each, 1e6).screen() for each in (problem, dpgep.fda(x, labels, classes=["no", "yes"], bound=1.0))
     )

@@ -25,7 +25,7 @@ import dpgep
 import dpgep.spark
 from dpgep.data import spark_dataset
 from dpgep.data.dataset import InMemoryDataset
-from dpgep.data.float_sums import ProductSums, ScreenSums
+from dpgep.data.float_sums import GroupSums, ProductSums
 from dpgep.data.inputs import named
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.data.spark_dataset import SparkDataset
@@ -160,7 +160,8 @@ def test_products_are_those_of_numpy_and_their_bits_those_of_the_parts(
     np.testing.assert_allclose(first, block @ clipped.T @ clipped, rtol=1e-10)
     layout = dpgep.pca(x, bound=1.0).layout
     screens = [
-        p.accumulate(partial(ScreenSums, layout)).energy for p in (ours, InMemoryDataset(Batch(Rows((x,), 1.0))))
+        p.accumulate(partial(GroupSums, layout, with_squares=True)).squares
+        for p in (ours, InMemoryDataset(Batch(Rows((x,), 1.0))))
     ]
     np.testing.assert_allclose(*screens, rtol=1e-12)
     assert ours.passes == 3

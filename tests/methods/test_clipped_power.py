@@ -83,7 +83,7 @@ def test_sums_equal_the_plain_twin(threshold: float, location: Matrix | None) ->
     assert all(sum(entry * entry for entry in p) <= 4**BITS for p in clipped)
     counted = summed(partial(ProductNormCounts, directions), batch_of(rows))
     norms = np.sqrt([float(square) for square in squares]) / 2.0 ** (BITS + DIRECTION_BITS)
-    np.testing.assert_array_equal(counted.counts, np.histogram(norms, [-1.0, *PRODUCT_EDGES, 9.0])[0])
+    np.testing.assert_array_equal(counted.total, np.histogram(norms, [-1.0, *PRODUCT_EDGES, 9.0])[0])
     assert counted.n == N
 
 

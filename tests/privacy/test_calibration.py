@@ -190,7 +190,7 @@ def test_the_largest_change_of_a_two_view_screen_is_one_of_the_sums_of_the_progr
     screens = []
     for people in (np.full((n, 1), -row[0, 0]), np.concatenate([np.full((n, 1), -row[0, 0]), row])):
         problem = dpgep.cca(people, people, adjacency="add-remove", bound=1.0)
-        screens.append(np.concatenate([problem.screen_sums().energy, problem.cross_norms()]))
+        screens.append(np.concatenate([problem.group_sums(with_squares=True).squares, problem.cross_norms()]))
     assert np.sum((screens[1] - screens[0]) ** 2) == pytest.approx(8 * (n / (n + 1)) ** 2 + 0.5, rel=1e-9)
 
 

@@ -201,7 +201,7 @@ def composed_case() -> MethodCase:
     stream = stream_of("composed")
     features = np.arange(3)
     ratio = release_statistic(*problems)
-    shift = problems[1].screen_sums().energy - problems[0].screen_sums().energy
+    shift = problems[1].group_sums(with_squares=True).squares - problems[0].group_sums(with_squares=True).squares
 
     def mechanism(problem: Any) -> tuple[Matrix, float, Any, Any]:
         curator = curator_of(problem, stream)

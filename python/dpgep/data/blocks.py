@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import own_threads, run, thread_count
-from dpgep.data.rows import Batch, GridRows, NotFiniteError, Rows, SparseRows, block_height, canonical_csr
+from dpgep.data.rows import Batch, GridRows, NotFiniteError, Rows, SparseRows, Sums, block_height, canonical_csr
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.sources.batches import Columns, row_dtype
@@ -89,7 +89,7 @@ def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDAr
     return np.full(n_groups, n) if groups is None else np.bincount(groups, minlength=n_groups)
 
 
-class GridSums:
+class GridSums(Sums):
     """Sums over people of rows that are integers of norm at most 2^bits: the same for any batches, order and threads.
 
     Attributes
@@ -98,6 +98,8 @@ class GridSums:
     counts : (n_groups,), number of people in each group; without groups, everybody is in each.
     sums : (d, n_groups), in units of 2^-bits of the row bound; (d, 0) if the layout has none.
     """
+
+    parts = ("n", "counts", "sums", "_squares")
 
     def __init__(self, layout: MomentLayout, bits: int, *, with_squares: bool = False) -> None:
         d = layout.n_features
@@ -115,12 +117,6 @@ class GridSums:
             return
         for people, block in clipped_blocks(batch.rows, 0, self.bits):
             self._add_block(block, None if batch.groups is None else batch.groups[people])
-
-    def merge(self, other: GridSums) -> None:
-        self.n += other.n
-        self.counts += other.counts
-        self.sums += other.sums
-        self._squares += other._squares
 
     def squares(self) -> tuple[Integers, Integers]:
         """(d,) twice, high and low: the sum of squares of each feature is (high 2^20 + low) 4^-bits squared bounds."""

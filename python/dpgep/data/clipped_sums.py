@@ -13,7 +13,7 @@ is in integers that float64 holds: the same for any batches, order and threads, 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpgep.data.blocks import clipped_blocks
 from dpgep.data.float_sums import ROWS_IN_A_ROW
-from dpgep.data.rows import Batch, Rows, SparseRows
+from dpgep.data.rows import Batch, Rows, SparseRows, Sums
 from dpgep.models.bins import LEAST_THRESHOLD, PRODUCT_EDGES
 from dpgep.models.model import Matrix
 
@@ -95,8 +95,11 @@ def _steps(products: Matrix, unit: float) -> tuple[Matrix, Matrix]:
     return steps, np.einsum("ij,ij->i", steps, steps)
 
 
-class _ProductSums(ABC):
+class _ProductSums(Sums):
     """A sum over people of something that depends on V (x - m)."""
+
+    parts = ("n", "total")
+    total: Integers
 
     def __init__(self, directions: Directions) -> None:
         self._directions = directions
@@ -123,12 +126,7 @@ class ClippedSums(_ProductSums):
         super().__init__(directions)
         self._factors, self._constant = factors, constant
         m, d = directions.vectors.shape
-        self.total: Integers = np.zeros((d + bool(constant), m // len(factors)), dtype=np.int64)
-
-    def merge(self, other: ClippedSums) -> None:
-        """Add the sums over other people."""
-        self.n += other.n
-        self.total += other.total
+        self.total = np.zeros((d + bool(constant), m // len(factors)), dtype=np.int64)
 
     def _add_rows(self, rows: Any, products: Matrix) -> None:
         for each in self._factors:
@@ -149,12 +147,7 @@ class ProductMoment(_ProductSums):
     def __init__(self, directions: Directions, factors: tuple[Factors, ...]) -> None:
         super().__init__(directions)
         self._by_first, self._by_last = factors[0], factors[-1]
-        self.total: Integers = np.zeros((len(directions.vectors) // len(factors),) * 2, dtype=np.int64)
-
-    def merge(self, other: ProductMoment) -> None:
-        """Add the sums over other people."""
-        self.n += other.n
-        self.total += other.total
+        self.total = np.zeros((len(directions.vectors) // len(factors),) * 2, dtype=np.int64)
 
     def _add_rows(self, rows: Any, products: Matrix) -> None:
         # the first view is multiplied by the products of the last one, and the last by those of the first
@@ -163,22 +156,17 @@ class ProductMoment(_ProductSums):
 
 
 class ProductNormCounts(_ProductSums):
-    """(bins,), ``counts``: how many people have a norm |V (x - m)| below, between or beyond PRODUCT_EDGES."""
+    """(bins,), ``total``: how many people have a norm |V (x - m)| below, between or beyond PRODUCT_EDGES."""
 
     def __init__(self, directions: Directions) -> None:
         super().__init__(directions)
-        self.counts: Integers = np.zeros(len(PRODUCT_EDGES) + 1, dtype=np.int64)
-
-    def merge(self, other: ProductNormCounts) -> None:
-        """Add the counts of other people."""
-        self.n += other.n
-        self.counts += other.counts
+        self.total = np.zeros(len(PRODUCT_EDGES) + 1, dtype=np.int64)
 
     def _add_rows(self, rows: Any, products: Matrix) -> None:
         _, squares = _steps(products, LEAST_THRESHOLD)
         edges = (PRODUCT_EDGES * (_ONE / LEAST_THRESHOLD)) ** 2
         found = np.searchsorted(edges, squares, side="right")
-        self.counts += np.bincount(found, minlength=len(self.counts))
+        self.total += np.bincount(found, minlength=len(self.total))
 
 
 def _rows_on_grid(rows: Rows) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from dpgep._names import random_name
 from dpgep.data.blocks import joined_views
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
-from dpgep.data.rows import Batch, NotFiniteError, Rows, S, block_height
+from dpgep.data.rows import Batch, NotFiniteError, Rows, S, Sums, block_height
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.sources import Selection
 
@@ -252,7 +252,7 @@ class PreprocessedDataset(DerivedDataset):
         return RowProducts(self.in_memory("products").rows)
 
 
-class _DerivedSums(Generic[S]):
+class _DerivedSums(Sums, Generic[S]):
     """``sums``, which ``make()`` began, of the batches that ``to_batch`` makes of others."""
 
     def __init__(self, to_batch: Callable[[Batch], Batch], make: Callable[[], S], in_blocks: bool) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.blocks import add_products, clipped_blocks, group_counts, moment_blocks
-from dpgep.data.rows import Accumulate, Batch, NotFiniteError, Rows, block_height, kernel_form
+from dpgep.data.rows import Accumulate, Batch, NotFiniteError, Rows, Sums, block_height, kernel_form
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 
@@ -115,16 +115,19 @@ class CompensatedSum:
         self._lost += (self._sum - (total - of_term)) + (term - of_term)
         self._sum = total
 
-    def merge(self, other: CompensatedSum) -> None:
+    def __iadd__(self, other: CompensatedSum) -> CompensatedSum:
         self.add(other._sum)
         self._lost += other._lost
+        return self
 
 
-class ProductSums:
+class ProductSums(Sums):
     """A sum over people: the second moment of their clipped rows times the rows of ``block`` (K, d).
 
     Batches may be many and small; the error of the whole is that of a batch (docs/exactness.md).
     """
+
+    parts = ("_sum",)
 
     def __init__(self, block: Matrix) -> None:
         # what Dask hands to a worker may begin at any byte
@@ -137,9 +140,6 @@ class ProductSums:
 
     def add(self, batch: Batch) -> None:
         self._sum.add(RowProducts(batch.rows).second_moment(1.0).times(self._block))
-
-    def merge(self, other: ProductSums) -> None:
-        self._sum.merge(other._sum)
 
 
 class StreamedProducts:
@@ -160,11 +160,13 @@ class StreamedProducts:
         return core.CallbackProducts(times, self._d)
 
 
-class FloatSums:
+class FloatSums(Sums):
     """Upper triangle (row-major) of the sum over people of z z^T, z = [x; e(group)], x scaled to the unit ball.
 
     ``n_clipped`` of the ``n`` people had rows beyond the bound.
     """
+
+    parts = ("n", "n_clipped", "total")
 
     def __init__(self, layout: MomentLayout) -> None:
         self._layout = layout
@@ -179,21 +181,25 @@ class FloatSums:
             self.n_clipped += int(np.count_nonzero(factors < _CLIPPED))
         self.n += batch.n
 
-    def merge(self, other: FloatSums) -> None:
-        self.total += other.total
-        self.n += other.n
-        self.n_clipped += other.n_clipped
 
+class GroupSums(Sums):
+    """The sums of `GridSums` in floating point, for solutions and screens without noise.
 
-class GroupSums:
-    """Sums over people in floating point, for a solution without noise: how many of each group there are, and the sums
-    of their clipped rows, (d, 0) if not ``with_sums``.
+    Attributes
+    ----------
+    n, counts : number of people, and of people per group.
+    sums : (d, n_groups), of clipped rows, not divided by the bound; (d, 0) if the layout has none.
+    squares : (d,), of features of rows in the unit ball; (0,) if not ``with_squares``.
     """
 
-    def __init__(self, n_features: int, n_groups: int, *, with_sums: bool) -> None:
+    parts = ("n", "counts", "sums", "squares")
+
+    def __init__(self, layout: MomentLayout, *, with_squares: bool = False) -> None:
+        d = layout.n_features
         self.n = 0
-        self.counts = np.zeros(n_groups, dtype=np.int64)
-        self.sums = np.zeros((n_features, n_groups if with_sums else 0))
+        self.counts = np.zeros(layout.n_groups, dtype=np.int64)
+        self.sums = np.zeros((d, layout.n_groups if layout.sums else 0))
+        self.squares = np.zeros(d if with_squares else 0)
 
     def add(self, batch: Batch) -> None:
         rows = RowProducts(batch.rows)
@@ -201,50 +207,23 @@ class GroupSums:
         self.counts += group_counts(batch.n, batch.groups, len(self.counts))
         if self.sums.size:
             self.sums += rows.group_sums(batch.groups, self.sums.shape[1])
-
-    def merge(self, other: GroupSums) -> None:
-        self.n += other.n
-        self.counts += other.counts
-        self.sums += other.sums
+        if self.squares.size:
+            self.squares += _sparse_squares(rows, batch.rows.bound) if batch.rows.is_sparse else _squares(batch.rows)
 
 
-class ScreenSums:
-    """The sums of `GridSums` in floating point, for a screen without noise.
-
-    Attributes
-    ----------
-    energy : (d,), diagonal of the second moment, not divided by n.
-    groups : counts and sums per group, the sums not divided by the bound.
-    """
-
-    def __init__(self, layout: MomentLayout) -> None:
-        self.energy = np.zeros(layout.n_features)
-        self.groups = GroupSums(layout.n_features, layout.n_groups, with_sums=layout.sums)
-
-    @property
-    def n(self) -> int:
-        return self.groups.n
-
-    def add(self, batch: Batch) -> None:
-        self.groups.add(batch)
-        self.energy += _sparse_energies(batch.rows) if batch.rows.is_sparse else _dense_energies(batch.rows)
-
-    def merge(self, other: ScreenSums) -> None:
-        self.energy += other.energy
-        self.groups.merge(other.groups)
-
-
-class CrossSums:
+class CrossSums(Sums):
     """sum x y^T for the first features x, ``before`` in number, and some later ``columns`` y, and the sums of both.
 
     Rows are added in blocks, with the rounding errors of each sum of blocks: docs/exactness.md.
     """
 
+    parts = ("_n", "_cross", "_of_x", "_of_y")
+
     def __init__(self, before: int, columns: slice) -> None:
         self._before, self._columns = before, columns
         width = columns.stop - columns.start
         self._n = 0
-        self._parts = tuple(CompensatedSum(shape) for shape in ((before, width), (before,), (width,)))
+        self._cross, self._of_x, self._of_y = map(CompensatedSum, ((before, width), (before,), (width,)))
 
     def add(self, batch: Batch) -> None:
         self._n += batch.n
@@ -255,24 +234,19 @@ class CrossSums:
         for start in range(0, batch.n, ROWS_IN_A_ROW):
             self._add(_sparse_clipped(batch.rows.part(slice(start, start + ROWS_IN_A_ROW))))
 
-    def merge(self, other: CrossSums) -> None:
-        self._n += other._n
-        for ours, theirs in zip(self._parts, other._parts, strict=True):
-            ours.merge(theirs)
-
     def squares(self, *, centred: bool) -> Matrix:
         """Entries of sum (x - m_x)(y - m_y)^T, m = 0 if not ``centred``, squared."""
-        cross, of_x, of_y = (part.total for part in self._parts)
+        cross = self._cross.total
         if centred:
-            cross -= np.outer(of_x, of_y) / max(self._n, 1)
+            cross -= np.outer(self._of_x.total, self._of_y.total) / max(self._n, 1)
         return cross * cross
 
     def _add(self, rows: Any) -> None:
         x, y = rows[:, : self._before], rows[:, self._columns]
         product = x.T @ y
-        terms = (product if isinstance(product, np.ndarray) else product.toarray(), x.sum(axis=0), y.sum(axis=0))
-        for part, term in zip(self._parts, terms, strict=True):
-            part.add(np.asarray(term))
+        self._cross.add(product if isinstance(product, np.ndarray) else product.toarray())
+        self._of_x.add(np.asarray(x.sum(axis=0)))
+        self._of_y.add(np.asarray(y.sum(axis=0)))
 
 
 def cross_norms(accumulate: Accumulate, views: Sequence[slice], *, centred: bool) -> Matrix:
@@ -291,19 +265,18 @@ def cross_norms(accumulate: Accumulate, views: Sequence[slice], *, centred: bool
     return np.sqrt(squares)
 
 
-def _dense_energies(rows: Rows) -> Matrix:
+def _squares(rows: Rows) -> Matrix:
     total = np.zeros(rows.d)
     for _, block in clipped_blocks(rows):
         total += np.einsum("ij,ij->j", block, block)
     return total
 
 
-def _sparse_energies(rows: Rows) -> Matrix:
-    products = RowProducts(rows)
-    data, indices, indptr, d = products.arrays()
+def _sparse_squares(rows: RowProducts, bound: float) -> Matrix:
+    data, indices, indptr, d = rows.arrays()
     total = np.empty(d)
-    core.csr_squares(data, indices, indptr, products.factors, total, thread_count())
-    return np.asarray(total / rows.bound**2)
+    core.csr_squares(data, indices, indptr, rows.factors, total, thread_count())
+    return np.asarray(total / bound**2)
 
 
 def _sparse_clipped(rows: Rows) -> Any:

@@ -6,7 +6,7 @@ own counts. Once rows were refused, the columns that hold NaN or infinite values
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpgep.data.blocks import Integers, joined_views
 from dpgep.data.dataset import Dataset
-from dpgep.data.rows import Batch, NotFiniteError, Rows, block_height, kernel_form
+from dpgep.data.rows import Batch, NotFiniteError, Rows, Sums, block_height, kernel_form
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.model import Matrix, view_labels
 from dpgep.models.moments import MomentModel
@@ -26,8 +26,10 @@ _SQUARE_BITS = 36
 _STEPS = 2.0 ** (np.arange(1, NORM_STEPS) / NORM_STEPS - 1)
 
 
-class _TableSums(ABC):
+class _TableSums(Sums):
     """A sum over people of integers, all of the same shape. With ``missing``, NaN adds nothing; else it is refused."""
+
+    parts = ("counts",)
 
     def __init__(self, shape: tuple[int, ...], *, missing: bool = False) -> None:
         self._missing = missing
@@ -40,10 +42,6 @@ class _TableSums(ABC):
         with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
             for start in range(0, n, height):
                 self._add_rows(rows, slice(start, start + height))
-
-    def merge(self, other: _TableSums) -> None:
-        """Add the sums over other people."""
-        self.counts += other.counts
 
     def _entries_per_row(self, rows: Rows) -> int:
         return rows.d
@@ -175,8 +173,10 @@ def _squares(ratios: Matrix) -> Integers:
     return np.rint(np.ldexp(ratios * ratios, _SQUARE_BITS)).astype(np.int64)
 
 
-class NotFiniteColumns:
+class NotFiniteColumns(Sums):
     """Which of d columns hold an infinity or, if it does not stand for ``missing`` values, a NaN."""
+
+    parts = ("found",)
 
     def __init__(self, d: int, missing: bool) -> None:
         self.found = np.zeros(d, dtype=bool)
@@ -191,9 +191,6 @@ class NotFiniteColumns:
             else:
                 self._add_dense(Rows((view,), batch.rows.bound), found)
             first += width
-
-    def merge(self, other: NotFiniteColumns) -> None:
-        self.found |= other.found
 
     def _add_dense(self, rows: Rows, found: NDArray[np.bool_]) -> None:
         height = block_height(rows.n, rows.d)

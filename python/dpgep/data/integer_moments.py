@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import own_thread_count, run, thread_count
 from dpgep.data.blocks import add_products, mark_groups, moment_blocks, require_finite
-from dpgep.data.rows import Batch, GridRows, NotFiniteError, SparseRows, block_height
+from dpgep.data.rows import Batch, GridRows, NotFiniteError, SparseRows, Sums, block_height
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.sources.batches import Columns
@@ -69,7 +69,7 @@ class IntegerMoments:
         return replace(self, second=self.second.copy(), sums=self.sums.copy(), counts=self.counts.copy(), high=high)
 
 
-class ExactMomentAccumulator:
+class ExactMomentAccumulator(Sums):
     """The moment matrix of people, summed batch by batch with rows in fixed point.
 
     All entries are integers in units of 4^-bits: rows of norm at most 2^bits, groups marked by 2^bits. The products of

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,14 +151,21 @@ class Batch:
         return Batch(self.rows.restricted(features, bound), self.groups, self.others)
 
 
-class Sums(Protocol):
-    """A sum over people that is made of sums over batches."""
+class Sums(ABC):
+    """A sum over people that is made of sums over batches: the attributes of the names ``parts``."""
 
+    parts: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
     def add(self, batch: Batch) -> None:
         """Add the people of a batch. Raises ValueError if their rows hold a NaN or an infinity."""
 
     def merge(self: S, other: S) -> None:
         """Add the sums over other people."""
+        for name in self.parts:
+            total = getattr(self, name)
+            total += getattr(other, name)
+            setattr(self, name, total)
 
 
 S = TypeVar("S", bound=Sums)

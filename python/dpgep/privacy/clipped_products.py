@@ -113,7 +113,7 @@ class ClippedProducts:
     def norms(self, asked: Asked, mu: float, charge: Charge) -> NoisyMean:
         """The share of the people with a norm |V^T (x - m)|, in bounds, below, between or beyond `PRODUCT_EDGES`."""
         sums = self._summed(partial(ProductNormCounts, self._directions(asked)))
-        counts = sums.counts << BITS
+        counts = sums.total << BITS
         squared = (2 if self._replaces else 1) * Fraction(4**BITS)
         scale = self._add_noise(counts, squared, mu, BITS, "histogram of norms of products", charge)
         return self._mean_of(counts, sums.n, 2.0**-BITS, scale)

@@ -75,11 +75,10 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, cha
 
 
 def _plain_screen(problem: MomentProblem, charge: Charge) -> Screen:
-    sums = problem.screen_sums()
+    sums = problem.group_sums(with_squares=True)
     norms = problem.cross_norms() if problem.model.view_sizes else None
     charge(LedgerEntry("diagonal of the second moment", math.inf, ()))
-    groups = sums.groups
-    return _scored(problem, groups.n, sums.energy, groups.sums / row_bound(problem.facts), groups.counts, norms, _NONE)
+    return _scored(problem, sums.n, sums.squares, sums.sums / row_bound(problem.facts), sums.counts, norms, _NONE)
 
 
 def _screen_of_moments(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:

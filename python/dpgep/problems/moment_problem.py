@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpgep.data.blocks import GridSums
 from dpgep.data.dask_dataset import DaskDataset, dask_parts, read_chunks
 from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, StreamedDataset
-from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, ScreenSums, StreamedProducts, cross_norms
+from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Rows
@@ -113,14 +113,9 @@ class MomentProblem(Problem):
         """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""
         return self.dataset.accumulate(partial(GridSums, self.layout, bits, with_squares=with_squares))
 
-    def group_sums(self) -> GroupSums:
-        """Counts and sums per group in floating point."""
-        layout = self.layout
-        return self.dataset.accumulate(partial(GroupSums, layout.n_features, layout.n_groups, with_sums=layout.sums))
-
-    def screen_sums(self) -> ScreenSums:
-        """Squares of all features, counts and sums per group in floating point."""
-        return self.dataset.accumulate(partial(ScreenSums, self.layout))
+    def group_sums(self, *, with_squares: bool = False) -> GroupSums:
+        """Counts and sums per group, and on request squares of all features, in floating point."""
+        return self.dataset.accumulate(partial(GroupSums, self.layout, with_squares=with_squares))
 
     def cross_norms(self) -> Matrix:
         """Norm of each feature's row of the covariance with other views (the second moment, if not centred).
