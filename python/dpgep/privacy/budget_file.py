@@ -39,6 +39,7 @@ _FIRST = b'{"n":1,'
 _HASH_BYTES = 64
 _NOTHING = "0" * _HASH_BYTES
 _sync = getattr(os, "fdatasync", os.fsync)
+_encoded = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 # Seconds after which a wait says what it waits for.
 _PATIENCE = 3.0
@@ -264,7 +265,7 @@ class BudgetFile:
 def _record(previous: str, line: bytes) -> Record | None:
     """The fields of a line; None unless its hash is that of it and all lines before."""
     try:
-        fields: Record = json.loads(line)
+        fields: Record = json.loads(line.decode())
         fields.pop("hash")
         return fields if line == _line(previous, fields) else None
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
@@ -273,7 +274,7 @@ def _record(previous: str, line: bytes) -> Record | None:
 
 def _line(previous: str, fields: Record) -> bytes:
     """The line of a record: JSON without spaces, its hash last."""
-    body = json.dumps(fields, separators=(",", ":"), allow_nan=False)
+    body = _encoded(fields)
     digest = hashlib.sha256(f"{previous}{body}".encode()).hexdigest()
     return f'{body[:-1]},"hash":"{digest}"}}\n'.encode()
 
