@@ -29,7 +29,7 @@ def moments_of(rows: support.Matrix) -> dpgep.Moments:
 
 
 def merged(parts: list[dpgep.Moments], **guarantee: Any) -> dpgep.PrivateMoments:
-    whole, *others = [dpgep.Moments.from_bytes(part.to_bytes()) for part in parts]
+    whole, *others = [dpgep.load(support.bytes_of(part)) for part in parts]
     for other in others:
         whole.merge(other)
     return dpgep.release(whole, **guarantee)

@@ -35,7 +35,7 @@ N_FEATURES = 40 if support.QUICK else 500
 N = 4_000 if support.QUICK else 80_000
 
 PROGRAM = """
-import json, sys, time, warnings
+import io, json, sys, time, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 import dpgep, dpgep.spark
@@ -44,7 +44,9 @@ options = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark
 options |= {"spark.sql.files.maxPartitionBytes": "1g", "spark.sql.files.openCostInBytes": "1g"}
 
 def ours(people):
-    return dpgep.spark.moments(dpgep.PcaModel(int(d), center=True), people, bound=1.0).to_bytes()
+    sums = io.BytesIO()
+    dpgep.spark.moments(dpgep.PcaModel(int(d), center=True), people, bound=1.0).save(sums)
+    return sums.getvalue()
 
 def no_rows(batches):
     for batch in batches:
@@ -113,7 +115,7 @@ def test_two_cores_against_one(folder: Path, benchmark: Any) -> None:
     for i in range(N_PARTS):
         whole.update(pyarrow.parquet.read_table(folder / f"{i}.parquet"), n_threads=1)
     alone = time.perf_counter() - start
-    (folder / "sums").write_bytes(whole.to_bytes())
+    (folder / "sums").write_bytes(support.bytes_of(whole))
     found = benchmark.pedantic(seconds, (folder, *["1 ours", "2 ours"] * ROUNDS), rounds=1)
     one, two = statistics.median(found[::2]), statistics.median(found[1::2])
     support.say(

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import support
 from scipy import sparse
 
 import dpgep
@@ -43,7 +44,7 @@ def of_columns(n: int, d: int, rng: np.random.Generator) -> tuple[float, float]:
     """Seconds of the sums and of their solution."""
     rows = rng.standard_normal((n, d)).astype(np.float32) / 40
     seconds, moments = summed(rows, 2.0, center=True)
-    assert moments.to_bytes() == summed(rows.astype(float), 2.0, center=True)[1].to_bytes()
+    assert support.bytes_of(moments) == support.bytes_of(summed(rows.astype(float), 2.0, center=True)[1])
 
     def solve() -> None:
         with warnings.catch_warnings():
@@ -58,7 +59,7 @@ def of_sparse_rows(n: int) -> tuple[float, float]:
     # no row is beyond the bound: the norm of one that is clipped may round differently in the two forms
     rows = sparse.random(n, 1000, density=0.01, random_state=0, format="csr", dtype=np.float32)
     (fast, one), (slow, two) = (summed(form, 8.0, center=False) for form in (rows, rows.toarray()))
-    assert one.to_bytes() == two.to_bytes()
+    assert support.bytes_of(one) == support.bytes_of(two)
     return fast, slow
 
 

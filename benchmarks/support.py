@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import statistics
 import time
@@ -27,6 +28,13 @@ lines: list[str] = []
 def say(line: str) -> None:
     """A line for the report: the end of a pytest run prints them all."""
     lines.append(line)
+
+
+def bytes_of(kept: Any) -> bytes:
+    """What sums of moments write."""
+    buffer = io.BytesIO()
+    kept.save(buffer)
+    return buffer.getvalue()
 
 
 def judge(what: str, measured: float, target: float, *, at_least: bool = False, always: bool = False) -> None:

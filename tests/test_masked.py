@@ -22,13 +22,15 @@ from hypothesis import strategies as st
 from model_rows import MODELS, arguments, dataset
 from scipy import stats
 from statistics_helpers import FALSE_ALARM, rejects_equal_distributions
+from stored import bytes_of
 
 import dpgep
-from dpgep import _container, masked
+from dpgep import masked
 from dpgep._low_bits import numbers_in
 from dpgep.data import integer_moments
 from dpgep.masked import Site, Terms, new_identity, release
 from dpgep.privacy.calibration import IntegerNoise
+from dpgep.serialization import Format, opened
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "masked_sites.py"
 NAMES = ("north", "south", "west", *(f"site {i}" for i in range(4, 11)))
@@ -76,14 +78,14 @@ def run(terms: Terms, parts: list[dpgep.Moments]) -> tuple[dpgep.PrivateMoments,
 
 def altered(sent: bytes, *, payload: bytes | None = None, **fields: Any) -> bytes:
     """What a site sent with other fields (None: without it) and a checksum that fits."""
-    kind = "masked key" if sent.startswith(b"dpgep masked key") else "masked sum"
-    header, content = _container.unpack(kind, 1, sent)
+    document = opened(sent)
+    header, content = document.fields, document.payload
     changed = {name: value for name, value in {**header, **fields}.items() if value is not None}
-    return _container.pack(kind, 1, changed, [content if payload is None else payload])
+    return Format(document.name).pack(changed, [content if payload is None else payload])
 
 
 def words_of(message: bytes) -> Any:
-    return np.frombuffer(_container.unpack("masked sum", 1, message)[1], dtype="<u8").reshape(2, -1)
+    return np.frombuffer(opened(message).payload, dtype="<u8").reshape(2, -1)
 
 
 # ---- the sum ----
@@ -132,7 +134,7 @@ def test_the_report_states_the_guarantee_and_whom_it_presumes(adjacency: Any) ->
     assert report.public.n_people == (900 if adjacency == "replace-one" else None)
     said = "3 sites that follow the protocol, against whoever knows the noise of at most 1 of them"
     assert said in report.to_markdown()
-    restored = dpgep.PrivateMoments.from_bytes(moments.to_bytes())
+    restored = dpgep.load(bytes_of(moments))
     with pytest.warns(dpgep.AccuracyWarning):
         assert restored.pca(["a", "b"]).privacy.mu == report.mu
     whole = dpgep.release(random_sums(terms, n=900), epsilon=1.0, delta=1e-6)
@@ -305,7 +307,7 @@ def test_a_damaged_message_is_said_to_be_so() -> None:
     terms = terms_of()
     sites, keys = started(terms)
     messages = {name: site.mask(random_sums(terms), keys) for name, site in sites.items()}
-    said = r"from south: these bytes \(masked sum\) are incomplete or were altered"
+    said = r"from south: this file is incomplete or was altered"
     with pytest.raises(ValueError, match=said):
         release(terms, keys, {**messages, "south": messages["south"][:-1]})
 
@@ -320,7 +322,7 @@ def test_messages_of_another_session_or_site_are_refused() -> None:
         release(terms, new_keys, {**new, "south": messages["south"]})
     with pytest.raises(ValueError, match="what was given as from south was made by north"):
         release(terms, keys, {**messages, "south": messages["north"]})
-    with pytest.raises(ValueError, match="from south: these are not the bytes of dpgep masked sum"):
+    with pytest.raises(ValueError, match=r"from south: this is not a file of format .dpgep-masked-sum."):
         release(terms, keys, {**messages, "south": keys["south"]})
     site = Site(terms, "north")
     with pytest.raises(ValueError, match="the key that came back for north is not the one that this site made"):
@@ -361,7 +363,7 @@ def test_messages_that_make_no_sense_are_refused_by_name(change: Any) -> None:
 def test_headers_that_are_no_headers_are_refused_by_name(header: bytes) -> None:
     terms = terms_of()
     _, keys = started(terms)
-    content = b"dpgep masked key 1\n" + len(header).to_bytes(8, "little") + header
+    content = b"dpgep\n" + len(header).to_bytes(8, "little") + header
     with pytest.raises(ValueError, match="from south: "):
         release(terms, {**keys, "south": content + hashlib.sha256(content).digest()}, {})
 
@@ -395,7 +397,7 @@ def test_any_flipped_bit_is_found() -> None:
             damaged = bytearray(original)
             damaged[position // 8] ^= 1 << (position % 8)
             changed = {**sent, "south": bytes(damaged)}
-            with pytest.raises(ValueError, match="from south: these"):
+            with pytest.raises(ValueError, match="from south: this"):
                 release(terms, changed if other else keys, messages if other else changed)
 
 

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import low_bit_cases  # noqa: E402
+from stored import bytes_of  # noqa: E402
 
 PICTURE = ROOT / "docs" / "pictures" / "exact-bits.svg"
 MU = 0.237
@@ -40,7 +41,7 @@ def merged(batches: list[Matrix]) -> bytes:
         part = dpgep.Moments(dpgep.PcaModel(D, center=False), bound=1.0)
         part.update(batch)
         total.merge(part)
-    return total.to_bytes()
+    return bytes_of(total)
 
 
 def spread(n: int, orders: int) -> float:

@@ -72,6 +72,7 @@ __all__ = [
     "cca",
     "fda",
     "gep",
+    "load",
     "local",
     "multiset_cca",
     "pca",
@@ -104,6 +105,7 @@ _LAZY = {
     "cca": "problems.cca",
     "distributed": "distributed",
     "fda": "problems.fda",
+    "load": "loading",
     "local": "local",
     "masked": "masked",
     "multiset_cca": "problems.multiset_cca",
@@ -123,6 +125,7 @@ if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that th
     from dpgep import masked as masked
     from dpgep import sklearn as sklearn
     from dpgep import spark as spark
+    from dpgep.loading import load
     from dpgep.models.cca import CcaModel
     from dpgep.models.fda import FdaModel
     from dpgep.models.multiset_cca import MultisetCcaModel

@@ -6,9 +6,12 @@ import os
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeAlias, TypeVar
 
 _P = TypeVar("_P", bound="Part")
+
+# where to write: a path, or a binary file
+Target: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 
 
 class Part:
@@ -81,6 +84,14 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, mode: int = 0o6
     with Part(path, mode) as part:
         part.write(content)
         part.replace()
+
+
+def save(content: bytes, target: Target, *, mode: int = 0o666) -> None:
+    """Write to a path, as `write_whole` does, or into a binary file that is open."""
+    if isinstance(target, (str, os.PathLike)):
+        write_whole(target, content, mode=mode)
+    else:
+        target.write(content)
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:

@@ -36,7 +36,6 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep import _container
 from dpgep._names import noted
 from dpgep._optional import import_extra
 from dpgep.data.integer_moments import DEFAULT_BITS, LOW_BITS, IntegerMoments
@@ -52,8 +51,8 @@ from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.shares import LARGEST_MU, share_noise
 from dpgep.private_moments import PrivateMoments
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.moment_bytes import bound_fields, model_fields, packed_triangle, unpacked_triangle
 from dpgep.reports.report import PrivacyReport
+from dpgep.serialization import Format, encoded, opened, triangle_rows, upper_triangle_of
 from dpgep.solve import public_inputs, warn_of_delta, warn_of_epsilon
 
 __all__ = ["Site", "Terms", "new_identity", "release"]
@@ -62,8 +61,7 @@ __all__ = ["Site", "Terms", "new_identity", "release"]
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
 
-_VERSION = 1
-_KEY, _SUM = "masked key", "masked sum"
+_KEY, _SUM = Format("dpgep-masked-key"), Format("dpgep-masked-sum")
 # Entries that are masked at a time: their masks stay in the cache.
 _CHUNK = 1 << 14
 _VALUE_BITS = 63 + LOW_BITS
@@ -153,17 +151,14 @@ class Terms:
     @cached_property
     def _fields(self) -> dict[str, Any]:
         """The terms as JSON holds them."""
-        forms = {name: getattr(self, name) for name in _FORMS}
+        checked, forms = self.no_people, {name: getattr(self, name) for name in _FORMS}
         return {
-            "model": model_fields(self.model),
-            "bound": bound_fields(self.no_people.preprocessing or self.no_people.facts.bound),
-            "adjacency": self.adjacency,
+            **encoded(self),
+            "bound": float(checked.bound),
             "public_n": None if self.public_n is None else int(self.public_n),
-            "bits": self.no_people.grid_bits,
-            "sites": list(self.sites),
+            "bits": checked.grid_bits,
             "colluding": int(self.colluding),
-            "session": self.session,
-            **{name: None if value is None else float(value) for name, value in forms.items()},
+            **{name: None if value is None else encoded(float(value)) for name, value in forms.items()},
         }
 
 
@@ -215,7 +210,7 @@ class Site:
         if identity is not None:
             signer = _ed25519().Ed25519PrivateKey.from_private_bytes(identity)
             header["signature"] = signer.sign(_signed(terms, name, self._public)).hex()
-        self.key: bytes = _container.pack(_KEY, _VERSION, header, [])
+        self.key: bytes = _KEY.pack(header)
 
     def mask(self, moments: Moments, keys: Mapping[str, bytes], *, budget: Budget | None = None) -> bytes:
         """Sums of this site with its share of the noise, masked: the message to the coordinator.
@@ -258,7 +253,7 @@ class Site:
             for sign, seed in seeds:
                 _add_mask(words, seed, sign)
         header = {"site": self.name, "roster": _digest(self.terms, roster).hex()}
-        return _container.pack(_SUM, _VERSION, header, [words.astype("<u8").tobytes()])
+        return _SUM.pack(header, [words.astype("<u8").tobytes()])
 
     def _require_terms(self, moments: Moments) -> None:
         """Raise unless these are sums of the terms' kind."""
@@ -299,7 +294,7 @@ class Site:
                 shared = secret.exchange(_x25519().X25519PublicKey.from_public_bytes(roster[other]))
             except ValueError:
                 raise ValueError(f"the public key of {other} is not a valid one") from None
-            pair = json.dumps([f"dpgep masks {_VERSION}", *sorted((self.name, other), key=self.terms.sites.index)])
+            pair = json.dumps([f"dpgep masks {_SUM.version}", *sorted((self.name, other), key=self.terms.sites.index)])
             seed = hkdf.HKDF(hashes.SHA256(), length=32, salt=salt, info=pair.encode()).derive(shared)
             yield (1 if own < place else -1), seed
 
@@ -434,20 +429,21 @@ def _complete(terms: Terms, given: Mapping[str, bytes], what: str) -> tuple[str,
     return terms.sites
 
 
-def _unpacked(kind: str, name: str, data: bytes, fields: dict[str, type]) -> tuple[dict[str, Any], memoryview]:
+def _unpacked(kind: Format, name: str, data: bytes, fields: dict[str, type]) -> tuple[dict[str, Any], memoryview]:
     """(header, payload) of what a site sent: ``fields`` of these types are in the header."""
     if not isinstance(data, (bytes, bytearray)):
         raise TypeError(f"from {name}: bytes are needed, got {type(data).__name__}")
     try:
-        header, payload = _container.unpack(kind, _VERSION, data)
+        document = opened(bytes(data)).require(kind)
     except ValueError as error:
         raise ValueError(f"from {name}: {error}") from None
+    header = document.fields
     for field, its_type in {"site": str, **fields}.items():
         if not isinstance(header.get(field), its_type):
-            raise ValueError(f"from {name}: this {kind} makes no sense, its {field} is missing or damaged")
+            raise ValueError(f"from {name}: this {kind.name} makes no sense, its {field} is missing or damaged")
     if header["site"] != name:
         raise ValueError(f"what was given as from {name} was made by {header['site']:.200}")
-    return header, payload
+    return header, document.payload
 
 
 def _digest(terms: Terms, roster: dict[str, bytes]) -> bytes:
@@ -457,7 +453,13 @@ def _digest(terms: Terms, roster: dict[str, bytes]) -> bytes:
 
 
 def _signed(terms: Terms, name: str, public: bytes) -> bytes:
-    said = {"kind": _KEY, "version": _VERSION, "terms": terms._fields, "site": name, "public_key": public.hex()}
+    said = {
+        "kind": _KEY.name,
+        "version": _KEY.version,
+        "terms": terms._fields,
+        "site": name,
+        "public_key": public.hex(),
+    }
     return _json(said)
 
 
@@ -505,7 +507,7 @@ def _words(sums: IntegerMoments, terms: Terms) -> Words:
 def _flat(blocks: tuple[Integers, ...], n: list[int]) -> Integers:
     """Second moment (its triangle), sums and counts, and n where it is public, as one vector."""
     second, sums, counts = blocks
-    triangle = np.frombuffer(b"".join(packed_triangle(second, "=i8")), dtype=np.int64)
+    triangle = np.concatenate([*triangle_rows(second)])
     return np.concatenate([triangle, sums.ravel(), counts, np.array(n, dtype=np.int64)])
 
 
@@ -528,7 +530,7 @@ def _integers(words: Words, terms: Terms) -> IntegerMoments:
 def _blocks(parts: list[Integers], terms: Terms) -> tuple[Integers, Integers, Integers]:
     triangle, sums, counts = parts
     d = terms.layout.n_features
-    return unpacked_triangle(triangle, d), sums.reshape(d, -1 if sums.size else 0), counts
+    return upper_triangle_of(triangle, d), sums.reshape(d, -1 if sums.size else 0), counts
 
 
 def _add_mask(words: Words, seed: bytes, sign: int) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dpgep import _container
+from dpgep._files import Target, save
 from dpgep.data.inputs import named
-from dpgep.formats.checks import require_released
-from dpgep.formats.codec import decoded, encoded
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
@@ -22,35 +19,15 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.moment_bytes import (
-    bound_fields,
-    entries_of,
-    model_fields,
-    model_of,
-    packed_triangle,
-    require_entries,
-    unpacked_triangle,
-)
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.questions.questions import Questions, answer
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
+from dpgep.serialization import Format
 from dpgep.solution import Solution
 from dpgep.solve import Run
 
-_KIND, _VERSION = "private moments", 2
-
-
-@dataclass(frozen=True)
-class _Header:
-    """What `PrivateMoments.to_bytes` writes, but for the model and the preprocessing."""
-
-    privacy: PrivacyReport
-    n: float
-    noise: tuple[float, float, float]
-    shapes: tuple[tuple[int, int], tuple[int]]
-    sources: tuple[str, ...]
-    public: PublicInputs | None = None
+RELEASE = Format("dpgep-release")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,56 +94,17 @@ class PrivateMoments(Questions):
         privacy, sources = _parallel(self.privacy, other.privacy), self._sources | other._sources
         return PrivateMoments(model, privacy, noisy, sources, self.preprocessing)
 
-    def to_bytes(self) -> bytes:
-        """The release in a versioned format with a checksum, to be sent to whoever adds the releases."""
-        noisy = self._noisy
-        header = {
-            "model": model_fields(self.model),
-            "privacy": {key: each for key, each in dataclasses.asdict(self.privacy).items() if key != "public"},
-            "public": encoded(self.privacy.public, {}),
-            "n": noisy.n,
-            "noise": dataclasses.astuple(noisy.noise),
-            "shapes": [noisy.sums.shape, noisy.counts.shape],
-            "sources": sorted(self._sources),
-            "preprocessing": bound_fields(self.preprocessing),
-        }
-        payload = [*packed_triangle(noisy.second, "<f8"), noisy.sums.astype("<f8").tobytes(), noisy.counts.tobytes()]
-        return _container.pack(_KIND, _VERSION, header, payload)
+    def save(self, target: Target) -> None:
+        """Write the release with a checksum, for `dpgep.load`: by oneself later, or by whoever adds releases.
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> PrivateMoments:
-        """A release from `to_bytes`.
+        A file of this name is replaced atomically. Raises TypeError for classes that are not text, numbers or booleans.
 
-        Raises ValueError, which names the field, for bytes that are truncated, altered, or of another version, and
-        where the guarantee does not follow from the ledger, or the noise is not what the ledger lists.
+        Parameters
+        ----------
+        target
+            A path, or a binary file that is open.
         """
-        fields, payload = _container.unpack(_KIND, _VERSION, data)
-        model, preprocessing = model_of(fields.pop("model", None)), fields.pop("preprocessing", None)
-        header: _Header = decoded(fields, _Header, "the release")
-        d, (sums, counts) = model.n_features, header.shapes
-        if min(*sums, *counts) < 0:
-            raise ValueError(f"shapes must not be negative, got {header.shapes}")
-        n_triangle, n_sums = entries_of(d), math.prod(sums)
-        require_entries(payload, n_triangle + n_sums + math.prod(counts))
-        values = np.frombuffer(payload, dtype="<f8").astype(np.float64)
-        triangle, sums_flat, counts_flat = np.split(values, [n_triangle, n_triangle + n_sums])
-        upper = unpacked_triangle(triangle, d)
-        noisy = ReleasedMoments(
-            sums=sums_flat.reshape(sums),
-            counts=counts_flat.reshape(counts),
-            n=header.n,
-            noise=MomentNoise(*header.noise),
-            second=upper + np.triu(upper, 1).T,
-        )
-        released = cls(
-            model,
-            replace(header.privacy, public=header.public),
-            noisy,
-            frozenset(header.sources),
-            None if preprocessing is None else decoded(preprocessing, Preprocessing, "preprocessing"),
-        )
-        require_released(model, released.privacy, noisy, released.preprocessing)
-        return released
+        save(RELEASE.packed(self), target)
 
     def _kind(self) -> dict[str, Any]:
         """What must agree for releases to be added."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._files import write_whole
+from dpgep._files import Target, save
 from dpgep._optional import import_extra
 from dpgep._show import html_table
 from dpgep.data.views import column_names
@@ -33,11 +31,14 @@ from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.unclipped import unclipped
 from dpgep.reports.report import PrivacyReport
+from dpgep.serialization import Format
 from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed
 from dpgep.sources.tables import table_matrix
 
 Matrix = NDArray[np.float64]
+
+SOLUTION = Format("dpgep-solution")
 
 # How many weights of a component its line of the printed form names, if they are not below a share of the largest.
 _SHOWN, _LEAST = 3, 0.01
@@ -249,35 +250,19 @@ class Solution:
         columns = pandas.RangeIndex(1, self.n_components + 1, name="component")
         return pandas.DataFrame(self.components.T.copy(), index=index, columns=columns)
 
-    def to_json(self) -> str:
-        """The solution as JSON, to the last bit of every number (docs/formats.md).
+    def save(self, target: Target) -> None:
+        """Write JSON, to the last bit of every number (docs/formats.md), for `dpgep.load`.
 
         Everything in it is an attribute of the solution, or a released value that it follows from: it may be published
-        where the solution may. Raises TypeError for classes of people that are not text, numbers or booleans.
+        where the solution may. A file of this name is replaced atomically. Raises TypeError for classes of people that
+        are not text, numbers or booleans.
+
+        Parameters
+        ----------
+        target
+            A path, or a binary file that is open.
         """
-        from dpgep.formats.solution_file import written  # knows all diagnostics: not needed to solve
-
-        return written(self)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> Solution:
-        """The solution of `to_json`, of this version of dpgep or an earlier one: it answers as the one written did.
-
-        Raises ValueError, which says what is wrong, for any other text. Nothing but numbers and text is read: no file
-        can run code.
-        """
-        from dpgep.formats.solution_file import read
-
-        return read(Solution, text)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_json` to a file, in place of one that is there, which is replaced atomically."""
-        write_whole(path, self.to_json().encode())
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> Solution:
-        """The solution in a file that `save` wrote. Raises ValueError for one that holds anything else."""
-        return Solution.from_json(Path(path).read_bytes())
+        save(SOLUTION.text(self).encode(), target)
 
     def _absent(self, view: int) -> Matrix | None:
         """What absent values of a view count as; None where they are what they are."""

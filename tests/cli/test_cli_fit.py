@@ -21,6 +21,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from stored import bytes_of
 
 import dpgep
 from dpgep import cli
@@ -74,7 +75,7 @@ def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:
     names = "age, height, weight, region=north, region=south, region=east, joined"
     assert err == f"features  7: {names}\nkept in out.json\n"
     assert "Solution of standardized-pca by release: 2 components in 7 features" in out
-    solution = dpgep.Solution.load("out.json")
+    solution = dpgep.load("out.json")
     assert solution.feature_names == tuple(names.split(", "))
     assert (solution.privacy.epsilon, solution.privacy.adjacency) == (8, "replace-one")
     assert str(solution) + "\n" == out
@@ -91,7 +92,7 @@ def test_the_answer_is_that_of_the_library(run: Run) -> None:
     rows = dpgep.scan("people.csv")[["age", "weight"]]
     with pytest.warns(dpgep.PrivacyWarning):
         expected = dpgep.solve(dpgep.pca(rows, bound=200), epsilon=8, delta=1e-5, seed=7)
-    np.testing.assert_array_equal(dpgep.Solution.load("o.json").components, expected.components)
+    np.testing.assert_array_equal(dpgep.load("o.json").components, expected.components)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_every_model(run: Run, arguments: list[str], name: str, features: tuple[
         model, "people.csv", *rest, "--missing", "center", *BUDGET, "--n-components", "1", "-o", "o.json"
     )
     assert status == 0, err
-    solution = dpgep.Solution.load("o.json")
+    solution = dpgep.load("o.json")
     assert (solution.model.name, solution.feature_names) == (name, features)
 
 
@@ -131,7 +132,7 @@ def test_classes_are_values_of_their_column(run: Run) -> None:
     x = np.random.default_rng(0).normal(size=N) + 3 * labels
     Path("labels.csv").write_text("x,c\n" + "".join(f"{a},{b}\n" for a, b in zip(x, labels, strict=True)))
     run("fda", "labels.csv", "--labels", "c", "--classes", "0,1", "--bound", "9", "--epsilon", "inf", "-o", "o.json")
-    solution = dpgep.Solution.load("o.json")
+    solution = dpgep.load("o.json")
     assert solution.model.classes == (0, 1)
     assert solution.eigenvalues[0] > 1
     assert run("fda", "labels.csv", "--labels", "c", "--classes", "a,b", *BUDGET, "-o", "p.json")[0] == 2
@@ -141,7 +142,7 @@ def test_a_table_is_kept_and_asked_later(run: Run) -> None:
     options = ["--exclude", "id,name,region,joined,smoker", "--missing", "center"]
     status, out, _ = run("table", "people.csv", *options, *BUDGET, "-o", "people.dpgep")
     assert status == 0
-    release = dpgep.PrivateMoments.from_bytes(Path("people.dpgep").read_bytes())
+    release = dpgep.load(Path("people.dpgep").read_bytes())
     assert release.fingerprint in out
     assert release.pca(["age", "weight"], standardize=True).feature_names == ("age", "weight")
 
@@ -155,7 +156,7 @@ def test_filters_count_the_rows_they_keep_under_add_remove_alone(run: Run) -> No
     assert "--filter needs --adjacency add-remove" in err
     status, _, err = run("pca", *options, "--adjacency", "add-remove")
     assert status == 0, err
-    assert dpgep.Solution.load("o.json").privacy.adjacency == "add-remove"
+    assert dpgep.load("o.json").privacy.adjacency == "add-remove"
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "feather", "npy", "npz", "csv.gz"])
@@ -180,7 +181,7 @@ def test_other_files(run: Run, suffix: str) -> None:
     status, _, err = run("pca", "x.*", *columns, "--bound", "9", "--epsilon", "inf", "-o", "o.json")
     assert status == 0, err
     expected = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1]
-    np.testing.assert_allclose(dpgep.Solution.load("o.json").eigenvalues, expected)
+    np.testing.assert_allclose(dpgep.load("o.json").eigenvalues, expected)
 
 
 def test_a_dry_run_reads_no_row_and_spends_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +205,7 @@ def test_a_budget_in_a_file_pays_until_it_refuses(run: Run) -> None:
     _budget()
     words = ["pca", "people.csv", "--columns", "age,weight", "--bound", "200", "--budget", "budget"]
     assert run(*words, "--epsilon", "1", "-o", "1.json")[0] == 0
-    assert dpgep.Solution.load("1.json").privacy.epsilon == pytest.approx(1, rel=1e-6)
+    assert dpgep.load("1.json").privacy.epsilon == pytest.approx(1, rel=1e-6)
     spent = dpgep.Budget.open("budget").spent_mu
     status, _, err = run(*words, "--share", "1", "-o", "2.json")
     assert (status, "the budget cannot pay for share = 1" in err) == (3, True)
@@ -376,7 +377,7 @@ def test_an_answer_is_kept_whatever_its_names(run: Run, monkeypatch: pytest.Monk
     assert run("pca", "names.csv", "--bound", "9", "--epsilon", "inf", "-o", "o.json")[0] == 0
     shown = sys.stdout.buffer.getvalue().decode()
     assert "gr\\xf6\\xdfe" in shown
-    assert dpgep.Solution.load("o.json").feature_names == ("größe", "\u202ealter")
+    assert dpgep.load("o.json").feature_names == ("größe", "\u202ealter")
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
@@ -385,7 +386,7 @@ def test_a_stream_that_is_closed_costs_no_answer(run: Run, monkeypatch: pytest.M
     monkeypatch.setattr(sys, closed, None)
     words = ["people.csv", "--columns", "age", "--missing", "center", *BUDGET, "-o", "o.json"]
     assert run("pca", *words)[0] == 0
-    assert dpgep.Solution.load("o.json").feature_names == ("age",)
+    assert dpgep.load("o.json").feature_names == ("age",)
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -411,12 +412,12 @@ def test_of_two_runs_with_one_output_neither_answer_is_lost(
     assert status == 0
     assert f"kept in {Path('o-3.json').resolve()}: there is another o.json since this run began\n" in err
     assert (Path("o.json").read_text(), Path("o-2.json").read_text()) == ("theirs", "of a third")
-    assert dpgep.Solution.load("o-3.json").feature_names == ("age",)
+    assert dpgep.load("o-3.json").feature_names == ("age",)
     assert sorted(os.listdir()) == ["o-2.json", "o-3.json", "o.json", "people.csv"]
     for path in Path().glob("o*.json"):
         path.unlink()
     assert run("pca", *words[:-1], "q.json")[::2][0] == 0
-    assert dpgep.Solution.load("q.json").feature_names == ("age",)
+    assert dpgep.load("q.json").feature_names == ("age",)
 
 
 def test_processes_with_one_output_keep_all_that_they_pay_for(run: Run) -> None:
@@ -428,7 +429,7 @@ def test_processes_with_one_output_keep_all_that_they_pay_for(run: Run) -> None:
         process.communicate()
     paid = len(dpgep.Budget.open("budget").releases)
     assert sum(process.returncode == 0 for process in started) == paid >= 1
-    assert len({dpgep.Solution.load(path).to_json() for path in Path().glob("o*.json")}) == paid
+    assert len({bytes_of(dpgep.load(path)) for path in Path().glob("o*.json")}) == paid
 
 
 @pytest.mark.parametrize("output", ["device", "pipe", "fifo", "folder"])
@@ -488,7 +489,7 @@ def test_force_replaces_what_a_link_points_to_and_hands_on_its_rights(run: Run) 
     words = ["people.csv", "--columns", "age", "--bound", "99", *BUDGET, "-o", "link.json", "--force"]
     assert run("pca", *words)[0] == 0
     assert Path("link.json").is_symlink()
-    assert dpgep.Solution.load("old.json").feature_names == ("age",)
+    assert dpgep.load("old.json").feature_names == ("age",)
     assert Path("old.json").stat().st_mode & 0o777 == 0o640
 
 
@@ -503,7 +504,7 @@ def test_transform_makes_the_columns_of_the_fit(run: Run, suffix: str) -> None:
     keep = [] if suffix == "npy" else ["--keep", "id"]
     status, _, err = run("transform", "o.json", "people.csv", *keep, "-o", f"scores.{suffix}")
     assert (status, err) == (0, f"scores.{suffix}: no more private than the rows themselves\n")
-    solution = dpgep.Solution.load("o.json")
+    solution = dpgep.load("o.json")
     scanned = dpgep.scan("people.csv", categories={"region": ["north", "south", "east"]}, dates=["joined"])
     batches = scanned.read(scanned[["age", "height", "weight", "region", "joined"]])
     expected = np.vstack([solution.transform(batch) for (batch,) in batches])
@@ -594,8 +595,8 @@ def _full_disk_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 def _names_in(model: str, text: str) -> Any:
     if model == "pca":
-        return dpgep.Solution.from_json(text).feature_names
-    return dpgep.PrivateMoments.from_bytes(base64.b64decode(text)).model.feature_names
+        return dpgep.load(text.encode()).feature_names
+    return dpgep.load(base64.b64decode(text)).model.feature_names
 
 
 def _umask() -> int:

@@ -32,10 +32,10 @@ WORDS = ["pca", "people.csv", "--budget", "budget", "--share", "0.25", "-o", "o.
 # first of a function: where CPython looks for them, in calls of functions of Python and returns from those of C (and in
 # loops). The second comes two seconds after the first, by the clock that the command sees.
 SERVER = """
-import json, os, signal, sys, time
+import io, json, os, signal, sys, time
 import numpy as np, dpgep, dpgep.cli, dpgep._starting, pyarrow.csv, pyarrow.dataset
 
-dpgep.solve(dpgep.pca(np.random.default_rng(0).normal(size=(500, 3))), epsilon=8, delta=1e-5).to_json()
+dpgep.solve(dpgep.pca(np.random.default_rng(0).normal(size=(500, 3))), epsilon=8, delta=1e-5).save(io.BytesIO())
 clock, late, answers = time.monotonic, 0.0, os.dup(1)
 time.monotonic = lambda: clock() + late
 
@@ -113,7 +113,7 @@ def judged(folder: Path, outcome: Outcome) -> str:
     assert budget.open_reservations == (), about
     assert set(os.listdir(folder)) <= {"people.csv", "budget", "budget.head", "o.json", "out", "err", "calls"}, about
     if is_kept:
-        assert dpgep.Solution.load(folder / "o.json").privacy.mu == pytest.approx(spent, rel=1e-9)
+        assert dpgep.load(folder / "o.json").privacy.mu == pytest.approx(spent, rel=1e-9)
         assert "kept in o.json" in err, about
     if status == 0:  # it had come to its end
         assert is_kept
@@ -225,7 +225,7 @@ def test_a_process_that_is_killed_leaves_a_whole_file_or_none(runs: Runs) -> Non
         assert is_kept is (function in ("_files._sync_folder", "fit._show"))
         if is_kept:
             spent = dpgep.Budget.open(place / "budget").spent_mu
-            assert dpgep.Solution.load(place / "o.json").privacy.mu == pytest.approx(spent, rel=1e-9)
+            assert dpgep.load(place / "o.json").privacy.mu == pytest.approx(spent, rel=1e-9)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ import pytest
 import scipy.sparse
 from conftest import Matrix, nothing_spent, solve_seeded
 from numpy.typing import NDArray
+from stored import bytes_of
 
 import dpgep
 import dpgep.distributed
@@ -56,7 +57,7 @@ def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
     bound = {} if "preprocessing" in facts else {"bound": 1.0}
     whole = dpgep.Moments(model, **{**bound, **facts})
     whole.update(*data)
-    return whole.to_bytes()
+    return bytes_of(whole)
 
 
 def models(x: Matrix, labels: NDArray[np.intp]) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -80,7 +81,7 @@ def test_moments_of_arrays_are_those_of_one_process(index: int, rows: int, peopl
     data = tuple(each[:120] for each in data) if rows == 1 else data
     chunks = [spread(each, rows + 30 * i) for i, each in enumerate(data)]
     facts = {"bound": 1.5, "adjacency": "add-remove", "public_n": 900, "bits": 18}
-    assert moments(model, *chunks, **facts).to_bytes() == in_one_process(model, *data, **facts)
+    assert bytes_of(moments(model, *chunks, **facts)) == in_one_process(model, *data, **facts)
 
 
 def test_moments_of_prepared_rows_are_those_of_one_process(people: Any) -> None:
@@ -88,14 +89,14 @@ def test_moments_of_prepared_rows_are_those_of_one_process(people: Any) -> None:
     preprocessing = dpgep.Preprocessing(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
     model = dpgep.PcaModel(6, center=True)
     ours = moments(model, spread(x, 90), preprocessing=preprocessing)
-    assert ours.to_bytes() == in_one_process(model, x, preprocessing=preprocessing)
+    assert bytes_of(ours) == in_one_process(model, x, preprocessing=preprocessing)
     assert ours.preprocessing == preprocessing
 
 
 def test_what_is_in_memory_is_cut_as_the_array_beside_it(people: Any) -> None:
     x, labels = people
     model = dpgep.FdaModel(6, (0, 1, 2))
-    assert moments(model, spread(x, 90), labels, bound=1.0).to_bytes() == in_one_process(model, x, labels)
+    assert bytes_of(moments(model, spread(x, 90), labels, bound=1.0)) == in_one_process(model, x, labels)
 
 
 def test_chunks_of_unknown_sizes(people: Any) -> None:
@@ -104,7 +105,7 @@ def test_chunks_of_unknown_sizes(people: Any) -> None:
     model = dpgep.FdaModel(6, (0, 1, 2))
     rows, marks = frame.to_dask_array(), dd.from_pandas(pd.Series(labels), npartitions=7).to_dask_array()
     assert math.isnan(rows.shape[0])
-    assert moments(model, rows, marks, bound=1.0).to_bytes() == in_one_process(model, x, labels)
+    assert bytes_of(moments(model, rows, marks, bound=1.0)) == in_one_process(model, x, labels)
     with pytest.raises(ValueError, match=r"an array in memory cannot be aligned"):
         moments(model, rows, labels, bound=1.0)
     with pytest.raises(ValueError, match=r"same partitions, got \[7, 2\]"):
@@ -122,11 +123,11 @@ def test_data_frames_by_name_and_by_selection(people: Any) -> None:
     model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, frame[NAMES], frame["label"].to_numpy())
     lazy = dd.from_pandas(frame, npartitions=5)
-    assert moments(model, lazy, "label", bound=1.0).to_bytes() == expected
-    assert moments(model, lazy, "label", columns=NAMES, bound=1.0).to_bytes() == expected
-    assert moments(model, lazy[NAMES], lazy["label"], bound=1.0).to_bytes() == expected
+    assert bytes_of(moments(model, lazy, "label", bound=1.0)) == expected
+    assert bytes_of(moments(model, lazy, "label", columns=NAMES, bound=1.0)) == expected
+    assert bytes_of(moments(model, lazy[NAMES], lazy["label"], bound=1.0)) == expected
     cca = dpgep.CcaModel(4, 2, center=False)
-    assert moments(cca, lazy[NAMES], ["a", "f"], bound=1.0).to_bytes() == in_one_process(
+    assert bytes_of(moments(cca, lazy[NAMES], ["a", "f"], bound=1.0)) == in_one_process(
         cca, frame[list("bcde")], frame[["a", "f"]]
     )
 
@@ -159,9 +160,9 @@ def test_columns_of_one_parquet_frame_stay_together(chosen: str, people: Any, on
     frame = frame[frame["a"] > 0] if chosen == "some" else frame
     fda, cca = dpgep.FdaModel(6, ("no", "yes", "perhaps")), dpgep.CcaModel(5, 1, center=True)
     rows, labels = frame[NAMES], frame["label"].to_numpy()
-    assert moments(fda, lazy[NAMES], lazy["label"], bound=1.0).to_bytes() == in_one_process(fda, rows, labels)
-    assert moments(fda, lazy, "label", bound=1.0).to_bytes() == in_one_process(fda, rows, labels)
-    assert moments(cca, lazy[NAMES[:5]], lazy[["f"]], bound=1.0).to_bytes() == in_one_process(
+    assert bytes_of(moments(fda, lazy[NAMES], lazy["label"], bound=1.0)) == in_one_process(fda, rows, labels)
+    assert bytes_of(moments(fda, lazy, "label", bound=1.0)) == in_one_process(fda, rows, labels)
+    assert bytes_of(moments(cca, lazy[NAMES[:5]], lazy[["f"]], bound=1.0)) == in_one_process(
         cca, rows[NAMES[:5]], rows[["f"]]
     )
     problem = dpgep.fda(lazy[NAMES], lazy["label"], classes=["no", "yes", "perhaps"], bound=1.0)
@@ -175,7 +176,7 @@ def test_frames_of_different_files_are_put_together_by_partition(people: Any, tm
     folder = written(frame[["label", "f", "e", "d"]], tmp_path / "labels")
     fda = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     rows, labels = dd.read_parquet(on_disk)[NAMES], dd.read_parquet(folder)["label"]
-    assert moments(fda, rows, labels, bound=1.0).to_bytes() == in_one_process(
+    assert bytes_of(moments(fda, rows, labels, bound=1.0)) == in_one_process(
         fda, frame[NAMES], frame["label"].to_numpy()
     )
     fewer = dd.from_pandas(frame["label"], npartitions=2)
@@ -199,7 +200,7 @@ def test_a_partition_may_be_empty(people: Any) -> None:
     assert 0 < len(expected) < 200
     model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     none = lazy[(lazy["a"] > 1.0) & (lazy["b"] > 100)]
-    assert moments(model, few, "label", bound=1.0).to_bytes() == in_one_process(
+    assert bytes_of(moments(model, few, "label", bound=1.0)) == in_one_process(
         model, expected[NAMES], expected["label"].to_numpy()
     )
     assert moments(model, none, "label", bound=1.0).n == 0
@@ -213,13 +214,13 @@ def test_parquet_by_file_and_by_row_group(people: Any, tmp_path: Path, monkeypat
     model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, frame[NAMES], frame["label"].to_numpy())
     assert len(dask_dataset.parquet_parts(paths)) == 4
-    assert moments(model, paths, "label", bound=1.0).to_bytes() == expected
+    assert bytes_of(moments(model, paths, "label", bound=1.0)) == expected
     monkeypatch.setattr(dask_dataset, "_PART_BYTES", 6000)
     assert len(dask_dataset.parquet_parts(paths)) > 8
-    assert moments(model, [str(path) for path in paths], "label", columns=NAMES, bound=1.0).to_bytes() == expected
+    assert bytes_of(moments(model, [str(path) for path in paths], "label", columns=NAMES, bound=1.0)) == expected
     monkeypatch.setattr(dask_dataset, "_MANY_FILES", 3)
     assert dask_dataset.parquet_parts(paths) == [(str(path), None) for path in paths]
-    assert moments(model, paths, "label", bound=1.0).to_bytes() == expected
+    assert bytes_of(moments(model, paths, "label", bound=1.0)) == expected
 
 
 def build(name: str, x: Any, labels: Any) -> Any:
@@ -271,7 +272,7 @@ def test_chunks_may_be_sparse(people: Any) -> None:
     x = np.where(np.abs(people[0]) < 0.3, 0.0, people[0])
     chunks = da.from_array(x, chunks=(150, 6)).map_blocks(scipy.sparse.csr_matrix, dtype=float)
     model = dpgep.PcaModel(6, center=True)
-    assert moments(model, chunks, bound=1.0).to_bytes() == in_one_process(model, x)
+    assert bytes_of(moments(model, chunks, bound=1.0)) == in_one_process(model, x)
 
 
 def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
@@ -474,7 +475,7 @@ def test_worker_processes_give_the_bits_of_one_process(client: distributed.Clien
     x, labels = people
     for model, data in models(x, labels):
         chunks = [spread(each, 90) for each in data]
-        assert moments(model, *chunks, client=client, bound=1.0).to_bytes() == in_one_process(model, *data)
+        assert bytes_of(moments(model, *chunks, client=client, bound=1.0)) == in_one_process(model, *data)
     with client.as_current():
         ours = solve_seeded(build("fda", spread(x, 70), spread(labels, 70)), mu=1.0)
     np.testing.assert_array_equal(ours.components, solve_seeded(build("fda", x, labels), mu=1.0).components)
@@ -543,7 +544,7 @@ def test_a_worker_that_is_killed_changes_no_bit(client: distributed.Client, peop
     ours = moments(model, rows, client=client, bound=1.0)
     assert marker.exists()
     assert set(client.scheduler_info()["workers"]) != before
-    assert ours.to_bytes() == in_one_process(model, x)
+    assert bytes_of(ours) == in_one_process(model, x)
 
 
 def always_killed(block: Any, block_info: Any = None) -> Any:

@@ -20,6 +20,7 @@ import pytest
 import scipy.sparse
 from conftest import Matrix, solve_seeded
 from numpy.typing import NDArray
+from stored import bytes_of
 
 import dpgep
 from dpgep._dispatch import core
@@ -250,11 +251,11 @@ def test_moments_take_the_same_people(x: Matrix, labels: Any) -> None:
     one, other = dpgep.Moments(model, bound=1.5), dpgep.Moments(model, bound=1.5)
     for start in range(0, N, 50):
         (one if start % 100 else other).update(x[start : start + 50], labels[start : start + 50])
-    one.merge(dpgep.Moments.from_bytes(other.to_bytes()))
+    one.merge(dpgep.load(bytes_of(other)))
     equal_sums(one.integer_moments(20), listed_alone(x, labels, labels != "secret"))
     assert one.n == one.facts.n == N
     spread = moments(model, da.from_array(x, chunks=(90, 4)), da.from_array(labels, chunks=90), bound=1.5)
-    assert spread.to_bytes() == one.to_bytes()
+    assert bytes_of(spread) == bytes_of(one)
     assert pickle.loads(pickle.dumps(one)).n == N
 
 
@@ -387,7 +388,7 @@ def test_a_pickled_solution_holds_the_classes_and_no_other_label(classes: Any, x
         values = labels if classes else pd.Series(np.where(labels == "secret", None, labels), dtype=kind)
         solution = dpgep.solve(dpgep.fda(x, values, classes=classes, bound=1.0), mu=1.0)
         released = dpgep.release(dpgep.fda(x, values, classes=classes, bound=1.0), mu=1.0)
-    for stored in (pickle.dumps(solution), pickle.dumps(released), released.to_bytes(), *map(repr, caught)):
+    for stored in (pickle.dumps(solution), pickle.dumps(released), bytes_of(released), *map(repr, caught)):
         text = stored if isinstance(stored, str) else stored.decode("latin1")
         assert "secret" not in text
         assert x[7].tobytes().decode("latin1") not in text

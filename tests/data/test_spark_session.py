@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from conftest import Matrix, nothing_spent, solve_seeded
 from numpy.typing import NDArray
+from stored import bytes_of
 
 import dpgep
 import dpgep.spark
@@ -90,7 +91,7 @@ def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
     bound = {} if "preprocessing" in facts else {"bound": 1.0}
     whole = dpgep.Moments(model, **{**bound, **facts})
     whole.update(*data)
-    return whole.to_bytes()
+    return bytes_of(whole)
 
 
 def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +99,12 @@ def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monke
     fda = dpgep.FdaModel(6, LABELS)
     expected = in_one_process(fda, frame[NAMES], frame["label"].to_numpy(), **facts)
     for parts in (1, 9):
-        assert moments(fda, spread(spark, frame, parts), "label", **facts).to_bytes() == expected
+        assert bytes_of(moments(fda, spread(spark, frame, parts), "label", **facts)) == expected
     # merged by the executors as well as by the driver
     monkeypatch.setattr(spark_dataset, "_AT_DRIVER", 100)
-    assert moments(fda, spread(spark, frame, 9), "label", columns=NAMES, **facts).to_bytes() == expected
+    assert bytes_of(moments(fda, spread(spark, frame, 9), "label", columns=NAMES, **facts)) == expected
     cca = dpgep.CcaModel(4, 2, center=False)
-    assert moments(cca, spread(spark, frame).drop("label"), ["a", "f"], bound=1.0).to_bytes() == in_one_process(
+    assert bytes_of(moments(cca, spread(spark, frame).drop("label"), ["a", "f"], bound=1.0)) == in_one_process(
         cca, frame[list("bcde")], frame[["a", "f"]]
     )
 
@@ -111,11 +112,11 @@ def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monke
 def test_prepared_rows_and_few_people(spark: Any, frame: pd.DataFrame) -> None:
     preprocessing = dpgep.Preprocessing(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
     model, rows = dpgep.PcaModel(6, center=True), spread(spark, frame[NAMES])
-    assert moments(model, rows, preprocessing=preprocessing).to_bytes() == in_one_process(
+    assert bytes_of(moments(model, rows, preprocessing=preprocessing)) == in_one_process(
         model, frame[NAMES], preprocessing=preprocessing
     )
     few = rows.filter("a > 2.5")
-    assert moments(model, few, bound=1.0).to_bytes() == in_one_process(model, frame[NAMES][frame["a"] > 2.5])
+    assert bytes_of(moments(model, few, bound=1.0)) == in_one_process(model, frame[NAMES][frame["a"] > 2.5])
     none = rows.filter("a > 1e9")
     assert moments(model, none, bound=1.0).n == 0
     assert moments(model, spark.createDataFrame([], rows.schema), bound=1.0).n == 0
@@ -201,7 +202,7 @@ def test_columns_are_what_arrow_makes_of_them(spark: Any) -> None:
     ((rows,),) = here.read(here[selected])
     expected = dpgep.Moments(named(model, here[selected].names), preprocessing=preprocessing)
     expected.update(rows)
-    assert moments(model, there, columns=selected, preprocessing=preprocessing).to_bytes() == expected.to_bytes()
+    assert bytes_of(moments(model, there, columns=selected, preprocessing=preprocessing)) == bytes_of(expected)
 
 
 def test_names_that_mean_something_else_in_sql_are_those_of_columns(spark: Any, people: Any) -> None:
@@ -356,7 +357,7 @@ def test_a_task_that_dies_after_some_rows_is_repeated_and_counts_once(
     model = dpgep.PcaModel(6, center=True)
     ours = moments(model, rows.mapInArrow(dies_once, rows.schema), bound=1.0)
     assert Path(marker).exists()
-    assert ours.to_bytes() == in_one_process(model, frame[NAMES])
+    assert bytes_of(ours) == in_one_process(model, frame[NAMES])
 
 
 @pytest.mark.entropy

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 from conftest import Matrix, solve_seeded
+from stored import bytes_of
 
 import dpgep
 from dpgep import _threads
@@ -77,7 +78,7 @@ def test_moments_have_the_same_bytes_for_any_number(wide_rows: Matrix) -> None:
     for count in COUNTS:
         sums = dpgep.Moments(dpgep.PcaModel(300, center=True), bound=1.0)
         sums.update(wide_rows, n_threads=count)
-        stored.add(sums.to_bytes())
+        stored.add(bytes_of(sums))
     assert len(stored) == 1
 
 
@@ -92,12 +93,12 @@ def test_threads_with_sums_of_their_own_add_all_people_or_none(
     monkeypatch.setattr(integer_moments, "_WORK_OF_A_SHARE", 1)
     monkeypatch.setattr(integer_moments, "_SHARES_BYTES", 1 << 40)
     shared.update(wide_rows, labels, n_threads=count)
-    assert shared.to_bytes() == whole.to_bytes()
+    assert bytes_of(shared) == bytes_of(whole)
     spoiled = wide_rows.copy()
     spoiled[-1, 0] = np.nan
     with pytest.raises(ValueError, match="NaN or infinite"):
         shared.update(spoiled, labels, n_threads=count)
-    assert shared.to_bytes() == whole.to_bytes()
+    assert bytes_of(shared) == bytes_of(whole)
 
 
 # --- Products of tiles -----------------------------------------------------------------------------

@@ -812,7 +812,7 @@ def test_a_bound_may_be_bought_and_a_solution_kept(tmp_path: Any) -> None:
     assert solution.eigenvalues[0] == pytest.approx(2.1e7, rel=0.15)
     np.testing.assert_allclose(solution.mean, 5e3, atol=600)
     solution.save(tmp_path / "kept.json")
-    kept: Any = dpgep.Solution.load(tmp_path / "kept.json")
+    kept: Any = dpgep.load(tmp_path / "kept.json")
     assert kept.diagnostics.thresholds == solution.diagnostics.thresholds
     assert "products clipped to" in str(kept)
 

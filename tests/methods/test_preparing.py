@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 import scipy.stats
 from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, runs
+from stored import bytes_of
 
 import dpgep
 from dpgep import AutoPreprocessing, Moments, Preprocessing, PrivacyBudgetError
@@ -174,7 +175,7 @@ def test_release_and_operator_answer_in_the_units_of_the_columns() -> None:
     problem, expected = problems(table(), bound="auto")["fda"], np.eye(5)[0]
     kept = dpgep.release(problem, mu=20.0)
     operator = dpgep.private_operator(problem, mu=20.0)
-    for solution in (kept.solve(1), operator.solve(1), dpgep.PrivateMoments.from_bytes(kept.to_bytes()).solve(1)):
+    for solution in (kept.solve(1), operator.solve(1), dpgep.load(bytes_of(kept)).solve(1)):
         direction = solution.components[0] * UNITS
         np.testing.assert_allclose(direction / np.linalg.norm(direction), expected, atol=0.1)
         np.testing.assert_allclose(solution.mean / UNITS, table().mean(axis=0) / UNITS, atol=0.1)
@@ -188,9 +189,9 @@ def test_a_preparation_serves_other_data_of_the_same_table() -> None:
     for x in others:
         part = Moments(kept.model, preprocessing=kept.preprocessing)
         part.update(x, np.digitize((x[:, 0] - PLACES[0]) / UNITS[0], [-1.0, 1.0]))
-        parts.append(Moments.from_bytes(part.to_bytes()))
-        assert parts[-1].to_bytes() == part.to_bytes()
-        assert pickle.loads(pickle.dumps(part)).to_bytes() == part.to_bytes()
+        parts.append(dpgep.load(bytes_of(part)))
+        assert bytes_of(parts[-1]) == bytes_of(part)
+        assert bytes_of(pickle.loads(pickle.dumps(part))) == bytes_of(part)
     parts[0].merge(parts[1])
     both = np.vstack(others)
     directly = problems(both, preprocessing=kept.preprocessing)["fda"]
@@ -229,12 +230,12 @@ def test_a_site_that_bought_a_preparation_and_one_that_was_sent_it() -> None:
 def test_update_adds_all_or_nothing() -> None:
     moments = Moments(dpgep.PcaModel(5, center=True), preprocessing=Preprocessing(1.0, np.zeros(5)))
     moments.update(table())
-    before = moments.to_bytes()
+    before = bytes_of(moments)
     wrong = table(60000)
     wrong[-1, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         moments.update(wrong)
-    assert moments.to_bytes() == before
+    assert bytes_of(moments) == before
 
 
 @pytest.mark.parametrize("n_threads", [2, 3])
@@ -491,7 +492,7 @@ def test_missing_values_wherever_rows_are(form: str) -> None:
     if form == "moments":
         problem = Moments(dpgep.StandardizedPcaModel(5, center=True), preprocessing=preprocessing)
         problem.update(holed)
-        problem = Moments.from_bytes(problem.to_bytes())
+        problem = dpgep.load(bytes_of(problem))
     solutions = []
     for each in (problem, expected):
         with pytest.warns(dpgep.PrivacyWarning, match="seeded"):

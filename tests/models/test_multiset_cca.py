@@ -156,7 +156,7 @@ def test_solutions_know_their_views(tmp_path: Any) -> None:
     with pytest.raises(AttributeError, match="one view"):
         _ = dpgep.solve(dpgep.pca(frames[0], bound=9.0), epsilon=math.inf).view_weights
     solution.save(tmp_path / "kept.json")
-    kept = dpgep.Solution.load(tmp_path / "kept.json")
+    kept = dpgep.load(tmp_path / "kept.json")
     np.testing.assert_array_equal(kept.components, solution.components)
     assert kept.model == solution.model == dpgep.MultisetCcaModel(SIZES, center=True)
 

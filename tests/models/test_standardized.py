@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 from conftest import Matrix, nothing_spent, solve_seeded
 from scipy.sparse import eye_array
+from stored import bytes_of
 
 import dpgep
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
@@ -271,7 +272,7 @@ def test_every_form_of_the_data_gives_the_same_release(adjacency: str, rng: np.r
     sums = [dpgep.Moments(dpgep.StandardizedPcaModel(D, center=True), **facts) for _ in range(2)]
     for moments, part in zip(sums, (x[:250], x[250:]), strict=True):
         moments.update(part)
-    sums[0].merge(dpgep.Moments.from_bytes(sums[1].to_bytes()))
+    sums[0].merge(dpgep.load(bytes_of(sums[1])))
     forms = [x, scipy.sparse.csr_array(x), iter([x[:100], x[100:]]), da.from_array(x, chunks=(200, D))]
     problems = [*(dpgep.pca(form, standardize=True, **facts) for form in forms), sums[0]]
     expected, *others = (solve_seeded(problem, 5, mu=30.0, n_components=2) for problem in problems)
@@ -289,7 +290,7 @@ def test_releases_of_sites_are_added_and_then_standardized(rng: np.random.Genera
             dpgep.release(dpgep.pca(part, **facts), mu=2.0, seed=i) for i, part in enumerate((x[:12000], x[12000:]))
         ]
         unscaled = dpgep.release(dpgep.pca(x, bound=facts["bound"]), mu=2.0, seed=3)
-    total = dpgep.PrivateMoments.from_bytes((sites[0] + sites[1]).to_bytes())
+    total = dpgep.load(bytes_of(sites[0] + sites[1]))
     solution = total.solve(n_components=2)
     assert_same_lines(unit(solution), leading(np.corrcoef(x.T))[1][:2], atol=0.02)
     np.testing.assert_array_equal(total.solve(n_components=2).components, solution.components)

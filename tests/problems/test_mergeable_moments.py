@@ -1,6 +1,7 @@
 """`dpgep.Moments`: any split, order and merging of batches gives the same bits; storage that notices damage."""
 
 import contextlib
+import hashlib
 import itertools
 import os
 import pickle
@@ -21,6 +22,7 @@ from conftest import Matrix, solve_seeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_rows import MODELS, D, arguments, dataset
+from stored import bytes_of
 
 import dpgep
 from dpgep._dispatch import core
@@ -51,13 +53,13 @@ def problem(name: str, rows: Any) -> Any:
 def test_any_split_order_and_merging_gives_the_same_bytes(name: str, cuts: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = dataset(rng)
-    whole = summed(name, rows, [slice(None)]).to_bytes()
+    whole = bytes_of(summed(name, rows, [slice(None)]))
     parts = np.split(rng.permutation(500), sorted(cuts))
-    assert summed(name, rows, parts).to_bytes() == whole
+    assert bytes_of(summed(name, rows, parts)) == whole
     merged = dpgep.Moments(MODELS[name], bound=1.0)
     for part in parts:
         merged.merge(summed(name, rows, [part]))
-    assert merged.to_bytes() == whole
+    assert bytes_of(merged) == whole
 
 
 @names
@@ -91,14 +93,14 @@ def test_bytes_pickles_and_files_keep_everything(
     moments.save(tmp_path / "moments")
     assert [path.name for path in tmp_path.iterdir()] == ["moments"]
     for other in (
-        dpgep.Moments.from_bytes(moments.to_bytes()),
+        dpgep.load(bytes_of(moments)),
         pickle.loads(pickle.dumps(moments)),
-        dpgep.Moments.load(tmp_path / "moments"),
+        dpgep.load(tmp_path / "moments"),
         moments.copy(),
     ):
         assert (other.n, other.model, other.facts, other.grid_bits) == (300, moments.model, moments.facts, 20)
         other.update(*arguments(name, rows, slice(300, None)))
-        assert other.to_bytes() == summed(name, rows, [slice(None)]).to_bytes()
+        assert bytes_of(other) == bytes_of(summed(name, rows, [slice(None)]))
     assert moments.n == 300
 
 
@@ -114,28 +116,36 @@ def test_two_limbs_hold_what_one_cannot(rng: np.random.Generator, monkeypatch: p
         np.testing.assert_array_equal(solve_seeded(moments, mu=1.0).components, plain.components)
 
 
+def resealed(data: bytes) -> bytes:
+    """The bytes with a checksum that fits."""
+    return data[:-32] + hashlib.sha256(data[:-32]).digest()
+
+
 @pytest.mark.parametrize("damage", ["cut", "altered", "empty", "version", "other"])
 def test_damaged_bytes_are_refused(damage: str, rng: np.random.Generator) -> None:
-    data = summed("pca", dataset(rng), [slice(None)]).to_bytes()
+    data = bytes_of(summed("pca", dataset(rng), [slice(None)]))
     damaged, message = {
-        "cut": (data[:-10], "incomplete or were altered"),
-        "altered": (data[:200] + bytes([data[200] ^ 1]) + data[201:], "incomplete or were altered"),
-        "empty": (b"", "not the bytes of dpgep moments"),
-        "version": (data.replace(b"dpgep moments 1", b"dpgep moments 2"), "another version of the format"),
-        "other": (b"PK" + data, "not the bytes of dpgep moments"),
+        "cut": (data[:-10], "incomplete or was altered"),
+        "altered": (data[:200] + bytes([data[200] ^ 1]) + data[201:], "incomplete or was altered"),
+        "empty": (b"", "this is no JSON"),
+        "version": (
+            resealed(data.replace(b'"version": 1', b'"version": 2')),
+            "in version 2 of its format; this dpgep reads 1",
+        ),
+        "other": (b"PK" + data, "no file of dpgep|no JSON"),
     }[damage]
     with pytest.raises(ValueError, match=message):
-        dpgep.Moments.from_bytes(damaged)
+        dpgep.load(damaged)
 
 
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_every_altered_byte_is_noticed(data: Any) -> None:
-    packed = bytearray(summed("sir", dataset(np.random.default_rng(1), 20), [slice(None)]).to_bytes())
+    packed = bytearray(bytes_of(summed("sir", dataset(np.random.default_rng(1), 20), [slice(None)])))
     place = data.draw(st.integers(0, len(packed) - 1))
     packed[place] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(ValueError, match=r"dpgep moments|altered|another version"):
-        dpgep.Moments.from_bytes(bytes(packed))
+    with pytest.raises(ValueError, match=r"no file of dpgep|altered|no JSON"):
+        dpgep.load(bytes(packed))
 
 
 @names
@@ -144,19 +154,19 @@ def test_every_altered_byte_is_noticed(data: Any) -> None:
 def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.random.Generator) -> None:
     rows = dataset(rng, 20_000)
     moments = summed(name, rows, [slice(None, 9000)])
-    before = moments.to_bytes()
+    before = bytes_of(moments)
     rows[0][19_990, 1] = np.nan
     bad = [form(part) if isinstance(part, np.ndarray) and part.ndim == 2 else part for part in arguments(name, rows)]
     with pytest.raises(ValueError, match="NaN or infinite"):
         moments.update(*bad)
-    assert moments.to_bytes() == before
+    assert bytes_of(moments) == before
     wrong = [part[:, :1] if part.ndim == 2 else part for part in arguments(name, rows)]
     with pytest.raises(ValueError, match="columns"):
         moments.update(*wrong)
-    assert moments.to_bytes() == before
+    assert bytes_of(moments) == before
     rows[0][19_990, 1] = 0.0
     moments.update(*arguments(name, rows, slice(9000, None)))
-    assert moments.to_bytes() == summed(name, rows, [slice(None)]).to_bytes()
+    assert bytes_of(moments) == bytes_of(summed(name, rows, [slice(None)]))
 
 
 @pytest.mark.parametrize("n", [400, 560, 1500, 9000])
@@ -173,7 +183,7 @@ def test_so_does_one_of_wide_rows(n: int, rng: np.random.Generator) -> None:
     moments.update(x, n_threads=1)
     for part in np.array_split(x, 30):
         before.update(part)
-    assert moments.to_bytes() == before.to_bytes()
+    assert bytes_of(moments) == bytes_of(before)
 
 
 def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +196,11 @@ def test_interrupted_sums_are_of_no_use(rng: np.random.Generator, monkeypatch: p
     monkeypatch.setattr(integer_moments, "add_products", interrupted)
     with pytest.raises(KeyboardInterrupt):
         moments.update(np.zeros((3, D)))
-    for use in (moments.to_bytes, lambda: moments.update(np.zeros((3, D))), lambda: dpgep.solve(moments, mu=1.0)):
+    for use in (
+        lambda: bytes_of(moments),
+        lambda: moments.update(np.zeros((3, D))),
+        lambda: dpgep.solve(moments, mu=1.0),
+    ):
         with pytest.raises(RuntimeError, match="return to the last checkpoint"):
             use()
 
@@ -220,7 +234,7 @@ def test_wherever_they_are_interrupted_sums_hold_a_whole_batch_or_say_so(
         finally:
             sys.settrace(None)
         with contextlib.suppress(RuntimeError):
-            added[dpgep.Moments.from_bytes(moments.to_bytes()).n] = True
+            added[dpgep.load(bytes_of(moments)).n] = True
         if done:
             break
     assert added == {20: True, 40: True}
@@ -231,7 +245,7 @@ def test_interrupted_sums_of_narrow_rows_are_as_before(
 ) -> None:
     x = dataset(rng)[0]
     moments, whole = summed("pca", (x, None, None), [slice(200)]), summed("pca", (x, None, None), [slice(None)])
-    before = moments.to_bytes()
+    before = bytes_of(moments)
     monkeypatch.setattr(core, "narrow_dimension", D + 1)
     monkeypatch.setattr(integer_moments, "_WORK_OF_A_PART", 50 * integer_moments._WORK_OF_A_ROW)  # 51 people a part
     kernel, calls = core.add_dense_moments, itertools.count()
@@ -244,9 +258,9 @@ def test_interrupted_sums_of_narrow_rows_are_as_before(
     monkeypatch.setattr(core, "add_dense_moments", interrupted)
     with pytest.raises(KeyboardInterrupt):
         moments.update(x[200:])
-    assert moments.to_bytes() == before
+    assert bytes_of(moments) == before
     moments.update(x[200:])
-    assert moments.to_bytes() == whole.to_bytes()
+    assert bytes_of(moments) == bytes_of(whole)
     assert next(calls) == 10  # 4 until the interruption, and 6 for all of the 300 people
 
 
@@ -262,14 +276,14 @@ def test_threads_take_turns(rng: np.random.Generator) -> None:
     def merge() -> None:
         dpgep.Moments(MODELS["pca"], bound=1.0).merge(one)
         one.merge(dpgep.Moments(MODELS["pca"], bound=1.0))
-        two.to_bytes()
+        bytes_of(two)
 
     with ThreadPoolExecutor(6) as pool:
         tasks = [pool.submit(add, part) for part in np.split(x, 4)] + [pool.submit(merge) for _ in range(40)]
         for task in tasks:
             task.result()
-    whole = summed("pca", (x, None, None), [slice(None)]).to_bytes()
-    assert one.to_bytes() == two.to_bytes() == whole
+    whole = bytes_of(summed("pca", (x, None, None), [slice(None)]))
+    assert bytes_of(one) == bytes_of(two) == whole
     with pytest.raises(ValueError, match="with themselves"):
         one.merge(one)
 
@@ -305,7 +319,7 @@ def test_wrong_uses_say_what_to_do(rng: np.random.Generator) -> None:
         with pytest.raises(ValueError, match="contain no rows"):
             dpgep.solve(moments, budget=budget, method=method, n_components=1)
     with pytest.raises(TypeError, match="stored"):
-        dpgep.Moments(dpgep.FdaModel(D, (("a", 1), ("b", 2))), bound=1.0).to_bytes()
+        bytes_of(dpgep.Moments(dpgep.FdaModel(D, (("a", 1), ("b", 2))), bound=1.0))
     assert budget.spent_mu == 0.0
 
 
@@ -336,7 +350,7 @@ def test_a_killed_run_is_resumed_from_its_checkpoint(tmp_path: Path) -> None:
         import sys, pathlib, numpy as np, dpgep
         path = pathlib.Path(sys.argv[1])
         model = dpgep.PcaModel(40, center=True)
-        moments = dpgep.Moments.load(path) if path.exists() else dpgep.Moments(model, bound=1.0)
+        moments = dpgep.load(path) if path.exists() else dpgep.Moments(model, bound=1.0)
         while moments.n < 60 * 500:
             batch = np.random.default_rng(moments.n // 500).standard_normal((500, 40)) / 8
             moments.update(batch)
@@ -349,7 +363,7 @@ def test_a_killed_run_is_resumed_from_its_checkpoint(tmp_path: Path) -> None:
         for _ in range(5):
             run.stdout.readline()
         os.kill(run.pid, signal.SIGKILL)
-    assert 0 < dpgep.Moments.load(tmp_path / "one").n < 60 * 500
+    assert 0 < dpgep.load(tmp_path / "one").n < 60 * 500
     for name in ("one", "two"):
         subprocess.run([*command, str(tmp_path / name)], check=True, stdout=subprocess.DEVNULL)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
@@ -374,6 +388,6 @@ def test_rows_almost_without_entries_fill_no_limb(
     assert (counts == np.array([n] if name == "pca" else [n - 1, 1, 0], dtype=object) * 4**bits).all()
     dense = dpgep.Moments(model, adjacency="add-remove", bits=bits, bound=1.0)
     dense.update(x.toarray(), *data[1:])
-    assert sparse.to_bytes() == dense.to_bytes()
+    assert bytes_of(sparse) == bytes_of(dense)
     for part in SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):
         assert part.n <= 64

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import Matrix, solve_seeded
 from scipy import stats
+from stored import bytes_of
 
 import dpgep
 from dpgep.privacy.accounting import epsilon_of
@@ -109,18 +110,18 @@ def test_everybody_pays_for_the_own_site_alone(rng: np.random.Generator) -> None
 @names
 def test_bytes_keep_everything(name: str, rng: np.random.Generator) -> None:
     moments = released(problem(name, rows(rng), adjacency="add-remove"), mu=1.0)
-    other = dpgep.PrivateMoments.from_bytes(moments.to_bytes())
+    other = dpgep.load(bytes_of(moments))
     np.testing.assert_array_equal(other.second_moment, moments.second_moment)
     ours, theirs = other.solve(n_components=1), moments.solve(n_components=1)
     np.testing.assert_array_equal(ours.components, theirs.components)
     assert ours.privacy == theirs.privacy
-    assert other.to_bytes() == moments.to_bytes()
-    damaged = bytearray(moments.to_bytes())
+    assert bytes_of(other) == bytes_of(moments)
+    damaged = bytearray(bytes_of(moments))
     damaged[len(damaged) // 2] ^= 4
-    with pytest.raises(ValueError, match="incomplete or were altered"):
-        dpgep.PrivateMoments.from_bytes(bytes(damaged))
-    with pytest.raises(ValueError, match="not the bytes of dpgep private moments"):
-        dpgep.PrivateMoments.from_bytes(dpgep.Moments(dpgep.PcaModel(2, center=True), bound=1.0).to_bytes())
+    with pytest.raises(ValueError, match="incomplete or was altered"):
+        dpgep.load(bytes(damaged))
+    sums = dpgep.Moments(dpgep.PcaModel(2, center=True), bound=1.0)
+    assert isinstance(dpgep.load(bytes_of(sums)), dpgep.Moments)
 
 
 def test_what_cannot_be_added_is_refused(rng: np.random.Generator) -> None:
@@ -132,7 +133,7 @@ def test_what_cannot_be_added_is_refused(rng: np.random.Generator) -> None:
         (released(problem("pca", x, bound=2.0), mu=1.0), "differ in bound"),
         (released(problem("pca", x, adjacency="add-remove"), mu=1.0), "differ in adjacency"),
         (moments, "releases of the same people"),
-        (dpgep.PrivateMoments.from_bytes(moments.to_bytes()), "releases of the same people"),
+        (dpgep.load(bytes_of(moments)), "releases of the same people"),
         (released(given, mu=0.5), "releases of the same people"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from conftest import Matrix, nothing_spent
 from scipy import stats
+from stored import bytes_of
 
 import dpgep
 from dpgep.methods.accuracy import lost_components
@@ -151,9 +152,7 @@ def test_a_release_travels(form: str, groups: str, x: Matrix, y: Matrix) -> None
         "slices": lambda: dpgep.table(x, y, edges=[-1, 0, 1], preprocessing=PREPROCESSING),
     }[groups]()
     release = released(given, mu=1.0)
-    copy = (
-        dpgep.PrivateMoments.from_bytes(release.to_bytes()) if form == "bytes" else pickle.loads(pickle.dumps(release))
-    )
+    copy = dpgep.load(bytes_of(release)) if form == "bytes" else pickle.loads(pickle.dumps(release))
     assert copy.model == release.model
     assert copy.fingerprint == release.fingerprint
     np.testing.assert_array_equal(copy.pca([0, 1]).components, release.pca([0, 1]).components)

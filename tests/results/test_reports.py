@@ -19,11 +19,12 @@ from conftest import solve_seeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
+from stored import bytes_of
 
 import dpgep
 from dpgep.cli import main
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, percent, up
-from dpgep.reports.document import read, verify
+from dpgep.reports.document import verify
 from dpgep.reports.report import document_of
 
 DATA = Path(__file__).resolve().parents[1] / "support"
@@ -31,12 +32,12 @@ SEVENTH = datetime.date(2026, 11, 7)
 
 
 def report(**changes: Any) -> dpgep.PrivacyReport:
-    found = dpgep.Solution.load(DATA / "solution-1.json").privacy
+    found = dpgep.load(DATA / "solution-1.json").privacy
     return dataclasses.replace(found, seeded=False, **changes)
 
 
 def sampled() -> dpgep.PrivacyReport:
-    return dpgep.Solution.load(DATA / "solution-1-sampled.json").privacy
+    return dpgep.load(DATA / "solution-1-sampled.json").privacy
 
 
 def gaussian(mu: float, **changes: Any) -> dpgep.PrivacyReport:
@@ -280,7 +281,7 @@ def test_many_products_are_one_line_of_the_ledger() -> None:
 def test_a_sum_of_releases_is_of_all_people() -> None:
     rows = np.random.default_rng(0).standard_normal((400, 3)) / 9
     one, two = (dpgep.release(dpgep.pca(part, bound=1.0), epsilon=1.0, delta=1e-6) for part in (rows[:150], rows[150:]))
-    found = dpgep.PrivateMoments.from_bytes((one + two).to_bytes()).report
+    found = dpgep.load(bytes_of(one + two)).report
     assert found.public is not None
     assert found.public.n_people == 400
     assert found.release is not None
@@ -330,12 +331,12 @@ def test_the_command_takes_a_kept_release(tmp_path: Path, capsys: pytest.Capture
     rows = np.random.default_rng(0).standard_normal((400, 3)) / 9
     release = dpgep.release(dpgep.table(rows, bound=1.0), epsilon=1.0, delta=1e-6)
     kept = tmp_path / "people.dpgep"
-    kept.write_bytes(release.to_bytes())
+    kept.write_bytes(bytes_of(release))
     status, out, _ = run(capsys, kept, "--json")
     assert (status, verify(out).privacy) == (0, release.report)
-    kept.write_bytes(release.to_bytes()[:-1])
+    kept.write_bytes(bytes_of(release)[:-1])
     status, _, err = run(capsys, kept)
-    assert (status, "people.dpgep: these bytes (private moments) are incomplete" in err) == (1, True)
+    assert (status, "people.dpgep: this file is incomplete" in err) == (1, True)
 
 
 def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -362,4 +363,4 @@ def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_names_are_text() -> None:
     with pytest.raises(TypeError, match="dataset must be text, got 3"):
         report().to_html(dataset=3)  # type: ignore[arg-type]
-    assert read(report().to_json()).dataset is None
+    assert verify(report().to_json()).dataset is None

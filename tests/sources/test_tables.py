@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import solve_seeded
 from numpy.typing import NDArray
+from stored import bytes_of
 
 import dpgep
 import dpgep.distributed
@@ -186,7 +187,7 @@ def test_a_partition_that_lists_its_categories_otherwise_is_read_by_those_of_the
     sums = dpgep.distributed.moments(dpgep.PcaModel(3, center=True), lazy, bound=2.0)
     here = dpgep.Moments(sums.model, bound=2.0)
     here.update(np.array([[0, 1, 0.5], [1, 0, 0.25]] * 2))
-    assert sums.to_bytes() == here.to_bytes()
+    assert bytes_of(sums) == bytes_of(here)
 
 
 @pytest.mark.parametrize(
@@ -399,12 +400,12 @@ def test_moments_take_the_names_of_their_first_table() -> None:
     moments.update(named().to_numpy()[200:])
     for same in (moments, moments.copy(), pickle.loads(pickle.dumps(moments))):
         assert same.model.feature_names == tuple(NAMES)
-    stored = dpgep.Moments.from_bytes(moments.to_bytes())
+    stored = dpgep.load(bytes_of(moments))
     assert dpgep.solve(stored, epsilon=1.0, delta=1e-6, n_components=1).feature_names == tuple(NAMES)
-    before = moments.to_bytes()
+    before = bytes_of(moments)
     with pytest.raises(ValueError, match="the columns of X are in another order"):
         moments.update(named(NAMES[::-1]))
-    assert moments.to_bytes() == before
+    assert bytes_of(moments) == before
 
 
 def test_moments_of_other_names_are_not_merged() -> None:
@@ -418,10 +419,10 @@ def test_moments_of_other_names_are_not_merged() -> None:
         summed(named().rename(columns={"age": "height"})),
         summed(named().to_numpy()),
     )
-    before = ours.to_bytes()
+    before = bytes_of(ours)
     with pytest.raises(ValueError, match="X lacks 'age' and has 'height' besides"):
         ours.merge(other)
-    assert ours.to_bytes() == before
+    assert bytes_of(ours) == before
     unnamed.merge(ours)
     assert unnamed.model.feature_names == tuple(NAMES)
     assert unnamed.n == 2 * N
@@ -432,7 +433,7 @@ def test_private_moments_keep_names_and_add_those_of_the_same() -> None:
         dpgep.release(dpgep.pca(rows, bound=1.0), epsilon=1.0, delta=1e-6) for rows in (named()[:300], named()[300:])
     )
     other = dpgep.release(dpgep.pca(named(NAMES[::-1])[:300], bound=1.0), epsilon=1.0, delta=1e-6)
-    stored = dpgep.PrivateMoments.from_bytes(one.to_bytes())
+    stored = dpgep.load(bytes_of(one))
     assert (stored + two).solve(n_components=1).feature_names == tuple(NAMES)
     with pytest.raises(ValueError, match="the columns of X are in another order"):
         stored + other
@@ -447,7 +448,7 @@ def test_distributed_moments_are_named(kind: str, tmp_path: Path) -> None:
         sums = dpgep.distributed.moments(model, [str(written(frame(), tmp_path))], columns=NAMES, bound=1.0)
     here = dpgep.Moments(model, bound=1.0)
     here.update(named())
-    assert sums.to_bytes() == here.to_bytes()
+    assert bytes_of(sums) == bytes_of(here)
     assert sums.model.feature_names == tuple(NAMES)
     if kind == "Dask":
         encoded = dpgep.distributed.moments(

@@ -27,6 +27,7 @@ from replay_forms import BATCH, FORMS, Form, X, Y, csv_of, csv_types, scanned, t
 from replay_people import ADJACENCIES, BOUND, CLASSES, REGIONS, Pair, People, draw_pair
 from scipy.sparse.linalg import eigsh
 from sklearn.pipeline import make_pipeline
+from stored import bytes_of
 
 import dpgep
 from dpgep import cli, masked
@@ -253,7 +254,7 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
     options = {**terms.of_problem, "preprocessing": dpgep.AutoPreprocessing(missing="center", precondition="columns")}
     problem = dpgep.table(given.x, beside, **groups, **(options if terms.takes_holes else terms.of_problem))
     released = dpgep.release(problem, mu=MU)
-    again = dpgep.PrivateMoments.from_bytes(released.to_bytes())
+    again = dpgep.load(bytes_of(released))
     seen = [_answered(answer, again) for answer in answers]
     return released, seen, str(released), str(again.report), again.report.to_html(), again.fingerprint
 
@@ -330,9 +331,9 @@ def _merged(name: str, people: People, terms: Terms) -> Any:
     half = len(people) // 2
     whole, rest = (_summed(name, part, terms) for part in (people.part(0, half), people.part(half, len(people))))
     whole.merge(rest)
-    again = dpgep.Moments.from_bytes(whole.to_bytes())
+    again = dpgep.load(bytes_of(whole))
     again.save(terms.folder / "people.moments")
-    released = dpgep.release(dpgep.Moments.load(terms.folder / "people.moments"), mu=MU)
+    released = dpgep.release(dpgep.load(terms.folder / "people.moments"), mu=MU)
     return released if name == "TableModel" else (released, dpgep.solve(again, mu=MU, n_components=1))
 
 
@@ -526,7 +527,7 @@ def _command(
     status = _dpgep(*words, *(["--dry-run", "--people", "5"] if dry else ["-o", str(out)]))
     answer = _bytes_of(terms.folder, "answer")
     if name == "table" and answer is not None:
-        answer = dpgep.PrivateMoments.from_bytes(answer)  # of the bytes, a checksum holds a name drawn at random
+        answer = dpgep.load(answer)  # of the bytes, a checksum holds a name drawn at random
     return status, answer, sorted(each.name for each in terms.folder.iterdir())
 
 

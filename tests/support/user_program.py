@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from stored import bytes_of
 
 import dpgep
 from dpgep import plot
@@ -136,7 +137,7 @@ def scores(solution: dpgep.Solution, people: Patients) -> tuple[Matrix, Matrix]:
 def questions(people: Patients) -> float:
     """One release of a table, and what it is asked."""
     release: dpgep.PrivateMoments = dpgep.release(dpgep.table(people.measured, bound=6.0), epsilon=2.0, delta=DELTA)
-    kept = dpgep.PrivateMoments.from_bytes(release.to_bytes())
+    kept = dpgep.load(bytes_of(release))
     correlations: dpgep.MatrixEstimate = kept.correlation([0, 1, 2], level=0.9)
     assert (correlations.low <= correlations.high).all()
     fitted: dpgep.Regression = kept.regression(0, [1, 2])
@@ -163,7 +164,7 @@ def by_the_day(days: list[Matrix]) -> dpgep.Solution:
     for day, of_day in zip(days, sums, strict=True):
         for batch in batches(day, 500):
             of_day.update(batch)
-    total = dpgep.Moments.from_bytes(sums[0].to_bytes())
+    total = dpgep.load(bytes_of(sums[0]))
     for of_day in sums[1:]:
         total.merge(of_day)
     assert total.n == sum(map(len, days))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import io
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from dpgep.cli.command import Commands, Output, UsageError, interval, numbers, p
 from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
 from dpgep.cli.paying import Paying, add_budget
 from dpgep.cli.plan import listed_features, show_dry_run
-from dpgep.formats.solution_file import require_storable
+from dpgep.loading import require_storable
 from dpgep.models.table import TableModel
 from dpgep.problems.problem import Problem
 
@@ -99,7 +100,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _keep(answer: dpgep.Solution | dpgep.PrivateMoments, output: Output, place: Path) -> bool:
     """Write what was paid for to its file, or, where that fails, to stdout, or to stderr."""
-    content = answer.to_bytes() if isinstance(answer, dpgep.PrivateMoments) else answer.to_json().encode()
+    buffer = io.BytesIO()
+    answer.save(buffer)
+    content = buffer.getvalue()
     try:
         output.write(content)
         kept = output.take()

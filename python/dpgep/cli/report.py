@@ -7,10 +7,10 @@ from pathlib import Path
 
 import dpgep
 from dpgep.cli.command import Commands, Output, UsageError, say
-from dpgep.formats.codec import parsed
 from dpgep.reports import document
-from dpgep.reports.report import FORMAT, ReportDocument, document_of
+from dpgep.reports.report import REPORT, ReportDocument, document_of
 from dpgep.reports.words import statement
+from dpgep.serialization import opened
 
 
 def add(commands: Commands) -> None:
@@ -79,10 +79,11 @@ def _print_verified(file: str, found: ReportDocument) -> None:
 
 def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDocument:
     """The document in a file, or that of the solution or the kept release in it."""
-    if text.startswith(b"dpgep "):
-        return document_of(dpgep.PrivateMoments.from_bytes(text).report, dataset, purpose)
-    if parsed(text).get("format") != FORMAT:
-        privacy = dpgep.Solution.from_json(text).privacy
+    if opened(text).name != REPORT.name:
+        found = dpgep.load(text)
+        if not isinstance(found, (dpgep.Solution, dpgep.PrivateMoments)):
+            raise ValueError("this is no report, and neither a solution nor a release, which have one")
+        privacy = found.privacy if isinstance(found, dpgep.Solution) else found.report
         privacy.require_sampled()
         return document_of(privacy, dataset, purpose)
     if dataset is not None or purpose is not None:

@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.keep and suffix == ".npy":
         raise UsageError("--keep needs a table: -o OUT.csv or OUT.parquet")
     try:
-        solution = dpgep.Solution.load(options.solution)
+        solution = dpgep.load(options.solution)
     except (OSError, ValueError) as error:
         raise UsageError(f"{options.solution} holds no solution: {error}") from None
     data, views = _views(solution, options)

@@ -13,8 +13,10 @@ from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, method_result, support_of
 from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
 from dpgep.models.model import Matrix, Model
+from dpgep.serialization import stored_as
 
 
+@stored_as("fantope")
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FantopeDiagnostics(Diagnostics):
     """How the relaxation went; all from released values. Expected errors are of the noise on the features in use.

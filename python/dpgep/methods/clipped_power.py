@@ -36,6 +36,7 @@ from dpgep.models.moments import MomentModel, MomentNoise, ReleasedGroups
 from dpgep.privacy.clipped_products import Asked, NoisyMean
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.moment_release import row_bound
+from dpgep.serialization import stored_as
 
 # Shares of mu^2: of the mean, of looks at the norms of products, of the eigenvalues.
 _MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
@@ -99,6 +100,7 @@ class ClippedPowerOptions(Options):
                 raise ValueError("init must have linearly independent rows in each view")
 
 
+@stored_as("clipped power")
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ClippedPowerDiagnostics(Diagnostics):
     """How the power method went; all of it follows from released numbers.

@@ -32,11 +32,13 @@ from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import MomentModel
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.serialization import stored_as
 
 # Where sparse components are asked for, share of the room that may go to the dense ones they start from.
 _DENSE_SHARE = 0.5
 
 
+@stored_as("operator")
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class OperatorDiagnostics(Diagnostics):
     """What products of the released matrix say about the components. Nothing here costs privacy.

@@ -34,6 +34,7 @@ from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
 from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.privacy.curator import Curator
+from dpgep.serialization import stored_as
 
 # Share of mu^2 for the scores of a screen: a public constant.
 SCREEN_SHARE = 0.3
@@ -46,6 +47,7 @@ _CLIPPED_UNSAID = 1 / 3
 WIDE, WIDE_FOR_EACH, MOST_ROWS = 2000, 100, 10**6
 
 
+@stored_as("release")
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ReleaseDiagnostics(Diagnostics):
     """What the released values say about their own accuracy. Nothing here costs privacy.

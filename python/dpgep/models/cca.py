@@ -10,6 +10,7 @@ import numpy as np
 from dpgep.models.model import Matrix
 from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
 from dpgep.models.views import TwoViewModel, ViewsModel, block_form_variance, truth_of_views
+from dpgep.serialization import stored_as
 
 
 class CorrelationModel(ViewsModel):
@@ -30,6 +31,7 @@ class CorrelationModel(ViewsModel):
         return truth_of_views(self, released, most_features)
 
 
+@stored_as("cca")
 @dataclass(frozen=True)
 class CcaModel(CorrelationModel, TwoViewModel):
     """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation."""

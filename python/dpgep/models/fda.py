@@ -16,8 +16,10 @@ from dpgep.models.moments import (
     schur_form_variance,
 )
 from dpgep.models.row_model import Classes
+from dpgep.serialization import stored_as
 
 
+@stored_as("fda")
 @dataclass(frozen=True)
 class FdaModel(GroupModel):
     """max v^T A v / v^T B v, A the scatter of class means around the mean, B the scatter of rows around class means."""

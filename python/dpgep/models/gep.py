@@ -15,6 +15,7 @@ from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_no
 from dpgep.models.model import Matrix, MatrixPencil, Model
 from dpgep.models.moments import goe, goe_of, normals, symmetric_form_variance
 from dpgep.models.tridiagonal_noise import leading_of_noise
+from dpgep.serialization import stored_as
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,7 @@ class PlausibleMatrices:
         return GepModel(d).pair(ReleasedMatrices(a, b, self.noise_a, self.noise_b))
 
 
+@stored_as("gep")
 @dataclass(frozen=True)
 class GepModel(Model):
     """max v^T A v / v^T B v for given symmetric A and B."""

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpgep.models.cca import CorrelationModel
+from dpgep.serialization import stored_as
 
 
+@stored_as("multiset-cca")
 @dataclass(frozen=True)
 class MultisetCcaModel(CorrelationModel):
     """max sum_{i != j} x_i^T S_ij x_j over sum_i x_i^T S_ii x_i = 1, with v = (x_1, ..., x_m) for m views."""

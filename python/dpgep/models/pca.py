@@ -34,8 +34,10 @@ from dpgep.models.standardized import (
     standardization_of,
 )
 from dpgep.models.tridiagonal_noise import leading_of_noise
+from dpgep.serialization import stored_as
 
 
+@stored_as("pca")
 @dataclass(frozen=True)
 class PcaModel(RowModel):
     """max v^T A v over unit v, A the covariance of the rows (``center``) or their second moment."""
@@ -112,6 +114,7 @@ class PcaModel(RowModel):
         return total_mean(released) if self.center else None
 
 
+@stored_as("standardized-pca")
 @dataclass(frozen=True)
 class StandardizedPcaModel(PcaModel):
     """max v^T C v over v^T diag(C) v = 1, C the covariance of the rows (``center``) or their second moment.

@@ -10,8 +10,10 @@ import numpy as np
 from dpgep.models.model import Matrix
 from dpgep.models.moments import Pencil, PencilPart, ReleasedGroups, mean_factor
 from dpgep.models.views import TwoViewModel, block_form_variance
+from dpgep.serialization import stored_as
 
 
+@stored_as("pls")
 @dataclass(frozen=True)
 class PlsModel(TwoViewModel):
     """max x^T Sxy y over unit x and y, as A v = lambda v with v = (x, y); lambda is the covariance of the scores."""

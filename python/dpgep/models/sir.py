@@ -15,8 +15,10 @@ from dpgep.models.moments import (
     schur_form_variance,
 )
 from dpgep.models.row_model import Slices
+from dpgep.serialization import stored_as
 
 
+@stored_as("sir")
 @dataclass(frozen=True)
 class SirModel(GroupModel):
     """max v^T A v / v^T B v, A the covariance of slice means, B the covariance of the rows."""

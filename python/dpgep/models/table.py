@@ -15,8 +15,10 @@ from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, Pencil, ReleasedGroups, moment_layout, total_mean
 from dpgep.models.row_model import Classes, Grouping, RowModel, Slices
 from dpgep.models.sir import SirModel
+from dpgep.serialization import stored_as
 
 
+@stored_as("table")
 @dataclass(frozen=True)
 class TableModel(RowModel):
     """Moments of a table, and of groups of its people: of ``classes``, or of slices of a response between edges."""

@@ -23,7 +23,9 @@ from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
+from dpgep.privacy.events import event_from_json, event_to_json
 from dpgep.privacy.transcript import note_payment
+from dpgep.serialization import codec
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +81,7 @@ class LedgerEntry:
     mu: float | None
     noise: tuple[NoiseBlock, ...]
     grid_bits: int | None = None
-    event: Any = None
+    event: Any = field(default=None, metadata=codec(event_to_json, event_from_json))
 
     @property
     def rounding(self) -> Rounding:

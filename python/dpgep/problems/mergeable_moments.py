@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from dpgep._files import write_whole
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._files import Target, save
 from dpgep._names import random_name
 from dpgep._threads import use_threads
 from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset
@@ -22,7 +24,25 @@ from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
+from dpgep.serialization import Format, triangle_rows
 from dpgep.sources.names import Names
+
+MOMENTS = Format("dpgep-moments")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredMoments:
+    """What a file of `Moments` holds: public facts, and the limbs of the sums, upper triangles row by row."""
+
+    model: RowModel
+    bound: float | None
+    preprocessing: Preprocessing | None
+    adjacency: Adjacency
+    public_n: int | None
+    bits: int
+    n: int
+    low: NDArray[np.int64]
+    high: NDArray[np.int64] | None
 
 
 class Moments(Problem):
@@ -60,7 +80,7 @@ class Moments(Problem):
     ...     one.update(batch)
     >>> for batch in batches[10:]:
     ...     two.update(batch)
-    >>> one.merge(dpgep.Moments.from_bytes(two.to_bytes()))
+    >>> one.merge(two)
     >>> solution = dpgep.solve(one, epsilon=1.0, delta=1e-6, n_components=1)
     """
 
@@ -208,32 +228,23 @@ class Moments(Problem):
             raise ValueError(f"these moments include {self.n} people: a release needs at least 2")
         return self._summed().moments()
 
-    def to_bytes(self) -> bytes:
-        """The sums in a versioned format with a checksum (docs/scale.md): the same bytes for the same people.
+    def save(self, target: Target) -> None:
+        """Write the sums with a checksum, for `dpgep.load` (docs/formats.md): the same bytes for the same people.
 
-        Confidential, like the rows. Raises TypeError unless classes are text, numbers or booleans.
+        Confidential, like the rows: a new file can be read by its owner alone. A file of this name is replaced
+        atomically. Raises TypeError unless classes are text, numbers or booleans.
+
+        Parameters
+        ----------
+        target
+            A path, or a binary file that is open.
         """
-        from dpgep.problems import moment_bytes  # imports every model
-
         with self._lock:
-            return moment_bytes.pack(self._description(), self._sums)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Moments:
-        """Moments from `to_bytes`. Raises ValueError for bytes that are truncated, altered, or of another version."""
-        from dpgep.problems import moment_bytes  # imports every model
-
-        description, sums = moment_bytes.unpack(data)
-        return cls._of_sums(sums, description)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_bytes` to a file, which is replaced atomically and so never incomplete."""
-        write_whole(path, self.to_bytes(), mode=0o600)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Moments:
-        """Moments from a file that `save` wrote."""
-        return cls.from_bytes(Path(path).read_bytes())
+            low, high = self._sums.limbs()
+            packed = None if high is None else np.concatenate([*triangle_rows(high)])
+            lower = np.concatenate([*triangle_rows(low)])
+            stored = StoredMoments(**self._description(), n=self.n, low=lower, high=packed)
+        save(MOMENTS.packed(stored), target, mode=0o600)
 
     def _add(self, batch: Batch) -> None:
         if self.preprocessing is None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.formats.codec import decoded, parsed, require_format
-from dpgep.reports.report import FORMAT, VERSION, ReportDocument, digest, document_of
+from dpgep.reports.report import REPORT, ReportDocument, digest, document_of
+from dpgep.serialization import Document, decoded, opened
 
 # A report that can be read: with short names of a million columns it has some 12 MB.
 MOST_BYTES = 1 << 24
@@ -18,33 +18,21 @@ MOST_BYTES = 1 << 24
 _VERSIONS = 1e-6
 
 
-def read(text: str | bytes) -> ReportDocument:
-    """The document in a JSON text, which says of itself what it is. Raises ValueError for anything else."""
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"a report has at most {MOST_BYTES} bytes, this file has more")
-    content = parsed(text)
-    stated, whole = content.pop("sha256", None), dict(content)
-    by = require_format(content, FORMAT, VERSION)
-    document: ReportDocument = decoded({**content, "dpgep": whole.get("dpgep")}, ReportDocument, "the report", by=by)
-    found = digest(whole)
-    if not isinstance(stated, str):
-        raise ValueError("the report has no sha256")
-    if stated != found:
-        raise ValueError(f"the report was altered: its hash is {found}, not the stated {stated}")
-    try:
-        datetime.date.fromisoformat(document.date)
-    except ValueError:
-        raise ValueError(f"{document.date!r} is no date") from None
-    return document
-
-
 def verify(text: str | bytes) -> ReportDocument:
     """The document in a JSON text, all of whose numbers follow from its ledger.
 
     Recomputed are the hash; mu, in exact arithmetic; delta at the stated epsilon; the curve; the risk of an attack; and
     the words, where this version of dpgep wrote them. Raises ValueError, which says what does not agree.
     """
-    document = read(text)
+    data = text.encode() if isinstance(text, str) else text
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"a report has at most {MOST_BYTES} bytes, this file has more")
+    return verified(opened(data))
+
+
+def verified(found: Document) -> ReportDocument:
+    """The document in a file that was opened: see `verify`."""
+    document = _read(found)
     report = document.privacy
     report.require_consistent()
     report.require_sampled()
@@ -62,6 +50,25 @@ def verify(text: str | bytes) -> ReportDocument:
         again.assumptions,
     ):
         raise ValueError("the statement or the assumptions are not those of this guarantee")
+    return document
+
+
+def _read(found: Document) -> ReportDocument:
+    """The document with its hash and a date. Raises ValueError for anything else."""
+    found.require(REPORT)
+    content = dict(found.fields)
+    stated = content.pop("sha256", None)
+    fields = {**content, "dpgep": found.dpgep}
+    document: ReportDocument = decoded(fields, ReportDocument, "the report", by=found.writer)
+    if not isinstance(stated, str):
+        raise ValueError("the report has no sha256")
+    expected = digest({"format": found.name, "version": found.version, **fields})
+    if stated != expected:
+        raise ValueError(f"the report was altered: its hash is {expected}, not the stated {stated}")
+    try:
+        datetime.date.fromisoformat(document.date)
+    except ValueError:
+        raise ValueError(f"{document.date!r} is no date") from None
     return document
 
 

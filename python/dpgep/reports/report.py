@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpgep._dispatch import core
+from dpgep._files import Target, save
 from dpgep._show import html_table
-from dpgep.formats.codec import encoded
 from dpgep.privacy.ledger import LEDGER, ledger_rows
 from dpgep.reports.guarantee import Guarantee
 from dpgep.reports.render import Sheet, to_html, to_markdown
 from dpgep.reports.words import assumptions, key_rows, risk_sentences, statement
+from dpgep.serialization import Format, encoded
 
-FORMAT, VERSION = "dpgep-report", 1
+REPORT = Format("dpgep-report")
 
 # the share of false alarms at which an attacker is judged
 FALSE_POSITIVES = 0.01
@@ -63,6 +64,17 @@ class PrivacyReport(Guarantee):
             Default: today, UTC. The forms of one day, in JSON, HTML and Markdown, state the same hash.
         """
         return document_of(self, dataset, purpose, date).to_json()
+
+    def save(
+        self,
+        target: Target,
+        *,
+        dataset: str | None = None,
+        purpose: str | None = None,
+        date: datetime.date | None = None,
+    ) -> None:
+        """Write `to_json` to a path or a binary file, for `dpgep.load`, which verifies it."""
+        save(self.to_json(dataset=dataset, purpose=purpose, date=date).encode(), target)
 
     def to_html(
         self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
@@ -158,8 +170,7 @@ class ReportDocument:
         )
 
     def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = encoded(self, {})
-        return {"format": FORMAT, "version": VERSION, "dpgep": content.pop("dpgep"), **content}
+        return {**REPORT.heading(), **encoded(self)}
 
     def __repr__(self) -> str:
         return f"ReportDocument({self.dataset!r}, {self.date}; {self.privacy})"

@@ -42,6 +42,7 @@ from dpgep.methods.ridge import PART, WHOLE, products_ridge
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.serialization import stored_as
 
 # eta lambda_max(B), below the 1 of the theory (Theorem 4).
 STEP = 0.9
@@ -201,6 +202,7 @@ class TruncatedFlowOptions(FlowOptions):
         require_sparsity(self.sparsity, public.model, k, separate=self.separate_supports)
 
 
+@stored_as("flow")
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FlowDiagnostics(Diagnostics):
     """How the flow went; all from noisy answers. Expected errors come from quotients and the law of one answer's noise.

@@ -42,6 +42,7 @@ from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.serialization import stored_as
 
 # A phase has converged where no whitened direction is correlated with the others, or the span moves, by more than this.
 TOLERANCE = 1e-10
@@ -152,6 +153,7 @@ class DpsrsOptions(DpsrOptions):
         require_sparsity(self.sparsity, public.model, k)
 
 
+@stored_as("reduction")
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ReductionDiagnostics(Diagnostics):
     """How the two phases went; all from noisy answers. Expected errors come from quotients and the law of one answer's

@@ -29,6 +29,7 @@ from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.sampled import SampledMechanism
 from dpgep.privacy.sampled_products import NoisySamples
+from dpgep.serialization import stored_as
 
 # A pass over samples takes this many steps. Larger samples cost less privacy a pass, but steps run out first.
 _STEPS_PER_PASS = 100
@@ -126,6 +127,7 @@ class ReducedOptions(StochasticOptions):
         return batch / n
 
 
+@stored_as("stochastic")
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class StochasticDiagnostics(Diagnostics):
     """How the ascent was set up; all of it follows from n, the budget and the options.

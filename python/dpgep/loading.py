@@ -1,0 +1,278 @@
+"""`dpgep.load`: what was saved, from files that nobody trusts; refused unless all in it agrees.
+
+Nothing is made that is much larger than the file, the guarantee and the noise of a release must follow from its ledger,
+and sums must be possible for their number of people.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpgep._files import Target
+from dpgep.data.integer_moments import BITS, ExactMomentAccumulator
+from dpgep.local.sparse import FantopeDiagnostics as FantopeDiagnostics  # classes that a file may name are registered
+from dpgep.methods.clipped_power import ClippedPowerDiagnostics as ClippedPowerDiagnostics
+from dpgep.methods.matrix_free import OperatorDiagnostics as OperatorDiagnostics
+from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics as ReductionDiagnostics
+from dpgep.methods.papers.stochastic import StochasticDiagnostics as StochasticDiagnostics
+from dpgep.methods.release import ReleaseDiagnostics
+from dpgep.models.gep import GepModel as GepModel
+from dpgep.models.groups import GroupModel
+from dpgep.models.model import Model, PublicFacts
+from dpgep.models.moments import MomentLayout, ReleasedMoments
+from dpgep.models.registry import MODELS as MODELS
+from dpgep.models.row_model import RowModel
+from dpgep.models.table import TableModel
+from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
+from dpgep.private_moments import RELEASE, PrivateMoments
+from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
+from dpgep.reports.document import verified
+from dpgep.reports.report import REPORT, PrivacyReport
+from dpgep.serialization import Document, decoded, encoded, opened, upper_triangle_of
+from dpgep.solution import SOLUTION, Solution
+
+# Integer sums over more people have no room (docs/scale.md).
+_MOST_PEOPLE = 1 << 62
+# By how much deviations may differ that were added up in another order.
+_ROUNDING = 1e-9
+
+
+def load(source: Target | bytes) -> Any:
+    """What `save` wrote: the file says whether it is a `Solution`, a release, `Moments` or a `PrivacyReport`.
+
+    It answers as the one that was saved. Nothing but numbers and text is read: no file can run code.
+
+    Parameters
+    ----------
+    source
+        A path, a binary file that is open, or bytes.
+
+    Raises
+    ------
+    ValueError
+        Where the file is damaged, holds anything else, or states a guarantee that does not follow from its ledger; the
+        message says where and what.
+    """
+    document = opened(_content(source))
+    if not isinstance(document.name, str) or document.name not in _READERS:
+        raise ValueError(
+            f"this is no file that dpgep.load reads: its format is {str(document.name)[:60]!r}, not one of "
+            f"{', '.join(_READERS)}"
+        )
+    return _READERS[document.name](document)
+
+
+def require_storable(model: Model) -> None:
+    """Raise TypeError or ValueError if no file can hold a solution of this model, before there is one."""
+    document = json.loads(json.dumps(encoded(model)))
+    _require_model(decoded(document, Model, "the model", by="this dpgep"))
+
+
+def _content(source: Target | bytes) -> bytes:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    return Path(source).read_bytes() if isinstance(source, (str, os.PathLike)) else source.read()
+
+
+# ---- solutions ----
+
+
+def _solution(document: Document) -> Solution:
+    solution: Solution = document.require(SOLUTION).record(Solution, "the solution")
+    components, model, mean = solution.components, solution.model, solution.mean
+    if isinstance(model, TableModel):
+        raise ValueError(f"the solution.model is of kind {model.name!r}, which has no components")
+    if components.ndim != 2 or not components.size:
+        raise ValueError(f"components must be a matrix, (K, d), got shape {components.shape}")
+    k, d = components.shape
+    _require_model(model)
+    if model.n_features != d:
+        raise ValueError(f"the model is of {model.n_features} features, the components of {d}")
+    if k > model.max_components:
+        raise ValueError(f"there are {k} components, but {model.max_components_reason}")
+    _require_finite("components", components, (k, d))
+    _require_finite("eigenvalues", solution.eigenvalues, (k,))
+    _require_finite("mean", mean, (d,))
+    if not components.any(axis=1).all():
+        raise ValueError("a component must not be zero")
+    _require_diagnostics(solution, k, d)
+    if solution._moments is not None:
+        _require_moments(solution, solution._moments, d)
+    if solution.preprocessing is not None:
+        for name, part in solution.preprocessing.parts().items():
+            if part is not None and len(part) != d:
+                raise ValueError(f"{name} of the preprocessing is of {len(part)} columns, not of {d}")
+    if solution.passes < 0:
+        raise ValueError(f"passes must not be negative, got {solution.passes}")
+    solution.privacy.require_consistent()
+    return solution
+
+
+def _require_diagnostics(solution: Solution, k: int, d: int) -> None:
+    found = solution.diagnostics
+    _require_shape("diagnostics.accuracy.errors", found.expected_error, (k,))
+    _require_shape("diagnostics.eigengaps", found.eigengaps, (k,))
+    _require_shape("diagnostics.noise_edge", found.noise_edge, (k,))
+    if len(found.lost) != k:
+        raise ValueError(f"diagnostics.accuracy.lost must have {k} entries, got {len(found.lost)}")
+    support = getattr(found, "support", None)
+    if support is not None and not all(0 <= feature < d for feature in support):
+        raise ValueError(f"diagnostics.support must be of features 0 to {d - 1}")
+    if isinstance(found, ReleaseDiagnostics):
+        _require_finite("diagnostics.scale", found.scale, (d,))
+        if found.scale is not None and not (solution.components * found.scale).any(axis=1).all():
+            raise ValueError("diagnostics.scale makes a component zero")
+
+
+def _require_moments(solution: Solution, moments: ReleasedMoments, d: int) -> None:
+    if not isinstance(solution.model, RowModel) or solution.privacy.bound is None:
+        raise ValueError("moments are those of a model of rows, within a bound")
+    _require_noise(moments, solution.privacy.mu)
+    groups = solution.model.n_groups if isinstance(solution.model, GroupModel) else None
+    _require_finite("moments.second", moments.second, (d, d))
+    _require_finite("moments.sums", moments.sums, (d, int(solution.mean is not None) if groups is None else groups))
+    _require_finite("moments.counts", moments.counts, (min(moments.counts.size, 1) if groups is None else groups,))
+
+
+# ---- releases ----
+
+
+def _release(document: Document) -> PrivateMoments:
+    """A release whose moments, and the noise that they state, are those that the ledger has paid for."""
+    release: PrivateMoments = document.require(RELEASE).record(PrivateMoments, "the release")
+    model, report, noisy, preprocessing = release.model, release.privacy, release._noisy, release.preprocessing
+    _require_model(model)
+    report.require_consistent()
+    if report.adjacency == "local" or report.mu is None:
+        raise ValueError("privacy must be that of a curator's moment matrix: with a mu, and not local")
+    if report.bound is None:
+        raise ValueError("bound must be a positive finite number, got None")
+    if preprocessing is not None:
+        preprocessing.require_fits(model)
+        if preprocessing.bound != report.bound:
+            raise ValueError(f"bound is {report.bound!r}, and that of the preprocessing {preprocessing.bound!r}")
+    _require_shape("second", noisy.second, (model.n_features, model.n_features))
+    layout = _layout(model, report, noisy)
+    _require_noise(noisy, report.mu)
+    _require_people(noisy.n, layout, report)
+    for name in ("second", "sums", "counts"):
+        _require_finite(name, getattr(noisy, name))
+    if math.isfinite(report.mu):
+        paid = iter(block.deviation for block in report.releases[-1].noise)
+        units = (report.bound * report.bound, report.bound, 1.0)
+        parts = (True, layout.sums, layout.counts)
+        expected = tuple(next(paid) * unit / noisy.n if part else 0.0 for unit, part in zip(units, parts, strict=True))
+        stated = astuple(noisy.noise)
+        if not all(math.isclose(a, b, rel_tol=_ROUNDING) for a, b in zip(stated, expected, strict=True)):
+            raise ValueError(
+                f"noise must be {expected} for n = {noisy.n!r} people and the deviations of the ledger, got {stated}"
+            )
+    return release
+
+
+def _layout(model: RowModel, report: PrivacyReport, noisy: ReleasedMoments) -> MomentLayout:
+    """The layout whose blocks have these shapes, and a deviation each in the ledger: n may be public, or counted."""
+    shapes, listed = (noisy.sums.shape, noisy.counts.shape), [block.name for block in report.releases[-1].noise]
+    is_noisy = report.mu is not None and math.isfinite(report.mu)
+    expected = []
+    for n in (1, None):
+        assert report.adjacency != "local"
+        layout = model.layout(PublicFacts(report.adjacency, report.bound, n))
+        if shapes == ((layout.n_features, layout.n_groups * layout.sums), (layout.n_groups,)):
+            names = [SECOND] + [SUMS] * layout.sums + [COUNTS] * layout.counts
+            if not is_noisy or listed == names:
+                return layout
+            expected.append(names)
+    if not expected:
+        raise ValueError(f"shapes {shapes} are not those of a release of {model.name}")
+    blocks = " or ".join(map(str, expected))
+    raise ValueError(f"releases[-1].noise must be of the blocks {blocks}, in this order, got {listed}")
+
+
+def _require_people(n: float, layout: MomentLayout, report: PrivacyReport) -> None:
+    public = None if report.public is None else report.public.n_people
+    is_counted = layout.counts and report.adjacency == "add-remove" and public is None
+    if n < 1 or not (is_counted or n == math.floor(n)):
+        raise ValueError(f"n must be at least 1, and whole where it is public, got {n!r}")
+    if public is not None and n != public:
+        raise ValueError(f"n is {n!r}, and the public number of people {public!r}")
+
+
+# ---- sums of moments ----
+
+
+def _moments(document: Document) -> Moments:
+    stored: StoredMoments = document.require(MOMENTS).record(StoredMoments, "the moments")
+    _require_model(stored.model)
+    if stored.bits not in BITS:
+        raise ValueError(f"bits must be from {BITS[0]} to {BITS[-1]}, got {stored.bits}")
+    if not 0 <= stored.n <= _MOST_PEOPLE:
+        raise ValueError(f"n must be a number of people, from 0 to 2^62, got {stored.n}")
+    layout = stored.model.layout(PublicFacts(stored.adjacency, None, stored.public_n))
+    size = layout.dimension * (layout.dimension + 1) // 2
+    _require_shape("low", stored.low, (size,))
+    _require_shape("high", stored.high, (size,))
+    low, high = (
+        None if limb is None else upper_triangle_of(limb, layout.dimension) for limb in (stored.low, stored.high)
+    )
+    assert low is not None
+    sums = ExactMomentAccumulator.of_limbs(layout, stored.bits, stored.n, low, high)
+    sums.require_possible()
+    facts = {
+        name: getattr(stored, name) for name in ("model", "bound", "preprocessing", "adjacency", "public_n", "bits")
+    }
+    return Moments._of_sums(sums, facts)
+
+
+# ---- parts of several formats ----
+
+
+def _require_model(model: Model) -> None:
+    """Raise ValueError for a model that nobody can make: without features, or with groups that are none."""
+    if min(model.view_sizes or (model.n_features,)) < 1:
+        raise ValueError(f"the model is of {model.n_features} features")
+    classes, edges = (getattr(model, name, None) for name in ("classes", "interior_edges"))
+    if classes is not None and not 2 <= len(classes) == len(set(classes)):
+        raise ValueError("classes must be at least two, all different")
+    if edges is not None and not (len(edges) and np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
+        raise ValueError("interior_edges must be increasing numbers, at least one")
+
+
+def _require_noise(noisy: ReleasedMoments, mu: float | None) -> None:
+    """Raise ValueError unless moments are of a number of people, with noise where there is a guarantee."""
+    if not 0 < noisy.n <= _MOST_PEOPLE:
+        raise ValueError(f"n must be a positive number of people, got {noisy.n!r}")
+    if not all(0 <= deviation < math.inf for deviation in astuple(noisy.noise)):
+        raise ValueError(f"noise must be of non-negative finite deviations, got {noisy.noise}")
+    if noisy.noise.second == 0 and mu is not None and math.isfinite(mu):
+        raise ValueError(f"noise must be positive where mu is finite, got {noisy.noise}")
+
+
+def _require_finite(name: str, array: Any, shape: tuple[int, ...] | None = None) -> None:
+    """Raise ValueError unless an array, where there is one, has this shape and no NaN or infinity."""
+    if shape is not None:
+        _require_shape(name, array, shape)
+    if array is not None and not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+
+
+def _require_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless an array, where there is one, has this shape."""
+    if array is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+
+
+_READERS: dict[str, Callable[[Document], Any]] = {
+    SOLUTION.name: _solution,
+    RELEASE.name: _release,
+    MOMENTS.name: _moments,
+    REPORT.name: lambda document: verified(document).privacy,
+}

@@ -1,0 +1,452 @@
+"""Frozen dataclasses as JSON, or as JSON and the bytes of their arrays, and back by the types of their fields.
+
+Nothing else is made of a file, and no code is run. A float is a number that is read back to the last bit, or one of
+"nan", "inf", "-inf"; an array is nested lists of them; a tuple or a set is a list, a mapping a list of pairs; a
+dataclass is an object with a key for each field, without leading underscores. A class that is one of several for a
+field (a model, diagnostics) registers a name by `stored_as`, which the key "kind" holds. Fields that have a default
+may be absent, as are fields that later versions add.
+
+    text     {"format": name, "version": 1, "dpgep": version of the writer, field: value, ...}
+    binary   "dpgep", newline | length of the text (8 bytes) | text | entries of arrays | SHA-256 of all before
+
+In a binary file, an array is {"shape": [...]} or, if it is symmetric, {"triangle": d}, whose entries from the diagonal
+on follow row by row, in the order of the text. Integers are little-endian.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import types
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._dispatch import core
+
+C = TypeVar("C", bound=type[Any])
+
+# Python takes quadratic time for the digits of an integer, where nothing else limits them.
+MOST_DIGITS = 100
+
+_SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_SCALARS: dict[Any, str] = {
+    float: "a number",
+    int: "an integer",
+    bool: "true or false",
+    str: "text",
+    Hashable: "text, a number or a boolean",
+}
+_BINARY = b"dpgep\n"
+_DIGEST = hashlib.sha256().digest_size
+_LONGEST_AXIS = 1 << 31
+# classes by the names that a file gives them, and the names
+_NAMES: dict[type[Any], str] = {}
+
+
+def stored_as(name: str) -> Callable[[C], C]:
+    """Register a dataclass by the name that files give it, where a field may hold several classes."""
+
+    def register(kind: C) -> C:
+        _NAMES[kind] = name
+        _variants.cache_clear()
+        return kind
+
+    return register
+
+
+def codec(write: Callable[[Any], Any], read: Callable[[Any, str], Any]) -> dict[str, Any]:
+    """Metadata of a field that is written and read by functions, where it is not None: read(document, where)."""
+    return {"write": write, "read": read}
+
+
+@dataclass(frozen=True)
+class Format:
+    """The name and the version of what a file holds."""
+
+    name: str
+    version: int = 1
+
+    def heading(self) -> dict[str, Any]:
+        return {"format": self.name, "version": self.version, "dpgep": core.__version__}
+
+    def text(self, record: Any) -> str:
+        """A record as JSON. Raises TypeError for values that JSON cannot hold."""
+        return json.dumps({**self.heading(), **encoded(record)}, allow_nan=False)
+
+    def packed(self, record: Any) -> bytes:
+        """A record as a binary file. Raises TypeError for values that it cannot hold."""
+        parts: list[bytes] = []
+        fields = _Encoder(parts).value(record, type(record))
+        return self.pack(fields, parts)
+
+    def pack(self, fields: dict[str, Any], payload: Iterable[bytes] = ()) -> bytes:
+        """The binary file of fields, as JSON holds them, and of bytes."""
+        text = json.dumps({**self.heading(), **fields}, allow_nan=False).encode()
+        parts = [_BINARY, len(text).to_bytes(8, "little"), text, *payload]
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        return b"".join([*parts, digest.digest()])
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file that was read, but not yet understood: its heading is taken off the fields."""
+
+    name: Any
+    version: Any
+    dpgep: Any
+    fields: dict[str, Any]
+    payload: memoryview
+
+    @property
+    def writer(self) -> str:
+        """The version of dpgep that wrote it, in words."""
+        return f"dpgep {self.dpgep}" if isinstance(self.dpgep, str) else "an unknown version of dpgep"
+
+    def require(self, kind: Format) -> Document:
+        """The same document. Raises ValueError where it is of another format."""
+        if self.name != kind.name:
+            raise ValueError(f'this is not a file of format "{kind.name}": its format is {_shown(self.name)}')
+        if type(self.version) is not int or self.version != kind.version:
+            raise ValueError(
+                f"this file was written by {self.writer} in version {_shown(self.version)} of its format; this dpgep "
+                f"reads {kind.version}"
+            )
+        return self
+
+    def record(self, kind: type[Any], where: str) -> Any:
+        """All of the document as a value of type ``kind``. Raises ValueError, which says where and what, otherwise."""
+        return decoded(self.fields, kind, where, by=self.writer, payload=self.payload)
+
+
+def opened(data: bytes) -> Document:
+    """The document in a text or binary file. Raises ValueError for what is cut, altered, or no file of dpgep."""
+    payload = memoryview(b"")
+    if data[: len(_BINARY)] == _BINARY:
+        content = memoryview(data)[:-_DIGEST]
+        if hashlib.sha256(content).digest() != data[-_DIGEST:]:
+            raise ValueError("this file is incomplete or was altered: the checksum does not fit; use another copy")
+        start = len(_BINARY) + 8
+        end = start + int.from_bytes(content[len(_BINARY) : start], "little")
+        data, payload = bytes(content[start:end]), content[end:]
+    fields = parsed(data)
+    name, version, writer = (fields.pop(key, None) for key in ("format", "version", "dpgep"))
+    return Document(name, version, writer, fields, payload)
+
+
+def parsed(text: str | bytes) -> dict[str, Any]:
+    """The object in a JSON text. Raises ValueError for anything that is none, or holds a key twice."""
+    try:
+        document = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_integer)
+    except RecursionError:
+        raise _nested() from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"this is no file of dpgep: {error}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"this is no JSON, or not all of it: {error}") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"a file of dpgep holds a JSON object, not {_shown(document)}")
+    return document
+
+
+def encoded(value: Any) -> Any:
+    """A value as JSON holds it. Raises TypeError for one that it cannot hold."""
+    return _Encoder(None).value(value, type(value))
+
+
+class _Encoder:
+    """Values as JSON, with arrays as lists, or as bytes that are added to ``parts``."""
+
+    def __init__(self, parts: list[bytes] | None) -> None:
+        self._parts = parts
+
+    def value(self, value: Any, kind: Any) -> Any:
+        """A value of a field of type ``kind``."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None:
+            return None
+        if kind is Hashable and not _is_plain(value):
+            raise TypeError(f"classes must be text, numbers or booleans to be stored, and finite, got {value!r}")
+        if isinstance(value, (bool, str, int)):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else repr(value)
+        kind = _without_none(kind)
+        if isinstance(value, np.ndarray):
+            return _listed(value) if self._parts is None else self._stored(value, _entry_type(kind))
+        if dataclasses.is_dataclass(value):
+            return self._record(value)
+        if isinstance(value, Mapping):
+            return [[self.value(part, None) for part in pair] for pair in value.items()]
+        if isinstance(value, (tuple, frozenset)):
+            args = get_args(kind) or (None,)
+            return [self.value(part, args[0]) for part in (value if isinstance(value, tuple) else sorted(value))]
+        raise TypeError(f"a file holds text, numbers and booleans, not {value!r}")
+
+    def _record(self, record: Any) -> dict[str, Any]:
+        kind: Any = type(record)
+        hints, found = _hints(kind), {"kind": _NAMES[kind]} if kind in _NAMES else {}
+        for field in dataclasses.fields(record):
+            value = getattr(record, field.name)
+            if value is not None and "write" in field.metadata:
+                found[_key(field)] = field.metadata["write"](value)
+            else:
+                found[_key(field)] = self.value(value, hints[field.name])
+        return found
+
+    def _stored(self, array: NDArray[Any], entries: Any) -> dict[str, Any]:
+        assert self._parts is not None
+        array = array.astype(np.dtype(entries).newbyteorder("<"), copy=False)
+        if array.ndim == 2 and np.array_equal(array, array.T):
+            self._parts.extend(row.tobytes() for row in triangle_rows(array))
+            return {"triangle": len(array)}
+        self._parts.append(array.tobytes())
+        return {"shape": list(array.shape)}
+
+
+def decoded(document: Any, kind: Any, where: str, *, by: str = "dpgep", payload: memoryview | bytes = b"") -> Any:
+    """A value of type ``kind``, from JSON that nobody trusts, written ``by`` a version, and the entries of its arrays.
+
+    Raises ValueError, which says where and what, for anything else.
+    """
+    decoder = _Decoder(by, memoryview(payload))
+    try:
+        with np.errstate(all="ignore"):  # of numbers that are then refused
+            found = decoder.value(document, kind, where)
+    except RecursionError:
+        raise _nested() from None
+    if decoder.rest:
+        raise ValueError(f"the arrays of {where} leave {len(decoder.rest)} bytes of the file")
+    return found
+
+
+class _Decoder:
+    """Values of given types from JSON; ``by`` is who wrote it, for messages; ``rest`` holds the entries of arrays."""
+
+    def __init__(self, by: str, rest: memoryview) -> None:
+        self._by, self.rest = by, rest
+
+    def value(self, document: Any, kind: Any, where: str) -> Any:
+        """A value of type ``kind``. Raises ValueError, which says ``where``, for anything else."""
+        if kind in _SCALARS:
+            return self._scalar(document, kind, where)
+        origin = get_origin(kind)
+        if origin in (Union, types.UnionType):
+            return self._one_of(document, get_args(kind), where)
+        if origin is Literal:
+            if document not in get_args(kind) or isinstance(document, bool):
+                self._refuse(document, f"one of {', '.join(map(repr, get_args(kind)))}", where)
+            return document
+        if origin is tuple:
+            return self._tuple(document, get_args(kind), where)
+        if origin is frozenset:
+            return frozenset(self._tuple(document, (*get_args(kind), Ellipsis), where))
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return dict(self._tuple(document, (tuple[get_args(kind)], Ellipsis), where))  # type: ignore[misc]
+        entries = _entry_type(kind)
+        if entries is not None:
+            if isinstance(document, dict):
+                return self._stored(document, np.dtype(entries), where)
+            return self._array(document, np.dtype(entries), where)
+        return self._record(document, kind, where)
+
+    def _record(self, document: Any, kind: Any, where: str) -> Any:
+        """A dataclass from an object with its fields: all that have no default, and no other key."""
+        given = dict(document) if isinstance(document, dict) else self._refuse(document, "an object", where)
+        if variants := _variants(kind):
+            name = given.pop("kind", None)
+            if not isinstance(name, str) or name not in variants:
+                raise ValueError(
+                    f"{where} is of kind {_shown(name)}; this dpgep knows {', '.join(variants)}; written by {self._by}"
+                )
+            kind = variants[name]
+        fields, hints = {_key(field): field for field in dataclasses.fields(kind)}, _hints(kind)
+        if unknown := [key for key in given if key not in fields]:
+            raise ValueError(f"{where} has a field {unknown[0]!r} that this dpgep does not know; written by {self._by}")
+        if absent := [name for name, field in fields.items() if name not in given and not _has_default(field)]:
+            raise ValueError(f"{where} has no field {absent[0]!r}")
+        found = {}
+        for key, part in given.items():
+            field, at = fields[key], f"{where}.{key}"
+            if "read" in field.metadata:
+                found[field.name] = None if part is None else field.metadata["read"](part, at)
+            else:
+                found[field.name] = self.value(part, hints[field.name], at)
+        return kind(**found)
+
+    def _one_of(self, document: Any, options: tuple[Any, ...], where: str) -> Any:
+        if document is None and type(None) in options:
+            return None
+        others = [kind for kind in options if kind is not type(None)]
+        if len(others) > 1:
+            is_record = isinstance(document, dict)
+            others = [kind for kind in others if dataclasses.is_dataclass(kind) == is_record] or others
+        if len(others) == 1:
+            return self.value(document, others[0], where)
+        for kind in others:
+            try:
+                return self.value(document, kind, where)
+            except ValueError:
+                continue
+        return self._refuse(document, "of another type", where)
+
+    def _tuple(self, document: Any, kinds: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+        if not isinstance(document, list):
+            self._refuse(document, "a list", where)
+        if kinds[-1] is Ellipsis:
+            kinds = (kinds[0],) * len(document)
+        if len(document) != len(kinds):
+            raise ValueError(f"{where} must have {len(kinds)} entries, not {len(document)}")
+        pairs = enumerate(zip(document, kinds, strict=True))
+        return tuple(self.value(each, kind, f"{where}[{i}]") for i, (each, kind) in pairs)
+
+    def _array(self, document: Any, entries: np.dtype[Any], where: str, axes: int = 2) -> NDArray[Any]:
+        """A list of numbers, or a list of such lists, as an array: ragged ones are refused, and so is anything else."""
+        if not isinstance(document, list):
+            self._refuse(document, "a list", where)
+        if axes > 1 and document and isinstance(document[0], list):
+            parts = [self._array(part, entries, f"{where}[{i}]", axes - 1) for i, part in enumerate(document)]
+            if any(part.shape != parts[0].shape for part in parts):
+                raise ValueError(f"{where} must have rows of one length")
+            return np.stack(parts)
+        element: type = float if entries.kind == "f" else int
+        if set(map(type, document)) != {element}:
+            document = [self._scalar(each, element, f"{where}[{i}]") for i, each in enumerate(document)]
+        try:
+            return np.array(document, dtype=entries)
+        except OverflowError:
+            raise ValueError(f"{where} has an integer beyond 64 bits") from None
+
+    def _stored(self, document: dict[str, Any], entries: np.dtype[Any], where: str) -> NDArray[Any]:
+        """An array whose entries are in the payload: nothing is made that is larger than these, but for symmetry."""
+        is_triangle = "triangle" in document
+        shape = [document.get("triangle")] * 2 if is_triangle else document.get("shape")
+        if len(document) != 1 or not isinstance(shape, list) or not 1 <= len(shape) <= 2:
+            self._refuse(document, "an array", where)
+        if any(type(axis) is not int or not 0 <= axis < _LONGEST_AXIS for axis in shape):
+            raise ValueError(f"{where} must have a shape of one or two axes, up to 2^31, got {_shown(str(shape))}")
+        size = shape[0] * (shape[0] + 1) // 2 if is_triangle else math.prod(shape)
+        n_bytes = size * entries.itemsize
+        if n_bytes > len(self.rest):
+            raise ValueError(f"{where} has {n_bytes} bytes of entries, more than the {len(self.rest)} that are there")
+        values = np.frombuffer(self.rest[:n_bytes], dtype=entries.newbyteorder("<")).astype(entries)
+        self.rest = self.rest[n_bytes:]
+        return symmetric_of(values, shape[0]) if is_triangle else values.reshape(shape)
+
+    def _scalar(self, document: Any, kind: Any, where: str) -> Any:
+        if kind is float:
+            return self._float(document, where)
+        if type(document) not in ((str, int, float, bool) if kind is Hashable else (kind,)):
+            self._refuse(document, _SCALARS[kind], where)
+        return document
+
+    def _float(self, document: Any, where: str) -> float:
+        if isinstance(document, str) and document in _SPECIAL:
+            return _SPECIAL[document]
+        if type(document) is int and abs(document) < 1 << 53:
+            return float(document)
+        if type(document) is not float:
+            self._refuse(document, "a number", where)
+        return float(document)
+
+    def _refuse(self, document: Any, expected: str, where: str) -> NoReturn:
+        raise ValueError(f"{where} must be {expected}, got {_shown(document)}")
+
+
+def triangle_rows(matrix: NDArray[Any]) -> Iterable[NDArray[Any]]:
+    """The rows of an upper triangle, from the diagonal on."""
+    return (row[i:] for i, row in enumerate(matrix))
+
+
+def upper_triangle_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
+    """(d, d) upper triangle of these entries, row by row; zeros below it."""
+    matrix, start = np.zeros((d, d), dtype=packed.dtype), 0
+    for i in range(d):
+        matrix[i, i:] = packed[start : start + d - i]
+        start += d - i
+    return matrix
+
+
+def symmetric_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
+    """(d, d) symmetric matrix with this upper triangle."""
+    upper = upper_triangle_of(packed, d)
+    return np.asarray(upper + np.triu(upper, 1).T)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _listed(array: NDArray[Any]) -> Any:
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return array.tolist()
+    return [encoded(part) for part in array]
+
+
+def _without_none(kind: Any) -> Any:
+    """The type of what is not None in a field."""
+    others = [each for each in get_args(kind) if each is not type(None)]
+    return others[0] if get_origin(kind) in (Union, types.UnionType) and len(others) == 1 else kind
+
+
+def _entry_type(kind: Any) -> Any:
+    """The type of the entries of an array; None for what is no array. From NumPy 2.5 on its alias stays an alias."""
+    if get_origin(kind) is np.ndarray:
+        return get_args(get_args(kind)[1])[0]
+    return get_args(kind)[0] if get_origin(kind) is NDArray else None
+
+
+@lru_cache(maxsize=128)
+def _variants(kind: type[Any]) -> dict[str, type[Any]]:
+    """The classes that a field of this type may hold, by the names that files give them."""
+    return {name: each for each, name in _NAMES.items() if issubclass(each, kind)}
+
+
+def _key(field: dataclasses.Field[Any]) -> str:
+    return field.name.lstrip("_")
+
+
+@lru_cache(maxsize=128)
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("this is no file of dpgep: an object in it has the same key twice")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(
+            f"this is no file of dpgep: an integer in it has {len(digits)} digits, more than {MOST_DIGITS}"
+        )
+    return int(digits)
+
+
+def _nested() -> ValueError:
+    return ValueError("this is no file of dpgep: it is nested too deeply")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f'this is no file of dpgep: it holds {name}, which is no JSON; dpgep writes "nan", "inf", "-inf"')
+
+
+def _shown(value: Any) -> str:
+    text = "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
