@@ -5,7 +5,6 @@ Everything here is post-processing of released matrices, so the search may take 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,16 +14,15 @@ from typing import Literal, TypeAlias
 import numpy as np
 import scipy  # its special functions and sparse solvers are loaded when they are used
 import scipy.linalg
-from numpy.typing import NDArray
 
 from dpgep._checks import require_share, whole_number
 from dpgep.methods.accuracy import log_supports
 from dpgep.methods.eigen import check_pair, positive_part
+from dpgep.methods.exchange import Candidate, Size, Support, exchanged, largest_of, row_norms
 from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix, MatrixPencil
 
-Support: TypeAlias = NDArray[np.intp]
 # How many coordinates a support has: this many, this many of each view, or those that stand out of the noise.
 Sparsity: TypeAlias = int | tuple[int, ...] | Literal["auto"]
 # (vectors (m, d), values (m,)) -> (m, d), see sparse_eigenvectors
@@ -34,12 +32,13 @@ COLUMN_STARTS = 24
 PAIR_STARTS = 12
 FLOW_STEPS = 20
 # Flow results that the local search goes on with (fewer where only a first guess is needed); coordinates that it tries
-# to add one at a time (more where k is small), and how many to drop in turn for each.
+# to add one at a time (more where k is small).
 POLISHED = 12
 POLISHED_GUESSES = 2
 TRIED = 4
-DROPPED = 3
 SMALL = 100
+# An exchange helps where the objective gains this part of itself; less may be rounding.
+GAIN = 1e-12
 # The Fantope relaxation sees this many screened coordinates, and this gap is enough for a start.
 SCREENED = 100
 FANTOPE_TOLERANCE = 1e-2
@@ -149,7 +148,7 @@ def sparse_eigenvectors(
 
     def fit(pair: _Pair, k: int) -> _Found:
         if sparsity != "auto":
-            return _search(pair, _Size.of(sparsity, views), k), None
+            return _search(pair, Size.of(sparsity, views), k), None
         assert residual_deviation is not None
         return _select(pair, k, residual_deviation, level)
 
@@ -220,65 +219,8 @@ def _check(
     require_share("level", level)
 
 
-@dataclass(frozen=True)
-class _Size:
-    """How large a support is: k coordinates; with ``views``, this many of each."""
-
-    k: int
-    views: tuple[slice, ...] = ()
-    counts: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, sparsity: int | tuple[int, ...], views: Sequence[slice]) -> _Size:
-        return cls(sum(sparsity), tuple(views), sparsity) if isinstance(sparsity, tuple) else cls(int(sparsity))
-
-    def largest(self, values: Matrix) -> Support:
-        """The support of the largest values (d,)."""
-        if not self.views:
-            return _largest(values, self.k)
-        parts = zip(self.views, self.counts, strict=True)
-        return np.concatenate([view.start + _largest(values[view], count) for view, count in parts])
-
-    def largest_with(self, values: Matrix, j: np.intp) -> Support:
-        """The same with a coordinate j, whose own value is 0."""
-        if not self.views:
-            return np.append(_largest(values, self.k - 1), j)
-        first = values.copy()
-        first[j] = np.inf
-        return self.largest(first)
-
-    def largest_among(self, coordinates: Support, values: Matrix) -> Support:
-        """The support of the largest values of some coordinates."""
-        if not self.views:
-            return coordinates[_largest(values, self.k)]
-        spread = np.full(self.views[-1].stop, -np.inf)
-        spread[coordinates] = values
-        return self.largest(spread)
-
-    def exchangeable(self, support: Support, j: np.intp) -> NDArray[np.bool_]:
-        """Which coordinates of a support j may take the place of."""
-        inside = (support >= view.start) & (support < view.stop) if (view := self._view_of(j)) else support >= 0
-        return np.asarray(inside)
-
-    def _view_of(self, j: np.intp) -> slice | None:
-        return next((view for view in self.views if view.start <= j < view.stop), None)
-
-
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    """The K leading eigenpairs on one support: values (K,) descending, vectors (k, K) with V^T B_SS V = I."""
-
-    support: Support
-    values: Matrix
-    vectors: Matrix
-
-    @property
-    def objective(self) -> float:
-        return float(self.values.sum())
-
-
 # the best support, and whether each component on it stands out of the noise; None where that was not asked
-_Found: TypeAlias = tuple[_Candidate, tuple[bool, ...] | None]
+_Found: TypeAlias = tuple[Candidate, tuple[bool, ...] | None]
 
 
 class _Pair:
@@ -296,17 +238,39 @@ class _Pair:
                 "pass a larger ridge"
             )
         self.roots_b = np.sqrt(self.diagonal_b)
-        self._solved: dict[tuple[bytes, int], _Candidate] = {}  # searches from many starts meet in few supports
+        self._solved: dict[tuple[bytes, int], Candidate] = {}  # searches from many starts meet in few supports
 
     def __len__(self) -> int:
         return len(self.a)
 
-    def eigenpairs(self, support: Support, n_components: int) -> _Candidate:
+    def scales(self, support: Support) -> Matrix:
+        return np.asarray(self.roots_b[support])
+
+    def promising(self, found: Candidate) -> Support:
+        """Coordinates off the support, by what adding one would gain.
+
+        With residual g and shortfall s = rho - a_jj / b_jj, the 2 x 2 problem on (v, e_j) has the leading eigenvalue
+        rho + (sqrt(s^2 + 4 g^2 / b_jj) - s) / 2 where B does not couple them.
+        """
+        residuals = self.residuals(found)
+        shortfall = found.values[:, None] - self.diagonal_a / self.diagonal_b
+        gains = (np.sqrt(shortfall**2 + 4 * residuals**2 / self.diagonal_b) - shortfall).sum(axis=0)
+        gains[found.support] = -np.inf
+        k, d = len(found.support), len(self)
+        count = min(max(k, self.n_singles(k)), d - k)
+        best = largest_of(gains, count)
+        return best[np.argsort(-gains[best], kind="stable")]
+
+    def n_singles(self, k: int) -> int:
+        """All of them where d and k are small."""
+        return max(TRIED, SMALL // k)
+
+    def eigenpairs(self, support: Support, n_components: int) -> Candidate:
         asked = support.tobytes(), n_components
         if asked not in self._solved:
             values, vectors = self._solve(support)
             leading = slice(None, -n_components - 1, -1)
-            self._solved[asked] = _Candidate(support, values[leading], vectors[:, leading].copy())
+            self._solved[asked] = Candidate(support, values[leading], vectors[:, leading].copy())
         return self._solved[asked]
 
     def _solve(self, support: Support) -> tuple[Matrix, Matrix]:
@@ -339,13 +303,13 @@ class _Pair:
         product[:, support] += self.ridge * vectors.T
         return product
 
-    def residuals(self, candidate: _Candidate) -> Matrix:
+    def residuals(self, candidate: Candidate) -> Matrix:
         """(A - rho_i B) v_i, (K, d)."""
         a_part = self.a_times(candidate.support, candidate.vectors)
         a_part -= candidate.values[:, None] * self.b_times(candidate.support, candidate.vectors)
         return a_part
 
-    def deflate(self, candidate: _Candidate) -> None:
+    def deflate(self, candidate: Candidate) -> None:
         """Project a one-vector candidate out of A, in place."""
         av = self.a_times(candidate.support, candidate.vectors)[0]
         bv = self.b_times(candidate.support, candidate.vectors)[0]
@@ -357,12 +321,12 @@ class _Pair:
 
 
 def _search(
-    pair: _Pair, size: _Size, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED
-) -> _Candidate:
+    pair: _Pair, size: Size, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED
+) -> Candidate:
     """The best support found from all starts."""
     starts = _distinct_supports([*_starts(pair, size, n_components), *extra])
     reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), size) for start in starts)
-    improved = _distinct(_improve(pair, candidate, size) for candidate in reached[:polished])
+    improved = _distinct(exchanged(pair, candidate, size, gain=GAIN).found for candidate in reached[:polished])
     return max([*improved, *reached[polished:]], key=lambda candidate: candidate.objective)
 
 
@@ -370,13 +334,13 @@ def _distinct_supports(supports: Iterable[Support]) -> list[Support]:
     return list({support.tobytes(): support for support in map(np.sort, supports)}.values())
 
 
-def _distinct(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
     """One candidate for each support, best first."""
     unique = {candidate.support.tobytes(): candidate for candidate in candidates}
     return sorted(unique.values(), key=lambda candidate: -candidate.objective)
 
 
-def _starts(pair: _Pair, size: _Size, n_components: int) -> Iterator[Support]:
+def _starts(pair: _Pair, size: Size, n_components: int) -> Iterator[Support]:
     """Supports of this size that look promising."""
     yield size.largest(pair.diagonal_a / pair.diagonal_b)
     if size.k == len(pair):
@@ -398,7 +362,7 @@ def _starts(pair: _Pair, size: _Size, n_components: int) -> Iterator[Support]:
         together = np.abs(pair.a[i] + math.copysign(1.0, pair.a[i, j]) * pair.a[j]) / roots
         together[[i, j]] = np.inf
         yield size.largest(together)
-    yield size.largest(_row_norms(_leading(pair, n_components, ranking[0])))
+    yield size.largest(row_norms(_leading(pair, n_components, ranking[0])))
     yield from _fantope_start(pair, sizes, np.sort(ranking[: max(SCREENED, 2 * size.k)]), size, n_components)
 
 
@@ -419,7 +383,7 @@ def _leading(pair: _Pair, n_components: int, column: np.intp) -> Matrix:
         return np.asarray(start[:, None])
 
 
-def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, size: _Size, n_components: int) -> Iterator[Support]:
+def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, size: Size, n_components: int) -> Iterator[Support]:
     """The support of the Fantope relaxation on screened coordinates, penalized down to about k^2 entries."""
     block = np.ix_(screened, screened)
     entries = np.sort(sizes[block], axis=None)
@@ -433,10 +397,10 @@ def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, size: _Size, n
         tolerance=FANTOPE_TOLERANCE,
         max_iterations=FANTOPE_ITERATIONS,
     )
-    yield size.largest_among(screened, _row_norms(leading_vectors(fit.feasible, n_components).T))
+    yield size.largest_among(screened, row_norms(leading_vectors(fit.feasible, n_components).T))
 
 
-def _flow(pair: _Pair, candidate: _Candidate, size: _Size) -> _Candidate:
+def _flow(pair: _Pair, candidate: Candidate, size: Size) -> Candidate:
     """The truncated Rayleigh flow until its support stays, then exact eigenvectors on it."""
     support, vectors = candidate.support, candidate.vectors
     for _ in range(FLOW_STEPS):
@@ -448,7 +412,7 @@ def _flow(pair: _Pair, candidate: _Candidate, size: _Size) -> _Candidate:
     return candidate if len(candidate.support) == size.k and candidate.objective >= flowed.objective else flowed
 
 
-def _flow_step(pair: _Pair, support: Support, vectors: Matrix, size: _Size) -> tuple[Support, Matrix]:
+def _flow_step(pair: _Pair, support: Support, vectors: Matrix, size: Size) -> tuple[Support, Matrix]:
     """V + eta (A V / |rho| - sign(rho) B V), truncated to this many rows and orthonormalized.
 
     In coordinates in which B has a unit diagonal, eta = 1/2 over a bound of the norm of B on the support. |rho|, not
@@ -463,88 +427,15 @@ def _flow_step(pair: _Pair, support: Support, vectors: Matrix, size: _Size) -> t
         correlations = np.abs(pair.b[np.ix_(support, support)]) / roots[support] / roots[support][:, None]
         step /= max(1.0, float(correlations.sum(axis=1).max()))
     # a support inside one of two views has rho = 0: then A v leads, not a division by it
-    reach = _row_norms(av) / _row_norms(bv)
+    reach = row_norms(av) / row_norms(bv)
     quotient = np.maximum(np.abs(rho), np.maximum(1e-3 * reach, np.finfo(float).tiny))[:, None]
     moved = step * (av - rho[:, None] * bv) / quotient / roots
     moved[:, support] += vectors.T * roots[support]
-    support = np.sort(size.largest(_row_norms(moved.T)))
+    support = np.sort(size.largest(row_norms(moved.T)))
     truncated = moved[:, support].T
     if truncated.shape[1] > 1:
         truncated = np.linalg.qr(truncated)[0]
     return support, truncated / np.linalg.norm(truncated, axis=0) / roots[support][:, None]
-
-
-def _improve(pair: _Pair, candidate: _Candidate, size: _Size) -> _Candidate:
-    """Exchange coordinates until no exchange tried helps: many at once first, then one at a time."""
-    k = len(candidate.support)
-    while k < len(pair):
-        ranking = _promising(pair, candidate)
-        batches = [ranking[:many] for many in _halvings(min(k, len(ranking)))]
-        exchanges = (_exchange(pair, candidate, batch, size) for batch in batches)
-        singles = (other for j in ranking[: _tried(k)] for other in _single_exchanges(pair, candidate, j, size))
-        needed = candidate.objective + 1e-12 * abs(candidate.objective)
-        better = next((other for other in itertools.chain(exchanges, singles) if other.objective > needed), None)
-        if better is None:
-            break
-        candidate = better
-    return candidate
-
-
-def _tried(k: int) -> int:
-    """How many coordinates to try one at a time: all of them where d and k are small."""
-    return max(TRIED, SMALL // k)
-
-
-def _halvings(size: int) -> Iterator[int]:
-    while size >= 1:
-        yield size
-        size //= 2
-
-
-def _promising(pair: _Pair, candidate: _Candidate) -> Support:
-    """Coordinates off the support, by what adding one would gain.
-
-    With residual g and shortfall s = rho - a_jj / b_jj, the 2 x 2 problem on (v, e_j) has the leading eigenvalue
-    rho + (sqrt(s^2 + 4 g^2 / b_jj) - s) / 2 where B does not couple them.
-    """
-    residuals = pair.residuals(candidate)
-    shortfall = candidate.values[:, None] - pair.diagonal_a / pair.diagonal_b
-    gains = (np.sqrt(shortfall**2 + 4 * residuals**2 / pair.diagonal_b) - shortfall).sum(axis=0)
-    gains[candidate.support] = -np.inf
-    k, d = len(candidate.support), len(pair)
-    count = min(max(k, _tried(k)), d - k)
-    best = _largest(gains, count)
-    return best[np.argsort(-gains[best], kind="stable")]
-
-
-def _exchange(pair: _Pair, candidate: _Candidate, added: Support, size: _Size) -> _Candidate:
-    """Add coordinates, solve, keep the largest rows, solve again."""
-    n_components = candidate.vectors.shape[1]
-    union = pair.eigenpairs(np.concatenate([candidate.support, added]), n_components)
-    weights = _row_norms(union.vectors * pair.roots_b[union.support][:, None])
-    return pair.eigenpairs(np.sort(size.largest_among(union.support, weights)), n_components)
-
-
-def _single_exchanges(pair: _Pair, candidate: _Candidate, added: np.intp, size: _Size) -> Iterator[_Candidate]:
-    """The coordinate added for each of those with the smallest rows in turn."""
-    weights = _row_norms(candidate.vectors * pair.roots_b[candidate.support][:, None])
-    order = np.argsort(weights, kind="stable")
-    for dropped in order[size.exchangeable(candidate.support, added)[order]][:DROPPED]:
-        support = candidate.support.copy()
-        support[dropped] = added
-        support.sort()
-        yield pair.eigenpairs(support, candidate.vectors.shape[1])
-
-
-def _largest(values: Matrix, k: int) -> Support:
-    """Indices of the k largest values."""
-    if k >= len(values):
-        return np.arange(len(values))
-    return np.argpartition(values, len(values) - k)[len(values) - k :] if k > 0 else np.empty(0, np.intp)
-
-
-def _row_norms(columns: Matrix) -> Matrix:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", columns, columns)))
 
 
 def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level: float) -> _Found:
@@ -553,7 +444,7 @@ def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level:
     found, strength = None, 0.0
     best: tuple[Support, ...] = ()
     for k in _ladder(max(2, n_components), min(d, max(LARGEST_SEARCHED, n_components))):
-        rung = _search(pair, _Size(k), n_components, best, POLISHED_GUESSES)
+        rung = _search(pair, Size(k), n_components, best, POLISHED_GUESSES)
         best = (rung.support,)  # the flow of the next rung lets it grow
         rung_strength = float(_strengths(pair, rung, deviation).max())
         if rung_strength > strength:
@@ -565,7 +456,7 @@ def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level:
         significant = _strengths(pair, candidate, deviation) > 1
         if significant.any():
             return candidate, tuple(map(bool, significant))
-    nothing = np.sort(_largest(pair.diagonal_a / pair.diagonal_b, n_components))
+    nothing = np.sort(largest_of(pair.diagonal_a / pair.diagonal_b, n_components))
     return pair.eigenpairs(nothing, n_components), (False,) * n_components
 
 
@@ -577,7 +468,7 @@ def _ladder(smallest: int, largest: int) -> Iterator[int]:
     yield largest
 
 
-def _fixed_point(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation, level: float) -> _Candidate:
+def _fixed_point(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation, level: float) -> Candidate:
     """Test, keep, fit again, until the support repeats."""
     n_components, seen = candidate.vectors.shape[1], set()
     for _ in range(FIXED_POINT_ROUNDS):
@@ -599,7 +490,7 @@ def _discoveries(p_values: Matrix, level: float, least: int) -> Support:
     return np.sort(order[: max(count, least)])
 
 
-def _p_values(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation) -> Matrix:
+def _p_values(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation) -> Matrix:
     """(d,), the smallest over the significant components, times their number."""
     voters = _strengths(pair, candidate, deviation) > 1
     residuals, deviations = _left_out(pair, candidate, deviation)
@@ -610,7 +501,7 @@ def _p_values(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation) 
     return np.asarray(np.minimum(len(scores) * scipy.special.erfc(scores.max(axis=0) / math.sqrt(2)), 1.0))
 
 
-def _left_out(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation) -> tuple[Matrix, Matrix]:
+def _left_out(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation) -> tuple[Matrix, Matrix]:
     """r_j = e_j^T (A - rho_i B) v_{i,-j} and its deviation, both (K, d). Zero where it is rounding."""
     support, values = candidate.support, candidate.values
     residuals = pair.residuals(candidate)
@@ -630,7 +521,7 @@ def _left_out(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation) 
     return residuals, deviations
 
 
-def _strengths(pair: _Pair, candidate: _Candidate, deviation: ResidualDeviation) -> Matrix:
+def _strengths(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation) -> Matrix:
     """(K,), each component's evidence over what pure noise could reach; more than 1 is significant.
 
     The evidence is sum_j v_j r_j, the quadratic form of v without its diagonal terms. For GOE noise of diagonal

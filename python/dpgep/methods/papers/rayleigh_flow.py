@@ -30,13 +30,13 @@ from dpgep._dispatch import core
 from dpgep.methods.accuracy import products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, support_of
 from dpgep.methods.eigen import matrix_bytes
+from dpgep.methods.exchange import exchange_features
 from dpgep.methods.options import (
     MEMORY_LIMIT,
     require_capacity,
     require_given_sparsity,
     require_sparsity,
 )
-from dpgep.methods.papers.feature_exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.ridge import PART, WHOLE, products_ridge
 from dpgep.models.model import Matrix
@@ -420,11 +420,10 @@ def _run(
         last = quotients[-1].copy() if len(quotients) else np.full(len(vectors), math.nan)
         return _Flow(vectors, last, quotients, len(quotients), converged)
     exchanges = share > 0 and _on_one_support(options, len(vectors))
-    exchanged = exchange_features(products, vectors, ridge) if exchanges else None
+    exchanged, n_exchanges = exchange_features(products, vectors, ridge) if exchanges else None, 0
     if exchanged is not None:
-        vectors, converged = exchanged.vectors, exchanged.at_rest
+        vectors, n_exchanges, converged = exchanged
     vectors, eigenvalues = _ritz(products, vectors, ridge, rotate=not options.separate_supports)
-    n_exchanges = 0 if exchanged is None else exchanged.n_exchanges
     return _Flow(vectors, eigenvalues, quotients, len(quotients), converged, n_exchanges)
 
 
