@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from dpgep._names import random_name
 from dpgep._show import html_table
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
@@ -31,6 +30,7 @@ from dpgep.privacy.budget_store import NUMBERS, FileStore
 from dpgep.privacy.events import gaussian_cost
 from dpgep.privacy.ledger import (
     LEDGER,
+    Amount,
     Balance,
     Cost,
     Ledger,
@@ -318,15 +318,12 @@ class Budget:
     def _take(self, part: Part | None, adjacency: Adjacency) -> Reservation:
         """A reservation of a part, or of what is left."""
         self._owner.require("this budget")
-        name = random_name()
 
-        def choose(balance: Balance) -> Reservation:
+        def choose(balance: Balance) -> Amount:
             self._require(balance, adjacency)
-            if math.isinf(self.mu):
-                return Reservation(name, math.inf, None)
-            return self._reservation(balance, name, part)
+            return (math.inf, None) if math.isinf(self.mu) else self._amount(balance, part)
 
-        reservation = self._store.reserve(name, choose, adjacency)
+        reservation = self._store.reserve(choose, adjacency)
         _log.info("reserved mu = %.6g of %.6g", reservation.mu, self.mu)
         return reservation
 
@@ -338,15 +335,13 @@ class Budget:
                 "the two do not add up; use a separate budget for each. No data was read and nothing was spent"
             )
 
-    def _reservation(self, balance: Balance, name: str, part: Part | None) -> Reservation:
+    def _amount(self, balance: Balance, part: Part | None) -> Amount:
         total = cost_of(self.mu)
         is_untouched = not (balance.spent or balance.reserved)
         is_whole = part is None and is_untouched and self.mu > 0  # a budget of one run: nothing to compare
         wanted = total if is_whole else self._wanted(balance.free, part)
-        rounded = mu_rounded_down(wanted)
-        if self.epsilon is None or self.delta is None or wanted != total:
-            return Reservation(name, rounded, None)
-        return Reservation(name, rounded, (self.epsilon, self.delta))
+        target = None if self.epsilon is None or self.delta is None else (self.epsilon, self.delta)
+        return mu_rounded_down(wanted), target if wanted == total else None
 
     def _wanted(self, free: Cost, part: Part | None) -> Cost:
         """The cost of a part, which must be free. Raises PrivacyBudgetError or ValueError."""

@@ -11,11 +11,12 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
+from dpgep._names import random_name
 from dpgep.errors import PrivacyBudgetError, warn
 from dpgep.models.model import Adjacency
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
 from dpgep.privacy.events import event_from_json, event_to_json
-from dpgep.privacy.ledger import Balance, LedgerEntry, NoiseBlock, Owner, Reservation
+from dpgep.privacy.ledger import Amount, Balance, LedgerEntry, NoiseBlock, Owner, Reservation
 
 T = TypeVar("T")
 
@@ -81,11 +82,12 @@ class FileStore:
             lambda: tuple(dict(each) for each in self._file.records if each.get("reservation") in self.known.reserved)
         )
 
-    def reserve(self, name: str, choose: Callable[[Balance], Reservation], adjacency: Adjacency) -> Reservation:
-        """Hold the reservation of this name that ``choose`` finds in the balance."""
+    def reserve(self, choose: Callable[[Balance], Amount], adjacency: Adjacency) -> Reservation:
+        """Hold the part that ``choose`` finds in the balance, whose adjacency is always given."""
+        name = random_name()
 
         def write(is_awaited: Callable[[], bool]) -> Reservation:
-            reservation = choose(self.known)
+            reservation = Reservation(name, *choose(self.known))
             purpose = {} if self.purpose is None else {"purpose": self.purpose}
             try:
                 self._write({"kind": "reserve", "reservation": name, "mu": reservation.mu, **purpose})

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from dpgep.errors import PrivacyBudgetError
@@ -314,9 +314,13 @@ class Ledger:
         _log.info("paid mu = %.6g for %s", mu, release.query)
 
 
+# what a run may spend: its mu, and (epsilon, delta) if it is the whole of such a budget
+Amount = tuple[float, tuple[float, float] | None]
+
+
 @dataclass(frozen=True)
 class Reservation:
-    """A part of a budget that a run may spend: its mu, and (epsilon, delta) if it is the whole of such a budget."""
+    """A part of a budget that a run may spend: an `Amount` with a name."""
 
     name: str
     mu: float
@@ -366,6 +370,7 @@ class MemoryStore:
 
     def __init__(self, balance: Balance) -> None:
         self._balance = AtomicReference(balance)
+        self._names = count()
 
     @property
     def known(self) -> Balance:
@@ -374,9 +379,14 @@ class MemoryStore:
     def balance(self) -> Balance:
         return self._balance.get()
 
-    def reserve(self, name: str, choose: Callable[[Balance], Reservation], adjacency: Adjacency) -> Reservation:
-        """Hold the reservation of this name that ``choose`` finds in the balance."""
-        return self._balance.update(lambda balance: balance.reserve(choose(balance), adjacency)).reserved[name]
+    def reserve(self, choose: Callable[[Balance], Amount], adjacency: Adjacency) -> Reservation:
+        """Hold the part that ``choose`` finds in the balance."""
+        name = str(next(self._names))
+
+        def reserve(balance: Balance) -> Balance:
+            return balance.reserve(Reservation(name, *choose(balance)), adjacency)
+
+        return self._balance.update(reserve).reserved[name]
 
     def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
         """The balance after a reservation was replaced by what was released."""
