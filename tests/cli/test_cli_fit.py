@@ -188,7 +188,7 @@ def test_a_dry_run_reads_no_row_and_spends_nothing(run: Run, monkeypatch: pytest
     _budget()
     before = Path("budget").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(dpgep.Scan, "read_apart", None)
+        patch.setattr(dpgep.Scan, "read", None)
         patch.setattr(dpgep.Scan, "read", None)
         words = ["pca", "people.csv", "--columns", "age,weight", "--standardize", "--dry-run"]
         status, out, _ = run(*words, "--budget", "budget", "--share", "0.25", "--people", "600")

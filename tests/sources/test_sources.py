@@ -717,7 +717,7 @@ def test_a_run_that_takes_its_time_has_few_rows_in_memory(name: str, batch_rows:
     """Whatever reads ahead of it stops by itself: pyarrow's scan of a data set went on to the end of a CSV."""
     scan = dpgep.scan(write_narrow(name, tmp_path), batch_rows=batch_rows)
     before, held = pa.total_allocated_bytes(), -1
-    batches = scan.read_apart(scan)
+    batches = scan.read(scan, apart=True)
     rows = next(batches)[0].shape[0]
     while (now := pa.total_allocated_bytes() - before) != held:  # until it has stopped
         held = now

@@ -169,7 +169,7 @@ class StreamedDataset(Dataset):
         """One pass over the source. Raises ValueError at its end if there are too few rows."""
         self.passes += 1
         n = 0
-        for arrays in self._selections[0].scan.read_apart(*self._selections):
+        for arrays in self._selections[0].scan.read(*self._selections, apart=True):
             batch = self._to_batch(*arrays)
             n += batch.n
             if checksum is not None:

@@ -6,10 +6,12 @@ Whether a row is kept depends on that row alone. How many are kept depends on pe
 from __future__ import annotations
 
 import ast
+import contextlib
 import datetime
 import operator
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -21,13 +23,14 @@ from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 # Text, or a pyarrow.compute.Expression.
 Condition: TypeAlias = Any
 
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+# each with what it is when its operands change places
+_COMPARISONS: dict[type[ast.cmpop], tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    ast.Eq: (operator.eq, operator.eq),
+    ast.NotEq: (operator.ne, operator.ne),
+    ast.Lt: (operator.lt, operator.gt),
+    ast.LtE: (operator.le, operator.ge),
+    ast.Gt: (operator.gt, operator.lt),
+    ast.GtE: (operator.ge, operator.le),
 }
 _LONGEST = 10_000
 _ALLOWED = (
@@ -146,6 +149,36 @@ def parsed(text: str, schema: Any, found_text: frozenset[str] = frozenset()) -> 
         raise ValueError(f"the filter {text!r} is no condition; allowed are {_ALLOWED}") from None
 
 
+@dataclass(frozen=True)
+class _Column:
+    """A column in a condition: what it holds, the type of its values, and the expression that stands for it."""
+
+    name: str
+    holds: str
+    type: Any
+    values: Any
+
+    @classmethod
+    def of(cls, name: str, schema: Any) -> _Column:
+        pa, pc, stored = pyarrow(), pyarrow(".compute"), schema.field(name).type
+        kind = stored.value_type if pa.types.is_dictionary(stored) else stored
+        holds, values = _holds(name, kind), pc.field(name)
+        if pa.types.is_floating(stored):
+            values = pc.if_else(pc.is_nan(values), pa.scalar(None, stored), values)
+        if kind != stored:
+            values = values.cast(kind)
+        if holds == "dates":
+            # whatever the resolution of the column is: of a CSV, one person may decide that
+            kind = pa.timestamp("us", "UTC" if getattr(kind, "tz", None) is not None else None)
+            values = values.cast(kind, safe=False)
+        return cls(name, holds, kind, values)
+
+    @property
+    def rounded(self) -> Any:
+        """Numbers in floating point, whole ones beyond 2^53 rounded."""
+        return self.values.cast(pyarrow().float64(), safe=False)
+
+
 class _Parser:
     def __init__(self, schema: Any, found_text: frozenset[str]) -> None:
         self._schema = schema
@@ -161,74 +194,49 @@ class _Parser:
         if isinstance(node, ast.Compare):
             operands = [node.left, *node.comparators]
             return reduce(operator.and_, map(self._comparison, operands, node.ops, operands[1:]))
-        name = self._name(node)
-        if name is None:
+        column = self._column(node)
+        if column is None:
             raise _not_allowed(node)
-        if self._kind(name) != "true or false":
-            raise ValueError(f"the filter takes column {name!r} for true or false, but it holds {self._kind(name)}")
-        return self._column(name)
+        if column.holds != "true or false":
+            raise ValueError(f"the filter takes column {column.name!r} for true or false, but it holds {column.holds}")
+        return column.values
 
     def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> Any:
-        name = self._name(left)
+        column, other = self._column(left), self._column(right)
         if isinstance(how, (ast.Is, ast.IsNot)):
-            if name is None or not (isinstance(right, ast.Constant) and right.value is None):
+            if column is None or not (isinstance(right, ast.Constant) and right.value is None):
                 raise ValueError("in a filter, 'is' asks for a missing value: column is None, column is not None")
-            self._require_declared(name)
-            column = self._column(name)
-            return column.is_null() if isinstance(how, ast.Is) else column.is_valid()
+            self._require_declared(column)
+            return column.values.is_null() if isinstance(how, ast.Is) else column.values.is_valid()
         if isinstance(how, (ast.In, ast.NotIn)):
-            if name is None or not isinstance(right, (ast.List, ast.Tuple, ast.Set)) or not right.elts:
+            if column is None or not isinstance(right, (ast.List, ast.Tuple, ast.Set)) or not right.elts:
                 raise ValueError("in a filter, 'in' asks for a list of values: column in ['a', 'b']")
-            found = self._is_in(name, right.elts)
+            found = reduce(operator.or_, [operator.eq(*self._beside(column, node)) for node in right.elts])
             return found if isinstance(how, ast.In) else ~found
-        other = self._name(right)
-        if name is None and other is None:
+        compare, mirrored = _COMPARISONS[type(how)]
+        if column is not None and other is not None:
+            self._require_declared(column, other)
+            return compare(*_alike(column, other))
+        known = column or other
+        if known is None:
             raise ValueError(f"a comparison in a filter needs a column: {ast.unparse(left)} and {ast.unparse(right)}")
-        if name is not None and other is not None and self._kind(name) != self._kind(other):
-            raise ValueError(
-                f"the filter compares column {name!r}, which holds {self._kind(name)}, with {other!r}, which holds "
-                f"{self._kind(other)}"
-            )
-        if (name is not None and other is not None) or not isinstance(how, (ast.Eq, ast.NotEq)):
-            self._require_declared(name, other)
-        compare = _COMPARISONS[type(how)]
-        if name is None:
-            assert other is not None  # one of two operands is a column
-            value, column = self._beside(self._value(left, other), other)
-            return compare(value, column)
-        if other is None:
-            value, column = self._beside(self._value(right, name), name)
-            return compare(column, value)
-        return compare(*self._columns(name, other))
+        if not isinstance(how, (ast.Eq, ast.NotEq)):
+            self._require_declared(known)
+        return compare(*self._beside(known, right)) if other is None else mirrored(*self._beside(known, left))
 
-    def _is_in(self, name: str, nodes: Iterable[ast.expr]) -> Any:
-        pairs = [self._beside(self._value(node, name), name) for node in nodes]
-        return reduce(operator.or_, [column == value for value, column in pairs])
-
-    def _beside(self, value: Any, name: str) -> tuple[Any, Any]:
-        """A value and the column with which it is compared, of one type: pyarrow's own casts fail at some values."""
-        column, kind = self._column(name), self._type(name)
-        if self._kind(name) != "numbers":
-            return self._pc.scalar(value), column
-        if isinstance(value, int) and self._pa.types.is_integer(kind):
+    def _beside(self, column: _Column, node: ast.expr) -> tuple[Any, Any]:
+        """A column and the constant it is compared with, of one type: pyarrow's own casts fail at some values."""
+        value = self._value(node, column)
+        if column.holds != "numbers":
+            return column.values, self._pc.scalar(value)
+        if isinstance(value, int) and self._pa.types.is_integer(column.type):
             try:
-                return self._pc.scalar(self._pa.scalar(value, kind)), column
+                return column.values, self._pc.scalar(self._pa.scalar(value, column.type))
             except (OverflowError, self._pa.ArrowInvalid):
                 pass
-        return self._pc.scalar(self._pa.scalar(float(value), self._pa.float64())), self._rounded(column)
+        return column.rounded, self._pc.scalar(self._pa.scalar(float(value), self._pa.float64()))
 
-    def _columns(self, name: str, other: str) -> tuple[Any, Any]:
-        """Two columns that are compared, in types whose comparison cannot fail."""
-        columns, kinds = (self._column(name), self._column(other)), {self._type(name), self._type(other)}
-        if self._kind(name) != "numbers" or _compare_exactly(kinds):
-            return columns
-        return self._rounded(columns[0]), self._rounded(columns[1])
-
-    def _rounded(self, column: Any) -> Any:
-        """Numbers in floating point, whole ones beyond 2^53 rounded."""
-        return column.cast(self._pa.float64(), safe=False)
-
-    def _name(self, node: ast.expr) -> str | None:
+    def _column(self, node: ast.expr) -> _Column | None:
         """The column that a node names, None for what is no column."""
         if isinstance(node, ast.Name):
             name: Any = node.id
@@ -240,72 +248,67 @@ class _Parser:
             return None
         if name not in self._schema.names:
             raise missing(name, self._schema.names)
-        return str(name)
+        return _Column.of(name, self._schema)
 
-    def _type(self, name: str) -> Any:
-        kind = self._schema.field(name).type
-        return kind.value_type if self._pa.types.is_dictionary(kind) else kind
-
-    def _kind(self, name: str) -> str:
-        """What a column holds."""
-        kind, types = self._type(name), self._pa.types
-        if types.is_boolean(kind):
-            return "true or false"
-        if is_numeric(kind):
-            return "numbers"
-        if types.is_string(kind) or types.is_large_string(kind):
-            return "text"
-        if is_date_type(kind):
-            return "dates"
-        raise ValueError(
-            f"column {name!r} ({kind}) cannot be in a filter: it holds no numbers, text, dates or booleans"
-        )
-
-    def _column(self, name: str) -> Any:
-        kind = self._kind(name)  # refuses what cannot be compared
-        column, stored = self._pc.field(name), self._schema.field(name).type
-        if self._pa.types.is_floating(stored):
-            return self._pc.if_else(self._pc.is_nan(column), self._pa.scalar(None, stored), column)
-        if self._pa.types.is_dictionary(stored):
-            column = column.cast(self._type(name))
-        return column.cast(self._moment(name), safe=False) if kind == "dates" else column
-
-    def _moment(self, name: str) -> Any:
-        """The type in which dates and times are compared, whatever their own: of a CSV, one person may decide that."""
-        zoned = getattr(self._type(name), "tz", None) is not None
-        return self._pa.timestamp("us", "UTC" if zoned else None)
-
-    def _value(self, node: ast.expr, name: str) -> Any:
-        """A constant beside a column, as a value of its kind."""
-        sign, inner = 1, node
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-            sign, inner = (-1 if isinstance(node.op, ast.USub) else 1), node.operand
-        kind = self._kind(name)
-        value: Any = inner.value if isinstance(inner, ast.Constant) else None
-        if value is None or (inner is not node and not _is_number(value)):
+    def _value(self, node: ast.expr, column: _Column) -> Any:
+        """A constant as a value of the kind that the column holds."""
+        value: Any = None
+        with contextlib.suppress(ValueError, TypeError):
+            value = ast.literal_eval(node)
+        if type(value) not in (bool, int, float, str):
             raise _not_allowed(node)
-        if kind == "numbers" and _is_number(value) and abs(value) < 1 << 63:
-            return sign * value
-        if kind == "dates" and isinstance(value, str):
-            return self._date(value, name)
-        if (kind, type(value)) in (("text", str), ("true or false", bool)):
-            if kind == "text" and _is_date(value):  # beside dates it would mean something else
-                self._require_declared(name)
+        is_number = not isinstance(value, (str, bool))
+        if column.holds == "numbers" and is_number and abs(value) < 1 << 63:
             return value
-        raise ValueError(f"the filter compares column {name!r}, which holds {kind}, with {ast.unparse(node)}")
+        if column.holds == "dates" and isinstance(value, str):
+            return self._date(value, column)
+        if (column.holds, type(value)) not in (("text", str), ("true or false", bool)):
+            raise ValueError(
+                f"the filter compares column {column.name!r}, which holds {column.holds}, with {ast.unparse(node)}"
+            )
+        if column.holds == "text" and _is_date(value):  # beside dates it would mean something else
+            self._require_declared(column)
+        return value
 
-    def _require_declared(self, *names: str | None) -> None:
-        for name in self._found_text.intersection(names):
-            raise _not_declared(name)
+    def _require_declared(self, *columns: _Column) -> None:
+        for column in columns:
+            if column.name in self._found_text:
+                raise _not_declared(column.name)
 
-    def _date(self, text: str, name: str) -> Any:
+    def _date(self, text: str, column: _Column) -> Any:
         try:
-            return self._pa.scalar(_moment_of(text), self._moment(name))
+            return self._pa.scalar(_moment_of(text), column.type)
         except (ValueError, OverflowError):
             raise ValueError(
-                f"the filter compares dates of column {name!r} with {text!r}: write 2024-03-31, or a time of whole "
-                "microseconds"
+                f"the filter compares dates of column {column.name!r} with {text!r}: write 2024-03-31, or a time of "
+                "whole microseconds"
             ) from None
+
+
+def _holds(name: str, kind: Any) -> str:
+    """What a column of this type holds. Raises ValueError for what cannot be compared."""
+    types = pyarrow().types
+    if types.is_boolean(kind):
+        return "true or false"
+    if is_numeric(kind):
+        return "numbers"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if is_date_type(kind):
+        return "dates"
+    raise ValueError(f"column {name!r} ({kind}) cannot be in a filter: it holds no numbers, text, dates or booleans")
+
+
+def _alike(column: _Column, other: _Column) -> tuple[Any, Any]:
+    """Two columns that are compared, in types whose comparison cannot fail."""
+    if column.holds != other.holds:
+        raise ValueError(
+            f"the filter compares column {column.name!r}, which holds {column.holds}, with {other.name!r}, which holds "
+            f"{other.holds}"
+        )
+    if column.holds != "numbers" or _compare_exactly({column.type, other.type}):
+        return column.values, other.values
+    return column.rounded, other.rounded
 
 
 def _compare_exactly(kinds: set[Any]) -> bool:
@@ -343,10 +346,6 @@ def _is_date(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _not_allowed(node: ast.expr) -> ValueError:

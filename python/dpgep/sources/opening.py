@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,25 +43,18 @@ def _opened(value: Any, categories: Categories) -> Any:
         return open_files([value], categories)
     if isinstance(value, list) and value and all(map(kinds.is_path, value)):
         return open_files(value, categories)
-    if kinds.is_spark_frame(value):
-        return SparkFrame(value)
-    if kinds.is_lazy_frame(value):
-        return LazyFrame(value)
-    if kinds.is_dataset(value):
-        return Dataset(value)
-    if callable(value) or isinstance(value, list) or (isinstance(value, Iterator) and not kinds.is_reader(value)):
-        return value
-    source = _in_memory(value)
+    in_turn = callable(value) or isinstance(value, list) or _is_iterator(value)
+    source = None if in_turn else _source(value)
     if source is not None:
         return source
-    if isinstance(value, Iterable) and not isinstance(value, (bytes, set, frozenset)):
+    if in_turn or (isinstance(value, Iterable) and not isinstance(value, (bytes, set, frozenset))):
         return value
     raise TypeError(f"cannot scan {_name(value)}: pass {SUPPORTED}")
 
 
 def open_batch(value: Any, encoding: Encoding) -> Source:
     """The source that one batch of an iterable is."""
-    source = Array(value, "a batch") if isinstance(value, list) else _in_memory(value)
+    source = Array(value, "a batch") if isinstance(value, list) else _source(value)
     if source is None:
         raise TypeError(
             f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of "
@@ -72,19 +65,29 @@ def open_batch(value: Any, encoding: Encoding) -> Source:
 
 def is_source_value(value: Any) -> bool:
     """Whether a value in the place of X is no array in memory, and can be scanned."""
-    kinds_of_sources = (
-        kinds.is_path, kinds.is_spark_frame, kinds.is_lazy_frame, kinds.is_dataset, kinds.is_frame,
-        kinds.is_arrow_table, callable,
-    )  # fmt: skip
-    stored_matrix = kinds.is_stored_array(value) and len(value.shape) == 2
-    return stored_matrix or isinstance(value, Iterator) or any(is_kind(value) for is_kind in kinds_of_sources)
+    is_table = any(is_kind(value) for is_kind, _ in _TABLES)
+    stored = kinds.is_stored_array(value) and len(value.shape) == 2
+    return is_table or stored or kinds.is_path(value) or _is_iterator(value) or callable(value)
 
 
-def _in_memory(value: Any) -> Source | None:
-    if kinds.is_frame(value):
-        return Frame(value)
-    if kinds.is_arrow_table(value):
-        return Stream(value)
+def _is_iterator(value: Any) -> bool:
+    return isinstance(value, Iterator) and not kinds.is_reader(value)
+
+
+_TABLES: tuple[tuple[Callable[[Any], bool], Callable[[Any], Source]], ...] = (
+    (kinds.is_frame, Frame),
+    (kinds.is_spark_frame, SparkFrame),
+    (kinds.is_lazy_frame, LazyFrame),
+    (kinds.is_dataset, Dataset),
+    (kinds.is_arrow_table, Stream),
+)
+
+
+def _source(value: Any) -> Source | None:
+    """The source that a table, an array, or several with the same rows are; None for all else."""
+    for is_kind, source in _TABLES:
+        if is_kind(value):
+            return source(value)
     if isinstance(value, np.ndarray) or scipy.sparse.issparse(value) or kinds.is_stored_array(value):
         return Array(value, "the matrix" if len(value.shape) == 2 else "the array")
     if isinstance(value, tuple):

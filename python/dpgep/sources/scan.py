@@ -218,13 +218,14 @@ class Scan:
         names = [] if columns is None else [("Columns", f"{len(columns)} columns: {listed(columns)}")]
         return [*names, ("Passes", f"{often}, {self._passes} so far")]
 
-    def read(self, *selections: Selection | Scan) -> Iterator[tuple[Any, ...]]:
+    def read(self, *selections: Selection | Scan, apart: bool = False) -> Iterator[tuple[Any, ...]]:
         """One pass: batches with one array per selection, the same rows in all, in the order of the source.
 
         A matrix comes as a CSR matrix if it is sparse, else with contiguous rows in float32 or float64 (or uint8 if all
         of it is uint8 or boolean): float32 where that is exact, so for float16, float32 and integers of up to 16 bits,
         else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is
-        str. What is null is NaN.
+        str. What is null is NaN. With ``apart``, a matrix is not copied if a batch is one large piece of a table, but
+        comes as `Columns`: their memory must not change until the next batch.
 
         Arrays are valid until the next batch: the memory of a matrix is used again, and so may be that of batches which
         an iterable yields. What is collected for a batch from several of them is copied before the next is asked for.
@@ -240,16 +241,6 @@ class Scan:
         TypeError
             If a column holds another kind of values than in the first file or batch.
         """
-        return self._read(selections, apart=False)
-
-    def read_apart(self, *selections: Selection | Scan) -> Iterator[tuple[Any, ...]]:
-        """As `read`, but a matrix comes as `Columns` where a batch is one large piece of a table, which is not copied.
-
-        They are read whenever they are used: their memory must not change until the next batch.
-        """
-        return self._read(selections, apart=True)
-
-    def _read(self, selections: tuple[Selection | Scan, ...], *, apart: bool) -> Iterator[tuple[Any, ...]]:
         if not selections or any((each if isinstance(each, Scan) else each.scan) is not self for each in selections):
             raise ValueError("read requires at least one selection of this scan: scan.read(scan['x'], scan['y'])")
         if self._passes and not self.repeatable:
