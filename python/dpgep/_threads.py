@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from threading import Lock, Thread
@@ -39,17 +39,14 @@ def thread_count() -> int:
 
 @contextmanager
 def use_threads(n_threads: Any) -> Iterator[None]:
-    """Run the block with ``n_threads`` (None: as before); BLAS on one of them. Raises ValueError for no such number.
+    """Run the block with ``n_threads``, BLAS on one of them; None: as before, the number looked up once.
 
-    More threads are given to BLAS by cutting its exact or large products into tiles (`data.blocks`). What
-    it splits itself, in small factorizations, would round otherwise for any other number.
+    Raises ValueError for no such number. More threads are given to BLAS by cutting its exact or large products into
+    tiles (`data.blocks`). What it splits itself, in small factorizations, would round otherwise for any other number.
     """
-    if n_threads is None:
-        yield
-        return
-    token = _chosen.set(require_count("n_threads", n_threads))
+    token = _chosen.set(thread_count() if n_threads is None else require_count("n_threads", n_threads))
     try:
-        with _blas.on_one_thread():
+        with nullcontext() if n_threads is None else _blas.on_one_thread():
             yield
     finally:
         _chosen.reset(token)

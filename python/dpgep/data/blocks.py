@@ -44,14 +44,13 @@ def clipped_blocks(
     it are rows or, of tables in fixed point, columns. Raises NotFiniteError at the first block that holds a NaN or an
     infinity.
     """
-    n, d = rows.shape
-    width = d + extra_columns
+    n, d, width = rows.n, rows.d, rows.d + extra_columns
     height = block_height(n, width)
     height = min(height, most_rows or height)
     whole = rows.in_one_piece(height, fixed_point=bits is not None)
     buffer = np.zeros((height, width), order="F" if isinstance(whole, Columns) else "C")
     joint = _joint_buffer(rows, height, bits) if whole is None else buffer
-    threads = thread_count()
+    threads = 1 if bits is None else thread_count()
     for start in range(0, n, height):
         people = slice(start, min(start + height, n))
         block = buffer[: people.stop - start]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -62,27 +61,15 @@ class Rows:
 
     views: tuple[Any, ...]  # arrays, SciPy's CSR, or `Columns` of a source
     bound: float
+    n: int = field(init=False)
+    widths: tuple[int, ...] = field(init=False)  # of the views
+    d: int = field(init=False)
+    is_sparse: bool = field(init=False)  # whether a view is a SciPy sparse matrix
 
-    @cached_property
-    def n(self) -> int:
-        return int(self.views[0].shape[0])
-
-    @cached_property
-    def widths(self) -> tuple[int, ...]:
-        return tuple(int(view.shape[1]) for view in self.views)
-
-    @cached_property
-    def d(self) -> int:
-        return sum(self.widths)
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        return self.n, self.d
-
-    @cached_property
-    def is_sparse(self) -> bool:
-        """Whether a view is a SciPy sparse matrix."""
-        return not all(isinstance(view, (np.ndarray, Columns)) for view in self.views)
+    def __post_init__(self) -> None:
+        widths = tuple(int(view.shape[1]) for view in self.views)
+        is_sparse = not all(isinstance(view, (np.ndarray, Columns)) for view in self.views)
+        vars(self).update(n=int(self.views[0].shape[0]), widths=widths, d=sum(widths), is_sparse=is_sparse)
 
     def part(self, people: slice) -> Rows:
         """The rows of some of the people, not copied."""

@@ -31,7 +31,7 @@ def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
         if known is not None and known < fewest:
             raise ValueError(f"{name} must have at least {fewest} rows, but its source has fewer")
         return selection, selection.names
-    if is_dask_collection(values):
+    if not isinstance(values, np.ndarray) and is_dask_collection(values):
         matrix, rows = spread_matrix(values, name), known_rows(values)
     else:
         matrix = as_matrix(values, name)
@@ -70,7 +70,9 @@ def width(view: Any) -> int:
         if view.n_columns is None:
             raise ValueError("rows must be a matrix: select columns by a list of names, as in source[[...]]")
         return view.n_columns
-    return int((without_rows(view).width(None) or 0) if is_dask_frame(view) else view.shape[1])
+    if not isinstance(view, np.ndarray) and is_dask_frame(view):
+        return without_rows(view).width(None) or 0
+    return int(view.shape[1])
 
 
 def n_rows(view: Any) -> int | None:
