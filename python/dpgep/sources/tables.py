@@ -70,7 +70,8 @@ class Frame(Table):
         return _vector_of_series(rows[name])
 
     def numbers(self, rows: Any, name: Any) -> NDArray[Any]:
-        return _converted(rows[name], rows[name].dtype, name, _numbers_of_series)
+        series = rows[name]
+        return _converted(series, series.dtype, name, _numbers_of_series)
 
 
 def _vector_of_series(series: Any) -> NDArray[Any]:
