@@ -13,7 +13,7 @@ from dpgep._files import Target, save
 from dpgep._optional import import_extra
 from dpgep._show import html_table
 from dpgep.data.views import column_names
-from dpgep.methods.accuracy import lost_components
+from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics
 from dpgep.methods.intervals import (
@@ -191,7 +191,7 @@ class Solution:
         model, _ = in_units(model, self.preprocessing)
         pair = model.pair(replace(moments, second=moments.second.copy()))
         system = solved(pair, self.diagnostics.regularization)
-        return lost_components(model, moments, system, model.max_components).count(False)
+        return judged_components(model, moments, system, model.max_components)[0].count(False)
 
     def _small_moments(self, what: str) -> tuple[ReleasedMoments, MomentModel]:
         if isinstance(self.diagnostics, ReleaseDiagnostics) and self.diagnostics.support is not None:

@@ -16,7 +16,7 @@ from scipy import stats
 from stored import bytes_of
 
 import dpgep
-from dpgep.methods.accuracy import lost_components
+from dpgep.methods.accuracy import judged_components
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.in_units import InUnits
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
@@ -454,7 +454,7 @@ def test_many_components_in_units_need_few_draws_of_noise(rng: np.random.Generat
     with mock.patch.object(model_of, "noise_alone", autospec=True, side_effect=model_of.noise_alone) as drawn:
         values = np.linspace(2.0, 1.0, d)
         noisy = ReleasedMoments(np.zeros((d, 1)), np.ones(1), 1e3, MomentNoise(1e-4, 1e-4, 0.0), np.diag(values))
-        assert lost_components(model, noisy, Eigensystem(values, np.eye(d), 0.0), d) == (False,) * d
+        assert judged_components(model, noisy, Eigensystem(values, np.eye(d), 0.0), d)[0] == (False,) * d
     assert drawn.call_count == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpgep._checks import suggestion
-from dpgep.methods.auto import auto
+from dpgep.methods.auto import select_method
 from dpgep.methods.base import (
     CLIPPED_PRODUCTS,
     KNOWN_N,
@@ -63,7 +63,7 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         _RELEASE,
-        replace(_RELEASE, name="auto", run=auto, diagnostics=(*_RELEASE.diagnostics, ClippedPowerDiagnostics)),
+        replace(_RELEASE, name="auto", run=select_method, diagnostics=(*_RELEASE.diagnostics, ClippedPowerDiagnostics)),
         Method(
             "clipped-power",
             clipped_power,

@@ -193,20 +193,13 @@ def log_supports(d: int, k: int) -> float:
     return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
 
 
-def lost_components(
-    model: Model, released: Released, system: Eigensystem, k: int, log_searched: float = 0.0
-) -> tuple[bool, ...]:
-    """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
-
-    ``log_searched``: logarithm of the number of supports that were searched.
-    """
-    return judged_components(model, released, system, k, log_searched)[0]
-
-
 def judged_components(
     model: Model, released: Released, system: Eigensystem, k: int, log_searched: float = 0.0
 ) -> tuple[tuple[bool, ...], Matrix]:
-    """`lost_components`, and (k,) the edge of the noise: eigenvalues that noise alone hardly exceeds.
+    """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
+
+    With it, (k,) the edge of the noise: eigenvalues that noise alone hardly exceeds. ``log_searched``: logarithm of the
+    number of supports that were searched.
 
     An eigenvalue counts from `centre`: where the model's A is no signal, all its eigenvalues are about equal, not zero.
     The edge falls with the number of components above; it is -infinity where there is no noise.

@@ -64,9 +64,9 @@ _SMALL_NOISE, _LARGE_NOISE = 0.1, 1.0
 _MOST_UNSEEN = 1e3
 
 
-def auto(curator: Curator, n_components: int, options: ReleaseOptions) -> MethodResult:
+def select_method(curator: Curator, n_components: int, options: ReleaseOptions) -> MethodResult:
     """The K leading eigenvectors by the method that a probe favours, by a release where there is nothing to choose."""
-    if not _is_open(curator, n_components, options):
+    if not _should_probe(curator, n_components, options):
         return replace(release(curator, n_components, options), method="release")
     look_share = _look_share(curator)
     probe, found = _probe(curator, n_components, options), None
@@ -128,7 +128,7 @@ def may_favour_clipping(model: Model, k: int, n: int | None, mu: float) -> bool:
     return _NOISE_OF_LOOKS / (n * mu) <= _MOST_NOISE_OF_LOOKS * math.sqrt(_LARGEST_LOOK)
 
 
-def _is_open(curator: Curator, k: int, options: ReleaseOptions) -> bool:
+def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     """Whether it is worth a probe which is better; a function of public numbers.
 
     Rows that are not in memory would be read many times.

@@ -29,7 +29,8 @@ from dpgep._checks import require_count, require_each, require_one_of, require_s
 from dpgep.methods.accuracy import FALSE_ALARM, RANK, quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.clipped_residuals import ResidualAscent, polar, require_affordable
-from dpgep.methods.papers.initial_vectors import given_vectors
+from dpgep.methods.eigen import leading_first
+from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, PRODUCT_EDGES, norm_quantile
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentModel, MomentNoise, ReleasedGroups
@@ -51,8 +52,6 @@ _NOISE_OF_VALUES, _SEEN, _NOTHING = 0.005, 4.5, 1e-6
 _KEPT_OF_OTHERS = 0.6
 # Products of this many thresholds are clipped for the eigenvalues: 3 deviations of normal ones from a median.
 _VALUES_THRESHOLDS = 4.5
-# What init may be beside an array.
-_KINDS = ("random",)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,12 +89,12 @@ class ClippedPowerOptions(Options):
                 f"{LARGEST_THRESHOLD:g}, got {self.threshold!r}"
             )
         if isinstance(self.init, str):
-            require_one_of("init", self.init, _KINDS)
+            require_one_of("init", self.init, RANDOM)
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
         if not isinstance(self.init, str):
-            vectors = given_vectors(self.init, k, public.model.n_features, _KINDS)
+            vectors = given_vectors(self.init, k, public.model.n_features, RANDOM)
             if any(np.linalg.matrix_rank(part) < k for part in public.model.views_of(vectors)):
                 raise ValueError("init must have linearly independent rows in each view")
 
@@ -186,7 +185,7 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
     share = _MEAN_SHARE * model.shift_free
     ascent = ResidualAscent(
         curator,
-        _start(curator, n_components, options.init),
+        _polar(first_block(curator, n_components, options.init), model.views),
         n_iterations=options.n_iterations,
         threshold=None if isinstance(options.threshold, str) else float(options.threshold),
         quantile=options.quantile,
@@ -244,7 +243,11 @@ class _Run:
 
     def iterate(self, k: int) -> tuple[Matrix, Matrix]:
         """The block (K, d) after all steps, and the mean of the answers that it follows from."""
-        start = vectors = _start(self._curator, k, self._options.init) if self._begun is None else self._begun.vectors
+        if self._begun is None:
+            start = _polar(first_block(self._curator, k, self._options.init), self._views)
+        else:
+            start = self._begun.vectors
+        vectors = start
         answers, blocks, quotients = np.zeros_like(start), np.zeros_like(start), np.zeros((k, k))
         for step, weight in enumerate(self._weights.tolist()):
             answer = self._product(vectors, step)
@@ -401,17 +404,17 @@ def leading_axes(quotients: NoisyMean, k: int) -> Axes:
     """
     moment = (quotients.values + quotients.values.T) / 2
     m, deviation = len(moment), quotients.deviation
-    values, rotation = _descending(moment[:k, :k])
+    values, rotation = leading_first(moment[:k, :k])
     if m == k:
         return Axes(values, (rotation.T,), np.zeros(k), np.empty(0), deviation)
-    others, _ = _descending(moment[k:, k:])
+    others, _ = leading_first(moment[k:, k:])
     n_between = k * (m - k)
     between = float(np.sum(moment[:k, k:] ** 2)) > scipy.special.chdtri(n_between, FALSE_ALARM) * deviation**2 / 2
     if not between and others[0] - values[-1] <= RANK * math.sqrt(2) * deviation:
         turned = np.zeros((k, m))
         turned[:, :k] = rotation.T
         return Axes(values, (turned,), np.zeros(k), others, deviation)
-    whole, rotation = _descending(moment)
+    whole, rotation = leading_first(moment)
     leading = rotation[:, :k].T
     return Axes(whole[:k], (leading,), (leading[:, k:] ** 2).sum(axis=1), whole[k:], deviation)
 
@@ -422,19 +425,6 @@ def across(rows: Matrix, vectors: Matrix) -> Matrix:
     rest -= rest @ vectors.T @ vectors
     _, sizes, right = np.linalg.svd(rest, full_matrices=False)
     return np.ascontiguousarray(right[sizes > _NOTHING])
-
-
-def _descending(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    values, vectors = scipy.linalg.eigh(matrix)
-    return values[::-1].copy(), vectors[:, ::-1]
-
-
-def _start(curator: Curator, k: int, init: Any) -> Matrix:
-    """(K, d) to begin at, orthonormal in each view."""
-    d = curator.model.n_features
-    if isinstance(init, str):
-        return _polar(curator.public_generator().standard_normal((k, d)), curator.model.views)
-    return _polar(given_vectors(init, k, d, _KINDS), curator.model.views)
 
 
 def _polar(block: Matrix, views: list[slice]) -> Matrix:

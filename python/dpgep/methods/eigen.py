@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from dpgep._checks import require_count, require_non_negative
@@ -119,6 +120,26 @@ def check_pair(a: Matrix, b: Matrix | None, n_components: int, ridge: float) -> 
         raise ValueError(f"a and b must be square and of the same size, got {shapes}")
     require_count("n_components", n_components, largest=len(a))
     require_non_negative("ridge", ridge)
+
+
+def leading_first(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """Eigenvalues, descending, and vectors (d, d) of a square matrix, of which the symmetric part counts."""
+    values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2)
+    return values[::-1].copy(), vectors[:, ::-1]
+
+
+def oriented(rows: Matrix) -> Matrix:
+    """Unit rows whose largest entry is positive: eigenvectors have no sign of their own."""
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    largest = unit[np.arange(len(unit)), np.abs(unit).argmax(axis=1)]
+    return np.ascontiguousarray(unit * np.sign(largest)[:, None])
+
+
+def embedded(rows: Matrix, features: NDArray[np.intp], d: int) -> Matrix:
+    """Rows (m, k') over some features as rows (m, d), zero elsewhere."""
+    full = np.zeros((len(rows), d))
+    full[:, features] = rows
+    return full
 
 
 def positive_part(matrix: Matrix) -> Matrix:

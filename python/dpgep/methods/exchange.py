@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.methods.eigen import bordered, solve_pair
+from dpgep.methods.eigen import bordered, embedded, solve_pair
 from dpgep.models.model import Matrix
 from dpgep.privacy.products import NoisyProducts
 
@@ -92,11 +92,9 @@ class Candidate:
     def objective(self) -> float:
         return float(self.values.sum())
 
-    def rows(self, d: int) -> Matrix:
+    def full_rows(self, d: int) -> Matrix:
         """The vectors as rows (K, d)."""
-        full = np.zeros((self.vectors.shape[1], d))
-        full[:, self.support] = self.vectors.T
-        return full
+        return embedded(self.vectors.T, self.support, d)
 
 
 class Oracle(Protocol):
@@ -194,7 +192,7 @@ class _ByProducts:
 
     def promising(self, found: Candidate) -> Support | None:
         """Features of largest residual (A - rho B) v, as many as the support has."""
-        vectors, d = found.rows(self._d), self._d
+        vectors, d = found.full_rows(self._d), self._d
         of_a, of_b = self._products.times(vectors)
         sizes = np.linalg.norm(of_a - found.values[:, None] * (of_b + self._ridge * vectors), axis=0)
         sizes[found.support] = -np.inf
@@ -249,5 +247,5 @@ def exchange_features(products: NoisyProducts, vectors: Matrix, ridge: float) ->
     if not oracle.expand(support) or (start := oracle.eigenpairs(support, n_components)) is None:
         return None
     end = exchanged(oracle, start, Size(len(support)), gain=_GAIN, most=MOST_EXCHANGES)
-    unit = end.found.rows(d)
+    unit = end.found.full_rows(d)
     return unit / np.linalg.norm(unit, axis=1, keepdims=True), end.n_exchanges, end.at_rest

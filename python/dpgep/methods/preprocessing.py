@@ -255,7 +255,7 @@ class _Estimator:
         histogram = self._stages.norms(mapped, first, last - first + 1, self._part(self._shares.bound))
         limits, counts = Limits.of(histogram), histogram.values
         counts[0] = 0.0  # rows of zeros have no say
-        for width in (1, 2, 4, 8, 16):
+        for width in _RUNS:
             people = np.add.reduceat(counts, np.arange(0, len(counts), width))
             seen = seen_bins(people, limits, width)
             if len(seen):
@@ -384,7 +384,7 @@ class ColumnRanges:
             self.zero[j] = zeros > 0 and not up and not down
             everybody = self._missing or n - self._people[j] <= missed
             one_sided = bool(up) != bool(down) and not zeros and everybody
-            self.narrow[j] = one_sided and (up or down).octaves <= _NARROW_OCTAVES
+            self.narrow[j] = one_sided and len(up or down) <= _NARROW_OCTAVES
             self.low[j] = -down.upper if down else up.lower if one_sided else 0.0
             self.high[j] = up.upper if up else -down.lower if one_sided else 0.0
 
@@ -408,11 +408,11 @@ class ColumnRanges:
         half = np.where(known, widths, np.where(self.zero, 1.0, typical))
         return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
 
-    def _sides(self, counts: Matrix, limits: Limits) -> tuple[float, _Octaves, _Octaves]:
+    def _sides(self, counts: Matrix, limits: Limits) -> tuple[float, BinRun, BinRun]:
         """People with zeros, and octaves of the positive and of the negative values."""
         positive, negative = counts
         zeros = float(positive[0]) if positive[0] > limits.near else 0.0
-        up, down = (_Octaves(people_run(side[1:], limits)) for side in (positive, negative))
+        up, down = (people_run(side[1:], limits) for side in (positive, negative))
         return zeros, up, down
 
 
@@ -427,17 +427,15 @@ class BinRun:
     def __len__(self) -> int:
         return self.last + 1 - self.first
 
+    @property
+    def lower(self) -> float:
+        """The least magnitude, where bins are octaves."""
+        return math.ldexp(1.0, FIRST_OCTAVE + self.first)
 
-class _Octaves:
-    """Magnitudes from ``lower`` to ``upper``; false where nobody was seen."""
-
-    def __init__(self, run: BinRun) -> None:
-        self.octaves, self.people = len(run), run.people
-        self.lower = math.ldexp(1.0, FIRST_OCTAVE + run.first) if run else 0.0
-        self.upper = math.ldexp(1.0, min(FIRST_OCTAVE + run.last + 1, 1023)) if run else 0.0
-
-    def __bool__(self) -> bool:
-        return self.octaves > 0
+    @property
+    def upper(self) -> float:
+        """The end of the last octave."""
+        return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
 
 
 def people_run(counts: Matrix, limits: Limits) -> BinRun:

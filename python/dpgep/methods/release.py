@@ -24,12 +24,12 @@ from dpgep.methods.accuracy import (
     rows_needed,
 )
 from dpgep.methods.base import Diagnostics, MethodResult, method_result, singular_warning, support_of
-from dpgep.methods.eigen import Eigensystem, on_one_thread, solve_pair
+from dpgep.methods.eigen import Eigensystem, embedded, on_one_thread, solve_pair
 from dpgep.methods.intervals import MOST_FEATURES
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.options import PairOptions, ReleaseOptions
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
-from dpgep.methods.screening import Screened, embedded, keep_features
+from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
 from dpgep.models.moments import MomentModel, ReleasedMoments

@@ -39,13 +39,6 @@ class Screened(Shown):
     missed: float = 0.0
 
 
-def embedded(rows: Matrix, features: NDArray[np.intp], d: int) -> Matrix:
-    """Rows (m, k') over some features as rows (m, d), zero elsewhere."""
-    full = np.zeros((len(rows), d))
-    full[:, features] = rows
-    return full
-
-
 def keep_features(curator: Curator, n_features: int, share: float, purpose: str) -> tuple[Screened, Matrix]:
     """Buy noisy scores for ``share`` of mu^2 and keep the ``n_features`` largest of each view; the scores as well.
 

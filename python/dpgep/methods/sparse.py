@@ -17,7 +17,7 @@ import scipy.linalg
 
 from dpgep._checks import require_share, whole_number
 from dpgep.methods.accuracy import log_supports
-from dpgep.methods.eigen import check_pair, positive_part
+from dpgep.methods.eigen import check_pair, embedded, oriented, positive_part
 from dpgep.methods.exchange import Candidate, Size, Support, exchanged, largest_of, row_norms
 from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge
@@ -551,11 +551,7 @@ def _result(pair: _Pair, found: list[_Found]) -> SparseFit:
         bv = pair.b_times(candidate.support, candidate.vectors)[:, candidate.support]
         columns = candidate.vectors
         values.append(np.einsum("ik,ki->i", av, columns) / np.einsum("ik,ki->i", bv, columns))
-        unit = columns / np.linalg.norm(columns, axis=0)
-        unit = unit * np.sign(np.take_along_axis(unit, np.abs(unit).argmax(axis=0)[None], axis=0))
-        dense = np.zeros((columns.shape[1], len(pair)))
-        dense[:, candidate.support] = unit.T
-        rows.append(dense)
+        rows.append(embedded(oriented(columns.T), candidate.support, len(pair)))
         supports += [candidate.support] * columns.shape[1]
     eigenvalues = np.concatenate(values)
     significant = [each for _, each in found]

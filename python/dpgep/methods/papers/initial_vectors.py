@@ -19,7 +19,8 @@ from dpgep.methods.sparse import sparse_solution
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator
 
-KINDS = ("random", "convex", "screen")
+RANDOM = ("random",)
+KINDS = (*RANDOM, "convex", "screen")
 # Default shares of mu^2 for the initial vector, and within a screen for the scores; public constants.
 SHARES = {"convex": 0.5, "screen": 0.3}
 _SCORES_SHARE = 0.6
@@ -72,6 +73,14 @@ def given_vectors(values: Any, k: int, d: int, kinds: Sequence[str] = KINDS) -> 
     if not (np.isfinite(norms).all() and (norms > 0).all() and np.linalg.matrix_rank(block) == k):
         raise ValueError("init must have finite, linearly independent rows, none of them zero")
     return np.asarray(block / norms[:, None])
+
+
+def first_block(curator: Curator, k: int, init: Any) -> Matrix:
+    """One block (K, d) to begin at: given, or drawn at random."""
+    d = curator.model.n_features
+    if isinstance(init, str):
+        return curator.public_generator().standard_normal((k, d))
+    return given_vectors(init, k, d, RANDOM)
 
 
 def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[Iterator[Matrix], str]:

@@ -36,6 +36,7 @@ from dpgep._checks import require_count, require_each, require_non_negative, req
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, singular_warning, support_of
+from dpgep.methods.eigen import leading_first
 from dpgep.methods.options import ReleaseOptions, require_given_sparsity, require_sparsity
 from dpgep.methods.release import release
 from dpgep.methods.ridge import PART, products_ridge
@@ -374,10 +375,9 @@ def _reduce_a(
         at_rest = lazy and movement <= TOLERANCE
         u, converged = moved, at_rest and (truncating or not sparse)
         truncating = truncating or (sparse and at_rest)
-    image = x @ xa.T
-    values, rotation = scipy.linalg.eigh((image + image.T) / 2)
+    values, rotation = leading_first(x @ xa.T)
     taken = 0.0 if math.isinf(step) else step
-    return _Leading(rotation[:, ::-1].T @ x, values[::-1].copy(), taken, n_products, converged, first, movement)
+    return _Leading(rotation.T @ x, values, taken, n_products, converged, first, movement)
 
 
 def _largest_features(x: Matrix, sparsity: int) -> NDArray[np.int64]:

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from dpgep._checks import require_count, require_each, require_one_of, require_positive, require_share
 from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
-from dpgep.methods.papers.initial_vectors import given_vectors
+from dpgep.methods.eigen import leading_first
+from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, PublicSide
 from dpgep.privacy.sampled import SampledMechanism
@@ -71,7 +71,7 @@ class StochasticOptions(Options):
             for value in self.step_sizes:
                 require_positive("step_sizes", value)
         if isinstance(self.init, str):
-            require_one_of("init", self.init, ("random",))
+            require_one_of("init", self.init, RANDOM)
 
     def check(self, public: PublicSide, k: int) -> None:
         """What depends on the problem. Raises before anything is released."""
@@ -80,7 +80,7 @@ class StochasticOptions(Options):
         if self.batch_size is not None and self.batch_size > public.facts.n:
             raise ValueError(f"batch_size must be at most n = {public.facts.n}, got {self.batch_size}")
         if not isinstance(self.init, str):
-            given_vectors(self.init, k, public.model.n_features)
+            given_vectors(self.init, k, public.model.n_features, RANDOM)
         if self.step_sizes is not None and not math.isfinite(max(self.step_sizes) / public.facts.bound**2):
             raise ValueError(
                 f"step_sizes must be finite in units of 1/bound^2, got {self.step_sizes!r} for bound = "
@@ -221,12 +221,7 @@ def _default_steps(method: str, answers: NoisySamples, curator: Curator) -> tupl
 
 
 def _start(curator: Curator, k: int, options: StochasticOptions) -> Matrix:
-    d = curator.model.n_features
-    if isinstance(options.init, str):
-        block = curator.public_generator().standard_normal((k, d))
-    else:
-        block = given_vectors(options.init, k, d)
-    return np.ascontiguousarray(np.linalg.qr(block.T)[0].T)
+    return np.ascontiguousarray(np.linalg.qr(first_block(curator, k, options.init).T)[0].T)
 
 
 def _result(
@@ -238,8 +233,7 @@ def _result(
     level: float,
 ) -> MethodResult:
     """Eigenvectors on the span of the final block, by the mean of its noisy quotients."""
-    values, rotation = scipy.linalg.eigh((quotients + quotients.T) / 2)
-    values = values[::-1].copy()
+    values, rotation = leading_first(quotients)
     mechanism = answers.mechanism
     diagnostics = StochasticDiagnostics(
         noise_level=level,
@@ -259,4 +253,4 @@ def _result(
             f"{rejected} of {diagnostics.n_steps} steps were too large and were rejected: "
             f"use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
         )
-    return method_result(curator.model, None, rotation[:, ::-1].T @ vectors, values, diagnostics, accuracy_warnings)
+    return method_result(curator.model, None, rotation.T @ vectors, values, diagnostics, accuracy_warnings)
