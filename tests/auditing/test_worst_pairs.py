@@ -84,7 +84,6 @@ def test_search_finds_no_pair_beyond_its_claim(name: str) -> None:
 
 NO_MECHANISMS = {
     "audit._curator": "audits data that its caller made up",
-    "privacy.budget_store._entry_from_json": "reads entries that were paid for",
     "privacy.moment_release._plain": "answers without noise, at infinite cost",
     "privacy.products._plain_groups": "answers without noise, at infinite cost",
     "privacy.screening._plain_screen": "answers without noise, at infinite cost",

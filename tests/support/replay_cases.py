@@ -518,7 +518,9 @@ def reports(table: Matrix) -> Any:
 def masked_sum(table: Matrix, adjacency: Adjacency, colluding: int) -> Any:
     """Two people, and everybody else."""
     model = dpgep.PcaModel(3, center=True)
-    terms = masked.Terms(model, 1.0, ("a", "b"), colluding, "replay", mu=MU, adjacency=adjacency)
+    terms = masked.Terms(
+        model, bound=1.0, sites=("a", "b"), colluding=colluding, session="replay", mu=MU, adjacency=adjacency
+    )
     sites = {name: masked.Site(terms, name) for name in terms.sites}
     keys = {name: site.key for name, site in sites.items()}
     sums = {

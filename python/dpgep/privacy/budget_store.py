@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import platform
@@ -15,8 +14,8 @@ from dpgep._names import random_name
 from dpgep.errors import PrivacyBudgetError, warn
 from dpgep.models.model import Adjacency
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
-from dpgep.privacy.events import event_from_json, event_to_json
-from dpgep.privacy.ledger import Amount, Balance, LedgerEntry, NoiseBlock, Owner, Reservation
+from dpgep.privacy.ledger import Amount, Balance, LedgerEntry, Owner, Reservation
+from dpgep.serialization import decoded, encoded
 
 T = TypeVar("T")
 
@@ -156,7 +155,7 @@ class FileStore:
         )
 
     def _write_settlement(self, name: str, entries: Sequence[LedgerEntry]) -> None:
-        self._write({"kind": "settle", "reservation": name, "releases": [_entry_to_json(entry) for entry in entries]})
+        self._write({"kind": "settle", "reservation": name, "releases": encoded(tuple(entries))})
 
     def _write(self, fields: Record) -> None:
         self._file.append({**_stamp(), **fields})
@@ -207,42 +206,10 @@ class FileStore:
             return balance.reserve(Reservation(name, mu, None), balance.adjacency)
         if name not in balance.reserved:
             raise ValueError
-        releases = record["releases"] if kind == "settle" else ()
-        return balance.settle(name, [_entry_from_json(each) for each in releases])
+        releases = record["releases"] if kind == "settle" else []
+        return balance.settle(name, decoded(releases, tuple[LedgerEntry, ...], "releases"))
 
 
 def _stamp() -> Record:
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return {"time": now, "process": f"{os.getpid()}@{platform.node()}"}
-
-
-def _entry_to_json(entry: LedgerEntry) -> Record:
-    """The fields of an entry that are not None; infinite noise as a string."""
-    noise = [_given(dataclasses.asdict(block)) for block in entry.noise]
-    for block in noise:
-        deviation = float(block["deviation"])
-        block["deviation"] = deviation if math.isfinite(deviation) else str(deviation)
-    return _given(
-        {
-            "query": entry.query,
-            "mu": None if entry.mu is None else float(entry.mu),
-            "noise": noise,
-            "grid_bits": entry.grid_bits,
-            "event": None if entry.event is None else event_to_json(entry.event),
-        }
-    )
-
-
-def _given(fields: Record) -> Record:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _entry_from_json(fields: Record) -> LedgerEntry:
-    noise = tuple(
-        NoiseBlock(block["name"], block["shape"], float(block["deviation"]), block.get("scale"))
-        for block in fields["noise"]
-    )
-    event = fields.get("event")
-    return LedgerEntry(
-        fields["query"], fields.get("mu"), noise, fields.get("grid_bits"), event and event_from_json(event, "event")
-    )
