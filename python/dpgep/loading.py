@@ -34,8 +34,7 @@ from dpgep.models.table import TableModel
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
 from dpgep.private_moments import RELEASE, PrivateMoments
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
-from dpgep.reports.document import verified
-from dpgep.reports.report import REPORT, PrivacyReport
+from dpgep.reports.report import REPORT, PrivacyReport, verify
 from dpgep.serialization import Document, decoded, encoded, opened, upper_triangle_of
 from dpgep.solution import SOLUTION, Solution
 
@@ -61,11 +60,14 @@ def load(source: Target | bytes) -> Any:
         Where the file is damaged, holds anything else, or states a guarantee that does not follow from its ledger; the
         message says where and what.
     """
-    document = opened(_content(source))
+    content = _content(source)
+    document = opened(content)
+    if document.name == REPORT.name:
+        return verify(content).privacy
     if not isinstance(document.name, str) or document.name not in _READERS:
         raise ValueError(
             f"this is no file that dpgep.load reads: its format is {str(document.name)[:60]!r}, not one of "
-            f"{', '.join(_READERS)}"
+            f"{', '.join(_READERS)}, {REPORT.name}"
         )
     return _READERS[document.name](document)
 
@@ -274,5 +276,4 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     SOLUTION.name: _solution,
     RELEASE.name: _release,
     MOMENTS.name: _moments,
-    REPORT.name: lambda document: verified(document).privacy,
 }

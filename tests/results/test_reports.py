@@ -24,8 +24,7 @@ from stored import bytes_of
 import dpgep
 from dpgep.cli import main
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, percent, up
-from dpgep.reports.document import verify
-from dpgep.reports.report import document_of
+from dpgep.reports.report import document_of, verify
 
 DATA = Path(__file__).resolve().parents[1] / "support"
 SEVENTH = datetime.date(2026, 11, 7)

@@ -35,8 +35,8 @@ from dpgep.masked import Site, Terms
 from dpgep.privacy import events, sampled
 from dpgep.privacy.calibration import COUNTS, RECORD, SECOND, SUMS
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
-from dpgep.reports import consistency, document, guarantee, report
-from dpgep.reports.document import verify
+from dpgep.reports import guarantee, report
+from dpgep.reports.report import verify
 from dpgep.serialization import Format
 
 DATA = Path(__file__).resolve().parents[1] / "support"
@@ -588,7 +588,7 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
 
 def test_a_ledger_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dpgep.load(DATA / "solution-1.json").privacy
-    assert consistency.MOST_ENTRIES == 1 << 16
+    assert guarantee.MOST_ENTRIES == 1 << 16
     monkeypatch.setattr(guarantee, "MOST_ENTRIES", 5)
     found.require_consistent()
     monkeypatch.setattr(guarantee, "MOST_ENTRIES", 4)
@@ -598,9 +598,9 @@ def test_a_ledger_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatc
 
 def test_a_report_has_a_limited_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (DATA / "report-1.json").read_bytes()
-    padded = text + b" " * (document.MOST_BYTES - len(text))
+    padded = text + b" " * (report.MOST_BYTES - len(text))
     verify(padded)
-    with pytest.raises(ValueError, match=f"at most {document.MOST_BYTES} bytes"):
+    with pytest.raises(ValueError, match=f"at most {report.MOST_BYTES} bytes"):
         verify(padded + b" ")
     endless = tmp_path / "endless.json"
     with endless.open("wb") as file:
@@ -608,10 +608,10 @@ def test_a_report_has_a_limited_size(tmp_path: Path, capsys: pytest.CaptureFixtu
     tracemalloc.start()
     try:
         assert main(["report", "verify", str(endless)]) == 1
-        assert tracemalloc.get_traced_memory()[1] < 3 * document.MOST_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 3 * report.MOST_BYTES
     finally:
         tracemalloc.stop()
-    assert f"at most {document.MOST_BYTES} bytes" in capsys.readouterr().err
+    assert f"at most {report.MOST_BYTES} bytes" in capsys.readouterr().err
 
 
 def test_an_integer_has_a_limited_number_of_digits() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import dpgep
 from dpgep.cli.command import Commands, Output, UsageError, say
-from dpgep.reports import document
-from dpgep.reports.report import REPORT, ReportDocument, document_of
+from dpgep.reports.report import MOST_BYTES, REPORT, ReportDocument, document_of, verify
 from dpgep.reports.words import statement
 from dpgep.serialization import opened
 
@@ -46,11 +45,11 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError("verify takes no options")
     try:
         with open(file, "rb") as opened:
-            text = opened.read(document.MOST_BYTES + 1 if verb else -1)
+            text = opened.read(MOST_BYTES + 1 if verb else -1)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
     try:
-        found = document.verify(text) if verb else _document(text, options.dataset, options.purpose)
+        found = verify(text) if verb else _document(text, options.dataset, options.purpose)
     except UsageError:
         raise
     except ValueError as error:
@@ -88,4 +87,4 @@ def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDo
         return document_of(privacy, dataset, purpose)
     if dataset is not None or purpose is not None:
         raise UsageError("this report is written: --dataset and --purpose are for one that is made from a solution")
-    return document.verify(text)
+    return verify(text)

@@ -1,18 +1,28 @@
-"""The guarantee of everything that was released, which follows from the ledger."""
+"""The guarantee of everything that was released, and what a stated one must satisfy to follow from its ledger."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Literal
 
+import numpy as np
+
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
-from dpgep.privacy.ledger import LedgerEntry, mu_rounded_up, total_cost
+from dpgep.privacy.calibration import MOMENT_BLOCKS, RECORD, SECOND, mu_of_blocks
+from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, mu_rounded_up, total_cost
 from dpgep.privacy.sampled import delta_of_event, deltas_of_event, epsilon_of_event, require_accountable
-from dpgep.reports.consistency import MOST_ENTRIES, require_delta, require_entry
 
+# The most entries of a ledger that can be verified, bits of a grid, and steps of noise on it; releases stay below.
+MOST_ENTRIES = 1 << 16
+_MOST_GRID_BITS, _MOST_SCALE = 64, 1 << 62
+# Deviations in units of the bound: budgets lie between 1e-100 and 1e100, and squares and ratios of these are in range.
+_LEAST_DEVIATION, _MOST_DEVIATION = 1e-150, 1e150
+# by how much a delta may differ that another version of SciPy or dp_accounting has computed
+_VERSIONS = 1e-9
 # the delta at which a budget in mu or rho is shown as an epsilon
 _DELTA = 1e-6
 # points of the curve up to the stated epsilon, and as many beyond
@@ -125,7 +135,7 @@ class Guarantee:
         if not 1 <= len(self.releases) <= MOST_ENTRIES:
             raise ValueError(f"a ledger has entries, 1 to {MOST_ENTRIES}, not {len(self.releases)}")
         for number, release in enumerate(self.releases):
-            require_entry(
+            _require_entry(
                 f"releases[{number}]", release, "replace-one" if self.adjacency == "local" else self.adjacency
             )
         if self.exact != all(release.rounding != "none" for release in self.releases):
@@ -139,7 +149,7 @@ class Guarantee:
         if self.mu != spent:
             raise ValueError(f"the entries of the ledger add up to mu = {spent!r}, not to the stated {self.mu!r}")
         if self.epsilon is not None and self.delta is not None:
-            require_delta(lambda epsilon: delta_of(epsilon, spent), self.epsilon, self.delta)
+            _require_delta(lambda epsilon: delta_of(epsilon, spent), self.epsilon, self.delta)
         if self.epsilon is not None and math.isinf(spent) != math.isinf(self.epsilon):
             raise ValueError("epsilon is infinite where a release has no noise, and only there")
 
@@ -151,7 +161,7 @@ class Guarantee:
             if self.adjacency == "local":
                 raise ValueError("no sample is drawn where people add the noise themselves")
             require_accountable(self.to_dp_event(), self.epsilon, self.adjacency)
-            require_delta(self.delta_at, self.epsilon, self.delta)
+            _require_delta(self.delta_at, self.epsilon, self.delta)
 
     def curve(self) -> list[tuple[float, float]]:
         """(epsilon, delta) of all releases together, delta rounded up, from 0 to twice the stated epsilon.
@@ -186,3 +196,69 @@ class Guarantee:
         seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
         once = "" if self.release is None else f"; paid once, for all answers from release {self.release}"
         return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
+
+
+def _require_entry(where: str, entry: LedgerEntry, adjacency: Adjacency) -> None:
+    """Raise ValueError for what no release is, and for less noise than it pays for, where that is known."""
+    if entry.mu is not None and not entry.mu > 0:
+        raise ValueError(f"{where}.mu must be positive, or none, got {entry.mu!r}")
+    if (entry.mu is None) != (entry.event is not None):
+        raise ValueError(f"{where} must have either a mu or an event")
+    if entry.grid_bits is not None and not 0 <= entry.grid_bits <= _MOST_GRID_BITS:
+        raise ValueError(f"{where}.grid_bits must be from 0 to {_MOST_GRID_BITS}, or none, got {entry.grid_bits}")
+    is_private = entry.mu is None or math.isfinite(entry.mu)
+    if is_private and all(_is_public(block) for block in entry.noise):
+        raise ValueError(f"{where}.noise must have a block where mu is finite, not only public matrices")
+    if len({block.name for block in entry.noise}) < len(entry.noise):
+        raise ValueError(f"{where}.noise lists a block twice")
+    for block in entry.noise:
+        may_be_zero = not is_private or _is_public(block)
+        if not (0 <= block.deviation < math.inf and (may_be_zero or block.deviation > 0)):
+            raise ValueError(f"{where}.noise must have positive finite deviations, got {block.deviation!r}")
+        if block.scale is not None and not _is_on_grid(block, entry.grid_bits):
+            raise ValueError(f"{where}.noise has a scale of {block.scale}, which is not its deviation on the grid")
+    if entry.mu is not None and is_private:
+        _require_paid(where, entry.noise, entry.mu, adjacency)
+
+
+def _is_public(block: NoiseBlock) -> bool:
+    """Whether a block is of a matrix that was declared public, and has no noise; moments never are."""
+    return block.shape.startswith("none") and block.name not in MOMENT_BLOCKS
+
+
+def _require_paid(where: str, noise: tuple[NoiseBlock, ...], mu: float, adjacency: Adjacency) -> None:
+    """Raise ValueError for noise in the blocks of a moment matrix that costs more than mu."""
+    names = {block.name for block in noise}
+    # a second moment comes with its own sums and counts only; a screen has these two beside its diagonal
+    if (SECOND in names and not names <= MOMENT_BLOCKS - {RECORD}) or (RECORD in names and len(names) > 1):
+        raise ValueError(f"{where}.noise has a block of a moment matrix beside others, in {sorted(names)}")
+    for block in noise:
+        if block.name in MOMENT_BLOCKS and not _LEAST_DEVIATION <= block.deviation <= _MOST_DEVIATION:
+            raise ValueError(
+                f"{where}.noise must have deviations between {_LEAST_DEVIATION:g} and {_MOST_DEVIATION:g} in "
+                f"{block.name!r}, got {block.deviation!r}"
+            )
+    cost = mu_of_blocks(noise, adjacency)
+    if cost > mu * (1 + _VERSIONS):
+        raise ValueError(f"{where}.noise costs mu = {cost!r}, more than the stated {mu!r}")
+
+
+def _is_on_grid(block: NoiseBlock, bits: int | None) -> bool:
+    """Whether a scale is the deviation in steps: of 4^-bits, those of a second moment, or of 2^-bits."""
+    if bits is None or block.scale is None or not 0 < block.scale <= _MOST_SCALE:
+        return False
+    return block.deviation in (math.ldexp(block.scale, -2 * bits), math.ldexp(block.scale, -bits))
+
+
+def _require_delta(delta_at: Callable[[float], float], epsilon: float, stated: float) -> None:
+    """Raise ValueError unless delta at epsilon is at most the stated one."""
+    try:
+        with np.errstate(over="raise"):  # as newer versions of dp_accounting do by themselves
+            delta = delta_at(epsilon)
+    except (ArithmeticError, MemoryError, ValueError) as error:
+        raise ValueError(f"the ledger cannot be accounted for: {error}") from None
+    if not delta <= stated * (1 + _VERSIONS):
+        raise ValueError(
+            f"the entries of the ledger have delta = {delta:.6g} at epsilon = {epsilon:g}, more than the stated "
+            f"{stated:.6g}"
+        )

@@ -1,4 +1,4 @@
-"""A report as an HTML page or as Markdown: the same rows and sentences in both.
+"""Sections of a report as an HTML page or as Markdown: the same sentences and rows in both.
 
 The page stands alone: no script, nothing loaded, light and dark, for screens of any width and for paper.
 """
@@ -7,73 +7,55 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
 
-from dpgep.privacy.ledger import LEDGER, Row, up
-
-_CURVE = ("epsilon", "delta, at most")
+from dpgep.privacy.ledger import Row
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """What a report shows, as texts: rows of names and texts, sentences, points of the curve, rows of `LEDGER`."""
+class Section:
+    """A part of a report: a text, items of a list, and rows of a table.
 
-    dataset: str | None
-    about: Sequence[tuple[str, str]]
-    parameters: Sequence[tuple[str, str]]
-    statement: str
-    is_weak: bool
-    risks: Sequence[str]
-    curve: Sequence[tuple[float, float]]
-    stated: tuple[float, float] | None
-    assumptions: Sequence[str]
-    ledger: Sequence[Row]
-    sha256: str
-    dpgep: str
+    Attributes
+    ----------
+    heading : of the table; without one, its first column names the second.
+    numbers : columns of the table that are numbers.
+    is_main, is_warning : whether the text is what readers came for, and whether it is bad news.
+    curve, mark : points (epsilon, delta) to be drawn on a page, and one of them to be marked.
+    """
 
-    @property
-    def curve_rows(self) -> list[Row]:
-        """Every second point of the curve, rounded up."""
-        return [(up(epsilon), up(delta, 3)) for epsilon, delta in self.curve[::2]]
+    title: str
+    text: str = ""
+    items: Sequence[str] = ()
+    heading: Sequence[str] = ()
+    rows: Sequence[Row] = ()
+    numbers: Sequence[int] = ()
+    is_main: bool = False
+    is_warning: bool = False
+    curve: Sequence[tuple[float, float]] = ()
+    mark: tuple[float, float] | None = None
 
 
-def to_html(sheet: Sheet) -> str:
-    """The page; every text from outside is escaped."""
+def to_html(title: str, sections: Sequence[Section]) -> str:
+    """The page; every text is escaped."""
     template = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=escape("Privacy report" + (f": {sheet.dataset}" if sheet.dataset else "")),
-        about=_pairs(sheet.about),
-        strength="warn" if sheet.is_weak else "",
-        statement=_text(sheet.statement),
-        parameters=_pairs(sheet.parameters),
-        risks=_items(sheet.risks),
-        curve=_curve(sheet),
-        assumptions=_items(sheet.assumptions),
-        ledger=_table(LEDGER, sheet.ledger, numbers=(1, 2)),
-        version=escape(sheet.dpgep),
-        sha256=sheet.sha256,
-    )
+    return template.substitute(title=escape(title), sections="\n".join(map(_section, sections)))
 
 
-def to_markdown(sheet: Sheet) -> str:
-    """Markdown with tables as GitHub reads them; marks in texts from outside are escaped."""
-    parts = ["# Privacy report", escaped(sheet.statement), _columns(["", ""], [*sheet.about, *sheet.parameters])]
-    parts += ["## Risk of an attack", _list(sheet.risks)]
-    if sheet.curve:
-        parts += ["## Epsilon and delta", _columns(_CURVE, sheet.curve_rows)]
-    parts += ["## What is taken for granted", _list(sheet.assumptions)]
-    parts += ["## Ledger", _columns(LEDGER, sheet.ledger)]
-    parts += [
-        "## Signature",
-        f"SHA-256 of the report's JSON form: `{sheet.sha256}` (`dpgep report verify FILE`). It shows that nothing "
-        "was changed, not who wrote the report.",
-        f"Written by dpgep {escaped(sheet.dpgep)}.",
-    ]
-    return "\n\n".join(parts) + "\n"
+def to_markdown(title: str, sections: Sequence[Section]) -> str:
+    """Markdown with tables as GitHub reads them; marks in texts are escaped."""
+    parts = [f"# {escaped(title)}"]
+    for section in sections:
+        lines = [section.heading or ["", ""], ["---"] * len(section.rows[0])] if section.rows else []
+        lines += [[escaped(cell) for cell in row] for row in section.rows]
+        parts += [f"## {section.title}"] if section.title else []
+        parts += [escaped(section.text), "\n".join(f"- {escaped(item)}" for item in section.items)]
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -82,33 +64,32 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", plain)
 
 
-def _list(texts: Iterable[str]) -> str:
-    return "\n".join(f"- {escaped(each)}" for each in texts)
+def _section(section: Section) -> str:
+    parts = [f"<h2>{escape(section.title)}</h2>"] if section.title else []
+    if section.text:
+        kind = "warn" if section.is_warning else "" if section.is_main else "soft"
+        text = f'<p class="{kind}">{_text(section.text)}</p>'
+        parts.append(f'<div class="card">{text}</div>' if section.is_main else text)
+    if section.items:
+        parts.append("<ul>\n" + "\n".join(f"<li>{_text(item)}</li>" for item in section.items) + "\n</ul>")
+    if section.rows:
+        table = _table(section)
+        parts.append(f'<div class="curve">{_picture(section)}{table}</div>' if section.curve else table)
+    return "\n".join(parts)
 
 
-def _columns(heading: Sequence[str], rows: Iterable[Row]) -> str:
-    lines = [heading, ["---"] * len(heading), *([escaped(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _table(heading: Sequence[str], rows: Iterable[Row], numbers: Sequence[int] = ()) -> str:
-    """A table of escaped texts; columns of ``numbers`` are aligned to the right. Cells know their heading."""
-    kinds = ['class="number"' if i in numbers else "" for i in range(len(heading))]
-    names = [f'data-name="{escape(text)}"' for text in heading]
-    head = "".join(f"<th {kind}>{escape(text)}</th>" for text, kind in zip(heading, kinds, strict=True))
-    body = "\n".join(
-        "<tr>"
-        + "".join(f"<td {kind} {of}>{_text(text)}</td>" for text, kind, of in zip(row, kinds, names, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
-
-
-def _pairs(rows: Iterable[tuple[str, str]]) -> str:
-    """A table of names and escaped texts, without a heading."""
-    body = "\n".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
-    return f"<table><tbody>\n{body}\n</tbody></table>"
+def _table(section: Section) -> str:
+    """The table of a section; cells know their heading, for narrow screens."""
+    if not section.heading:
+        body = "\n".join(f"<tr><th>{escape(name)}</th><td>{_text(text)}</td></tr>" for name, text in section.rows)
+        return f"<table><tbody>\n{body}\n</tbody></table>"
+    kinds = ['class="number"' if i in section.numbers else "" for i in range(len(section.heading))]
+    cells = [f'{kind} data-name="{escape(name)}"' for kind, name in zip(kinds, section.heading, strict=True)]
+    head = "".join(f"<th {kind}>{escape(name)}</th>" for kind, name in zip(kinds, section.heading, strict=True))
+    rows = ([f"<td {of}>{_text(text)}</td>" for of, text in zip(cells, row, strict=True)] for row in section.rows)
+    body = "\n".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    wide = ' class="wide"' if len(section.heading) > 2 else ""
+    return f"<table{wide}><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
 
 
 def _text(text: str) -> str:
@@ -116,26 +97,15 @@ def _text(text: str) -> str:
     return re.sub(r"[\d.]+e-\d+", r'<span class="whole">\g<0></span>', escape(text)).replace(" %", "&nbsp;%")
 
 
-def _items(texts: Iterable[str]) -> str:
-    return "<ul>\n" + "\n".join(f"<li>{_text(text)}</li>" for text in texts) + "\n</ul>"
-
-
-def _curve(sheet: Sheet) -> str:
-    if not sheet.curve:
-        return ""
-    rows = _table(_CURVE, sheet.curve_rows, numbers=(0, 1))
-    return f'<h2>Epsilon and delta</h2>\n<div class="curve">{_picture(sheet)}{rows}</div>\n'
-
-
 # the picture: a frame within a box, delta from 1 down to where it hardly matters
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 260, 52, 12, 26, 40
 _LEAST = 1e-16
 
 
-def _picture(sheet: Sheet) -> str:
+def _picture(section: Section) -> str:
     """The curve as an inline picture: delta, on a scale of logarithms, against epsilon."""
-    most = sheet.curve[-1][0]
-    decades = min(16, max(1, math.ceil(-math.log10(max(sheet.curve[-1][1], _LEAST)))))
+    most = section.curve[-1][0]
+    decades = min(16, max(1, math.ceil(-math.log10(max(section.curve[-1][1], _LEAST)))))
 
     def x(epsilon: float) -> float:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * epsilon / most
@@ -154,10 +124,10 @@ def _picture(sheet: Sheet) -> str:
     for quarter in range(5):
         epsilon = most * quarter / 4
         lines.append(f'<text x="{x(epsilon):.1f}" y="{_HEIGHT - 22}" text-anchor="middle">{epsilon:.3g}</text>')
-    points = " ".join(f"{x(epsilon):.1f},{y(delta):.1f}" for epsilon, delta in sheet.curve if delta >= _LEAST)
+    points = " ".join(f"{x(epsilon):.1f},{y(delta):.1f}" for epsilon, delta in section.curve if delta >= _LEAST)
     mark = ""
-    if sheet.stated is not None:
-        epsilon, delta = sheet.stated
+    if section.mark is not None:
+        epsilon, delta = section.mark
         mark = f'<circle cx="{x(epsilon):.1f}" cy="{y(delta):.1f}" r="4" fill="var(--mark)"/>'
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="delta against epsilon">{"".join(lines)}'

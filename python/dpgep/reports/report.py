@@ -1,4 +1,7 @@
-"""The guarantee of everything that was released, the releases it follows from, and both as a document to sign."""
+"""The guarantee of everything that was released, the releases it follows from, and both as a document to sign.
+
+A document (docs/reports.md) can be read again, and is then verified from its ledger.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,30 @@ import datetime
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
+
+import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._files import Target, save
 from dpgep._show import html_table
-from dpgep.privacy.ledger import LEDGER, ledger_rows
+from dpgep.privacy.ledger import LEDGER, ledger_rows, up
 from dpgep.reports.guarantee import Guarantee
-from dpgep.reports.render import Sheet, to_html, to_markdown
-from dpgep.reports.words import assumptions, key_rows, risk_sentences, statement
-from dpgep.serialization import Format, encoded
+from dpgep.reports.render import Section, to_html, to_markdown
+from dpgep.reports.words import SIGNATURE, assumptions, key_rows, risk_sentences, statement
+from dpgep.serialization import Format, decoded, encoded, opened
 
 REPORT = Format("dpgep-report")
 
+_CURVE = ("epsilon", "delta, at most")
 # the share of false alarms at which an attacker is judged
 FALSE_POSITIVES = 0.01
 _SLACK = 1e-12
+# A report that can be read: with short names of a million columns it has some 12 MB.
+MOST_BYTES = 1 << 24
+# by how much a derived number may differ that another version of SciPy or dp_accounting has computed
+_VERSIONS = 1e-6
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,28 +75,20 @@ class PrivacyReport(Guarantee):
         """
         return document_of(self, dataset, purpose, date).to_json()
 
-    def save(
-        self,
-        target: Target,
-        *,
-        dataset: str | None = None,
-        purpose: str | None = None,
-        date: datetime.date | None = None,
-    ) -> None:
+    def save(self, target: Target, **about: Any) -> None:
         """Write `to_json` to a path or a binary file, for `dpgep.load`, which verifies it."""
-        save(self.to_json(dataset=dataset, purpose=purpose, date=date).encode(), target)
+        save(self.to_json(**about).encode(), target)
 
-    def to_html(
-        self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
-    ) -> str:
-        """The same as a page that stands alone: no script, light and dark, for any width, and for paper."""
-        return document_of(self, dataset, purpose, date).to_html()
+    def to_html(self, **about: Any) -> str:
+        """The document as a page that stands alone: no script, light and dark, for any width, and for paper.
 
-    def to_markdown(
-        self, *, dataset: str | None = None, purpose: str | None = None, date: datetime.date | None = None
-    ) -> str:
-        """The same in Markdown."""
-        return document_of(self, dataset, purpose, date).to_markdown()
+        Parameters are those of `to_json`.
+        """
+        return document_of(self, **about).to_html()
+
+    def to_markdown(self, **about: Any) -> str:
+        """The document in Markdown. Parameters are those of `to_json`."""
+        return document_of(self, **about).to_markdown()
 
     def _repr_html_(self) -> str:
         return html_table(key_rows(self)) + html_table(ledger_rows(self.releases, self.mu), LEDGER)
@@ -143,31 +145,30 @@ class ReportDocument:
 
     def to_html(self) -> str:
         """The document as a page that stands alone."""
-        return to_html(self._sheet())
+        return to_html("Privacy report" + (f": {self.dataset}" if self.dataset else ""), self._sections())
 
     def to_markdown(self) -> str:
         """The document in Markdown."""
-        return to_markdown(self._sheet())
+        return to_markdown("Privacy report", self._sections())
 
-    def _sheet(self) -> Sheet:
+    def _sections(self) -> list[Section]:
         """No sentence is taken from the document, which may come from outside: all follow from its guarantee."""
-        report, risk = self.privacy, self.risk
+        report = self.privacy
+        is_weak = report.seeded or (report.mu is not None and math.isinf(report.mu))
         about = [("Data set", self.dataset), ("Purpose", self.purpose), ("Date", self.date)]
+        curve = [(up(epsilon), up(delta, 3)) for epsilon, delta in self.curve[::2]]
         stated = None if report.epsilon is None or report.delta is None else (report.epsilon, report.delta)
-        return Sheet(
-            dataset=self.dataset,
-            about=[(name, text) for name, text in about if text is not None],
-            parameters=key_rows(report),
-            statement=statement(report),
-            is_weak=report.seeded or (report.mu is not None and math.isinf(report.mu)),
-            risks=risk_sentences(report, risk.advantage, risk.false_positive_rate, risk.true_positive_rate),
-            curve=self.curve,
-            stated=stated,
-            assumptions=list(assumptions(report)),
-            ledger=list(ledger_rows(report.releases, report.mu)),
-            sha256=self.sha256,
-            dpgep=self.dpgep,
-        )
+        drawn: dict[str, Any] = {"rows": curve, "curve": self.curve, "mark": stated}
+        ledger = "Everything that was released, in order, and what it cost, as a share of mu² and as mu."
+        return [
+            Section("", rows=[(name, text) for name, text in about if text is not None]),
+            Section("Guarantee", statement(report), rows=key_rows(report), is_main=True, is_warning=is_weak),
+            Section("Risk of an attack", items=risk_sentences(report, *astuple(self.risk))),
+            *([Section("Epsilon and delta", heading=_CURVE, numbers=(0, 1), **drawn)] if curve else []),
+            Section("What is taken for granted", items=list(assumptions(report))),
+            Section("Ledger", ledger, heading=LEDGER, rows=[*ledger_rows(report.releases, report.mu)], numbers=(1, 2)),
+            Section("Signature", SIGNATURE, rows=[("SHA-256", self.sha256), ("Written by", f"dpgep {self.dpgep}")]),
+        ]
 
     def _content(self) -> dict[str, Any]:
         return {**REPORT.heading(), **encoded(self)}
@@ -222,3 +223,59 @@ def digest(content: dict[str, Any]) -> str:
     """SHA-256 of the canonical form: keys sorted, no spaces, ASCII, floats as Python writes them."""
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def verify(text: str | bytes) -> ReportDocument:
+    """The document in a JSON text, all of whose numbers follow from its ledger.
+
+    Recomputed are the hash; mu, in exact arithmetic; delta at the stated epsilon; the curve; the risk of an attack; and
+    the words, where this version of dpgep wrote them. Raises ValueError, which says what does not agree.
+    """
+    document = _read(text.encode() if isinstance(text, str) else text)
+    report = document.privacy
+    report.require_consistent()
+    report.require_sampled()
+    try:
+        with np.errstate(all="ignore"):
+            again = document_of(report, document.dataset, document.purpose)
+    except ArithmeticError as error:
+        raise ValueError(f"the ledger cannot be accounted for: {error}") from None
+    if not _close(document.curve, again.curve):
+        raise ValueError("the curve does not follow from the ledger")
+    if not _close([vars(document.risk).values()], [vars(again.risk).values()]):
+        raise ValueError("the risk of an attack does not follow from the ledger")
+    if document.dpgep == again.dpgep and (document.statement, document.assumptions) != (
+        again.statement,
+        again.assumptions,
+    ):
+        raise ValueError("the statement or the assumptions are not those of this guarantee")
+    return document
+
+
+def _read(data: bytes) -> ReportDocument:
+    """The document with its hash and a date. Raises ValueError for anything else."""
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"a report has at most {MOST_BYTES} bytes, this file has more")
+    found = opened(data).require(REPORT)
+    content = dict(found.fields)
+    stated = content.pop("sha256", None)
+    fields = {**content, "dpgep": found.dpgep}
+    document: ReportDocument = decoded(fields, ReportDocument, "the report", by=found.writer)
+    if not isinstance(stated, str):
+        raise ValueError("the report has no sha256")
+    expected = digest({"format": found.name, "version": found.version, **fields})
+    if stated != expected:
+        raise ValueError(f"the report was altered: its hash is {expected}, not the stated {stated}")
+    try:
+        datetime.date.fromisoformat(document.date)
+    except ValueError:
+        raise ValueError(f"{document.date!r} is no date") from None
+    return document
+
+
+def _close(found: Any, expected: Any) -> bool:
+    return len(found) == len(expected) and all(
+        math.isclose(x, y, rel_tol=_VERSIONS)
+        for a, b in zip(found, expected, strict=True)
+        for x, y in zip(a, b, strict=True)
+    )

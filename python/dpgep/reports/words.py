@@ -8,6 +8,12 @@ from collections.abc import Iterator
 from dpgep.privacy.ledger import percent, up
 from dpgep.reports.guarantee import Guarantee, PublicInputs
 
+SIGNATURE = (
+    "The hash names the report's JSON form. 'dpgep report verify FILE' recomputes it, and every number above from the "
+    "ledger. It shows that nothing was changed since; not who wrote the report, nor that the releases took place as "
+    "listed: that is what a signature is for."
+)
+
 # how many names are listed before the rest is counted
 _LISTED = 20
 
