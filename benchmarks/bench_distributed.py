@@ -49,7 +49,7 @@ def rows_on(n_workers: int, n: int) -> Iterator[tuple[distributed.Client, Any]]:
         yield client, dask.array.concatenate(blocks)
 
 
-def seconds_on(n_workers: int, n: int, model: dpgep.PcaModel, expected: bytes) -> float:
+def seconds_on(n_workers: int, n: int, model: dpgep.models.PcaModel, expected: bytes) -> float:
     """Of the second of two runs: the first imports this package on the workers."""
     with rows_on(n_workers, n) as (client, rows):
         for _ in range(2):
@@ -62,7 +62,7 @@ def seconds_on(n_workers: int, n: int, model: dpgep.PcaModel, expected: bytes) -
 
 def test_two_workers_against_one(benchmark: Any) -> None:
     n = 6400 if support.QUICK else 240_000
-    model = dpgep.PcaModel(N_FEATURES, center=True)
+    model = dpgep.models.PcaModel(N_FEATURES, center=True)
     whole = dpgep.Moments(model, bound=1.0)
     for i in range(N_PARTS):
         whole.update(part(i, n // N_PARTS), n_threads=1)

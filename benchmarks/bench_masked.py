@@ -19,7 +19,7 @@ from dpgep import masked
 TARGET = 1.5
 N_FEATURES, N_PER_SITE, ROUNDS = (50, 500, 1) if support.QUICK else (500, 10_000, 5)
 GUARANTEE = {"epsilon": 1.0, "delta": 1e-6}
-MODEL = dpgep.PcaModel(N_FEATURES, center=True)
+MODEL = dpgep.models.PcaModel(N_FEATURES, center=True)
 
 
 def moments_of(rows: support.Matrix) -> dpgep.Moments:

@@ -1,4 +1,4 @@
-"""Planned beside measured errors: what `dpgep.plan` says without data, and what `dpgep.solve` then does.
+"""Planned beside measured errors: what `dpgep.planning.plan` says without data, and what `dpgep.solve` then does.
 
 People are drawn anew for every run, in columns that are mixed at random, with class means and responses of other shapes
 than those of the plan. The plan knows the spectrum, the shares of groups, and the numbers that are public. Errors are
@@ -69,7 +69,7 @@ def pca(
         return dpgep.pca(x, bound=bound, center=center, adjacency=adjacency), turned[:, :k].T
 
     plan = {"n": n, "bound": bound, "spectrum": spectrum, "n_components": k, **arguments}
-    return Setting(f"pca {n} x {d}, {noise.__name__}", dpgep.PcaModel(d, center), plan, make)
+    return Setting(f"pca {n} x {d}, {noise.__name__}", dpgep.models.PcaModel(d, center), plan, make)
 
 
 def standardized(n: int, d: int, **arguments: Any) -> Setting:
@@ -82,7 +82,7 @@ def standardized(n: int, d: int, **arguments: Any) -> Setting:
         return dpgep.pca(x, standardize=True), np.full((1, d), 1 / math.sqrt(d)) / units
 
     plan = {"n": n, "bound": "auto", "eigengap": 0.4 * d, **arguments}
-    return Setting(f"standardized pca {n} x {d}", dpgep.StandardizedPcaModel(d, True), plan, make)
+    return Setting(f"standardized pca {n} x {d}", dpgep.models.StandardizedPcaModel(d, True), plan, make)
 
 
 def views(
@@ -91,7 +91,7 @@ def views(
     """Views of unit covariance whose leading columns have these correlations."""
     k, bound = len(sizes), arguments.pop("bound", "auto")
     left, right = rotation(d[0], 1), rotation(d[1], 2)
-    build, model = (dpgep.cca, dpgep.CcaModel) if kind == "cca" else (dpgep.pls, dpgep.PlsModel)
+    build, model = (dpgep.cca, dpgep.models.CcaModel) if kind == "cca" else (dpgep.pls, dpgep.models.PlsModel)
 
     def make(rng: np.random.Generator) -> Made:
         x, y = noise(rng, (n, d[0])), noise(rng, (n, d[1]))
@@ -118,7 +118,7 @@ def classes(n: int, d: int, means: Matrix, shares: list[float], noise: Any = gau
         return problem, (turned[:, :k] @ vectors[:, ::-1]).T
 
     plan = {"n": n, "bound": bound, "spectrum": values[::-1], "shares": shares, "n_components": k, **arguments}
-    return Setting(f"fda {n} x {d}, {noise.__name__}", dpgep.FdaModel(d, tuple(range(len(p)))), plan, make)
+    return Setting(f"fda {n} x {d}, {noise.__name__}", dpgep.models.FdaModel(d, tuple(range(len(p)))), plan, make)
 
 
 def responses(n: int, d: int, noise: float, slices: int, **arguments: Any) -> Setting:
@@ -142,7 +142,7 @@ def responses(n: int, d: int, noise: float, slices: int, **arguments: Any) -> Se
         ].T
 
     plan = {"n": n, "bound": bound, "spectrum": [explained], "shares": shares, **arguments}
-    return Setting(f"sir {n} x {d}", dpgep.SirModel(d, tuple(edges)), plan, make)
+    return Setting(f"sir {n} x {d}", dpgep.models.SirModel(d, tuple(edges)), plan, make)
 
 
 SETTINGS = [
@@ -196,7 +196,7 @@ def delta(setting: Setting) -> float:
 
 def compared(setting: Setting) -> Iterator[tuple[str, float]]:
     """For each kind of error, by which factor plan and measurement differ."""
-    plan = dpgep.plan(setting.model, delta=delta(setting), **setting.plan)
+    plan = dpgep.planning.plan(setting.model, delta=delta(setting), **setting.plan)
     for side, errors in zip(("sample", "population"), measured(setting), strict=True):
         planned, actual = getattr(plan, side).span, float(errors.mean())
         what = f"{setting.name}, bound {setting.plan['bound']}, epsilon = {setting.plan['epsilon']:g}, {side}"

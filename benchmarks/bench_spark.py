@@ -45,7 +45,7 @@ options |= {"spark.sql.files.maxPartitionBytes": "1g", "spark.sql.files.openCost
 
 def ours(people):
     sums = io.BytesIO()
-    dpgep.spark.moments(dpgep.PcaModel(int(d), center=True), people, bound=1.0).save(sums)
+    dpgep.spark.moments(dpgep.models.PcaModel(int(d), center=True), people, bound=1.0).save(sums)
     return sums.getvalue()
 
 def no_rows(batches):
@@ -110,7 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_cores_against_one(folder: Path, benchmark: Any) -> None:
-    whole = dpgep.Moments(dpgep.PcaModel(N_FEATURES, center=True), bound=1.0)
+    whole = dpgep.Moments(dpgep.models.PcaModel(N_FEATURES, center=True), bound=1.0)
     start = time.perf_counter()
     for i in range(N_PARTS):
         whole.update(pyarrow.parquet.read_table(folder / f"{i}.parquet"), n_threads=1)

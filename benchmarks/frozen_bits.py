@@ -69,7 +69,7 @@ def of_tables() -> Iterator[tuple[str, str]]:
         yield f"pls auto {adjacency}", solved(dpgep.pls(x[:, :3], x[:, 3:], **rest))
         yield f"fda auto {adjacency}", solved(dpgep.fda(x, labels, classes=[0, 1, 2], **rest))
         yield f"sir auto {adjacency}", solved(dpgep.sir(x, y, slices=5, y_range=(-3, 3), **rest))
-        moments = dpgep.Moments(dpgep.PcaModel(6, center=True), bound=1e5, **rest)
+        moments = dpgep.Moments(dpgep.models.PcaModel(6, center=True), bound=1e5, **rest)
         for batch in rows["batches"]:
             moments.update(batch)
         yield f"moments {adjacency}", solved(moments, n_components=2)

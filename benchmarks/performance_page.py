@@ -33,7 +33,7 @@ def summed(rows: Any, bound: float, *, center: bool) -> tuple[float, dpgep.Momen
     """Seconds of one update, and the sums after one."""
 
     def new() -> dpgep.Moments:
-        moments = dpgep.Moments(dpgep.PcaModel(rows.shape[1], center=center), bound=bound)
+        moments = dpgep.Moments(dpgep.models.PcaModel(rows.shape[1], center=center), bound=bound)
         moments.update(rows, n_threads=1)
         return moments
 

@@ -35,7 +35,7 @@ import dpgep
 _SMALL = range(0, 13)
 
 
-def pairs_of_ways(seed: int) -> Iterator[tuple[str, str, dpgep.ReplayResult]]:
+def pairs_of_ways(seed: int) -> Iterator[tuple[str, str, dpgep.auditing.ReplayResult]]:
     """(group of ways, what was replayed, its result), without end: each way with each of its terms in turn."""
     with tempfile.TemporaryDirectory() as folder:
         for turn in itertools.count():
@@ -47,7 +47,7 @@ def pairs_of_ways(seed: int) -> Iterator[tuple[str, str, dpgep.ReplayResult]]:
                     yield way.group, f"{way}: {terms.bound} bound, {pair!r:.2000}", way.replay(pair, terms)
 
 
-def pairs_of_methods(seed: int) -> Iterator[tuple[str, str, dpgep.ReplayResult]]:
+def pairs_of_methods(seed: int) -> Iterator[tuple[str, str, dpgep.auditing.ReplayResult]]:
     """The same of methods, one pair of each case in turn."""
     cases = list(replay_matrix.cases())
     for turn in itertools.count():
@@ -56,11 +56,11 @@ def pairs_of_methods(seed: int) -> Iterator[tuple[str, str, dpgep.ReplayResult]]
             given = {"epsilon": replay_matrix.EPSILON, "delta": replay_matrix.DELTA, "method": method}
             for what, *neighbours in replay_matrix.pairs(rng, adjacency, 1):
                 mechanism = replay_matrix.models(bound, adjacency)[model]
-                result = dpgep.replay(mechanism, neighbours, n_components=1, **given, **options)
+                result = dpgep.auditing.replay(mechanism, neighbours, n_components=1, **given, **options)
                 yield f"method {method}", f"{name}: {what}", result
 
 
-def pairs(seed: int) -> Iterator[tuple[str, str, dpgep.ReplayResult]]:
+def pairs(seed: int) -> Iterator[tuple[str, str, dpgep.auditing.ReplayResult]]:
     """Both, one after the other."""
     for both in zip(pairs_of_ways(seed), pairs_of_methods(seed), strict=False):
         yield from both

@@ -84,7 +84,7 @@ class Cluster:
 def measured(features: int, people: int) -> tuple[float, float]:
     """Seconds of processor time to sum a row, and to merge a partial sum."""
     rows = np.random.default_rng(0).standard_normal((people, features)) / math.sqrt(features)
-    layout = dpgep.PcaModel(features, center=True).layout(PublicFacts("replace-one", 1.0, None))
+    layout = dpgep.models.PcaModel(features, center=True).layout(PublicFacts("replace-one", 1.0, None))
     with use_threads(1):
         sums = ExactMomentAccumulator(layout, 20)
         sums.add(Batch(Rows((rows[:10],), 1.0)))
@@ -217,7 +217,7 @@ def check_widths(doublings: int) -> int:
     rows = np.zeros((1000, 3))
     rows[:, 0] = 1.0
     rows[::2, :2] = [0.6, -0.8]
-    layout = dpgep.PcaModel(3, center=True).layout(PublicFacts("replace-one", 1.0, None))
+    layout = dpgep.models.PcaModel(3, center=True).layout(PublicFacts("replace-one", 1.0, None))
     sums = ExactMomentAccumulator(layout, 20)
     sums.add(Batch(Rows((rows,), 1.0)))
     expected = [int(value) for value in sums.copy().limbs()[0].ravel()]

@@ -23,7 +23,7 @@ from dpgep import masked
 
 SITES = ("north", "south", "west")
 TERMS = masked.Terms(
-    dpgep.PcaModel(6, center=True),
+    dpgep.models.PcaModel(6, center=True),
     bound=1.0,
     epsilon=1.0,
     delta=1e-6,

@@ -26,7 +26,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep import masked
-from dpgep._low_bits import numbers_in
+from dpgep.auditing.low_bits import numbers_in
 from dpgep.data import integer_moments
 from dpgep.masked import Site, Terms, new_identity, release
 from dpgep.privacy.calibration import IntegerNoise
@@ -34,7 +34,7 @@ from dpgep.serialization import Format, opened
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "masked_sites.py"
 NAMES = ("north", "south", "west", *(f"site {i}" for i in range(4, 11)))
-MODEL = dpgep.PcaModel(3, center=True)
+MODEL = dpgep.models.PcaModel(3, center=True)
 D = MODEL.n_features
 # X25519 public keys of order at most 8 (RFC 7748, section 6.1): the shared secret would be zero
 LOW_ORDER = (
@@ -119,7 +119,7 @@ def test_without_noise_it_is_the_release_of_merged_moments(
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_the_report_states_the_guarantee_and_whom_it_presumes(adjacency: Any) -> None:
-    terms = terms_of(3, dpgep.TableModel(D, feature_names=("a", "b", "c")), colluding=1, adjacency=adjacency)
+    terms = terms_of(3, dpgep.models.TableModel(D, feature_names=("a", "b", "c")), colluding=1, adjacency=adjacency)
     moments, _ = run(terms, [random_sums(terms, seed) for seed in range(3)])
     report = moments.privacy
     report.require_consistent()
@@ -147,7 +147,7 @@ def test_the_report_states_the_guarantee_and_whom_it_presumes(adjacency: Any) ->
 @pytest.mark.parametrize("k", [3, 10])
 def test_the_noise_has_the_law_of_one_curators(k: int) -> None:
     """Two samples of 9150 entries each; FALSE_ALARM for each of two tests. Noise that is 1.3 times larger is seen."""
-    model, draws = dpgep.PcaModel(60, center=False), 5
+    model, draws = dpgep.models.PcaModel(60, center=False), 5
     terms = terms_of(k, model)
     parts = [random_sums(terms, seed, 100) for seed in range(k)]
     whole = parts[0].copy()
@@ -172,7 +172,7 @@ def test_the_noise_has_the_law_of_one_curators(k: int) -> None:
 @pytest.mark.statistical
 def test_masks_are_uniform_and_cancel_in_the_whole_sum_alone() -> None:
     """Chi-square of the bytes of a message, of a sum of two of three, of all: one alarm each below FALSE_ALARM."""
-    terms = terms_of(3, dpgep.PcaModel(60, center=True))
+    terms = terms_of(3, dpgep.models.PcaModel(60, center=True))
     _, messages = run(terms, [random_sums(terms, seed) for seed in range(3)])
     one, two, three = (words_of(message) for message in messages.values())
     some = one.copy()
@@ -190,7 +190,7 @@ def test_masks_are_uniform_and_cancel_in_the_whole_sum_alone() -> None:
 
 @pytest.mark.parametrize("d", [3, 60])
 def test_a_message_has_16_bytes_for_each_integer(d: int) -> None:
-    terms = terms_of(3, dpgep.PcaModel(d, center=True))
+    terms = terms_of(3, dpgep.models.PcaModel(d, center=True))
     _, messages = run(terms, [random_sums(terms, seed) for seed in range(3)])
     entries = d * (d + 1) // 2 + d + 1  # the second moment's triangle, the sums, n
     assert 0 < len(messages["north"]) - 16 * entries < 300
@@ -265,8 +265,8 @@ def test_seeds_agree_between_two_sites_and_depend_on_everything_public() -> None
     [
         ({"bound": 2.0}, r"bound \(2.0 and 1.0\)"),
         # equal, but not the same JSON, on which the seeds depend
-        ({"model": dpgep.PcaModel(D, center=1)}, r"model \(.*'center': 1.* and .*'center': True"),  # type: ignore[arg-type]
-        ({"model": dpgep.PcaModel(D, center=False)}, r"model \(.*'center': False.* and .*'center': True"),
+        ({"model": dpgep.models.PcaModel(D, center=1)}, r"model \(.*'center': 1.* and .*'center': True"),  # type: ignore[arg-type]
+        ({"model": dpgep.models.PcaModel(D, center=False)}, r"model \(.*'center': False.* and .*'center': True"),
         ({"session": "another"}, r"session \('another' and 'test'\)"),
         ({"colluding": 1}, r"colluding \(1 and 0\)"),
         ({"epsilon": 2.0}, r"epsilon \(2.0 and 1.0\)"),
@@ -404,7 +404,7 @@ def test_any_flipped_bit_is_found() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model": dpgep.PcaModel(4, center=True)}, "moments differ in model"),
+        ({"model": dpgep.models.PcaModel(4, center=True)}, "moments differ in model"),
         ({"bound": 2.0}, "moments differ in bound"),
         ({"bits": 16}, "moments differ in bits"),
         ({"adjacency": "add-remove"}, "moments differ in adjacency"),
@@ -686,7 +686,7 @@ def test_audits_find_no_more_than_is_paid(colluding: int) -> None:
 
     The control is the message of a site whose masks are known: its share of the noise alone is too little.
     """
-    terms = terms_of(3, dpgep.PcaModel(2, center=False), mu=1.0, colluding=colluding)
+    terms = terms_of(3, dpgep.models.PcaModel(2, center=False), mu=1.0, colluding=colluding)
     known = replace(terms)
     known.__dict__["share"] = IntegerNoise(terms.bits, 0, 0, 0, 0)  # whoever knows the noise can subtract it
     others = [random_sums(terms, seed, 10) for seed in range(2)]
@@ -705,10 +705,10 @@ def test_audits_find_no_more_than_is_paid(colluding: int) -> None:
     def likelihood(output: tuple[Matrix, Matrix]) -> float:
         return float(output[0][1, 1] - output[0][0, 0])
 
-    values = dpgep.audit(view, neighbours, likelihood, gaussian=True, **budget)
+    values = dpgep.auditing.audit(view, neighbours, likelihood, gaussian=True, **budget)
     assert not values.flagged
     assert values.mu > 0.25
-    bits = dpgep.audit(view, neighbours, lambda output: numbers_in(list(output))[0], low_bits=True, **budget)
+    bits = dpgep.auditing.audit(view, neighbours, lambda output: numbers_in(list(output))[0], low_bits=True, **budget)
     assert not bits.flagged
 
     def one_share(rows: Matrix) -> float:
@@ -719,7 +719,7 @@ def test_audits_find_no_more_than_is_paid(colluding: int) -> None:
         second = masked._integers(words.copy(), terms).to_float()[0]
         return float(second[1, 1] - second[0, 0])
 
-    assert dpgep.audit(one_share, neighbours, float, gaussian=True, **{**budget, "runs": 800}).flagged
+    assert dpgep.auditing.audit(one_share, neighbours, float, gaussian=True, **{**budget, "runs": 800}).flagged
 
 
 # ---- processes ----

@@ -1,4 +1,4 @@
-"""`dpgep.plan`: formulas where there are any, measured errors elsewhere, and what is refused."""
+"""`dpgep.planning.plan`: formulas where there are any, measured errors elsewhere, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conftest import solve_seeded
 import dpgep
 from dpgep.models.model import PublicFacts
 from dpgep.models.row_model import RowModel
-from dpgep.planning import _contrasts, _least, _moments, _Setting, _Target
+from dpgep.planning import _contrasts, _least, _moments, _Setting, _Target, plan
 from dpgep.privacy.calibration import integer_noise
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -31,17 +31,17 @@ def squared_sine(v: Any, w: Any) -> float:
 
 
 @pytest.fixture(scope="module")
-def planned() -> dpgep.Plan:
-    return dpgep.plan("pca", n=20_000, d=20, spectrum=[4.0], bound=6.0, **BUDGET)
+def planned() -> dpgep.planning.Plan:
+    return plan("pca", n=20_000, d=20, spectrum=[4.0], bound=6.0, **BUDGET)
 
 
-def test_the_error_of_a_spike_follows_from_its_gap(planned: dpgep.Plan) -> None:
+def test_the_error_of_a_spike_follows_from_its_gap(planned: dpgep.planning.Plan) -> None:
     """First order: (d - 1) entries of variance s^2/2 over the squared gap, and d - 1 of 4 x 1/n by sampling.
 
     Means of 36 draws of chi-squares with 19 degrees of freedom: a deviation of 5 % each; asserted at five.
     """
     gap, facts = 3.0, PublicFacts("replace-one", 6.0, 20_000)
-    layout = dpgep.PcaModel(20, True).layout(facts)
+    layout = dpgep.models.PcaModel(20, True).layout(facts)
     deviation = integer_noise(planned.mu, layout, "replace-one", None)[1].second * 6.0**2 / 20_000
     noise, sampling = 19 * deviation**2 / 2 / gap**2, 19 * 4.0 / 20_000 / gap**2
     assert planned.sample.span == pytest.approx(noise, rel=0.25)
@@ -52,7 +52,7 @@ def test_the_error_of_a_spike_follows_from_its_gap(planned: dpgep.Plan) -> None:
 
 def test_a_column_that_few_people_agree_about() -> None:
     """Its standard deviation is 0 up to rounding; a plan for few people must not divide by it."""
-    model = dpgep.StandardizedPcaModel(3, center=True)
+    model = dpgep.models.StandardizedPcaModel(3, center=True)
     x = np.array([[1.0, 0.5, -0.3], [-1.0, 0.5, 0.4]])
     moments = _moments(dpgep.pca(x, standardize=True, bound=3.0))
     scale = model.standardization(moments).scale
@@ -66,7 +66,7 @@ def test_a_column_that_few_people_agree_about() -> None:
 def test_every_model_can_be_planned(name: str, d: Any, spectrum: list[float], bound: Any) -> None:
     """More budget: less error; none left to noise at infinity, where sampling alone remains."""
     arguments = {"d": d, "spectrum": spectrum, "bound": bound, "n": 5000}
-    plans = [dpgep.plan(name, epsilon=epsilon, delta=1e-6, **arguments) for epsilon in (0.5, 4.0, math.inf)]
+    plans = [plan(name, epsilon=epsilon, delta=1e-6, **arguments) for epsilon in (0.5, 4.0, math.inf)]
     by_noise, by_all = ([getattr(plan, side).span for plan in plans] for side in ("sample", "population"))
     assert by_noise[0] > 4 * by_noise[1] > 0
     assert by_noise[2] == pytest.approx(0.0, abs=1e-9 if bound == 3.0 else by_all[2])
@@ -82,7 +82,7 @@ def test_every_model_can_be_planned(name: str, d: Any, spectrum: list[float], bo
 def test_a_plan_agrees_with_a_measurement() -> None:
     """CCA with a bought bound, by names and in columns of other units: within a factor of 1.6 (20 runs)."""
     rng, n = np.random.default_rng(5), 20_000
-    plan = dpgep.plan(dpgep.CcaModel(4, 3, True), n=n, spectrum=[0.9], **BUDGET)
+    planned = plan(dpgep.models.CcaModel(4, 3, True), n=n, spectrum=[0.9], **BUDGET)
     units, found = 10.0 ** np.arange(-3, 4), []
     right = np.eye(7)[0] + np.eye(7)[4]
     for seed in range(20):
@@ -91,9 +91,9 @@ def test_a_plan_agrees_with_a_measurement() -> None:
         rows = z * units
         solution = solve_seeded(dpgep.cca(rows[:, :4], rows[:, 4:]), seed, n_components=1, **BUDGET)
         found.append(squared_sine(solution.components[0] * units, right))
-    assert 1 / 1.6 < plan.population.span / np.mean(found) < 1.6
-    assert plan.bound == pytest.approx(solution.privacy.bound, rel=0.3)
-    assert plan.share == pytest.approx((solution.privacy.releases[-1].mu or 0.0) ** 2 / plan.mu**2, rel=1e-6)
+    assert 1 / 1.6 < planned.population.span / np.mean(found) < 1.6
+    assert planned.bound == pytest.approx(solution.privacy.bound, rel=0.3)
+    assert planned.share == pytest.approx((solution.privacy.releases[-1].mu or 0.0) ** 2 / planned.mu**2, rel=1e-6)
 
 
 def test_few_people_are_drawn_as_they_are() -> None:
@@ -101,11 +101,11 @@ def test_few_people_are_drawn_as_they_are() -> None:
 
     cos^2 = (1 - c/(l - 1)^2)/(1 + c/(l - 1)) with c = d/n.
     """
-    plan = dpgep.plan("pca", n=40, d=30, spectrum=[40.0], bound=1e3, epsilon=math.inf)
+    planned = plan("pca", n=40, d=30, spectrum=[40.0], bound=1e3, epsilon=math.inf)
     c, spike = 30 / 40, 39.0
     sine = 1 - (1 - c / spike**2) / (1 + c / spike)
-    assert plan.population.span == pytest.approx(sine, rel=0.25)
-    assert plan.sample.span < 1e-12
+    assert planned.population.span == pytest.approx(sine, rel=0.25)
+    assert planned.sample.span < 1e-12
 
 
 @pytest.mark.parametrize("bound", [3.0, "auto"])
@@ -113,58 +113,57 @@ def test_few_people_are_drawn_as_they_are() -> None:
 def test_where_there_is_nothing_to_see_all_is_lost(name: str, d: Any, spectrum: list[float], bound: Any) -> None:
     """Also where the people are fewer than the features, and B is singular."""
     for n in (2, 3000):
-        errors = dpgep.plan(name, d=d, spectrum=spectrum, bound=bound, n=n, epsilon=0.001, delta=1e-6).population
+        errors = plan(name, d=d, spectrum=spectrum, bound=bound, n=n, epsilon=0.001, delta=1e-6).population
         assert 0.3 < errors.span <= 1
 
 
-def test_the_same_arguments_give_the_same_plan(planned: dpgep.Plan) -> None:
-    again = dpgep.plan(dpgep.PcaModel(20, True), n=20_000, eigengap=3.0, bound=6.0, **BUDGET)
+def test_the_same_arguments_give_the_same_plan(planned: dpgep.planning.Plan) -> None:
+    again = plan(dpgep.models.PcaModel(20, True), n=20_000, eigengap=3.0, bound=6.0, **BUDGET)
     assert again.sample.span == planned.sample.span
     assert repr(again) == repr(planned)
 
 
-def test_a_plan_is_printed(planned: dpgep.Plan) -> None:
-    text = str(dpgep.plan("cca", n=20_000, d=(4, 4), spectrum=[0.9, 0.5], n_components=2, **BUDGET))
+def test_a_plan_is_printed(planned: dpgep.planning.Plan) -> None:
+    text = str(plan("cca", n=20_000, d=(4, 4), spectrum=[0.9, 0.5], n_components=2, **BUDGET))
     assert "epsilon = 1, delta = 1e-06 (mu = 0.2367), replace-one" in text
     assert "expected to be found, for 44% of mu^2" in text
     assert " span " in text
     assert " span " not in str(planned)
 
 
-def test_what_is_needed_for_an_error(planned: dpgep.Plan) -> None:
+def test_what_is_needed_for_an_error(planned: dpgep.planning.Plan) -> None:
     n, epsilon = planned.people_for(0.003), planned.epsilon_for(0.003, against="population")
     for side, at, less in (
         ("sample", {"n": n}, {"n": int(n / 1.05)}),
         ("population", {"epsilon": epsilon}, {"epsilon": epsilon / 1.05}),
     ):
         arguments = {"n": 20_000, "d": 20, "spectrum": [4.0], "bound": 6.0, **BUDGET}
-        errors = [getattr(dpgep.plan("pca", **{**arguments, **each}), side).span for each in (at, less)]
+        errors = [getattr(plan("pca", **{**arguments, **each}), side).span for each in (at, less)]
         assert errors[0] <= 0.003 < errors[1]
     assert n < 20_000
     assert epsilon < 1.0
 
 
-def test_the_smallest_eigengap(planned: dpgep.Plan) -> None:
+def test_the_smallest_eigengap(planned: dpgep.planning.Plan) -> None:
     gap = planned.smallest_eigengap()
     errors = [
-        dpgep.plan("pca", n=20_000, d=20, eigengap=each, bound=6.0, **BUDGET).population.span
-        for each in (gap, gap / 1.05)
+        plan("pca", n=20_000, d=20, eigengap=each, bound=6.0, **BUDGET).population.span for each in (gap, gap / 1.05)
     ]
     assert errors[0] <= 0.5 < errors[1]
     # where the outlier of noise and sampling has an overlap of one half: edge/sqrt(2), edge^2 = level^2 + 4 d/n
     assert gap == pytest.approx(math.sqrt(planned.noise_level**2 + 4 * 20 / 20_000) / math.sqrt(2), rel=0.25)
-    correlations = dpgep.plan("standardized-pca", n=2000, d=5, spectrum=[3.0], bound=2.0, **BUDGET)
+    correlations = plan("standardized-pca", n=2000, d=5, spectrum=[3.0], bound=2.0, **BUDGET)
     assert 0 < correlations.smallest_eigengap() < 2.5
 
 
-def test_what_cannot_be_reached(planned: dpgep.Plan) -> None:
+def test_what_cannot_be_reached(planned: dpgep.planning.Plan) -> None:
     with pytest.raises(ValueError, match=r"no epsilon up to 1e\+06 leaves an expected error of 1e-05: 0\.000"):
         planned.epsilon_for(1e-5, against="population")
     with pytest.raises(ValueError, match=r"error must be below K = 1.*got 1\.5"):
         planned.people_for(1.5)
     with pytest.raises(ValueError, match=r"against must be one of 'sample', 'population', got 'nobody'"):
         planned.people_for(0.1, against="nobody")  # type: ignore[arg-type]
-    whole = dpgep.plan("pca", n=500, d=2, spectrum=[3.0, 1.0], n_components=2, bound=3.0, rho=0.1)
+    whole = plan("pca", n=500, d=2, spectrum=[3.0, 1.0], n_components=2, bound=3.0, rho=0.1)
     with pytest.raises(ValueError, match="an epsilon needs a delta"):
         whole.epsilon_for(0.1)
     with pytest.raises(ValueError, match="all 2 eigenvalues were planned to lead"):
@@ -184,12 +183,12 @@ def test_the_search_finds_where_a_function_falls_below() -> None:
 @pytest.mark.parametrize(
     ("model", "spectrum", "shares"),
     [
-        (dpgep.FdaModel(6, (0, 1, 2)), [3.0, 1.0], [0.2, 0.3, 0.5]),
-        (dpgep.SirModel(6, (0.5, 1.5, 2.5)), [0.8, 0.3, 0.1], [0.25] * 4),
-        (dpgep.CcaModel(3, 4, True), [0.9, 0.5, 0.2], None),
-        (dpgep.PlsModel(3, 4, True), [3.0, 2.0, 0.5], None),
-        (dpgep.PcaModel(4, False), [9.0, 5.0, 4.0, 1.0], None),
-        (dpgep.StandardizedPcaModel(4, True), [2.0, 1.0, 0.6, 0.4], None),
+        (dpgep.models.FdaModel(6, (0, 1, 2)), [3.0, 1.0], [0.2, 0.3, 0.5]),
+        (dpgep.models.SirModel(6, (0.5, 1.5, 2.5)), [0.8, 0.3, 0.1], [0.25] * 4),
+        (dpgep.models.CcaModel(3, 4, True), [0.9, 0.5, 0.2], None),
+        (dpgep.models.PlsModel(3, 4, True), [3.0, 2.0, 0.5], None),
+        (dpgep.models.PcaModel(4, False), [9.0, 5.0, 4.0, 1.0], None),
+        (dpgep.models.StandardizedPcaModel(4, True), [2.0, 1.0, 0.6, 0.4], None),
     ],
     ids=lambda value: value.name if isinstance(value, RowModel) else "",
 )
@@ -215,7 +214,7 @@ def test_contrasts_are_orthonormal_and_balanced() -> None:
 
 def test_the_number_of_people_is_noisy_under_add_remove() -> None:
     plans = [
-        dpgep.plan("fda", n=2000, d=4, spectrum=[2.0], bound=4.0, adjacency=adjacency, **BUDGET)  # type: ignore[arg-type]
+        plan("fda", n=2000, d=4, spectrum=[2.0], bound=4.0, adjacency=adjacency, **BUDGET)  # type: ignore[arg-type]
         for adjacency in ("replace-one", "add-remove")
     ]
     assert plans[1].sample.span < plans[0].sample.span  # add-remove needs less noise
@@ -235,7 +234,7 @@ def test_the_number_of_people_is_noisy_under_add_remove() -> None:
         ({"model": "pls", "d": (3, 3), "spectrum": [2.0]}, "must be below 1, got 2"),
         ({"model": "cca", "d": (3, 3), "spectrum": [0.5], "n_components": 2}, "but 1 eigenvalues are positive"),
         ({"model": "ica"}, "model must be one of 'cca', 'fda', 'pca'.*got 'ica'"),
-        ({"model": dpgep.PcaModel(3, True)}, "d belongs to a model that is given by name"),
+        ({"model": dpgep.models.PcaModel(3, True)}, "d belongs to a model that is given by name"),
         ({"n": 0}, "n must be a positive whole number, got 0"),
         ({"n": 1}, "a plan is for two people or more, got n = 1"),
         ({"n_components": 21}, "PCA of 20 features has 20 components"),
@@ -253,11 +252,11 @@ def test_the_number_of_people_is_noisy_under_add_remove() -> None:
 def test_what_is_refused(arguments: dict[str, Any], message: str) -> None:
     known = {"model": "pca", "n": 1000, "d": 20, "spectrum": [4.0], "bound": 6.0, **BUDGET}
     with pytest.raises(ValueError, match=message):
-        dpgep.plan(**{**known, **arguments})
+        plan(**{**known, **arguments})
 
 
 def test_what_is_no_model_and_no_bound() -> None:
     with pytest.raises(TypeError, match=r"model must be a model of rows.*got int"):
-        dpgep.plan(3, n=10, spectrum=[1.0], **BUDGET)  # type: ignore[arg-type]
+        plan(3, n=10, spectrum=[1.0], **BUDGET)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="preprocessing is of rows in their own units"):
-        dpgep.plan("pca", n=10, d=2, spectrum=[3.0], preprocessing=dpgep.Preprocessing(1.0), **BUDGET)  # type: ignore[arg-type]
+        plan("pca", n=10, d=2, spectrum=[3.0], preprocessing=dpgep.Preprocessing(1.0), **BUDGET)  # type: ignore[arg-type]

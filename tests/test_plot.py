@@ -10,6 +10,7 @@ from conftest import Matrix, solve_seeded
 
 import dpgep
 from dpgep import plot
+from dpgep.planning import plan
 
 pytest.importorskip("matplotlib")
 
@@ -172,7 +173,7 @@ def test_prices_of_a_budget_show_what_is_left(ax: Any) -> None:
 
 
 def test_a_plan_shows_both_kinds_of_errors(ax: Any) -> None:
-    planned = dpgep.plan("pca", n=5000, d=5, epsilon=1.0, delta=1e-6, bound=3.0, spectrum=[4.0, 2.0], n_components=2)
+    planned = plan("pca", n=5000, d=5, epsilon=1.0, delta=1e-6, bound=3.0, spectrum=[4.0, 2.0], n_components=2)
     plot.plan(planned, ax=ax)
     noise, sampling = (line.get_ydata() for line in ax.lines)
     np.testing.assert_array_equal(noise, [*planned.sample.mean, planned.sample.span])

@@ -4,8 +4,8 @@
 
 Left: the same rows in other orders and batches: how far apart second moments in float64 are, in units of 2^-53 of their
 largest entry; `dpgep.Moments`, merged, have the same bytes each time. Right: lower bounds on mu by an attack that sees
-nothing but low-order bits (`dpgep.audit(low_bits=True)`), where mu = 0.237 is claimed: a second moment with noise, both
-in float64; and the same row of it from the library. Everything is seeded.
+nothing but low-order bits (`dpgep.auditing.audit(low_bits=True)`), where mu = 0.237 is claimed: a second moment with
+noise, both in float64; and the same row of it from the library. Everything is seeded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Matrix = NDArray[np.float64]
 
 def merged(batches: list[Matrix]) -> bytes:
     """The bytes of moments that were summed apart, one for each batch, and merged."""
-    total = dpgep.Moments(dpgep.PcaModel(D, center=False), bound=1.0)
+    total = dpgep.Moments(dpgep.models.PcaModel(D, center=False), bound=1.0)
     for batch in batches:
-        part = dpgep.Moments(dpgep.PcaModel(D, center=False), bound=1.0)
+        part = dpgep.Moments(dpgep.models.PcaModel(D, center=False), bound=1.0)
         part.update(batch)
         total.merge(part)
     return bytes_of(total)

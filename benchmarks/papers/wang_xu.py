@@ -144,7 +144,7 @@ def high_dimension(n: int, epsilon: float, sparsity: int, draws: int) -> dict[st
 
 def penalized(second: Matrix, deviation: float) -> Matrix:
     """What `Aggregator.solve_sparse` computes by default from a mean of reports, to a looser tolerance."""
-    model, penalty = dpgep.PcaModel(len(second), center=False), default_penalty(deviation, len(second))
+    model, penalty = dpgep.models.PcaModel(len(second), center=False), default_penalty(deviation, len(second))
     found = sparse_components(model, second, 0.0, K, penalty, tolerance=1e-3, max_iterations=500, start=None)
     return found.components
 

@@ -79,7 +79,7 @@ def moments(
     --------
     >>> import dask.array, dpgep.distributed
     >>> X = dask.array.random.default_rng(0).standard_normal((10000, 4), chunks=(1000, 2)) / 4
-    >>> sums = dpgep.distributed.moments(dpgep.PcaModel(4, center=True), X, bound=2.0)
+    >>> sums = dpgep.distributed.moments(dpgep.models.PcaModel(4, center=True), X, bound=2.0)
     >>> sums.n
     10000
     """

@@ -9,7 +9,7 @@ Examples
 --------
 >>> import numpy as np, dpgep
 >>> from dpgep.masked import Site, Terms, release
->>> terms = Terms(dpgep.PcaModel(3, center=True), bound=1.0, epsilon=1.0, delta=1e-6, sites=("north", "south"),
+>>> terms = Terms(dpgep.models.PcaModel(3, center=True), bound=1.0, epsilon=1.0, delta=1e-6, sites=("north", "south"),
 ...               colluding=0, session="2026-11")
 >>> sites = {name: Site(terms, name) for name in terms.sites}
 >>> keys = {name: site.key for name, site in sites.items()}  # the coordinator passes them on

@@ -1,4 +1,4 @@
-"""`dpgep.plan`: what a release will show, before there are data.
+"""`dpgep.planning.plan`: what a release will show, before there are data.
 
 Synthetic people are drawn whose spectrum is the one that is public or hoped for: Gaussian rows about zero, groups that
 differ in their means. They are summed, released and solved as `dpgep.solve` does it with ``method="release"``, many
@@ -45,6 +45,8 @@ from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import release_moments, released_people, released_shares
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 from dpgep.solve import component_count, prepare_table
+
+__all__ = ["Plan", "plan"]
 
 Against = Literal["sample", "population"]
 
@@ -94,7 +96,7 @@ class PlannedErrors:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """What `dpgep.solve` is expected to find: returned by `dpgep.plan`, which says under which assumptions.
+    """What `dpgep.solve` is expected to find: returned by `dpgep.planning.plan`, which says under which assumptions.
 
     Attributes
     ----------
@@ -243,7 +245,7 @@ def plan(
     Parameters
     ----------
     model : RowModel or str
-        `dpgep.PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`; or "pca",
+        `dpgep.models.PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`; or "pca",
         "standardized-pca", "cca", "pls", "fda" or "sir", centred, with ``d``.
     n : int
         Number of people.
@@ -293,7 +295,7 @@ def plan(
     Examples
     --------
     >>> import dpgep
-    >>> plan = dpgep.plan("pca", n=20000, d=20, epsilon=1.0, delta=1e-6, spectrum=[4.0])
+    >>> plan = dpgep.planning.plan("pca", n=20000, d=20, epsilon=1.0, delta=1e-6, spectrum=[4.0])
     >>> bool(plan.sample.span < plan.population.span < 0.01)
     True
     """
@@ -308,7 +310,9 @@ def plan(
     elif d is not None:
         raise ValueError("d belongs to a model that is given by name")
     if not isinstance(model, _PLANNED):
-        raise TypeError(f"model must be a model of rows, such as dpgep.PcaModel(20, True), got {type(model).__name__}")
+        raise TypeError(
+            f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}"
+        )
     setting = _Setting(
         model=_by_number(model),
         spectrum=_spectrum(model, spectrum, eigengap, float(deviation)),

@@ -287,7 +287,7 @@ def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     planned : Plan
-        From `dpgep.plan`; lines are what nine draws in ten lie between.
+        From `dpgep.planning.plan`; lines are what nine draws in ten lie between.
     ax : Axes, optional
         Default: Matplotlib's current ones.
     """

@@ -70,7 +70,8 @@ def moments(
     --------
     >>> import dpgep.spark
     >>> people = spark.read.parquet("s3://visits/")  # doctest: +SKIP
-    >>> sums = dpgep.spark.moments(dpgep.PcaModel(4, center=True), people.drop("id"), bound=2.0)  # doctest: +SKIP
+    >>> model = dpgep.models.PcaModel(4, center=True)
+    >>> sums = dpgep.spark.moments(model, people.drop("id"), bound=2.0)  # doctest: +SKIP
     >>> solution = dpgep.solve(sums, epsilon=1.0, delta=1e-6)  # doctest: +SKIP
     """
     facts: dict[str, Any] = {"adjacency": adjacency, "public_n": public_n, "bits": bits}

@@ -13,9 +13,9 @@ from scipy import stats
 from scipy.special import ndtri
 
 import dpgep
-from dpgep import _low_bits
-from dpgep._low_bits import classes_below, numbers_in
-from dpgep.audit import AuditResult, _clopper_pearson, audit, audit_samples, release_statistic
+from dpgep.auditing import low_bits
+from dpgep.auditing.low_bits import classes_below, numbers_in
+from dpgep.auditing.statistical import AuditResult, _clopper_pearson, audit, audit_samples, release_statistic
 from dpgep.privacy.accounting import epsilon_of, mu_of
 
 FALSE_ALARM = 1e-6
@@ -200,7 +200,7 @@ def test_released_moments_with_the_likelihood_ratio_are_sharp_and_reproducible()
 
 def test_summed_moments_are_a_problem_like_others() -> None:
     def summed(x: Any) -> dpgep.Moments:
-        moments = dpgep.Moments(dpgep.PcaModel(2, center=False), bound=1.0)
+        moments = dpgep.Moments(dpgep.models.PcaModel(2, center=False), bound=1.0)
         moments.update(x)
         return moments
 
@@ -379,7 +379,7 @@ def test_low_bits_are_judged_on_runs_that_did_not_choose_them(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # where anything passes for a pattern, it fits the runs that chose it, and the others as rarely as confidence says
-    monkeypatch.setattr(_low_bits, "_chance", lambda n_entries: 0.0)
+    monkeypatch.setattr(low_bits, "_chance", lambda n_entries: 0.0)
     results = [
         audit_samples(*rng.standard_normal((2, 200, 8)), confidence=0.8, low_bits=True, parts=[3, 5]) for _ in range(40)
     ]

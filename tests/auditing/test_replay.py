@@ -36,7 +36,7 @@ def replays(name: str, count: int, sizes: tuple[int, ...] | None = None) -> Any:
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     for what, *neighbours in pairs(rng, adjacency, count, *([] if sizes is None else [sizes])):
         given = {"epsilon": EPSILON, "delta": DELTA, "method": method, "n_components": 1}
-        yield what, dpgep.replay(models(bound, adjacency)[model], neighbours, **given, **options)
+        yield what, dpgep.auditing.replay(models(bound, adjacency)[model], neighbours, **given, **options)
 
 
 # ---- every method with every model ----
@@ -80,7 +80,7 @@ def test_matrices_of_a_stated_sensitivity(options: dict[str, Any]) -> None:
         steps = [step + step.T for step in rng.standard_normal((2, D, D))]
         scaled = [bound / 400 * step / np.linalg.norm(step) for bound, step in zip((2.0, 3.0), steps, strict=True)]
         moved = dpgep.gep(problem.a + scaled[0], problem.b + scaled[1], n=400, sensitivity_a=2.0, sensitivity_b=3.0)
-        result = dpgep.replay(
+        result = dpgep.auditing.replay(
             lambda each: each, (problem, moved), epsilon=EPSILON, delta=DELTA, n_components=1, **options
         )
         assert not result.flagged, result
@@ -92,7 +92,7 @@ def test_matrices_of_a_stated_sensitivity(options: dict[str, Any]) -> None:
 
 def shown(first: Any, second: Any) -> tuple[str, ...]:
     """What differs between two values that a mechanism returns."""
-    return dpgep.replay(lambda value: value, (first, second), mu=1.0).differences
+    return dpgep.auditing.replay(lambda value: value, (first, second), mu=1.0).differences
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_every_channel_is_seen(channel: str) -> None:
                 raise ValueError from (error if channel == "cause" else None)
 
     place = {"warning": "warnings", "log": "log", "stdout": "stdout"}.get(channel, "exception")
-    found = dpgep.replay(mechanism, (1, 2), mu=1.0).differences
+    found = dpgep.auditing.replay(mechanism, (1, 2), mu=1.0).differences
     assert {each.split(":")[0].split(".")[0].split("[")[0] for each in found} == {place}
-    assert not dpgep.replay(mechanism, (1, 1), mu=1.0).differences
+    assert not dpgep.auditing.replay(mechanism, (1, 1), mu=1.0).differences
 
 
 def test_names_drawn_at_random_and_seconds_of_the_log_are_no_difference() -> None:
@@ -162,12 +162,12 @@ def test_names_drawn_at_random_and_seconds_of_the_log_are_no_difference() -> Non
         logging.getLogger("dpgep.something").info("answered: %.3f s", np.random.default_rng().random())
         return f"the name is {random_name()}"
 
-    assert not dpgep.replay(mechanism, (1, 2), mu=1.0).differences
+    assert not dpgep.auditing.replay(mechanism, (1, 2), mu=1.0).differences
 
 
 def test_random_names_in_a_set_are_no_difference() -> None:
     for _ in range(20):
-        assert not dpgep.replay(lambda _: {random_name(), random_name(), "a"}, (1, 2), mu=1.0).differences
+        assert not dpgep.auditing.replay(lambda _: {random_name(), random_name(), "a"}, (1, 2), mu=1.0).differences
 
 
 def test_hashes_of_data_and_figures_that_look_like_seconds_are_seen() -> None:
@@ -186,7 +186,7 @@ def test_an_object_that_cannot_be_looked_at_hides_nothing_else() -> None:
 
 def test_a_stream_of_an_audit_that_is_over_draws_nothing() -> None:
     streams: list[core.NoiseStream] = []
-    dpgep.replay(lambda _: streams.append(noise_stream()), (1, 2), mu=1.0)
+    dpgep.auditing.replay(lambda _: streams.append(noise_stream()), (1, 2), mu=1.0)
     assert len(streams) == 2
     for stream in streams:
         with pytest.raises(RuntimeError, match="audit that is over"):
@@ -195,7 +195,7 @@ def test_a_stream_of_an_audit_that_is_over_draws_nothing() -> None:
 
 def test_a_context_that_outlives_the_audit_is_not_watched() -> None:
     contexts = []
-    dpgep.replay(lambda _: contexts.append(contextvars.copy_context()), (1, 2), mu=1.0)
+    dpgep.auditing.replay(lambda _: contexts.append(contextvars.copy_context()), (1, 2), mu=1.0)
     assert [each.run(watched_draws) for each in contexts] == [None, None]
 
 
@@ -204,7 +204,7 @@ def test_unpaid_noise_beside_a_ledger_is_flagged() -> None:
         unpaid = add_grid_noise(np.array([x]), 10.0, noise_stream())
         return unpaid, dpgep.solve(dpgep.pca(np.eye(3), bound=1.0, center=False), mu=2.0, n_components=1)
 
-    assert dpgep.replay(mechanism, (0.0, 1.0)).flagged
+    assert dpgep.auditing.replay(mechanism, (0.0, 1.0)).flagged
 
 
 def test_a_sampling_rate_that_was_not_paid_for_is_seen() -> None:
@@ -220,7 +220,7 @@ def test_a_sampling_rate_that_was_not_paid_for_is_seen() -> None:
             core.poisson_sample(10, rate, stream)
             return add_grid_noise(np.array([x]), 10.0, stream)
 
-        assert dpgep.replay(mechanism, (0.0, 1.0)).flagged is not is_paid
+        assert dpgep.auditing.replay(mechanism, (0.0, 1.0)).flagged is not is_paid
 
 
 def test_a_draw_that_failed_is_one_draw_in_both_runs() -> None:
@@ -230,7 +230,7 @@ def test_a_draw_that_failed_is_one_draw_in_both_runs() -> None:
             core.add_exact_noise(np.full((1, 64), np.iinfo(np.int64).max), 1 << 40, stream)
         return add_grid_noise(np.array([float(x)]), 10.0, stream)
 
-    assert not dpgep.replay(mechanism, (0, 1), mu=1.0).differences
+    assert not dpgep.auditing.replay(mechanism, (0, 1), mu=1.0).differences
 
 
 def test_the_number_of_draws_and_their_scales_are_compared() -> None:
@@ -239,8 +239,8 @@ def test_the_number_of_draws_and_their_scales_are_compared() -> None:
             add_grid_noise(np.zeros(size), 1.0, noise_stream())
 
     for other in ([1], [1, 2, 3], [1, 3], [2, 1]):
-        assert "the draws" in dpgep.replay(mechanism, ([1, 2], other), mu=1.0).differences[0]
-    assert not dpgep.replay(mechanism, ([1, 2], [1, 2]), mu=1.0).flagged
+        assert "the draws" in dpgep.auditing.replay(mechanism, ([1, 2], other), mu=1.0).differences[0]
+    assert not dpgep.auditing.replay(mechanism, ([1, 2], [1, 2]), mu=1.0).flagged
 
 
 def test_noise_from_one_state_is_seen() -> None:
@@ -250,7 +250,7 @@ def test_noise_from_one_state_is_seen() -> None:
                 np.zeros(3, dtype=np.int64), 100, core.NoiseStream(bytes(32), transcript=watched_draws())
             )
 
-    assert "one state" in dpgep.replay(mechanism, (1, 2), mu=1.0).differences[0]
+    assert "one state" in dpgep.auditing.replay(mechanism, (1, 2), mu=1.0).differences[0]
 
 
 def test_noise_that_is_not_watched_is_seen() -> None:
@@ -259,11 +259,11 @@ def test_noise_that_is_not_watched_is_seen() -> None:
         core.add_exact_noise(values, 1 << 40, core.NoiseStream())
         return values
 
-    assert dpgep.replay(mechanism, (1, 2), mu=1.0).differences
+    assert dpgep.auditing.replay(mechanism, (1, 2), mu=1.0).differences
 
 
 def test_noise_that_nothing_pays_for_is_flagged() -> None:
-    result = dpgep.replay(lambda x: add_grid_noise(np.array([x]), 1.0, noise_stream()), (0.0, 1.0))
+    result = dpgep.auditing.replay(lambda x: add_grid_noise(np.array([x]), 1.0, noise_stream()), (0.0, 1.0))
     assert result.flagged
     assert result.claimed_mu == 0
     assert "nothing paid" in repr(result)
@@ -273,13 +273,13 @@ def test_a_claim_below_the_cost_is_flagged() -> None:
     def mechanism(x: float) -> Any:
         return add_grid_noise(np.array([x]), 2.0, noise_stream())
 
-    assert not dpgep.replay(mechanism, (0.0, 1.0), mu=0.5 + 1e-6).flagged
-    assert dpgep.replay(mechanism, (0.0, 1.0), mu=0.5 - 1e-6).flagged
-    assert dpgep.replay(mechanism, (0.0, 1.0), mu=0.5 - 1e-6).mu == pytest.approx(0.5, rel=1e-7)
+    assert not dpgep.auditing.replay(mechanism, (0.0, 1.0), mu=0.5 + 1e-6).flagged
+    assert dpgep.auditing.replay(mechanism, (0.0, 1.0), mu=0.5 - 1e-6).flagged
+    assert dpgep.auditing.replay(mechanism, (0.0, 1.0), mu=0.5 - 1e-6).mu == pytest.approx(0.5, rel=1e-7)
 
 
 def test_an_ended_run_is_said() -> None:
-    result = dpgep.replay(lambda rows: dpgep.pca(rows, bound=1.0), (np.full((3, 2), np.nan),) * 2, mu=1.0)
+    result = dpgep.auditing.replay(lambda rows: dpgep.pca(rows, bound=1.0), (np.full((3, 2), np.nan),) * 2, mu=1.0)
     assert "NaN" in str(result.error)
     assert str(result.error) in repr(result)
 
@@ -425,6 +425,6 @@ def test_noise_with_a_shared_deviate_costs_what_its_covariance_says() -> None:
 
     change = (matrices[1] - matrices[0]) @ q
     covariance = 9 * (np.eye(5) + np.outer(q, q) - np.diag(q**2))
-    result = dpgep.replay(product, (matrices[0], matrices[1]), mu=1e9)
+    result = dpgep.auditing.replay(product, (matrices[0], matrices[1]), mu=1e9)
     assert result.mu == pytest.approx(math.sqrt(change @ np.linalg.solve(covariance, change)), rel=1e-6)
     assert not result.differences

@@ -1,7 +1,7 @@
 """The worst pair of each mechanism costs what docs/audits.md says, and at most its claim; every mechanism has one.
 
-`dpgep.replay` computes these costs exactly. Whatever draws noise, hands a stream on, or makes an entry of a ledger has
-to be run by one of the cases.
+`dpgep.auditing.replay` computes these costs exactly. Whatever draws noise, hands a stream on, or makes an entry of a
+ledger has to be run by one of the cases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Place = tuple[str, int]  # a file, and the line where a function starts
 
 
 @cache
-def replayed(name: str) -> tuple[dpgep.ReplayResult, frozenset[Place]]:
+def replayed(name: str) -> tuple[dpgep.auditing.ReplayResult, frozenset[Place]]:
     """A case's replay, and the functions that it ran."""
     ran: set[Place] = set()
 

@@ -188,8 +188,7 @@ def test_a_dry_run_reads_no_row_and_spends_nothing(run: Run, monkeypatch: pytest
     _budget()
     before = Path("budget").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(dpgep.Scan, "read", None)
-        patch.setattr(dpgep.Scan, "read", None)
+        patch.setattr(dpgep.sources.Scan, "read", None)
         words = ["pca", "people.csv", "--columns", "age,weight", "--standardize", "--dry-run"]
         status, out, _ = run(*words, "--budget", "budget", "--share", "0.25", "--people", "600")
     assert status == 0
@@ -526,7 +525,7 @@ def test_transform_of_two_views(run: Run) -> None:
 
 
 def test_plan(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dpgep.Plan, "epsilon_for", lambda plan, error: 7.25)  # takes ten plans
+    monkeypatch.setattr(dpgep.planning.Plan, "epsilon_for", lambda plan, error: 7.25)  # takes ten plans
     status, out, _ = run("plan", "cca", "--people", "5000", "--features", "3,2", *BUDGET, "--epsilon-for", "0.5")
     assert status == 0
     assert "Plan of cca: 1 component in 5 features of 5000 people" in out
@@ -541,7 +540,7 @@ def test_audit(run: Run) -> None:
 
 
 def test_audit_exits_with_1_where_a_claim_is_refuted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = dpgep.audit
+    real = dpgep.auditing.audit
 
     def too_loud(*arguments: Any, mu: float, **options: Any) -> Any:
         return replace(real(*arguments, mu=3 * mu, **options), claimed_mu=mu)

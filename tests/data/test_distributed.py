@@ -34,6 +34,7 @@ from dpgep.data.float_sums import FloatSums, GroupSums, ProductSums
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.distributed import moments
+from dpgep.models import FdaModel, PcaModel
 from dpgep.models.model import PublicFacts
 
 NAMES = list("abcdef")
@@ -62,10 +63,10 @@ def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
 
 def models(x: Matrix, labels: NDArray[np.intp]) -> list[tuple[Any, tuple[Any, ...]]]:
     return [
-        (dpgep.PcaModel(6, center=True), (x,)),
-        (dpgep.CcaModel(6, 2, center=True), (x, x[:, :2] * 0.5)),
-        (dpgep.FdaModel(6, (0, 1, 2)), (x, labels)),
-        (dpgep.SirModel(6, (-0.5, 0.0, 0.5)), (x, x[:, 0])),
+        (PcaModel(6, center=True), (x,)),
+        (dpgep.models.CcaModel(6, 2, center=True), (x, x[:, :2] * 0.5)),
+        (FdaModel(6, (0, 1, 2)), (x, labels)),
+        (dpgep.models.SirModel(6, (-0.5, 0.0, 0.5)), (x, x[:, 0])),
     ]
 
 
@@ -87,7 +88,7 @@ def test_moments_of_arrays_are_those_of_one_process(index: int, rows: int, peopl
 def test_moments_of_prepared_rows_are_those_of_one_process(people: Any) -> None:
     x, _ = people
     preprocessing = dpgep.Preprocessing(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
-    model = dpgep.PcaModel(6, center=True)
+    model = PcaModel(6, center=True)
     ours = moments(model, spread(x, 90), preprocessing=preprocessing)
     assert bytes_of(ours) == in_one_process(model, x, preprocessing=preprocessing)
     assert ours.preprocessing == preprocessing
@@ -95,14 +96,14 @@ def test_moments_of_prepared_rows_are_those_of_one_process(people: Any) -> None:
 
 def test_what_is_in_memory_is_cut_as_the_array_beside_it(people: Any) -> None:
     x, labels = people
-    model = dpgep.FdaModel(6, (0, 1, 2))
+    model = FdaModel(6, (0, 1, 2))
     assert bytes_of(moments(model, spread(x, 90), labels, bound=1.0)) == in_one_process(model, x, labels)
 
 
 def test_chunks_of_unknown_sizes(people: Any) -> None:
     x, labels = people
     frame = dd.from_pandas(pd.DataFrame(x), npartitions=7)
-    model = dpgep.FdaModel(6, (0, 1, 2))
+    model = FdaModel(6, (0, 1, 2))
     rows, marks = frame.to_dask_array(), dd.from_pandas(pd.Series(labels), npartitions=7).to_dask_array()
     assert math.isnan(rows.shape[0])
     assert bytes_of(moments(model, rows, marks, bound=1.0)) == in_one_process(model, x, labels)
@@ -120,13 +121,13 @@ def table(people: Any) -> pd.DataFrame:
 
 def test_data_frames_by_name_and_by_selection(people: Any) -> None:
     frame = table(people)
-    model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    model = FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, frame[NAMES], frame["label"].to_numpy())
     lazy = dd.from_pandas(frame, npartitions=5)
     assert bytes_of(moments(model, lazy, "label", bound=1.0)) == expected
     assert bytes_of(moments(model, lazy, "label", columns=NAMES, bound=1.0)) == expected
     assert bytes_of(moments(model, lazy[NAMES], lazy["label"], bound=1.0)) == expected
-    cca = dpgep.CcaModel(4, 2, center=False)
+    cca = dpgep.models.CcaModel(4, 2, center=False)
     assert bytes_of(moments(cca, lazy[NAMES], ["a", "f"], bound=1.0)) == in_one_process(
         cca, frame[list("bcde")], frame[["a", "f"]]
     )
@@ -158,7 +159,7 @@ def test_columns_of_one_parquet_frame_stay_together(chosen: str, people: Any, on
     assert len(lazy[NAMES].to_delayed()) != len(lazy["label"].to_delayed())
     frame = table(people)
     frame = frame[frame["a"] > 0] if chosen == "some" else frame
-    fda, cca = dpgep.FdaModel(6, ("no", "yes", "perhaps")), dpgep.CcaModel(5, 1, center=True)
+    fda, cca = FdaModel(6, ("no", "yes", "perhaps")), dpgep.models.CcaModel(5, 1, center=True)
     rows, labels = frame[NAMES], frame["label"].to_numpy()
     assert bytes_of(moments(fda, lazy[NAMES], lazy["label"], bound=1.0)) == in_one_process(fda, rows, labels)
     assert bytes_of(moments(fda, lazy, "label", bound=1.0)) == in_one_process(fda, rows, labels)
@@ -174,7 +175,7 @@ def test_columns_of_one_parquet_frame_stay_together(chosen: str, people: Any, on
 def test_frames_of_different_files_are_put_together_by_partition(people: Any, tmp_path: Path, on_disk: Path) -> None:
     frame = table(people)
     folder = written(frame[["label", "f", "e", "d"]], tmp_path / "labels")
-    fda = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    fda = FdaModel(6, ("no", "yes", "perhaps"))
     rows, labels = dd.read_parquet(on_disk)[NAMES], dd.read_parquet(folder)["label"]
     assert bytes_of(moments(fda, rows, labels, bound=1.0)) == in_one_process(
         fda, frame[NAMES], frame["label"].to_numpy()
@@ -190,7 +191,7 @@ def test_a_partition_with_its_columns_in_another_order_is_refused(people: Any) -
     parts = [dask.delayed(lambda part: part)(part) for part in (frame[:500], frame[500:][NAMES[::-1]])]
     lazy = dd.from_delayed(parts, meta=frame[:0], verify_meta=False)
     with pytest.raises(ValueError, match="the columns of a partition are in another order: they must be 'a', 'b'"):
-        moments(dpgep.PcaModel(6, center=True), lazy, bound=1.0)
+        moments(PcaModel(6, center=True), lazy, bound=1.0)
 
 
 def test_a_partition_may_be_empty(people: Any) -> None:
@@ -198,7 +199,7 @@ def test_a_partition_may_be_empty(people: Any) -> None:
     few = lazy[lazy["a"] > 1.0]
     expected = few.compute()
     assert 0 < len(expected) < 200
-    model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    model = FdaModel(6, ("no", "yes", "perhaps"))
     none = lazy[(lazy["a"] > 1.0) & (lazy["b"] > 100)]
     assert bytes_of(moments(model, few, "label", bound=1.0)) == in_one_process(
         model, expected[NAMES], expected["label"].to_numpy()
@@ -211,7 +212,7 @@ def test_parquet_by_file_and_by_row_group(people: Any, tmp_path: Path, monkeypat
     paths = [tmp_path / f"{i}.parquet" for i in range(4)]
     for i, path in enumerate(paths):  # the last file has no rows
         frame.iloc[400 * i : 400 * (i + 1)].to_parquet(path, row_group_size=50)
-    model = dpgep.FdaModel(6, ("no", "yes", "perhaps"))
+    model = FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, frame[NAMES], frame["label"].to_numpy())
     assert len(dask_dataset.parquet_parts(paths)) == 4
     assert bytes_of(moments(model, paths, "label", bound=1.0)) == expected
@@ -271,12 +272,12 @@ def test_every_method_of_sums_runs_on_parts(name: str, method: str, options: Any
 def test_chunks_may_be_sparse(people: Any) -> None:
     x = np.where(np.abs(people[0]) < 0.3, 0.0, people[0])
     chunks = da.from_array(x, chunks=(150, 6)).map_blocks(scipy.sparse.csr_matrix, dtype=float)
-    model = dpgep.PcaModel(6, center=True)
+    model = PcaModel(6, center=True)
     assert bytes_of(moments(model, chunks, bound=1.0)) == in_one_process(model, x)
 
 
 def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
-    layout = dpgep.PcaModel(6, center=True).layout(PublicFacts("add-remove", 1.0, None))
+    layout = PcaModel(6, center=True).layout(PublicFacts("add-remove", 1.0, None))
     return {
         "float": lambda: FloatSums(layout),
         "integer": lambda: ExactMomentAccumulator(layout, 20),
@@ -317,7 +318,7 @@ def test_restricted_people_are_clipped_anew(people: Any) -> None:
 
 
 def test_sums_are_pickled_by_their_value(people: Any) -> None:
-    sums = ExactMomentAccumulator(dpgep.PcaModel(6, center=False).layout(PublicFacts("replace-one", 1.0, 5)), 20)
+    sums = ExactMomentAccumulator(PcaModel(6, center=False).layout(PublicFacts("replace-one", 1.0, 5)), 20)
     sums.add(Batch(Rows((people[0],), 1.0)))
     again = pickle.loads(pickle.dumps(sums))
     again.merge(sums)
@@ -428,15 +429,15 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
             TypeError,
             "Dask array or DataFrame, got Bag",
         ),
-        (lambda x, y: moments(dpgep.PcaModel(6, center=True), x.compute(), bound=1.0), TypeError, "need no cluster"),
+        (lambda x, y: moments(PcaModel(6, center=True), x.compute(), bound=1.0), TypeError, "need no cluster"),
         (
-            lambda x, y: moments(dpgep.PcaModel(6, center=True), x, y, bound=1.0),
+            lambda x, y: moments(PcaModel(6, center=True), x, y, bound=1.0),
             TypeError,
             "pca needs X for every person",
         ),
-        (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), x, "y", bound=1.0), TypeError, "no column names"),
-        (lambda x, y: moments(dpgep.PcaModel(5, center=True), x, bound=1.0), ValueError, "X must have 5 columns"),
-        (lambda x, y: moments(dpgep.FdaModel(6, (0, 1)), ["a.parquet"], y, bound=1.0), TypeError, "name of a column"),
+        (lambda x, y: moments(FdaModel(6, (0, 1)), x, "y", bound=1.0), TypeError, "no column names"),
+        (lambda x, y: moments(PcaModel(5, center=True), x, bound=1.0), ValueError, "X must have 5 columns"),
+        (lambda x, y: moments(FdaModel(6, (0, 1)), ["a.parquet"], y, bound=1.0), TypeError, "name of a column"),
     ],
 )
 def test_bad_input_is_named(make: Any, error: type[Exception], message: str, people: Any) -> None:
@@ -539,7 +540,7 @@ def test_a_worker_that_is_killed_changes_no_bit(client: distributed.Client, peop
     x, _ = people
     marker = tmp_path / "killed"
     rows = da.from_array(x, chunks=(50, 6)).map_blocks(killed_once, marker=str(marker), dtype=x.dtype)
-    model = dpgep.PcaModel(6, center=True)
+    model = PcaModel(6, center=True)
     before = set(client.scheduler_info()["workers"])
     ours = moments(model, rows, client=client, bound=1.0)
     assert marker.exists()
@@ -563,5 +564,5 @@ def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(client: distr
     rows = da.from_array(x, chunks=(500, 6)).map_blocks(always_killed, dtype=x.dtype)
     before = client.run_on_scheduler(allow_failures, 0)
     with pytest.raises(RuntimeError, match="use smaller partitions or give workers more memory"):
-        moments(dpgep.PcaModel(6, center=True), rows, client=client, bound=1.0)
+        moments(PcaModel(6, center=True), rows, client=client, bound=1.0)
     client.run_on_scheduler(allow_failures, before)

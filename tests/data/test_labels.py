@@ -247,7 +247,7 @@ def test_who_is_in_no_class_counts_and_contributes_nothing(
 
 
 def test_moments_take_the_same_people(x: Matrix, labels: Any) -> None:
-    model = dpgep.FdaModel(4, ("no", "yes"))
+    model = dpgep.models.FdaModel(4, ("no", "yes"))
     one, other = dpgep.Moments(model, bound=1.5), dpgep.Moments(model, bound=1.5)
     for start in range(0, N, 50):
         (one if start % 100 else other).update(x[start : start + 50], labels[start : start + 50])
@@ -261,7 +261,7 @@ def test_moments_take_the_same_people(x: Matrix, labels: Any) -> None:
 
 def test_rows_of_nobody_in_a_class_are_not_looked_at(x: Matrix, labels: Any) -> None:
     """A batch may hold nobody else, and rows that are not finite."""
-    model = dpgep.FdaModel(4, ("no", "yes"))
+    model = dpgep.models.FdaModel(4, ("no", "yes"))
     sums = dpgep.Moments(model, bound=1.0)
     sums.update(np.full((30, 4), np.nan), ["secret"] * 30)
     sums.update(np.empty((0, 4)), [])

@@ -58,7 +58,7 @@ def merged_by_rows(parts: dict[int, Partial]) -> Partial:
 
 @pytest.mark.parametrize("n_parts", [1, 7, 90])
 def test_partitions_sum_to_the_moments_of_all(n_parts: int, table: pa.Table) -> None:
-    model = dpgep.FdaModel(4, ("no", "yes"))
+    model = dpgep.models.FdaModel(4, ("no", "yes"))
     task = pickle.loads(pickle.dumps(task_of(model, table, tuple(NAMES), "label")))
     edges = [600 * i // n_parts for i in range(n_parts + 1)]
     edges.insert(1, 0)  # a partition without people
@@ -87,7 +87,7 @@ def test_rows_are_the_same_however_often_sums_are_merged(
 
 
 def test_categories_and_filters_travel_with_the_task(table: pa.Table) -> None:
-    model = dpgep.PcaModel(3, center=True)
+    model = dpgep.models.PcaModel(3, center=True)
     options = {"categories": {"label": ["no", "yes"]}, "filter": "b > 0"}
     found = summed(task_of(model, table, ("a", "label"), **options), batches(table))
     assert not isinstance(found, Exception)
@@ -103,7 +103,7 @@ def test_categories_and_filters_travel_with_the_task(table: pa.Table) -> None:
 def test_a_null_is_a_value_that_merging_hands_on(table: pa.Table) -> None:
     """Raised in a task, Spark would log its text and try again."""
     holed = table.set_column(0, "a", pa.array([None, *table["a"].to_pylist()[1:]]))
-    task = task_of(dpgep.PcaModel(4, center=True), table, tuple(NAMES))
+    task = task_of(dpgep.models.PcaModel(4, center=True), table, tuple(NAMES))
     parts = {0: summed(task, batches(table)), 9: summed(task, batches(holed))}
     assert isinstance(parts[9], NotFiniteError)
     assert isinstance(merged_by_rows(parts), NotFiniteError)
@@ -111,4 +111,4 @@ def test_a_null_is_a_value_that_merging_hands_on(table: pa.Table) -> None:
 
 def test_what_is_no_spark_frame_is_refused(table: pa.Table) -> None:
     with pytest.raises(TypeError, match=r"must be a Spark DataFrame or a dpgep\.scan of one, got Table"):
-        dpgep.spark.moments(dpgep.PcaModel(4, center=True), table, bound=1.0)
+        dpgep.spark.moments(dpgep.models.PcaModel(4, center=True), table, bound=1.0)

@@ -96,14 +96,14 @@ def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
 
 def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {"bound": 1.5, "adjacency": "add-remove", "public_n": 900, "bits": 18}
-    fda = dpgep.FdaModel(6, LABELS)
+    fda = dpgep.models.FdaModel(6, LABELS)
     expected = in_one_process(fda, frame[NAMES], frame["label"].to_numpy(), **facts)
     for parts in (1, 9):
         assert bytes_of(moments(fda, spread(spark, frame, parts), "label", **facts)) == expected
     # merged by the executors as well as by the driver
     monkeypatch.setattr(spark_dataset, "_AT_DRIVER", 100)
     assert bytes_of(moments(fda, spread(spark, frame, 9), "label", columns=NAMES, **facts)) == expected
-    cca = dpgep.CcaModel(4, 2, center=False)
+    cca = dpgep.models.CcaModel(4, 2, center=False)
     assert bytes_of(moments(cca, spread(spark, frame).drop("label"), ["a", "f"], bound=1.0)) == in_one_process(
         cca, frame[list("bcde")], frame[["a", "f"]]
     )
@@ -111,7 +111,7 @@ def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monke
 
 def test_prepared_rows_and_few_people(spark: Any, frame: pd.DataFrame) -> None:
     preprocessing = dpgep.Preprocessing(2.0, np.arange(6.0) / 10, np.full(6, 0.5), largest=6.0)
-    model, rows = dpgep.PcaModel(6, center=True), spread(spark, frame[NAMES])
+    model, rows = dpgep.models.PcaModel(6, center=True), spread(spark, frame[NAMES])
     assert bytes_of(moments(model, rows, preprocessing=preprocessing)) == in_one_process(
         model, frame[NAMES], preprocessing=preprocessing
     )
@@ -198,7 +198,7 @@ def test_columns_are_what_arrow_makes_of_them(spark: Any) -> None:
     d = there[selected].n_columns
     assert d == 8
     preprocessing = dpgep.Preprocessing(3.0, np.zeros(d), np.full(d, 0.1), largest=float(d), missing=True)
-    model = dpgep.PcaModel(d, center=True)
+    model = dpgep.models.PcaModel(d, center=True)
     ((rows,),) = here.read(here[selected])
     expected = dpgep.Moments(named(model, here[selected].names), preprocessing=preprocessing)
     expected.update(rows)
@@ -262,7 +262,7 @@ def test_rows_that_change_between_passes_are_noticed(spark: Any, frame: pd.DataF
 
 
 def bad_input(spark: Any, frame: pd.DataFrame) -> dict[str, Any]:
-    lazy, model = spread(spark, frame), dpgep.PcaModel(6, center=True)
+    lazy, model = spread(spark, frame), dpgep.models.PcaModel(6, center=True)
     source = dpgep.scan(lazy)
     return {
         r"'label' \(string\) is not numeric": lambda: dpgep.pca(lazy, bound=1.0),
@@ -276,13 +276,13 @@ def bad_input(spark: Any, frame: pd.DataFrame) -> dict[str, Any]:
         "how many rows pass a filter": lambda: moments(
             model, dpgep.scan(lazy, filter="a > 0"), columns=NAMES, bound=1.0
         ),
-        "name of a column": lambda: moments(dpgep.FdaModel(6, LABELS), lazy, lazy["label"], bound=1.0),
+        "name of a column": lambda: moments(dpgep.models.FdaModel(6, LABELS), lazy, lazy["label"], bound=1.0),
         "rows must be a matrix": lambda: moments(
-            dpgep.CcaModel(5, 1, center=True), spread(spark, frame[NAMES]), "f", bound=1.0
+            dpgep.models.CcaModel(5, 1, center=True), spread(spark, frame[NAMES]), "f", bound=1.0
         ),
         "pca needs X": lambda: moments(model, lazy, "label", bound=1.0),
         "feature_names must be 5 names": lambda: moments(
-            dpgep.PcaModel(5, center=True), lazy, columns=NAMES, bound=1.0
+            dpgep.models.PcaModel(5, center=True), lazy, columns=NAMES, bound=1.0
         ),
         "pass classes=": lambda: dpgep.fda(source[NAMES], source["label"], bound=1.0),
     }
@@ -354,7 +354,7 @@ def test_a_task_that_dies_after_some_rows_is_repeated_and_counts_once(
                 os.kill(os.getpid(), signal.SIGKILL)
 
     rows = spread(spark, frame[NAMES])
-    model = dpgep.PcaModel(6, center=True)
+    model = dpgep.models.PcaModel(6, center=True)
     ours = moments(model, rows.mapInArrow(dies_once, rows.schema), bound=1.0)
     assert Path(marker).exists()
     assert bytes_of(ours) == in_one_process(model, frame[NAMES])
@@ -372,7 +372,7 @@ def test_a_neighbour_with_the_same_answers_looks_the_same(adjacency: Any, spark:
         return dpgep.fda(source[NAMES], source["label"], classes=LABELS, adjacency=adjacency)
 
     first = others if adjacency == "add-remove" else pd.concat([others, person])
-    result = dpgep.replay(mechanism, (first, pd.concat([others, anybody])), mu=1.0, n_components=1)
+    result = dpgep.auditing.replay(mechanism, (first, pd.concat([others, anybody])), mu=1.0, n_components=1)
     assert not result.flagged, result
     assert result.error is None
     assert len(result.parts) > 1  # stages that buy the bound, and the answer

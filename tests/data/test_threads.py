@@ -76,7 +76,7 @@ def test_so_has_one_for_any_number_in_the_environment(wide_rows: Matrix, monkeyp
 def test_moments_have_the_same_bytes_for_any_number(wide_rows: Matrix) -> None:
     stored = set()
     for count in COUNTS:
-        sums = dpgep.Moments(dpgep.PcaModel(300, center=True), bound=1.0)
+        sums = dpgep.Moments(dpgep.models.PcaModel(300, center=True), bound=1.0)
         sums.update(wide_rows, n_threads=count)
         stored.add(bytes_of(sums))
     assert len(stored) == 1
@@ -87,7 +87,7 @@ def test_threads_with_sums_of_their_own_add_all_people_or_none(
     count: int, wide_rows: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = np.arange(len(wide_rows)) % 4
-    model = dpgep.FdaModel(300, (0, 1, 2, 3))
+    model = dpgep.models.FdaModel(300, (0, 1, 2, 3))
     whole, shared = dpgep.Moments(model, bound=1.0), dpgep.Moments(model, bound=1.0)
     whole.update(wide_rows, labels, n_threads=1)
     monkeypatch.setattr(integer_moments, "_WORK_OF_A_SHARE", 1)

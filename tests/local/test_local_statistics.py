@@ -25,7 +25,7 @@ from statistics_helpers import (
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.audit import AuditResult, audit_samples
+from dpgep.auditing.statistical import AuditResult, audit_samples
 from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
 from dpgep.privacy.accounting import mu_of
 

@@ -585,7 +585,7 @@ def test_an_audit_flags_a_sensitivity_that_is_too_small(part: float, monkeypatch
         return curator.clipped_products(asked, (threshold,)).values
 
     apart = np.outer(first[:2], first) - np.outer(second[:2], second)
-    result = dpgep.audit(
+    result = dpgep.auditing.audit(
         answer, (second, first), lambda values: np.vdot(apart, values), mu=2.0, runs=400, gaussian=True
     )
     assert result.flagged == (part < 1)
@@ -605,7 +605,7 @@ def test_an_audit_flags_too_little_noise_for_two_views(part: float, monkeypatch:
         return Curator(problem, Ledger(2.0), stream).clipped_products(asked, thresholds).values
 
     apart = first * [1 / 0.2, 1.0, 1 / 0.3, 1.0]  # each view over the deviation of its noise
-    result = dpgep.audit(
+    result = dpgep.auditing.audit(
         answer, (second, first), lambda values: float(values[0] @ apart), mu=2.0, runs=400, gaussian=True
     )
     assert result.flagged == (part < 1)
@@ -640,7 +640,7 @@ def test_a_protected_number_of_people_is_refused() -> None:
 
 
 def test_summed_moments_have_no_rows() -> None:
-    moments = dpgep.Moments(dpgep.PcaModel(D, center=False), bound=1.0)
+    moments = dpgep.Moments(dpgep.models.PcaModel(D, center=False), bound=1.0)
     moments.update(rows_of())
     budget = dpgep.Budget(mu=1.0)
     with nothing_spent(budget), pytest.raises(ValueError, match="contain no rows"):

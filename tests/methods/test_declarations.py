@@ -68,7 +68,7 @@ def problem_of(data: Data) -> Any:
         return dpgep.pca(rows, center=False, bound=2.0)
     if data == "streams":
         return dpgep.pca(dpgep.scan([rows[:150], rows[150:]]), center=False, bound=2.0)
-    moments = dpgep.Moments(dpgep.PcaModel(D, center=False), bound=2.0)
+    moments = dpgep.Moments(dpgep.models.PcaModel(D, center=False), bound=2.0)
     moments.update(rows)
     return moments
 

@@ -46,7 +46,7 @@ def test_intervals_hold_the_estimates_and_grow_with_the_level(
     budget = {} if math.isinf(epsilon) else {"delta": 1e-6}
     solution = solve_seeded(problems(rng)[name], epsilon=epsilon, n_components=2, **budget)
     found, again, surer = solution.intervals(), solution.intervals(), solution.intervals(0.99)
-    assert isinstance(found, dpgep.Intervals)
+    assert isinstance(found, dpgep.methods.intervals.Intervals)
     low, high = found.eigenvalues.T
     assert ((low <= found.estimates) & (found.estimates <= high)).all()
     assert ((low < high) & (surer.eigenvalues[:, 0] <= low) & (surer.eigenvalues[:, 1] >= high)).all()

@@ -209,7 +209,7 @@ def test_sums_of_different_preparations_are_not_added() -> None:
     one, two = (dpgep.release(problems(x, bound="auto")["pca"], mu=1.0) for _ in range(2))
     with pytest.raises(ValueError, match="preprocessing"):
         one + two
-    model = dpgep.PcaModel(5, center=True)
+    model = dpgep.models.PcaModel(5, center=True)
     with pytest.raises(ValueError, match="bound"):
         Moments(model, preprocessing=Preprocessing(1.0, np.zeros(5))).merge(Moments(model, bound=1.0))
     with pytest.raises(ValueError, match="of 4 columns, not of 5"):
@@ -228,7 +228,7 @@ def test_a_site_that_bought_a_preparation_and_one_that_was_sent_it() -> None:
 
 
 def test_update_adds_all_or_nothing() -> None:
-    moments = Moments(dpgep.PcaModel(5, center=True), preprocessing=Preprocessing(1.0, np.zeros(5)))
+    moments = Moments(dpgep.models.PcaModel(5, center=True), preprocessing=Preprocessing(1.0, np.zeros(5)))
     moments.update(table())
     before = bytes_of(moments)
     wrong = table(60000)
@@ -377,7 +377,7 @@ def test_without_a_bound_one_is_bought() -> None:
 
 
 def test_moments_cannot_buy_a_bound() -> None:
-    model = dpgep.PcaModel(5, center=True)
+    model = dpgep.models.PcaModel(5, center=True)
     for clipping in ({"bound": "auto"}, {"preprocessing": AutoPreprocessing()}, {}):
         with pytest.raises(ValueError, match="before a budget is there"):
             Moments(model, **clipping)  # type: ignore[arg-type]
@@ -393,7 +393,7 @@ def test_preprocessing_is_no_bound_and_has_one() -> None:
     with pytest.raises(TypeError, match=r"preprocessing must be a dpgep\.AutoPreprocessing or a .*, got 'auto'"):
         dpgep.pca(x, preprocessing="auto")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"leave out bound, got 2\.0"):
-        Moments(dpgep.PcaModel(5, center=True), bound=2.0, preprocessing=bought)
+        Moments(dpgep.models.PcaModel(5, center=True), bound=2.0, preprocessing=bought)
 
 
 @pytest.mark.parametrize("option", ["share", "quantile"])
@@ -490,7 +490,7 @@ def test_missing_values_wherever_rows_are(form: str) -> None:
         source = scipy.sparse.csr_array(holed)
     problem: Any = dpgep.pca(source if form != "moments" else x, standardize=True, preprocessing=preprocessing)
     if form == "moments":
-        problem = Moments(dpgep.StandardizedPcaModel(5, center=True), preprocessing=preprocessing)
+        problem = Moments(dpgep.models.StandardizedPcaModel(5, center=True), preprocessing=preprocessing)
         problem.update(holed)
         problem = dpgep.load(bytes_of(problem))
     solutions = []
@@ -774,7 +774,7 @@ def test_a_preparation_is_not_used_where_it_changes_the_answer() -> None:
     with pytest.raises(ValueError, match=r"location .* would change"):
         dpgep.pca(x, center=False, preprocessing=Preprocessing(1.0, PLACES))
     with pytest.raises(ValueError, match="would change"):
-        Moments(dpgep.PcaModel(5, center=True), preprocessing=scaled)
+        Moments(dpgep.models.PcaModel(5, center=True), preprocessing=scaled)
     assert dpgep.pca(x, preprocessing=Preprocessing(2.0, PLACES, np.full(5, 3.0))) is not None
 
 

@@ -158,13 +158,13 @@ def test_solutions_know_their_views(tmp_path: Any) -> None:
     solution.save(tmp_path / "kept.json")
     kept = dpgep.load(tmp_path / "kept.json")
     np.testing.assert_array_equal(kept.components, solution.components)
-    assert kept.model == solution.model == dpgep.MultisetCcaModel(SIZES, center=True)
+    assert kept.model == solution.model == dpgep.models.MultisetCcaModel(SIZES, center=True)
 
 
 @pytest.mark.parametrize("sizes", [(3, 4), SIZES, (2, 2, 2, 2)])
 def test_a_truth_takes_the_eigenvalues_that_it_is_given(sizes: tuple[int, ...]) -> None:
     """What intervals are simulated from: to first order, and exactly for two views."""
-    model, views = dpgep.MultisetCcaModel(sizes, center=False), people(sizes=sizes)
+    model, views = dpgep.models.MultisetCcaModel(sizes, center=False), people(sizes=sizes)
     rows = np.hstack(views)
     d = rows.shape[1]
     moments = ReleasedMoments(np.empty((d, 0)), np.empty(0), len(rows), NO_NOISE, rows.T @ rows / len(rows))

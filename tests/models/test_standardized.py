@@ -166,7 +166,7 @@ def released(case: str, rng: np.random.Generator) -> tuple[Any, ReleasedMoments]
     second = covariance + np.outer(mean, mean)
     uncentred = case == "uncentred"
     sums, counts = (np.empty((D, 0)), np.empty(0)) if uncentred else (mean[:, None], np.ones(1))
-    return dpgep.StandardizedPcaModel(D, not uncentred), ReleasedMoments(sums, counts, 1000.0, noise, second)
+    return dpgep.models.StandardizedPcaModel(D, not uncentred), ReleasedMoments(sums, counts, 1000.0, noise, second)
 
 
 @pytest.mark.statistical
@@ -269,7 +269,7 @@ def test_every_form_of_the_data_gives_the_same_release(adjacency: str, rng: np.r
 
     x = np.round(table(rng, 600) * 16) / 16
     facts: dict[str, Any] = {"bound": 32.0, "adjacency": adjacency}
-    sums = [dpgep.Moments(dpgep.StandardizedPcaModel(D, center=True), **facts) for _ in range(2)]
+    sums = [dpgep.Moments(dpgep.models.StandardizedPcaModel(D, center=True), **facts) for _ in range(2)]
     for moments, part in zip(sums, (x[:250], x[250:]), strict=True):
         moments.update(part)
     sums[0].merge(dpgep.load(bytes_of(sums[1])))

@@ -481,7 +481,7 @@ def test_runs_of_two_adjacencies_would_cost_more_than_their_sum() -> None:
 
     deviations = [20 * each.noise.second for each in both(E1)]
     assert math.sqrt(sum(2 / deviation**2 for deviation in deviations)) == pytest.approx(3.674, abs=1e-3)
-    found = dpgep.audit(both, (E1, E2), log_likelihood_ratio, runs=1500, gaussian=True, mu=3.0)
+    found = dpgep.auditing.audit(both, (E1, E2), log_likelihood_ratio, runs=1500, gaussian=True, mu=3.0)
     assert found.mu > 3.17
     assert found.flagged
 

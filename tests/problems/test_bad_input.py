@@ -19,6 +19,7 @@ from conftest import Matrix, nothing_spent, solve_seeded
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.models import PcaModel
 
 N, D = 60, 4
 
@@ -130,7 +131,10 @@ def test_mismatched_views_and_responses_are_named_without_a_number_of_people(rng
         (lambda: dpgep.sir(x, np.arange(59), y_range=(0, 1), bound=1.0), "one value per row of X; it has more entries"),
         (lambda: dpgep.pca([[1.0, 2.0]] * 59 + [[1.0]], bound=1.0), "rows of this list cannot be stacked"),
         (lambda: dpgep.pca(np.ones(60), bound=1.0), "X must be two-dimensional"),
-        (lambda: dpgep.Moments(dpgep.PcaModel(5, center=True), bound=1.0).update(x), "X must have 5 columns, it has 4"),
+        (
+            lambda: dpgep.Moments(PcaModel(5, center=True), bound=1.0).update(x),
+            "X must have 5 columns, it has 4",
+        ),
     ]
     for call, message in calls:
         with pytest.raises(ValueError, match=message) as raised:
@@ -497,7 +501,7 @@ def test_rank_deficient_b_is_solved_with_noise_and_ridge(rng: np.random.Generato
 
 def test_more_people_than_32_bits_can_count() -> None:
     # in doublings: to read so many rows takes minutes, and test_dense_moments reads those beyond 2^31
-    moments = dpgep.Moments(dpgep.PcaModel(1, center=False), bound=2.0)
+    moments = dpgep.Moments(dpgep.models.PcaModel(1, center=False), bound=2.0)
     moments.update(np.broadcast_to(np.array([[1]], dtype=np.int8), (2**21, 1)))
     for _ in range(10):
         moments.merge(moments.copy())

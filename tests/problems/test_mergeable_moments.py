@@ -173,7 +173,7 @@ def test_a_bad_batch_leaves_the_sums_as_they_were(name: str, form: Any, rng: np.
 def test_so_does_one_of_wide_rows(n: int, rng: np.random.Generator) -> None:
     """One block, blocks that are looked at first, that fill partial sums of their own, that fill sums of their own."""
     x = rng.standard_normal((n, 300)) / 20
-    moments, before = (dpgep.Moments(dpgep.PcaModel(300, center=True), bound=1.0) for _ in range(2))
+    moments, before = (dpgep.Moments(dpgep.models.PcaModel(300, center=True), bound=1.0) for _ in range(2))
     for each in (moments, before):
         each.update(x[:300], n_threads=1)
     spoiled = x.copy()
@@ -214,7 +214,7 @@ def test_wherever_they_are_interrupted_sums_hold_a_whole_batch_or_say_so(
     x, labels = np.eye(20, D), np.arange(20) % 3
     added = {20: False, 40: False}
     for step in itertools.count():
-        moments = dpgep.Moments(dpgep.FdaModel(D, (0, 1)), adjacency="replace-one", bound=1.0)
+        moments = dpgep.Moments(dpgep.models.FdaModel(D, (0, 1)), adjacency="replace-one", bound=1.0)
         moments.update(x, labels)
         left = itertools.count(-step)
 
@@ -291,7 +291,7 @@ def test_threads_take_turns(rng: np.random.Generator) -> None:
 def test_only_alike_moments_are_merged(rng: np.random.Generator) -> None:
     moments = dpgep.Moments(MODELS["pca"], bound=1.0)
     for other, message in [
-        (dpgep.Moments(dpgep.PcaModel(D, center=False), bound=1.0), "differ in model"),
+        (dpgep.Moments(dpgep.models.PcaModel(D, center=False), bound=1.0), "differ in model"),
         (dpgep.Moments(MODELS["pca"], bound=2.0), r"differ in bound \(1.0 and 2.0\)"),
         (dpgep.Moments(MODELS["pca"], bits=12, bound=1.0), r"differ in bits \(20 and 12\)"),
         (dpgep.Moments(MODELS["pca"], adjacency="add-remove", bound=1.0), "differ in adjacency"),
@@ -319,7 +319,7 @@ def test_wrong_uses_say_what_to_do(rng: np.random.Generator) -> None:
         with pytest.raises(ValueError, match="contain no rows"):
             dpgep.solve(moments, budget=budget, method=method, n_components=1)
     with pytest.raises(TypeError, match="stored"):
-        bytes_of(dpgep.Moments(dpgep.FdaModel(D, (("a", 1), ("b", 2))), bound=1.0))
+        bytes_of(dpgep.Moments(dpgep.models.FdaModel(D, (("a", 1), ("b", 2))), bound=1.0))
     assert budget.spent_mu == 0.0
 
 
@@ -349,7 +349,7 @@ def test_a_killed_run_is_resumed_from_its_checkpoint(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys, pathlib, numpy as np, dpgep
         path = pathlib.Path(sys.argv[1])
-        model = dpgep.PcaModel(40, center=True)
+        model = dpgep.models.PcaModel(40, center=True)
         moments = dpgep.load(path) if path.exists() else dpgep.Moments(model, bound=1.0)
         while moments.n < 60 * 500:
             batch = np.random.default_rng(moments.n // 500).standard_normal((500, 40)) / 8
@@ -378,7 +378,7 @@ def test_rows_almost_without_entries_fill_no_limb(
     monkeypatch.setattr(integer_moments, "_LIMB_BITS", 2 * bits + 6)
     n = 5000
     x = scipy.sparse.csr_array(([0.5], ([7], [1])), shape=(n, D))
-    model = {"pca": dpgep.PcaModel(D, center=True), "fda": MODELS["fda"]}[name]
+    model = {"pca": dpgep.models.PcaModel(D, center=True), "fda": MODELS["fda"]}[name]
     data = (x,) if name == "pca" else (x, np.array(["a"] * (n - 1) + ["b"]))
     sparse = dpgep.Moments(model, adjacency="add-remove", bits=bits, bound=1.0)
     sparse.update(*data)

@@ -86,7 +86,7 @@ def test_views_of_unnamed_columns_are_told_apart() -> None:
     ids=["1.0", "bound1"],
 )
 def test_moments_name_the_column_of_a_batch_and_stay_as_they_were(clipping: Any) -> None:
-    sums = dpgep.Moments(dpgep.PcaModel(4, True), **clipping)
+    sums = dpgep.Moments(dpgep.models.PcaModel(4, True), **clipping)
     sums.update(frame(people(bad=0.0)))
     assert refusal(lambda: sums.update(frame(people()))).startswith("column 'weight' contains")
     assert sums.n == 60

@@ -120,7 +120,7 @@ def test_bytes_keep_everything(name: str, rng: np.random.Generator) -> None:
     damaged[len(damaged) // 2] ^= 4
     with pytest.raises(ValueError, match="incomplete or was altered"):
         dpgep.load(bytes(damaged))
-    sums = dpgep.Moments(dpgep.PcaModel(2, center=True), bound=1.0)
+    sums = dpgep.Moments(dpgep.models.PcaModel(2, center=True), bound=1.0)
     assert isinstance(dpgep.load(bytes_of(sums)), dpgep.Moments)
 
 
@@ -156,7 +156,7 @@ def test_a_budget_pays_once(rng: np.random.Generator) -> None:
 
 
 def test_releases_of_the_same_sums_are_not_added(rng: np.random.Generator) -> None:
-    sums = dpgep.Moments(dpgep.PcaModel(D, center=True), bound=1.0)
+    sums = dpgep.Moments(dpgep.models.PcaModel(D, center=True), bound=1.0)
     sums.update(rows(rng))
     one = released(sums, mu=1.0)
     for same in (sums, sums.copy(), pickle.loads(pickle.dumps(sums))):

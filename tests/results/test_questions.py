@@ -166,7 +166,7 @@ def test_a_table_comes_from_anywhere(source: str, grouped: bool, x: Matrix, y: M
     classes: dict[str, Any] = {"classes": ("low", "high")} if grouped else {}
     whole = released(dpgep.table(x, *groups, **classes, **options))
     if source == "moments":
-        moments = dpgep.Moments(dpgep.TableModel(D, **classes), **options)
+        moments = dpgep.Moments(dpgep.models.TableModel(D, **classes), **options)
         for rows in np.split(np.arange(N), 5):
             moments.update(x[rows], *(each[rows] for each in groups))
         other = released(moments)
@@ -325,10 +325,10 @@ def test_a_table_is_no_question(run: Any, x: Matrix) -> None:
 
 def test_models_of_one_group_or_two_kinds_of_groups_are_refused() -> None:
     with pytest.raises(ValueError, match="not both"):
-        dpgep.TableModel(3, classes=("a", "b"), interior_edges=(0.0,))
+        dpgep.models.TableModel(3, classes=("a", "b"), interior_edges=(0.0,))
     for groups in ({"classes": ("a",)}, {"interior_edges": ()}):
         with pytest.raises(ValueError, match="at least 2, got 1"):
-            dpgep.TableModel(3, **groups)
+            dpgep.models.TableModel(3, **groups)
 
 
 def test_releases_that_cannot_name_columns(x: Matrix) -> None:
@@ -371,7 +371,7 @@ def test_the_noise_of_all_groups_together(share: float, n_is_public: bool, rng: 
     tails, fails with a probability of 5e-8.
     """
     groups, n_draws, noise = 8, 4000, MomentNoise(4e-4, 2e-4, 1.2e-3)
-    counts, model = np.full(groups, share / groups), dpgep.PcaModel(3, True)
+    counts, model = np.full(groups, share / groups), dpgep.models.PcaModel(3, True)
     sums = counts * (np.array([[0.7], [0.4], [0.1]]) + rng.standard_normal((3, groups)) / 10)
     mean, half = sums.sum(axis=1) / share, rng.standard_normal((3, 6))
     covariance = half @ half.T
@@ -449,7 +449,7 @@ def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
 def test_many_components_in_units_need_few_draws_of_noise(rng: np.random.Generator) -> None:
     """A direction that stands out of all noise stands out of the part of it that is left."""
     d = 40
-    model = InUnits(dpgep.PcaModel(d, True), np.geomspace(1, 3, d))
+    model = InUnits(dpgep.models.PcaModel(d, True), np.geomspace(1, 3, d))
     model_of = type(model)
     with mock.patch.object(model_of, "noise_alone", autospec=True, side_effect=model_of.noise_alone) as drawn:
         values = np.linspace(2.0, 1.0, d)
@@ -463,7 +463,7 @@ def test_many_components_in_units_need_few_draws_of_noise(rng: np.random.Generat
 def test_the_variance_of_the_noise_in_units(name: str, rng: np.random.Generator) -> None:
     """u^T dA v from 4000 draws: each of 16 chi-square tests, both tails, fails with a probability of 5e-8."""
     d, n_draws = 4, 4000
-    inner: Any = dpgep.PcaModel(d, True) if name == "pca" else PlsModel(2, 2, True)
+    inner: Any = dpgep.models.PcaModel(d, True) if name == "pca" else PlsModel(2, 2, True)
     model = InUnits(inner, np.array([1.0, 3.0, 0.2, 10.0]))
     half = rng.standard_normal((d, 2 * d))
     noise = MomentNoise(1e-4, 2e-4, 0.0)
@@ -518,7 +518,7 @@ def test_the_noise_level_in_units(rng: np.random.Generator) -> None:
     """The mean norm of the noise is at most the level that is reported, and not much less where scales are equal."""
     d = 30
     for scale, least in ((np.full(d, 3.0), 0.85), (np.geomspace(0.01, 10, d), 0.3)):
-        model = InUnits(dpgep.PcaModel(d, True), scale)
+        model = InUnits(dpgep.models.PcaModel(d, True), scale)
         zero = ReleasedMoments(np.zeros((d, 1)), np.ones(1), 100.0, MomentNoise(1e-3, 0.0, 0.0), np.zeros((d, d)))
         level = model.pair(zero).noise_level
         norms = [np.abs(np.linalg.eigvalsh(np.outer(scale, scale) * goe(d, 1e-3, rng))).max() for _ in range(200)]

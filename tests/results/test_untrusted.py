@@ -32,6 +32,7 @@ from dpgep.cli import main
 from dpgep.data import integer_moments
 from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
 from dpgep.masked import Site, Terms
+from dpgep.models import FdaModel, PcaModel
 from dpgep.privacy import events, sampled
 from dpgep.privacy.calibration import COUNTS, RECORD, SECOND, SUMS
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
@@ -73,7 +74,7 @@ def release(name: str) -> bytes:
 def sums(name: str) -> bytes:
     """Moments: of everybody, of groups, and in two limbs."""
     facts: dict[str, Any] = {"bound": 1.0, "adjacency": "add-remove" if name == "hidden" else "replace-one"}
-    model = dpgep.FdaModel(3, (0, 1, 2)) if name == "classes" else dpgep.PcaModel(3, center=name != "second moment")
+    model = FdaModel(3, (0, 1, 2)) if name == "classes" else PcaModel(3, center=name != "second moment")
     moments = dpgep.Moments(model, **facts)
     moments.update(*((ROWS, LABELS) if name == "classes" else (ROWS,)))
     return bytes_of(moments)
@@ -342,7 +343,7 @@ def test_moments_of_nobody_are_refused(name: str, changes: dict[str, Any], said:
 @pytest.mark.parametrize("entry", [2**62, -(2**63), 2**63 - 1])
 def test_sums_that_no_people_have_are_refused(entry: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integer_moments, "_LIMB_BITS", 46)  # 64 rows a limb, so that there are two
-    moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0)
+    moments = dpgep.Moments(PcaModel(3, center=True), bound=1.0)
     moments.update(ROWS)
     data = bytes_of(moments)
     assert bytes_of(dpgep.load(data)) == data
@@ -493,7 +494,7 @@ def test_no_message_of_a_site_does_anything_but_add_or_be_refused(data: st.DataO
 
 @functools.cache
 def _session() -> tuple[Terms, dict[str, bytes], dict[str, bytes]]:
-    model = dpgep.PcaModel(3, center=True)
+    model = PcaModel(3, center=True)
     terms = Terms(model, bound=1.0, epsilon=1.0, delta=1e-6, sites=("north", "south"), colluding=0, session="test")
     sites = {name: Site(terms, name) for name in terms.sites}
     keys = {name: site.key for name, site in sites.items()}

@@ -476,7 +476,7 @@ def test_large_values_of_both_signs_are_no_warning(estimator: Any) -> None:
         y = rows[:, :16] if isinstance(estimator, (PrivateCCA, PrivatePLS)) else None
         return vars(clone(estimator).fit(rows, y))
 
-    result = dpgep.replay(fitted, (plain, odd))
+    result = dpgep.auditing.replay(fitted, (plain, odd))
     assert not result.flagged, result
     assert result.error is None
 
@@ -491,7 +491,7 @@ def test_a_pipeline_of_private_steps_takes_any_row(row: list[float]) -> None:
         pipeline = make_pipeline(*steps).fit(rows)
         return [vars(step) for step in pipeline.named_steps.values()]
 
-    result = dpgep.replay(fitted, (of_one_person([0.0] * 3, 400), of_one_person(row, 400)))
+    result = dpgep.auditing.replay(fitted, (of_one_person([0.0] * 3, 400), of_one_person(row, 400)))
     assert not result.flagged, result
     assert result.error is None
 

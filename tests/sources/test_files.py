@@ -361,11 +361,11 @@ def test_one_persons_time_does_not_decide_who_else_passes_a_filter(case: str) ->
     for source in sources:
         assert rows(source, ["row"], filter=condition) == [[row] for row in kept]
 
-    def problem(source: str) -> dpgep.Problem:
+    def problem(source: str) -> dpgep.problems.problem.Problem:
         scanned = dpgep.scan(source, filter=condition)
         return dpgep.pca(scanned[["row"]], bound=9.0, center=False, adjacency="add-remove", public_n=40)
 
-    replayed = dpgep.replay(problem, (sources[0], sources[1]), mu=1.0)
+    replayed = dpgep.auditing.replay(problem, (sources[0], sources[1]), mu=1.0)
     assert (replayed.mu, replayed.differences) == (0.0, ())
 
 
@@ -407,7 +407,10 @@ def test_an_expression_takes_no_type_that_one_person_may_decide(expression: Any,
     assert kept == ([[[0], [2], [3]]] if begun[0] == "1" else [])
     if not kept:  # both are refused, in the same words
         assert (
-            dpgep.replay(lambda file: dpgep.scan(file, filter=expression), (sources[0], sources[1])).differences == ()
+            dpgep.auditing.replay(
+                lambda file: dpgep.scan(file, filter=expression), (sources[0], sources[1])
+            ).differences
+            == ()
         )
 
 

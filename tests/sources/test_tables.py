@@ -184,7 +184,7 @@ def test_a_partition_that_lists_its_categories_otherwise_is_read_by_those_of_the
         return pd.DataFrame({"colour": pd.Categorical(["red", "green"], categories=words), "x": [0.5, 0.25]})
 
     lazy = dd.from_map(part, [COLOURS, COLOURS[::-1]], meta=part(COLOURS)[:0])
-    sums = dpgep.distributed.moments(dpgep.PcaModel(3, center=True), lazy, bound=2.0)
+    sums = dpgep.distributed.moments(dpgep.models.PcaModel(3, center=True), lazy, bound=2.0)
     here = dpgep.Moments(sums.model, bound=2.0)
     here.update(np.array([[0, 1, 0.5], [1, 0, 0.25]] * 2))
     assert bytes_of(sums) == bytes_of(here)
@@ -290,12 +290,12 @@ def test_names_of_two_views_and_of_one_of_them() -> None:
 
 
 def test_models_are_equal_whatever_the_names_are_which_must_fit() -> None:
-    model = dpgep.PcaModel(2, center=True, feature_names=["a", "b"])  # type: ignore[arg-type]
+    model = dpgep.models.PcaModel(2, center=True, feature_names=["a", "b"])  # type: ignore[arg-type]
     assert model.feature_names == ("a", "b")
-    assert model == dpgep.PcaModel(2, center=True)
+    assert model == dpgep.models.PcaModel(2, center=True)
     for wrong in (["a"], ["a", 1]):
         with pytest.raises(ValueError, match="feature_names must be 2 names, one for each feature, got 'a'"):
-            dpgep.PcaModel(2, center=True, feature_names=wrong)  # type: ignore[arg-type]
+            dpgep.models.PcaModel(2, center=True, feature_names=wrong)  # type: ignore[arg-type]
 
 
 def test_components_by_name() -> None:
@@ -393,7 +393,7 @@ def test_transform_checks_each_view() -> None:
 
 
 def test_moments_take_the_names_of_their_first_table() -> None:
-    moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0)
+    moments = dpgep.Moments(dpgep.models.PcaModel(3, center=True), bound=1.0)
     moments.update(named().to_numpy()[:100])
     assert moments.model.feature_names is None
     moments.update(named()[100:200])
@@ -410,7 +410,7 @@ def test_moments_take_the_names_of_their_first_table() -> None:
 
 def test_moments_of_other_names_are_not_merged() -> None:
     def summed(table: Any) -> dpgep.Moments:
-        moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0)
+        moments = dpgep.Moments(dpgep.models.PcaModel(3, center=True), bound=1.0)
         moments.update(table)
         return moments
 
@@ -441,7 +441,7 @@ def test_private_moments_keep_names_and_add_those_of_the_same() -> None:
 
 @pytest.mark.parametrize("kind", ["Dask", "Parquet"])
 def test_distributed_moments_are_named(kind: str, tmp_path: Path) -> None:
-    model = dpgep.PcaModel(3, center=True)
+    model = dpgep.models.PcaModel(3, center=True)
     if kind == "Dask":
         sums = dpgep.distributed.moments(model, dd.from_pandas(frame(), npartitions=3), columns=NAMES, bound=1.0)
     else:
@@ -452,6 +452,6 @@ def test_distributed_moments_are_named(kind: str, tmp_path: Path) -> None:
     assert sums.model.feature_names == tuple(NAMES)
     if kind == "Dask":
         encoded = dpgep.distributed.moments(
-            dpgep.PcaModel(6, center=True), dd.from_pandas(categorical(frame()), npartitions=3), bound=1.0
+            dpgep.models.PcaModel(6, center=True), dd.from_pandas(categorical(frame()), npartitions=3), bound=1.0
         )
         assert encoded.model.feature_names == ENCODED

@@ -21,8 +21,8 @@ from low_bit_cases import (
 )
 from method_cases import METHODS, MU
 
-from dpgep._low_bits import classes_below
-from dpgep.audit import audit_samples
+from dpgep.auditing.low_bits import classes_below
+from dpgep.auditing.statistical import audit_samples
 from dpgep.privacy.accounting import mu_of
 
 pytestmark = [pytest.mark.statistical, pytest.mark.deep]

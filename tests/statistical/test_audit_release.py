@@ -15,7 +15,7 @@ from audit_cases import CONFIDENCE, DELTA, E1, E2, EPSILON, MU, RELEASES, RUNS, 
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.audit import audit
+from dpgep.auditing.statistical import audit
 from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger

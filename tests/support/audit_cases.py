@@ -1,7 +1,7 @@
 """What is audited: every model of `release` on worst-case neighbours, and the negative controls with their corrections.
 
-A case holds everything `dpgep.audit` needs. Cases are built by name and afresh, with seeded noise: a result can be had
-again. docs/errata.md prints the results; benchmarks/papers/errata_figure.py draws them.
+A case holds everything `dpgep.auditing.audit` needs. Cases are built by name and afresh, with seeded noise: a result
+can be had again. docs/errata.md prints the results; benchmarks/papers/errata_figure.py draws them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from printed_mechanisms import Pair
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.audit import AuditResult, audit, release_statistic
+from dpgep.auditing.statistical import AuditResult, audit, release_statistic
 from dpgep.data.integer_moments import IntegerMoments
 from dpgep.privacy.accounting import mu_of
 from dpgep.privacy.calibration import calibrate_moments

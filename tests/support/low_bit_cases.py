@@ -21,8 +21,8 @@ from stage_cases import STAGES, stages_of
 from stage_cases import D as STAGE_COLUMNS
 
 import dpgep
-from dpgep._low_bits import numbers_in
-from dpgep.audit import AuditResult, audit, audit_samples
+from dpgep.auditing.low_bits import numbers_in
+from dpgep.auditing.statistical import AuditResult, audit, audit_samples
 from dpgep.local import GaussianRandomizer
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.clipped_products import Asked

@@ -21,7 +21,7 @@ from audit_cases import CONFIDENCE, E1, E2, RELEASES, Matrix, both, people
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.audit import AuditResult, audit, release_statistic
+from dpgep.auditing.statistical import AuditResult, audit, release_statistic
 from dpgep.local import GaussianRandomizer
 from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Adjacency
@@ -49,7 +49,7 @@ class MethodCase:
 
     Attributes
     ----------
-    mechanism, neighbours, statistic, claim : as in `dpgep.audit`.
+    mechanism, neighbours, statistic, claim : as in `dpgep.auditing.audit`.
     least : the part of the claimed mu (epsilon, where no mu is claimed) that the audit must find.
     runs : on each of the two data sets.
     gaussian : whether the statistic is normal.

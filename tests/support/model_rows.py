@@ -11,13 +11,13 @@ import dpgep
 
 D = 5
 MODELS = {
-    "pca": dpgep.PcaModel(D, center=True),
-    "standardized-pca": dpgep.StandardizedPcaModel(D, center=True),
-    "cca": dpgep.CcaModel(2, D - 2, center=True),
-    "pls": dpgep.PlsModel(2, D - 2, center=True),
-    "multiset-cca": dpgep.MultisetCcaModel((1, 1, D - 2), center=True),
-    "fda": dpgep.FdaModel(D, ("a", "b", "c")),
-    "sir": dpgep.SirModel(D, (-0.5, 0.0, 0.5)),
+    "pca": dpgep.models.PcaModel(D, center=True),
+    "standardized-pca": dpgep.models.StandardizedPcaModel(D, center=True),
+    "cca": dpgep.models.CcaModel(2, D - 2, center=True),
+    "pls": dpgep.models.PlsModel(2, D - 2, center=True),
+    "multiset-cca": dpgep.models.MultisetCcaModel((1, 1, D - 2), center=True),
+    "fda": dpgep.models.FdaModel(D, ("a", "b", "c")),
+    "sir": dpgep.models.SirModel(D, (-0.5, 0.0, 0.5)),
 }
 
 

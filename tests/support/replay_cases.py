@@ -1,4 +1,4 @@
-"""The worst pair known for each mechanism that pays, for `dpgep.replay`, and a search for worse ones.
+"""The worst pair known for each mechanism that pays, for `dpgep.auditing.replay`, and a search for worse ones.
 
 Pairs come from the proofs of docs/mathematics.md, sections 3, 6 and 11, and from what `worst` has found. docs/audits.md
 prints their ratios, which `benchmarks/audit_table.py replays` measures and test_worst_pairs.py holds.
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from stage_cases import STAGES, Stage, stages_of
 
 import dpgep
-from dpgep import _replay, masked
+from dpgep import masked
+from dpgep.auditing import replays
 from dpgep.local import GaussianRandomizer
 from dpgep.models.model import Adjacency
 from dpgep.privacy import sampled_products
@@ -70,17 +71,17 @@ class ReplayCase:
     def adjacency(self) -> Adjacency:
         return "add-remove" if self.second is None else "replace-one"
 
-    def replay(self, share: float = 1.0) -> dpgep.ReplayResult:
+    def replay(self, share: float = 1.0) -> dpgep.auditing.ReplayResult:
         """Both runs, with ``share`` of what is claimed in the place of the claim."""
         first = np.vstack([self.others, self.first])
         pair = (self.others, first) if self.second is None else (first, np.vstack([self.others, self.second]))
 
-        def claim(*arguments: Any, claim: Any = _replay._claim) -> Any:
+        def claim(*arguments: Any, claim: Any = replays._claim) -> Any:
             return claim(*arguments) * Fraction(share) ** 2 * self.parties
 
-        with mock.patch.object(_replay, "_claim", claim):
+        with mock.patch.object(replays, "_claim", claim):
             mu = None if self.mu is None else self.mu * share * math.sqrt(self.parties)
-            return dpgep.replay(self.mechanism, pair, mu=mu)
+            return dpgep.auditing.replay(self.mechanism, pair, mu=mu)
 
 
 def row(case: ReplayCase, ratio: float) -> str:
@@ -275,7 +276,7 @@ def merged_sums(table: Matrix, adjacency: Adjacency) -> Any:
 
 
 def sums_of(rows: Matrix, adjacency: Adjacency, **options: Any) -> dpgep.Moments:
-    moments = dpgep.Moments(dpgep.PcaModel(3, center=True), bound=1.0, adjacency=adjacency, **options)
+    moments = dpgep.Moments(dpgep.models.PcaModel(3, center=True), bound=1.0, adjacency=adjacency, **options)
     moments.update(rows)
     return moments
 
@@ -517,7 +518,7 @@ def reports(table: Matrix) -> Any:
 
 def masked_sum(table: Matrix, adjacency: Adjacency, colluding: int) -> Any:
     """Two people, and everybody else."""
-    model = dpgep.PcaModel(3, center=True)
+    model = dpgep.models.PcaModel(3, center=True)
     terms = masked.Terms(
         model, bound=1.0, sites=("a", "b"), colluding=colluding, session="replay", mu=MU, adjacency=adjacency
     )

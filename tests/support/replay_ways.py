@@ -99,8 +99,8 @@ class Way:
             if self.public is None or self.public(pair.before) == self.public(pair.after):
                 return pair
 
-    def replay(self, pair: Pair, terms: Terms) -> dpgep.ReplayResult:
-        return dpgep.replay(partial(self._run, terms), (pair.before, pair.after), mu=self.claimed_mu)
+    def replay(self, pair: Pair, terms: Terms) -> dpgep.auditing.ReplayResult:
+        return dpgep.auditing.replay(partial(self._run, terms), (pair.before, pair.after), mu=self.claimed_mu)
 
     def _run(self, terms: Terms, people: People) -> Any:
         for each in terms.folder.iterdir():
@@ -286,14 +286,14 @@ def _multiplied(question: str, people: People, terms: Terms) -> Any:
 
 
 _MODELS: dict[str, tuple[Any, str | None]] = {
-    "PcaModel": (dpgep.PcaModel(3, center=True), None),
-    "StandardizedPcaModel": (dpgep.StandardizedPcaModel(3, center=True), None),
-    "CcaModel": (dpgep.CcaModel(3, 2, center=True), "y"),
-    "PlsModel": (dpgep.PlsModel(3, 2, center=False), "y"),
-    "MultisetCcaModel": (dpgep.MultisetCcaModel((3, 2), center=True), "y"),
-    "FdaModel": (dpgep.FdaModel(3, CLASSES), "labels"),
-    "SirModel": (dpgep.SirModel(3, (0.0, 0.5)), "response"),
-    "TableModel": (dpgep.TableModel(3), None),
+    "PcaModel": (dpgep.models.PcaModel(3, center=True), None),
+    "StandardizedPcaModel": (dpgep.models.StandardizedPcaModel(3, center=True), None),
+    "CcaModel": (dpgep.models.CcaModel(3, 2, center=True), "y"),
+    "PlsModel": (dpgep.models.PlsModel(3, 2, center=False), "y"),
+    "MultisetCcaModel": (dpgep.models.MultisetCcaModel((3, 2), center=True), "y"),
+    "FdaModel": (dpgep.models.FdaModel(3, CLASSES), "labels"),
+    "SirModel": (dpgep.models.SirModel(3, (0.0, 0.5)), "response"),
+    "TableModel": (dpgep.models.TableModel(3), None),
 }
 
 
@@ -301,7 +301,7 @@ def _sums() -> Iterator[Way]:
     """Exact sums that are kept, merged, sent and masked, and then released."""
     for name in _MODELS:
         bounds = ("known", "prepared")
-        yield Way("Moments", name, partial(_merged, name), ("Moments", name), bounds)
+        yield Way("Moments", name, partial(_merged, name), ("Moments", "load", name), bounds)
         covers = ("masked", "masked.Terms", "masked.Site", "masked.release")
         yield Way("masked", name, partial(_masked, name), covers, bounds, at_end=True)
 

@@ -17,8 +17,13 @@ from numpy.typing import NDArray
 from stored import bytes_of
 
 import dpgep
-from dpgep import plot
+from dpgep import planning, plot
 from dpgep.local import Aggregator, GaussianRandomizer
+from dpgep.planning import Plan
+from dpgep.problems.problem import Problem
+from dpgep.questions.classifier import LinearClassifier
+from dpgep.questions.estimates import MatrixEstimate
+from dpgep.questions.regression import Regression
 
 Matrix = NDArray[np.float64]
 
@@ -59,7 +64,7 @@ def batches(rows: Matrix, size: int) -> Iterator[Matrix]:
 
 def people_needed(error: float) -> int:
     """How many people are needed, before there are any."""
-    plan: dpgep.Plan = dpgep.plan("pca", n=5000, d=5, epsilon=1.0, delta=DELTA, bound=4.0, spectrum=[1.0, 0.5])
+    plan: Plan = planning.plan("pca", n=5000, d=5, epsilon=1.0, delta=DELTA, bound=4.0, spectrum=[1.0, 0.5])
     print(plan)
     low: float = plan.sample.span_low
     assert low <= plan.sample.span <= plan.sample.span_high
@@ -90,7 +95,7 @@ def summary(solution: dpgep.Solution) -> dict[str, float]:
     if report.epsilon is not None and report.mu is not None:
         found |= {"epsilon": report.epsilon, "mu": report.mu}
     if solution.has_intervals:
-        intervals: dpgep.Intervals = solution.intervals(0.95)
+        intervals: dpgep.methods.intervals.Intervals = solution.intervals(0.95)
         found["low"], found["high"] = intervals.eigenvalues[0].tolist()
         found["degrees"] = float(intervals.angles[0])
         if intervals.loadings is not None:
@@ -98,7 +103,7 @@ def summary(solution: dpgep.Solution) -> dict[str, float]:
     return found
 
 
-def analyses(people: Patients) -> dict[str, dpgep.Problem]:
+def analyses(people: Patients) -> dict[str, Problem]:
     """The questions of the year."""
     x, y = people.measured, people.followed
     return {
@@ -138,9 +143,9 @@ def questions(people: Patients) -> float:
     """One release of a table, and what it is asked."""
     release: dpgep.PrivateMoments = dpgep.release(dpgep.table(people.measured, bound=6.0), epsilon=2.0, delta=DELTA)
     kept = dpgep.load(bytes_of(release))
-    correlations: dpgep.MatrixEstimate = kept.correlation([0, 1, 2], level=0.9)
+    correlations: MatrixEstimate = kept.correlation([0, 1, 2], level=0.9)
     assert (correlations.low <= correlations.high).all()
-    fitted: dpgep.Regression = kept.regression(0, [1, 2])
+    fitted: Regression = kept.regression(0, [1, 2])
     predicted = fitted.predict(people.measured[:, 1:3])
     leading = kept.pca([0, 1, 2], n_components=1)
     assert leading.privacy.release == kept.fingerprint
@@ -150,7 +155,7 @@ def questions(people: Patients) -> float:
 def classified(people: Patients, others: Patients) -> float:
     """The share of other patients whose ward a released rule finds."""
     problem = dpgep.table(people.measured, people.wards, classes=WARDS, bound=6.0)
-    rule: dpgep.LinearClassifier = dpgep.release(problem, epsilon=2.0, delta=DELTA).classifier()
+    rule: LinearClassifier = dpgep.release(problem, epsilon=2.0, delta=DELTA).classifier()
     chances: Matrix = rule.predict_proba(others.measured)
     assert chances.shape == (len(others), len(WARDS))
     found: list[str] = rule.predict(others.measured).tolist()
@@ -159,7 +164,7 @@ def classified(people: Patients, others: Patients) -> float:
 
 def by_the_day(days: list[Matrix]) -> dpgep.Solution:
     """Sums over days, merged, and solved once."""
-    model = dpgep.PcaModel(5, True)
+    model = dpgep.models.PcaModel(5, True)
     sums = [dpgep.Moments(model, bound=4.0) for _ in days]
     for day, of_day in zip(days, sums, strict=True):
         for batch in batches(day, 500):
@@ -196,10 +201,10 @@ def pictures(solution: dpgep.Solution) -> Figure:
     return figure
 
 
-def audited(rows: Matrix) -> dpgep.AuditResult:
+def audited(rows: Matrix) -> dpgep.auditing.AuditResult:
     changed = rows.copy()
     changed[0] = np.roll(rows[0], 1)
-    return dpgep.audit(
+    return dpgep.auditing.audit(
         lambda data: dpgep.pca(data, center=False, bound=4.0),
         (rows, changed),
         None,

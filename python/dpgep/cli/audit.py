@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
     claim = {"mu": 3.0} if options.epsilon is None else {"epsilon": options.epsilon}
     attack = {"low_bits": True} if options.low_bits else {"gaussian": True, "released": True}
     with usage():
-        result = dpgep.audit(
+        result = dpgep.auditing.audit(
             _PROBLEMS[options.model],
             _neighbours(options.people),
             None,

@@ -66,7 +66,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.spectrum is None and gap is None:
         gap = 1.0 if options.model in ("pca", "fda") else 0.5
     with usage():
-        plan = dpgep.plan(
+        plan = dpgep.planning.plan(
             options.model,
             n=options.people,
             d=options.features,
@@ -105,7 +105,7 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
         if model.n_groups > 1:
             print("noise     not planned for tables with groups: see dpgep fda or dpgep sir --dry-run")
             return 0
-        model = dpgep.StandardizedPcaModel(model.n_features, center=True)
+        model = dpgep.models.StandardizedPcaModel(model.n_features, center=True)
     if model.name not in _EIGENGAPS:
         print(f"noise     not planned for {model.name}: see dpgep cca --dry-run, for two of its views")
         return 0
@@ -114,7 +114,7 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
         raise UsageError("for how many people? The files do not say it, or it is not public: give --people N")
     gap = _EIGENGAPS[model.name]
     with usage():
-        plan = dpgep.plan(
+        plan = dpgep.planning.plan(
             model,
             n=n,
             mu=mu,

@@ -130,7 +130,7 @@ class InMemoryDataset(Dataset):
 
 
 class StreamedDataset(Dataset):
-    """Rows that a `dpgep.Scan` reads, one batch after the other, as often as they are needed.
+    """Rows that a `dpgep.sources.Scan` reads, one batch after the other, as often as they are needed.
 
     ``to_batch`` makes a batch of the arrays of the selections: ``n_features`` columns in all, clipped to ``bound``.
     """

@@ -31,7 +31,7 @@ _SCHEMA = "part long, sums binary"
 
 
 class SparkDataset(DistributedDataset):
-    """Rows that the executors of Spark read, as a `dpgep.Scan` of their DataFrame selects them."""
+    """Rows that the executors of Spark read, as a `dpgep.sources.Scan` of their DataFrame selects them."""
 
     whereabouts = "on the executors of Spark: bring them here with .toPandas()"
     hint = "for rows that Spark computes differently, or in another order, each time, call persist() first"

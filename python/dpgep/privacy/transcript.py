@@ -1,4 +1,4 @@
-"""What a run asked of its noise and paid for, kept while an audit watches: see `dpgep.replay`.
+"""What a run asked of its noise and paid for, kept while an audit watches: see `dpgep.auditing.replay`.
 
 Only an audit makes a transcript, for the time of a run whose result it keeps to itself. A stream that was made
 meanwhile, in the same context, hands every exact value over before its noise, and draws nothing once the run is over:

@@ -75,7 +75,7 @@ class Moments(Problem):
     >>> import numpy as np, dpgep
     >>> rng = np.random.default_rng(0)
     >>> batches = [rng.standard_normal((1000, 5)) * [4, 2, 1, 1, 1] / 8 for _ in range(20)]
-    >>> one, two = (dpgep.Moments(dpgep.PcaModel(5, center=True), bound=1.0) for _ in range(2))
+    >>> one, two = (dpgep.Moments(dpgep.models.PcaModel(5, center=True), bound=1.0) for _ in range(2))
     >>> for batch in batches[:10]:
     ...     one.update(batch)
     >>> for batch in batches[10:]:

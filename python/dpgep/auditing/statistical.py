@@ -1,9 +1,9 @@
-"""`dpgep.audit`: a lower bound, with its confidence, on what a mechanism leaks between two data sets.
+"""`dpgep.auditing.audit`: a lower bound, with its confidence, on what a mechanism leaks between two data sets.
 
 A mechanism is mu-GDP if no test between neighbouring data sets beats that between N(0, 1) and N(mu, 1): with false
 positive rate a and false negative rate b, Phi^-1(1 - a) - Phi^-1(b) <= mu. It is (epsilon, delta)-private if 1 - b <=
 exp(epsilon) a + delta and 1 - a <= exp(epsilon) b + delta. A good test, run often enough, refutes a false claim.
-No audit can confirm one. `dpgep.replay` needs no statistic.
+No audit can confirm one. `dpgep.auditing.replay` needs no statistic.
 
 The statistic is the caller's, ideally the log-likelihood ratio; or, with ``low_bits``, one found in the low-order
 bits of the published numbers. A likelihood ratio treats these as real numbers, which floating-point numbers are not.
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import whole_number
 from dpgep._dispatch import core
-from dpgep._low_bits import learn_pattern, numbers_in
+from dpgep.auditing.low_bits import learn_pattern, numbers_in
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.moments import ReleasedMoments

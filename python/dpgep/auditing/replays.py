@@ -1,4 +1,4 @@
-"""`dpgep.replay`: a run on one data set, and on its neighbour with the same noisy answers.
+"""`dpgep.auditing.replay`: a run on one data set, and on its neighbour with the same noisy answers.
 
 What a caller sees may depend on answers alone: whatever differs between two runs that got the same answers leaks. And
 by the law of its noise an answer costs what one person moves it by: with exact values x and x' before independent
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._observed import View, differences, observe
+from dpgep.auditing.observed import View, differences, observe
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of, mu_rounded_up
 from dpgep.privacy.transcript import Transcript
@@ -116,7 +116,7 @@ def replay(
 
         mu^2 = sum over draws of (x - x')^T S^-1 (x - x'),      S the covariance of the noise,
 
-    exactly, and at most what is claimed. `dpgep.audit` bounds the same mu from below, by statistics.
+    exactly, and at most what is claimed. `dpgep.auditing.audit` bounds the same mu from below, by statistics.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def replay(
     >>> import numpy as np, dpgep
     >>> X = np.zeros((50, 2)); X[0, 0] = 1
     >>> Y = np.zeros((50, 2)); Y[0, 1] = 1
-    >>> result = dpgep.replay(lambda rows: dpgep.pca(rows, center=False, bound=1.0), (X, Y), mu=1.0)
+    >>> result = dpgep.auditing.replay(lambda rows: dpgep.pca(rows, center=False, bound=1.0), (X, Y), mu=1.0)
     >>> result.flagged, round(result.mu, 6)
     (False, 1.0)
 
@@ -157,9 +157,9 @@ def replay(
 
     >>> from dpgep.privacy.noise import add_grid_noise, noise_stream
     >>> total = lambda rows: add_grid_noise(rows.sum(axis=0), 0.5, noise_stream())
-    >>> dpgep.replay(total, (X, Y), mu=1.0).mu > 2
+    >>> dpgep.auditing.replay(total, (X, Y), mu=1.0).mu > 2
     True
-    >>> print(dpgep.replay(lambda rows: f"{rows[0, 0]:g} is the first entry", (X, Y), mu=1.0))
+    >>> print(dpgep.auditing.replay(lambda rows: f"{rows[0, 0]:g} is the first entry", (X, Y), mu=1.0))
     ReplayResult: mu = 0 for this pair (claimed 1)
       DIFFERS: result: '1 is the first entry' and '0 is the first entry'
     """
