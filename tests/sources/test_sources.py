@@ -964,6 +964,11 @@ def test_selections_of_another_scan_are_refused() -> None:
         dpgep.scan(one[0])
 
 
+def test_the_only_array_of_a_mapping_declares_its_values() -> None:
+    whole = as_selection({"y": np.array([True, False, True])})
+    assert (whole.n_columns, whole.declared) == (None, (False, True))
+
+
 def test_a_lazy_query_reads_what_is_needed_and_quotes_no_value() -> None:
     table = pl.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["4", "5", "secret"]}).cast({"a": pl.Float32})
     scan = dpgep.scan(table.lazy().with_columns(pl.col("b").cast(pl.Int64)).filter(pl.col("a") > 1))

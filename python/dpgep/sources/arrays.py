@@ -130,7 +130,8 @@ class SideBySide(Table):
         return self._arrays[key].names(None)  # type: ignore[index]
 
     def declared(self, key: Key) -> Declared | None:
-        return self._arrays[one_of(key)].declared(None)  # type: ignore[index]
+        array = self._arrays.get(one_of(self._named(key)))  # type: ignore[arg-type]
+        return None if array is None else array.declared(None)
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         return super().pieces([self._named(key) for key in keys], batch_rows)

@@ -47,9 +47,7 @@ class CsvFiles(ArrowTable):
         self._check_names(schema.names)
         pa = pyarrow()
         fields = [pa.field(each.name, pa.string() if each.name in text else _type(each.type)) for each in schema]
-        #: columns that are no numbers because of values in the first megabyte, not because the caller says so
         self.found_types = frozenset(each.name for each in fields if not pa.types.is_floating(each.type)) - set(text)
-        #: the text among them
         self.found_text = self.found_types & {each.name for each in fields if pa.types.is_string(each.type)}
         self.schema = pa.schema(fields)
         # an empty line is a missing value where there is one column, and no row where there are more

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
-from dpgep.sources.csv import CsvFiles
-from dpgep.sources.encoding import Declared, is_date_type
+from dpgep.sources.encoding import is_date_type
 from dpgep.sources.names import Key, missing
 from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 
@@ -57,18 +56,14 @@ class Filtered(ArrowTable):
         self.repeatable = source.repeatable
         self.reads_ahead = source.reads_ahead
         self._condition = condition
-        self._found_text = source.found_text if isinstance(source, CsvFiles) else frozenset()
+        self.found_text = source.found_text
         self._needed = _columns_of(self._expression(self.schema), self.schema)
-        if isinstance(source, CsvFiles) and not isinstance(condition, str):
-            for name in source.found_types.intersection(self._needed):
-                raise _only_in_text(name)
+        for name in () if isinstance(condition, str) else source.found_types.intersection(self._needed):
+            raise _only_in_text(name)
 
     @property
     def types(self) -> Any:
         return self._source.types
-
-    def declared(self, key: Key) -> Declared | None:
-        return self._source.declared(key)
 
     def needed(self, keys: Sequence[Key]) -> list[Hashable]:
         return list(dict.fromkeys([*super().needed(keys), *self._needed]))
@@ -86,7 +81,7 @@ class Filtered(ArrowTable):
 
     def _expression(self, schema: Any) -> Any:
         is_text = isinstance(self._condition, str)
-        return parsed(self._condition, schema, self._found_text) if is_text else self._condition
+        return parsed(self._condition, schema, self.found_text) if is_text else self._condition
 
 
 def _kept(table: Any, expression: Any) -> Iterator[Any]:

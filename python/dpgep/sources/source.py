@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpgep.errors import DataError
 from dpgep.sources.batches import Columns, Part, Pieces
-from dpgep.sources.encoding import DECLARE, Declared, Encoding
+from dpgep.sources.encoding import DECLARE, Declared, Encoding, declared_by
 from dpgep.sources.names import Key, Names, as_names, missing, one_of
 
 
@@ -97,6 +97,9 @@ class Table(Source):
                 raise ValueError(f"column {name!r} is a matrix: select it separately, source[{name!r}]")
         require_numeric(self.not_numeric(plain))
         return len(self.encoding.names(names))
+
+    def declared(self, key: Key) -> Declared | None:
+        return declared_by(self.types.get(one_of(key)))  # type: ignore[arg-type]
 
     def names(self, key: Key) -> Names:
         names = as_names(key, self.columns, self.kind)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep.sources import kinds
 from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, read_ahead, rows_at_a_time
-from dpgep.sources.encoding import Declared, Encoding, declared_by, declared_values
-from dpgep.sources.names import Key, Names, as_text, one_of
+from dpgep.sources.encoding import Encoding
+from dpgep.sources.names import Key, Names, as_text
 from dpgep.sources.source import Source, Table, messages_withheld, packages_messages_withheld, require_numeric
 
 T = TypeVar("T")
@@ -58,9 +58,6 @@ class Frame(Table):
     def not_numeric(self, names: Sequence[Hashable]) -> list[tuple[Hashable, Any]]:
         types = self.types
         return [(name, types[name]) for name in names if not _is_numeric_dtype(types[name])]
-
-    def declared(self, key: Key) -> Declared | None:
-        return declared_values(self._frame[one_of(key)])
 
     def read(self, names: Sequence[Hashable], batch_rows: int | None) -> Iterator[Any]:
         step = rows_at_a_time(8 * len(names), batch_rows)
@@ -115,6 +112,10 @@ class ArrowTable(Table):
     schema: Any
     #: whether the next rows are fetched while others are in use
     reads_ahead = False
+    #: columns that are no numbers because of values in a first part of the data, not because the caller says so
+    found_types: frozenset[str] = frozenset()
+    #: the text among them
+    found_text: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> list[str]:
@@ -130,9 +131,6 @@ class ArrowTable(Table):
     def not_numeric(self, names: Sequence[Any]) -> list[tuple[Hashable, Any]]:
         types = self.types
         return [(name, types[name]) for name in names if not is_numeric(self.schema.field(name).type)]
-
-    def declared(self, key: Key) -> Declared | None:
-        return declared_by(self.types.get(one_of(key)))  # type: ignore[arg-type]
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         pieces = super().pieces(keys, batch_rows)
