@@ -120,6 +120,14 @@ def test_both_views_may_have_categories(make: Any, kind: str, tmp_path: Path) ->
     assert solution.feature_names == ("income", "colour=green", "colour=red", "member", "age")
 
 
+def test_a_part_of_a_tuple_may_have_categories() -> None:
+    scan = dpgep.scan((np.ones((3, 2)), np.array(["a", "b", "c"]), np.arange(3.0)), categories={1: ["b", "a"]})
+    assert repr(scan).startswith("Scan(3 parts: 0, 1, 2, ")
+    ((rows, text),) = scan.read(scan[[2, 1]], scan[1])
+    np.testing.assert_array_equal(rows, [[0, 0, 1], [1, 1, 0], [2, 0, 0]])
+    assert text.tolist() == ["a", "b", "c"]
+
+
 def test_a_categorical_column_has_at_most_one_in_a_row() -> None:
     """What its part of the squared norm is: 1 or 0, whatever the number of categories."""
     marks = indicators(np.array(["b", "x", "a"]), tuple("abcdefgh")).T

@@ -114,6 +114,7 @@ class Batches(Source):
         self._encoding = encoding
         self.repeatable = callable(values) or not isinstance(values, Iterator)
         self._begun: tuple[Source, Iterator[Any]] | None = self._begin()
+        self.kind = self._begun[0].kind
 
     def width(self, key: Key) -> int | None:
         return self._first().width(key)

@@ -215,7 +215,8 @@ class Scan:
     def _about(self) -> list[tuple[str, str]]:
         """What is public about the source; not how many rows there are."""
         columns, often = self.source.columns, "read any number of times" if self.repeatable else "read once"
-        names = [] if columns is None else [("Columns", f"{len(columns)} columns: {listed(columns)}")]
+        what = f"{self.source.kind}s"
+        names = [] if columns is None else [(what.capitalize(), f"{len(columns)} {what}: {listed(columns)}")]
         return [*names, ("Passes", f"{often}, {self._passes} so far")]
 
     def read(self, *selections: Selection | Scan, apart: bool = False) -> Iterator[tuple[Any, ...]]:

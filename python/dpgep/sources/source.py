@@ -21,8 +21,10 @@ from dpgep.sources.names import Key, Names, as_names, missing, one_of
 class Source(ABC):
     """People in rows, read from first to last, in pieces of any size."""
 
-    # Whether a second pass would give the same rows.
+    #: whether a second pass would give the same rows
     repeatable = True
+    #: what is selected by a name: of a tuple, a part
+    kind = "column"
 
     @property
     @abstractmethod
@@ -74,8 +76,6 @@ class Table(Source):
     """
 
     encoding = Encoding()
-    #: what a column is called in messages
-    kind = "column"
 
     @property
     @abstractmethod
