@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import solve_seeded
+from stored import bytes_of
 
 import dpgep
 from dpgep.models.model import PublicFacts
@@ -260,3 +262,46 @@ def test_what_is_no_model_and_no_bound() -> None:
         plan(3, n=10, spectrum=[1.0], **BUDGET)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="preprocessing is of rows in their own units"):
         plan("pca", n=10, d=2, spectrum=[3.0], preprocessing=dpgep.Preprocessing(1.0), **BUDGET)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("model", "d", "spectrum"), MODELS)
+def test_a_plan_that_was_saved_answers_the_same(model: str, d: Any, spectrum: list[float]) -> None:
+    bound: Any = "auto" if model == "cca" else 6.0
+    saved = plan(model, n=5_000, d=d, spectrum=spectrum, bound=bound, **BUDGET)
+    loaded = dpgep.load(bytes_of(saved))
+    assert repr(loaded) == repr(saved)
+    assert bytes_of(loaded) == bytes_of(saved)
+    if model == "pca":
+        assert loaded.people_for(0.1) == saved.people_for(0.1)
+        assert loaded.epsilon_for(0.1) == saved.epsilon_for(0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n": 1}, "two people or more, got n = 1"),
+        ({"n": -3}, "n must be"),
+        ({"mu": 0.0}, "must be positive"),
+        ({"mu": 0.3}, "mu is 0.3, which is not that of epsilon = 1.0"),
+        ({"delta": 2.0}, "delta"),
+        ({"share": 1.5}, "must be positive"),
+        ({"model": {"kind": "table", "n_features": 20}}, "of another model"),
+        ({"model": {"kind": "pca", "n_features": 19, "center": True}}, "of another model"),
+        ({"sample": 3}, "the plan.sample must be an object"),
+        ({"setting__spectrum": [4.0]}, "spectrum must be 20 numbers"),
+        ({"setting__spectrum": [-1.0] * 20}, "spectrum must be 20 numbers"),
+        ({"setting__n_components": 21}, "n_components"),
+        ({"setting__n_components": 2}, "errors must be of 2 components"),
+        ({"setting__deviation": 0.0}, "deviation must be"),
+        ({"setting__bound": -1.0}, "bound must be"),
+        ({"more": 1}, "a field 'more' that this dpgep does not know"),
+    ],
+    ids=str,
+)
+def test_a_plan_that_nobody_made_is_refused(planned: dpgep.planning.Plan, changes: dict[str, Any], said: str) -> None:
+    document = json.loads(bytes_of(planned))
+    for path, value in changes.items():
+        *outer, last = path.split("__")
+        (document[outer[0]] if outer else document)[last] = value
+    with pytest.raises(ValueError, match=said):
+        dpgep.load(json.dumps(document).encode())

@@ -31,6 +31,7 @@ from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.registry import MODELS as MODELS
 from dpgep.models.row_model import RowModel
 from dpgep.models.table import TableModel
+from dpgep.planning import PLAN, Plan
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
 from dpgep.private_moments import RELEASE, PrivateMoments
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
@@ -45,7 +46,8 @@ _ROUNDING = 1e-9
 
 
 def load(source: Target | bytes) -> Any:
-    """What `save` wrote: the file says whether it is a `Solution`, a release, `Moments` or a `PrivacyReport`.
+    """What `save` wrote: the file says whether it is a `Solution`, a release, `Moments`, a
+    `PrivacyReport` or a `Plan`.
 
     It answers as the one that was saved. Nothing but numbers and text is read: no file can run code.
 
@@ -234,6 +236,15 @@ def _moments(document: Document) -> Moments:
     return Moments._of_sums(sums, facts)
 
 
+# ---- plans ----
+
+
+def _plan(document: Document) -> Plan:
+    plan: Plan = document.require(PLAN).record(Plan, "the plan")
+    _require_model(plan.model)
+    return plan
+
+
 # ---- parts of several formats ----
 
 
@@ -276,4 +287,5 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     SOLUTION.name: _solution,
     RELEASE.name: _release,
     MOMENTS.name: _moments,
+    PLAN.name: _plan,
 }

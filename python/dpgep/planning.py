@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 
 from dpgep._checks import require_count, require_one_of, require_people, require_positive
 from dpgep._dispatch import core
+from dpgep._files import Target, save
 from dpgep.data.views import clipping_of
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
@@ -44,6 +45,7 @@ from dpgep.privacy.calibration import integer_noise
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import release_moments, released_people, released_shares
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.serialization import Format
 from dpgep.solve import component_count, prepare_table
 
 __all__ = ["Plan", "plan"]
@@ -68,6 +70,9 @@ _SEEN = 0.5
 _AGREED = 1e-6
 # Room for rounding where a bound is to clip nobody.
 _ROOM = 1 + 1e-9
+
+
+PLAN = Format("dpgep-plan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +124,30 @@ class Plan:
     sample: PlannedErrors
     population: PlannedErrors
     _setting: _Setting
-    _budget: Budget
+    _epsilon: float | None
+    _delta: float | None
+    _accounting: Accounting
+
+    def __post_init__(self) -> None:
+        require_people("n", self.n)
+        if self.n < 2:
+            raise ValueError(f"a plan is for two people or more, got n = {self.n!r}")
+        if not (self.mu > 0 and self.bound > 0 and 0 < self.share <= 1):
+            raise ValueError("mu, bound and share of a plan must be positive")
+        if not isinstance(self.model, _PLANNED) or self._setting.model != _by_number(self.model):
+            raise ValueError("the setting of a plan is of another model")
+        if self._epsilon is not None and self.mu != self._budget(self._epsilon).mu:
+            raise ValueError(f"mu is {self.mu!r}, which is not that of epsilon = {self._epsilon!r} and the delta")
+        for errors in (self.sample, self.population):
+            if {part.shape for part in (errors.mean, errors.low, errors.high)} != {(self._setting.n_components,)}:
+                raise ValueError(f"errors must be of {self._setting.n_components} components")
+
+    def save(self, target: Target) -> None:
+        """Write JSON, for `dpgep.load`, to a path or a binary file that is open."""
+        save(PLAN.text(self).encode(), target)
+
+    def _budget(self, epsilon: float) -> Budget:
+        return Budget(epsilon=epsilon, delta=self._delta, accounting=self._accounting)
 
     def people_for(self, error: float, *, against: Against = "sample") -> int:
         """The least number of people, to 3 %, for an expected error of the span of at most ``error``.
@@ -140,15 +168,13 @@ class Plan:
         Raises ValueError where no epsilon up to 10^6 suffices (``against="population"``: sampling may leave more), or
         for a plan whose budget has no delta.
         """
-        delta = self._budget.delta
-        if delta is None:
+        if self._delta is None:
             raise ValueError("an epsilon needs a delta: plan with epsilon= and delta=, not with rho= or mu=")
 
         def error_at(epsilon: float) -> float:
-            budget = Budget(epsilon=epsilon, delta=delta, accounting=self._budget.accounting)
-            return self._error(against, mu=budget.mu)
+            return self._error(against, mu=self._budget(epsilon).mu)
 
-        start = self._budget.epsilon or 1.0
+        start = self._epsilon or 1.0
         start = min(max(start, _LEAST_EPSILON), _MOST_EPSILON)
         limits = (start, _LEAST_EPSILON, _MOST_EPSILON)
         return _least(error_at, self._wanted(error), limits, f"no epsilon up to {_MOST_EPSILON:.0e}")
@@ -196,8 +222,8 @@ class Plan:
     def __repr__(self) -> str:
         setting, k = self._setting, self._setting.n_components
         budget = f"mu = {self.mu:.4g}"
-        if self._budget.epsilon is not None and self._budget.delta is not None:
-            budget = f"epsilon = {self._budget.epsilon:g}, delta = {self._budget.delta:.3g} ({budget})"
+        if self._epsilon is not None and self._delta is not None:
+            budget = f"epsilon = {self._epsilon:g}, delta = {self._delta:.3g} ({budget})"
         bound = f"{self.bound:.3g}"
         if isinstance(setting.bound, AutoPreprocessing):
             bound += f" expected to be found, for {1 - self.share:.0%} of mu^2"
@@ -322,9 +348,8 @@ def plan(
         adjacency=adjacency,
         n_components=component_count(model, n_components),
     )
-    setting.require_signal()
     outcome = setting.outcome(people, budget.mu)
-    return Plan(model, people, budget.mu, *outcome, setting, budget)
+    return Plan(model, people, budget.mu, *outcome, setting, budget.epsilon, budget.delta, accounting)
 
 
 def _by_number(model: RowModel) -> RowModel:
@@ -455,8 +480,16 @@ class _Setting:
     adjacency: Adjacency
     n_components: int
 
-    def require_signal(self) -> None:
-        """Raise ValueError unless there are K directions to find."""
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there are K directions to find, and what `plan` has made of its arguments."""
+        require_positive("deviation", self.deviation)
+        component_count(self.model, self.n_components)
+        most, size = _most_eigenvalue(self.model, self.deviation), self.model.max_components
+        if self.spectrum.shape != (size,) or not ((self.spectrum >= 0) & (self.spectrum < most)).all():
+            raise ValueError(f"spectrum must be {size} numbers, none negative, below {most:g}")
+        _shares(self.model, self.shares.tolist() if isinstance(self.model, GroupModel) else None)
+        if not isinstance(self.bound, AutoPreprocessing):
+            require_positive("bound", self.bound)
         signal = int((self.spectrum > 0).sum())
         if self.n_components > signal:
             raise ValueError(f"n_components = {self.n_components}, but {signal} eigenvalues are positive")
