@@ -36,19 +36,18 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._names import noted
 from dpgep._optional import import_extra
+from dpgep._watched import noted
 from dpgep.data.integer_moments import DEFAULT_BITS, LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.calibration import IntegerNoise
+from dpgep.privacy.calibration import LARGEST_MU, IntegerNoise, share_noise
 from dpgep.privacy.ledger import LedgerEntry, Owner
 from dpgep.privacy.moment_release import add_share, normalized_moments, share_entry, summed_shares
 from dpgep.privacy.noise import noise_stream
-from dpgep.privacy.shares import LARGEST_MU, share_noise
 from dpgep.private_moments import PrivateMoments
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.reports.report import PrivacyReport

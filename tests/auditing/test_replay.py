@@ -19,11 +19,10 @@ from replay_matrix import DELTA, EPSILON, cases, models, pairs
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep._names import random_name
+from dpgep._watched import Transcript, random_name, watched_draws
 from dpgep.methods import METHODS
 from dpgep.privacy.ledger import Ledger, LedgerEntry
 from dpgep.privacy.noise import add_grid_noise, noise_stream
-from dpgep.privacy.transcript import Transcript, watched_draws
 
 CASES = {case[0]: case[1:] for case in cases()}
 # runs that take a second

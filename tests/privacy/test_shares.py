@@ -11,13 +11,13 @@ from mpmath import mp
 
 from dpgep.models.moments import MomentLayout
 from dpgep.privacy.accounting import delta_of
-from dpgep.privacy.calibration import integer_noise
-from dpgep.privacy.shares import (
+from dpgep.privacy.calibration import (
     LARGEST_MU,
     LEAST_MU,
     LEAST_SCALE,
     MOST_ENTRIES,
     MOST_PARTIES,
+    integer_noise,
     log2_distance,
     share_noise,
 )

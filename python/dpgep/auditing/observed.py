@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgep._names import names_drawn
+from dpgep._watched import names_drawn
 
 # How long a run took, at the end of a line of our log: left out.
 _SECONDS = re.compile(r"\d+\.\d{3} s$")

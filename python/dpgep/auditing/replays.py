@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._watched import Transcript
 from dpgep.auditing.observed import View, differences, observe
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of, mu_rounded_up
-from dpgep.privacy.transcript import Transcript
 from dpgep.problems.problem import Problem
 from dpgep.solve import solve
 

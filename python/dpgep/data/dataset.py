@@ -17,7 +17,7 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._names import random_name
+from dpgep._watched import random_name
 from dpgep.data.blocks import joined_views
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from numbers import Integral
+from typing import Any, Literal
 
 Accounting = Literal["gdp", "zcdp"]
 
@@ -128,6 +130,38 @@ def mu_from_rho(rho: float) -> float:
 def rho_from_mu(mu: float) -> float:
     """Rho = mu^2/2, rounded up."""
     return mu * mu / 2 * (1 + 4 * _UNIT)
+
+
+def gaussian_cost(event: Any) -> Fraction:
+    """mu^2 of an event made of Gaussian mechanisms, exactly.
+
+    Noise of s times the sensitivity is mu-GDP with mu = 1/s, and compositions add up in mu^2.
+
+    Raises TypeError for what is no event, ValueError for events that are not mu-GDP by themselves. Among these is
+    rho-zCDP: a mechanism may be rho-zCDP without being mu-GDP for any mu.
+    """
+    import dp_accounting
+
+    if not isinstance(event, dp_accounting.DpEvent):
+        raise TypeError(f"event must be a dp_accounting.DpEvent, got {type(event).__name__}")
+    kind = type(event)
+    if kind is dp_accounting.NoOpDpEvent:
+        return Fraction(0)
+    if kind is dp_accounting.ComposedDpEvent:
+        return sum(map(gaussian_cost, event.events), start=Fraction(0))
+    if kind is dp_accounting.SelfComposedDpEvent:
+        if isinstance(event.count, bool) or not isinstance(event.count, Integral) or event.count < 0:
+            raise ValueError(f"a SelfComposedDpEvent needs a count of 0 or more, got {event.count!r}")
+        return int(event.count) * gaussian_cost(event.event)
+    if kind is not dp_accounting.GaussianDpEvent:
+        raise ValueError(
+            f"a {kind.__name__} cannot be charged: only Gaussian mechanisms and their compositions have a mu that adds "
+            "up with ours; nothing was charged"
+        )
+    multiplier = float(event.noise_multiplier)
+    if not 1e-100 <= multiplier <= 1e100:
+        raise ValueError(f"the noise multiplier must lie between 1e-100 and 1e100, got {event.noise_multiplier!r}")
+    return 1 / Fraction(multiplier) ** 2
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:

@@ -20,6 +20,7 @@ from dpgep.privacy.accounting import (
     Accounting,
     epsilon_of,
     epsilon_of_rho,
+    gaussian_cost,
     mu_from_rho,
     mu_of,
     rho_from_mu,
@@ -27,7 +28,6 @@ from dpgep.privacy.accounting import (
 )
 from dpgep.privacy.budget_file import Record
 from dpgep.privacy.budget_store import NUMBERS, FileStore
-from dpgep.privacy.events import gaussian_cost
 from dpgep.privacy.ledger import (
     LEDGER,
     Amount,

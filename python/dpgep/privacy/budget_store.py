@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
-from dpgep._names import random_name
+from dpgep._watched import random_name
 from dpgep.errors import PrivacyBudgetError, warn
 from dpgep.models.model import Adjacency
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record

@@ -21,10 +21,10 @@ from functools import lru_cache
 from itertools import count, groupby
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
+from dpgep._watched import note_payment
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
-from dpgep.privacy.events import event_from_json, event_to_json
-from dpgep.privacy.transcript import note_payment
+from dpgep.privacy.sampled import event_from_json, event_to_json
 from dpgep.serialization import codec
 
 _log = logging.getLogger(__name__)

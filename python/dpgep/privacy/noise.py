@@ -14,10 +14,10 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
+from dpgep._watched import watched_draws
 from dpgep.data.blocks import HALF, GridSums
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.model import Matrix
-from dpgep.privacy.transcript import watched_draws
 
 _BITS = 28
 _MOST_UNITS = 2.0**61

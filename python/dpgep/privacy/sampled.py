@@ -16,11 +16,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import mu_of
-from dpgep.privacy.events import answers_of
 
 # Searches stop at this relative width, on the valid side.
 _WIDTH = 1e-3
@@ -32,6 +31,9 @@ _STEPS, _LEAST_EPSILON = 5000, 0.01
 MOST_ANSWERS, MOST_POINTS = 16, 1 << 20
 # Beyond this epsilon a guarantee is meaningless, and the search ends.
 _LARGEST_EPSILON = 200.0
+# Events of a run are nested four deep: all answers, those of a kind, a sample, its noise.
+MOST_DEPTH = 8
+_MOST_COUNT = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -229,3 +231,82 @@ def _accountant(event: Any, epsilon: float) -> Any:
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, epsilon / _STEPS)
     accountant.compose(event)
     return accountant
+
+
+def event_to_json(event: Any) -> dict[str, Any]:
+    """The event of an answer about samples (`SampledMechanism`): the name of its class, and its parameters."""
+    name = type(event).__name__
+    return {"type": name, **{key: _plain(getattr(event, key)) for key in _PARAMETERS[name]}}
+
+
+def event_from_json(document: Any, where: str = "event", depth: int = 1) -> Any:
+    """The event that `event_to_json` wrote. Raises ValueError for anything else."""
+    import dp_accounting
+
+    name = document.get("type") if isinstance(document, dict) else None
+    if not isinstance(name, str) or name not in _PARAMETERS:
+        raise ValueError(f"{where} must be an event, one of {', '.join(_PARAMETERS)}")
+    if depth > MOST_DEPTH:
+        raise ValueError(f"{where} is nested more than {MOST_DEPTH} deep")
+    readers = _PARAMETERS[name]
+    if set(document) != {"type", *readers}:
+        raise ValueError(f"{where} must have the fields type, {', '.join(readers)}, and no others")
+    values = {key: read(document[key], f"{where}.{key}", depth + 1) for key, read in readers.items()}
+    if name == "PoissonSampledDpEvent" and type(values["event"]) is not dp_accounting.GaussianDpEvent:
+        raise ValueError(f"{where}.event must be a GaussianDpEvent, whose sampling is accounted for")
+    return getattr(dp_accounting, name)(**values)
+
+
+def answers_of(event: Any) -> list[tuple[float, float, float]]:
+    """(noise multiplier, probability to be in the sample, number) of each kind of answer in an event as those here."""
+    name = type(event).__name__
+    if name == "ComposedDpEvent":
+        return [answer for part in event.events for answer in answers_of(part)]
+    if name == "SelfComposedDpEvent":
+        return [(noise, rate, event.count * number) for noise, rate, number in answers_of(event.event)]
+    if name == "PoissonSampledDpEvent":
+        return [(noise, event.sampling_probability, number) for noise, _, number in answers_of(event.event)]
+    return [(event.noise_multiplier, 1.0, 1.0)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [event_to_json(event) for event in value]
+    return event_to_json(value) if type(value).__name__ in _PARAMETERS else value
+
+
+def _events(document: Any, where: str, depth: int) -> list[Any]:
+    if not isinstance(document, list):
+        _refuse(document, "a list", where)
+    return [event_from_json(each, f"{where}[{i}]", depth) for i, each in enumerate(document)]
+
+
+def _multiplier(document: Any, where: str, _depth: int) -> float:
+    if type(document) is not float or not 0 < document < math.inf:
+        _refuse(document, "a positive number", where)
+    return float(document)
+
+
+def _probability(document: Any, where: str, _depth: int) -> float:
+    if type(document) is not float or not 0 < document <= 1:
+        _refuse(document, "a number between 0 and 1", where)
+    return float(document)
+
+
+def _count(document: Any, where: str, _depth: int) -> int:
+    if type(document) is not int or not 0 < document < _MOST_COUNT:
+        _refuse(document, "a positive integer", where)
+    return int(document)
+
+
+def _refuse(document: Any, expected: str, where: str) -> NoReturn:
+    raise ValueError(f"{where} must be {expected}, got {str(document)[:60]}")
+
+
+# the parameters of each class, and what reads them
+_PARAMETERS: dict[str, dict[str, Callable[[Any, str, int], Any]]] = {
+    "GaussianDpEvent": {"noise_multiplier": _multiplier},
+    "PoissonSampledDpEvent": {"sampling_probability": _probability, "event": event_from_json},
+    "SelfComposedDpEvent": {"event": event_from_json, "count": _count},
+    "ComposedDpEvent": {"events": _events},
+}

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._files import Target, save
-from dpgep._names import random_name
 from dpgep._threads import use_threads
+from dpgep._watched import random_name
 from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset
 from dpgep.data.histograms import not_finite_in, not_finite_in_batch
 from dpgep.data.inputs import batch_of, inputs_of, named

@@ -1,4 +1,4 @@
-"""What a run asked of its noise and paid for, kept while an audit watches: see `dpgep.auditing.replay`.
+"""What an audit watches of a run (see `dpgep.auditing.replay`): draws of noise, payments, and names drawn at random.
 
 Only an audit makes a transcript, for the time of a run whose result it keeps to itself. A stream that was made
 meanwhile, in the same context, hands every exact value over before its noise, and draws nothing once the run is over:
@@ -8,6 +8,7 @@ none of this happens in other runs.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from typing import Any
 from dpgep._dispatch import core
 
 _watching: ContextVar[Transcript | None] = ContextVar("_watching", default=None)
+_noting: ContextVar[list[str] | None] = ContextVar("_noting", default=None)
 
 
 class Transcript:
@@ -63,3 +65,27 @@ def note_payment(entry: object) -> None:
 def _watched() -> Transcript | None:
     transcript = _watching.get()
     return transcript if transcript is not None and transcript.is_open else None
+
+
+def random_name() -> str:
+    """A name that no other object has."""
+    return noted(uuid.uuid4().hex)
+
+
+def noted(name: str) -> str:
+    """The name, which follows from random keys."""
+    names = _noting.get()
+    if names is not None:
+        names.append(name)
+    return name
+
+
+@contextmanager
+def names_drawn() -> Iterator[list[str]]:
+    """The names drawn in this block and this context, in their order: an audit leaves them out of what it compares."""
+    names: list[str] = []
+    token = _noting.set(names)
+    try:
+        yield names
+    finally:
+        _noting.reset(token)
