@@ -17,14 +17,13 @@ from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics
 from dpgep.methods.intervals import (
-    MOST_FEATURES,
     Intervals,
     RowLaw,
     bootstrap_intervals,
     require_law,
     solved,
 )
-from dpgep.methods.release import ReleaseDiagnostics
+from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Model, view_labels
 from dpgep.models.moments import MomentModel, ReleasedMoments

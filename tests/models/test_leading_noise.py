@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 from conftest import Matrix
 
+from dpgep.methods.accuracy import null_eigenvalue
 from dpgep.models.fda import FdaModel
 from dpgep.models.gep import GepModel, ReleasedMatrices
 from dpgep.models.moments import MomentNoise, ReleasedGroups
@@ -35,7 +36,7 @@ def from_matrices(model: Any, released: Any, seed: int, n_draws: int, basis: Mat
     basis = np.eye(d) if basis is None else basis
     draws = model.noise_alone(released, np.zeros(d), np.random.default_rng(seed), n_draws)
     spectra = np.array([np.linalg.eigvalsh(basis.T @ noise @ basis) for noise in draws])
-    return np.array([values[-1] - model.centre(values) for values in spectra])
+    return np.array([values[-1] - null_eigenvalue(model, values) for values in spectra])
 
 
 def distance(one: Matrix, other: Matrix) -> float:

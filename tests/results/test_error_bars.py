@@ -13,7 +13,14 @@ from scipy.stats import halfnorm
 
 import dpgep
 from dpgep.methods import accuracy
-from dpgep.methods.accuracy import FALSE_ALARM, before_noise, judged_components, log_supports, semicircle_edge
+from dpgep.methods.accuracy import (
+    FALSE_ALARM,
+    before_noise,
+    judged_components,
+    log_supports,
+    null_eigenvalue,
+    semicircle_edge,
+)
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 from dpgep.models.pca import PcaModel
@@ -92,7 +99,7 @@ def edge_of_searched_noise(model: Any, d: int, log_searched: float, monkeypatch:
     released = ReleasedMoments(np.zeros((d, 0)), np.zeros(0), 1e3, MomentNoise(1.0, 0.0, 0.0), second)
     system = Eigensystem(np.linspace(2.0, 1.0, d), np.eye(d), 0.0)
     _, edges = judged_components(model, released, system, 1, log_searched)
-    return float(edges[0] - model.centre(system.values))
+    return float(edges[0] - null_eigenvalue(model, system.values))
 
 
 @pytest.mark.parametrize("searched", [1, 10, 784, 10**5])

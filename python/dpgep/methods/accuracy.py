@@ -193,6 +193,11 @@ def log_supports(d: int, k: int) -> float:
     return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
 
 
+def null_eigenvalue(model: Model, values: Matrix) -> float:
+    """The eigenvalue that all directions with these ``values`` would have without signal."""
+    return float(values.mean()) if model.equal_eigenvalues else 0.0
+
+
 def judged_components(
     model: Model, released: Released, system: Eigensystem, k: int, log_searched: float = 0.0
 ) -> tuple[tuple[bool, ...], Matrix]:
@@ -201,8 +206,8 @@ def judged_components(
     With it, (k,) the edge of the noise: eigenvalues that noise alone hardly exceeds. ``log_searched``: logarithm of the
     number of supports that were searched.
 
-    An eigenvalue counts from `centre`: where the model's A is no signal, all its eigenvalues are about equal, not zero.
-    The edge falls with the number of components above; it is -infinity where there is no noise.
+    An eigenvalue counts from `null_eigenvalue`: where the model's A is no signal, all its eigenvalues are about equal,
+    not zero. The edge falls with the number of components above; it is -infinity where there is no noise.
     """
     values, r = system.values, len(system.values)
     edges = np.full(k, -np.inf)
@@ -214,7 +219,7 @@ def judged_components(
         # fewer dimensions are left to noise by what stands above it
         left = (r - found) / r if model.isotropic_noise else 1.0
         edge = (mean * math.sqrt(left) + deviation) ** model.noise_order
-        centre = model.centre(values[found:])
+        centre = null_eigenvalue(model, values[found:])
         edges[found:] = centre + edge
         one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
         if one_left or values[found] - centre > edge:
@@ -301,11 +306,11 @@ def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Mod
     if vectors.shape[1] > _DENSE:
         return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
     spectra = np.linalg.eigvalsh(np.stack([vectors.T @ noise @ vectors for noise in noises]))
-    return np.array([values[-1] - model.centre(values) for values in spectra])
+    return np.array([values[-1] - null_eigenvalue(model, values) for values in spectra])
 
 
 def _leading_of(model: Model, noise: Matrix) -> float:
-    return _largest(scipy.sparse.linalg.aslinearoperator(noise)) - model.centre(np.diagonal(noise))
+    return _largest(scipy.sparse.linalg.aslinearoperator(noise)) - null_eigenvalue(model, np.diagonal(noise))
 
 
 def _leading_by_products(noise: Matrix, vectors: Matrix, model: Model) -> float:
@@ -314,7 +319,7 @@ def _leading_by_products(noise: Matrix, vectors: Matrix, model: Model) -> float:
         (r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64
     )
     trace = np.einsum("ij,ij->j", vectors, noise @ vectors)
-    return _largest(operator) - model.centre(trace)
+    return _largest(operator) - null_eigenvalue(model, trace)
 
 
 def _largest(operator: scipy.sparse.linalg.LinearOperator) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 import scipy  # its special functions are loaded when they are used
 
 from dpgep._checks import require_one_of, require_share
-from dpgep.methods.accuracy import before_noise
+from dpgep.methods.accuracy import before_noise, null_eigenvalue
 from dpgep.methods.eigen import Eigensystem, solve_pair
 from dpgep.models.model import Matrix, MatrixPencil
 from dpgep.models.moments import (
@@ -34,8 +34,6 @@ from dpgep.models.standardized import correlation_form_variance, correlations, s
 
 RowLaw = Literal["gaussian", "bounded"]
 
-# Released moments of at most this many features are kept with a solution.
-MOST_FEATURES = 200
 # Features of the simulated problem: more of a kind are thinned out to about this many.
 _WHOLE = 64
 # Rounds, and draws in each, by which eigenvalues of a truth are found.
@@ -171,7 +169,7 @@ def bootstrap_intervals(
     high[m:] = high[m - 1]
     if found < k:
         rest = values[found:]
-        least = model.centre(rest) - (high[found:] - low[found:]) / 2 / math.sqrt(len(rest))
+        least = null_eigenvalue(model, rest) - (high[found:] - low[found:]) / 2 / math.sqrt(len(rest))
         low[found:] = np.minimum(low[found:], least)
     if cut > 0 and whole:
         spectrum = np.maximum(estimates, 0.0) / (1 - cut)

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.methods.accuracy import RANK, products_accuracy
+from dpgep.methods.accuracy import RANK, null_eigenvalue, products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, method_result
 from dpgep.methods.eigen import Eigensystem, bordered, solve_pair
 from dpgep.methods.options import ReleaseOptions, directions_in
@@ -424,7 +424,7 @@ class _InNoise(_Progress):
         rest = float(np.trace(subspace.a[:m, :m]) - squares.sum(axis=0) @ system.values[:found])
         mean = rest / max(m - float(squares.sum()), 1e-3 * m)
         deviation = self._products.noise_level / math.sqrt(2 * self._products.oracle.n_features * m)
-        return self._model.centre(np.array([mean + RANK * deviation]))
+        return null_eigenvalue(self._model, np.array([mean + RANK * deviation]))
 
 
 def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int, part: int) -> bool:

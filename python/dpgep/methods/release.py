@@ -21,11 +21,11 @@ from dpgep.methods.accuracy import (
     expected_accuracy,
     judged_components,
     log_supports,
+    null_eigenvalue,
     rows_needed,
 )
 from dpgep.methods.base import Diagnostics, MethodResult, method_result, singular_warning, support_of
 from dpgep.methods.eigen import Eigensystem, embedded, on_one_thread, solve_pair
-from dpgep.methods.intervals import MOST_FEATURES
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.options import PairOptions, ReleaseOptions
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
@@ -38,6 +38,8 @@ from dpgep.serialization import stored_as
 
 # Share of mu^2 for the scores of a screen: a public constant.
 SCREEN_SHARE = 0.3
+# Released moments of at most this many features are kept with a solution.
+MOST_FEATURES = 200
 # Columns named in a warning.
 _MOST_LISTED = 10
 # Without noise, a larger share of clipped rows is warned of.
@@ -379,7 +381,9 @@ def _misplaced(model: Model, released: Released, pair: MatrixPencil, system: Eig
         return np.zeros(len(fit.vectors))
     d, features = len(pair.a), list(support_of(fit.vectors))
     coordinates = scipy.sparse.eye_array(d, format="csc")[:, features]
-    centre = model.centre(system.values[len(fit.eigenvalues) :]) if len(system.values) > len(fit.vectors) else 0.0
+    centre = (
+        null_eigenvalue(model, system.values[len(fit.eigenvalues) :]) if len(system.values) > len(fit.vectors) else 0.0
+    )
     diagonal = 1.0 if pair.b is None else np.maximum(np.diagonal(pair.b)[features] + system.regularization, 1e-300)
     deviations = np.sqrt(model.error_variances(released, coordinates, fit.vectors.T, fit.eigenvalues)) / diagonal
     heights = np.abs(fit.eigenvalues - centre)[:, None]

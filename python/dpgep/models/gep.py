@@ -63,6 +63,7 @@ class GepModel(Model):
 
     n_features: int
     name = "gep"
+    equal_eigenvalues = True
 
     @property
     def max_components(self) -> int:
@@ -87,7 +88,7 @@ class GepModel(Model):
         self, released: ReleasedMatrices, values: Matrix, generator: np.random.Generator, n_draws: int
     ) -> Iterator[Matrix]:
         # A - c B is noise alone where A = c B
-        deviation = math.hypot(released.noise_a, self.centre(values) * released.noise_b)
+        deviation = math.hypot(released.noise_a, float(values.mean()) * released.noise_b)
         for _ in range(n_draws):
             yield goe(self.n_features, deviation, generator)
 
@@ -95,9 +96,6 @@ class GepModel(Model):
         self, released: ReleasedMatrices, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
     ) -> Matrix | None:
         return None if released.b is not None else leading_of_noise(len(values), released.noise_a, 0.0, seed, n_draws)
-
-    def centre(self, values: Matrix) -> float:
-        return float(values.mean())
 
     def noise_of_b(self, released: ReleasedMatrices) -> float | None:
         return None if released.b is None else released.noise_b * float(np.sqrt(2 * self.n_features))

@@ -61,6 +61,10 @@ class InUnits(MomentModel):
         return self.inner.n_features
 
     @property
+    def equal_eigenvalues(self) -> bool:  # type: ignore[override]
+        return self.inner.equal_eigenvalues
+
+    @property
     def view_sizes(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.inner.view_sizes
 
@@ -113,9 +117,6 @@ class InUnits(MomentModel):
         self, released: Any, values: Matrix, generator: np.random.Generator, n_draws: int
     ) -> Iterator[Matrix]:
         return map(self._scaled, self.inner.noise_alone(released, values, generator, n_draws))
-
-    def centre(self, values: Matrix) -> float:
-        return self.inner.centre(values)
 
     def noise_of_b(self, released: Any) -> None:
         return None

@@ -74,6 +74,8 @@ class Model(ABC):
     # -shift, no step divides by a quotient near zero, and none follows the negative ones; None: they are those of -A,
     # in the units of the data
     shift: float | None = 0.0
+    # whether all eigenvalues are equal without signal, as where A is a moment itself; if not, they are zero
+    equal_eigenvalues: bool = False
     # the power of the noise in which the eigenvalues of a pair without signal grow
     noise_order: int = 1
     # whether the answer stays the same if the columns of the rows are multiplied by factors
@@ -137,22 +139,18 @@ class Model(ABC):
         """A (d, d) of each of ``n_draws`` more releases of data without signal, noise drawn from its known law.
 
         Without signal means: no covariance between views, no differences between groups, or, where A is a moment
-        itself, A = `centre` (values) B; ``values`` are the eigenvalues released.
+        itself, A = c B, with c the mean of ``values``, the eigenvalues released.
         """
 
     def leading_noise(
         self, released: Any, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
     ) -> Matrix | None:
-        """(n_draws,), the largest eigenvalue of each V^T N V less `centre`, where that needs no d x d matrices N.
+        """(n_draws,), the largest eigenvalue of each V^T N V, where that needs no d x d matrices N = `noise_alone`.
 
-        N is `noise_alone`. The columns of V are ``basis``, as many as ``values``; None: all of an orthonormal basis.
-        Where it does need them, None.
+        Where all are equal without signal, less their mean. The columns of V are ``basis``, as many as ``values``;
+        None: all of an orthonormal basis. Where it does need them, None.
         """
         return None
-
-    def centre(self, values: Matrix) -> float:
-        """The eigenvalue that all directions would have without signal."""
-        return 0.0
 
     @abstractmethod
     def noise_of_b(self, released: Any) -> float | None:

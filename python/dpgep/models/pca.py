@@ -46,6 +46,7 @@ class PcaModel(RowModel):
     center: bool
     name = "pca"
     identity_b = True
+    equal_eigenvalues = True
     scale_free = False
     linear_free = False
 
@@ -87,9 +88,6 @@ class PcaModel(RowModel):
         deviation = noise.sums * math.sqrt(released.sums.shape[1]) / total_share(released)
         size = float(np.linalg.norm(mean if basis is None else mean @ basis))
         return leading_of_noise(len(values), noise.second, size * deviation, seed, n_draws) + deviation**2
-
-    def centre(self, values: Matrix) -> float:
-        return float(values.mean())
 
     def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
         mean = mean_factor(released)

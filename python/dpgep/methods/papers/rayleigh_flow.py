@@ -27,7 +27,7 @@ from dpgep._checks import (
     require_share,
 )
 from dpgep._dispatch import core
-from dpgep.methods.accuracy import products_accuracy
+from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, support_of
 from dpgep.methods.eigen import matrix_bytes
 from dpgep.methods.exchange import exchange_features
@@ -290,7 +290,7 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
             best.eigenvalues,
             _sizes(products, best.vectors) + ridge,
             ridge=ridge,
-            centre=model.centre(best.quotients[0]) if known else 0.0,
+            centre=null_eigenvalue(model, best.quotients[0]) if known else 0.0,
             sparsity=options.sparsity or None,
         ),
         step_size=step,

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_each, require_non_negative, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.methods.accuracy import products_accuracy
+from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, singular_warning, support_of
 from dpgep.methods.eigen import leading_first
 from dpgep.methods.options import ReleaseOptions, require_given_sparsity, require_sparsity
@@ -269,7 +269,7 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
             leading.eigenvalues,
             1 / np.einsum("ij,ij->i", leading.vectors, leading.vectors),  # solutions have norm 1 in B + xi I
             ridge=xi,
-            centre=curator.model.centre(np.array([leading.first])) if products.identity_b else 0.0,
+            centre=null_eigenvalue(curator.model, np.array([leading.first])) if products.identity_b else 0.0,
             sparsity=options.sparsity or None,
         ),
         eigenvalues_b=np.sort(reduction.eigenvalues)[::-1],
