@@ -38,14 +38,16 @@ PROGRAM = """
 import io, json, sys, time, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
-import dpgep, dpgep.spark
+import dpgep
 folder, n_parts, d, run = sys.argv[1:]
 options = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "6g"}
 options |= {"spark.sql.files.maxPartitionBytes": "1g", "spark.sql.files.openCostInBytes": "1g"}
 
 def ours(people):
     sums = io.BytesIO()
-    dpgep.spark.moments(dpgep.models.PcaModel(int(d), center=True), people, bound=1.0).save(sums)
+    moments = dpgep.Moments(dpgep.models.PcaModel(int(d), center=True), bound=1.0)
+    moments.update(people)
+    moments.save(sums)
     return sums.getvalue()
 
 def no_rows(batches):

@@ -69,7 +69,6 @@ _LAZY = {
     "PrivateMoments": "private_moments",
     "auditing": "auditing",
     "cca": "problems.cca",
-    "distributed": "distributed",
     "fda": "problems.fda",
     "load": "loading",
     "local": "local",
@@ -81,14 +80,11 @@ _LAZY = {
     "release": "private_moments",
     "sir": "problems.sir",
     "sklearn": "sklearn",
-    "spark": "spark",
     "table": "problems.table",
 }
 
 if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that they know a wrong name
     from dpgep import auditing, local, masked, planning, plot, sklearn
-    from dpgep import distributed as distributed
-    from dpgep import spark as spark
     from dpgep.loading import load
     from dpgep.private_moments import PrivateMoments, release
     from dpgep.problems.cca import cca

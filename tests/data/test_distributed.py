@@ -22,20 +22,21 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 from conftest import Matrix, nothing_spent, solve_seeded
+from elsewhere import moments
 from numpy.typing import NDArray
 from stored import bytes_of
 
 import dpgep
-import dpgep.distributed
 from dpgep.data import dask_dataset, distributed_dataset
 from dpgep.data.dask_dataset import DaskDataset
 from dpgep.data.dataset import InMemoryDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, ProductSums
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import Batch, NotFiniteError, Rows
-from dpgep.distributed import moments
 from dpgep.models import FdaModel, PcaModel
 from dpgep.models.model import PublicFacts
+from dpgep.sources import files
+from dpgep.sources.opening import parquet_parts
 
 NAMES = list("abcdef")
 
@@ -214,14 +215,33 @@ def test_parquet_by_file_and_by_row_group(people: Any, tmp_path: Path, monkeypat
         frame.iloc[400 * i : 400 * (i + 1)].to_parquet(path, row_group_size=50)
     model = FdaModel(6, ("no", "yes", "perhaps"))
     expected = in_one_process(model, frame[NAMES], frame["label"].to_numpy())
-    assert len(dask_dataset.parquet_parts(paths)) == 4
+    by_workers = partial(moments, model, client="threads", bound=1.0)
     assert bytes_of(moments(model, paths, "label", bound=1.0)) == expected
-    monkeypatch.setattr(dask_dataset, "_PART_BYTES", 6000)
-    assert len(dask_dataset.parquet_parts(paths)) > 8
-    assert bytes_of(moments(model, [str(path) for path in paths], "label", columns=NAMES, bound=1.0)) == expected
-    monkeypatch.setattr(dask_dataset, "_MANY_FILES", 3)
-    assert dask_dataset.parquet_parts(paths) == [(str(path), None) for path in paths]
-    assert bytes_of(moments(model, paths, "label", bound=1.0)) == expected
+    assert len(parquet_parts(paths)) == 4
+    assert bytes_of(by_workers(paths, "label")) == expected
+    monkeypatch.setattr(files, "_PART_BYTES", 6000)
+    assert len(parquet_parts(paths)) > 8
+    assert bytes_of(by_workers([str(path) for path in paths], "label", columns=NAMES)) == expected
+    monkeypatch.setattr(files, "_MANY_FILES", 3)
+    assert len(parquet_parts(paths)) == 4
+    assert bytes_of(by_workers(paths, "label")) == expected
+
+
+def test_workers_read_what_a_scan_of_parquet_declares(people: Any, tmp_path: Path) -> None:
+    """Categories, a filter, partitions in the names of folders, and the number of rows."""
+    frame = table(people)
+    for i, day in enumerate(("mon", "tue")):
+        (tmp_path / f"day={day}").mkdir()
+        frame.iloc[600 * i : 600 * (i + 1)].to_parquet(tmp_path / f"day={day}" / "0.parquet", row_group_size=50)
+    options = {"categories": {"day": ["mon", "tue"]}, "filter": "a > 0"}
+    sums = [dpgep.Moments(PcaModel(8, center=True), bound=1.0, adjacency="add-remove") for _ in range(2)]
+    for each, client in zip(sums, (None, "threads"), strict=True):
+        each.update(dpgep.scan(tmp_path, **options)[[*NAMES, "day"]], client=client)
+    assert sums[0].n == (frame["a"] > 0).sum()
+    assert bytes_of(sums[0]) == bytes_of(sums[1])
+    wrong = dpgep.Moments(PcaModel(6, center=True), bound=1.0)
+    with pytest.raises(ValueError, match="n_rows = 7"):
+        wrong.update(dpgep.scan(tmp_path, n_rows=7)[NAMES], client="threads")
 
 
 def build(name: str, x: Any, labels: Any) -> Any:
@@ -429,15 +449,24 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
             TypeError,
             "Dask array or DataFrame, got Bag",
         ),
-        (lambda x, y: moments(PcaModel(6, center=True), x.compute(), bound=1.0), TypeError, "need no cluster"),
+        (
+            lambda x, y: moments(PcaModel(6, center=True), x.compute(), client="threads", bound=1.0),
+            TypeError,
+            "need no cluster",
+        ),
         (
             lambda x, y: moments(PcaModel(6, center=True), x, y, bound=1.0),
             TypeError,
             "pca needs X for every person",
         ),
-        (lambda x, y: moments(FdaModel(6, (0, 1)), x, "y", bound=1.0), TypeError, "no column names"),
         (lambda x, y: moments(PcaModel(5, center=True), x, bound=1.0), ValueError, "X must have 5 columns"),
-        (lambda x, y: moments(FdaModel(6, (0, 1)), ["a.parquet"], y, bound=1.0), TypeError, "name of a column"),
+        (
+            lambda x, y: dpgep.Moments(PcaModel(6, center=True), bound=1.0).update(
+                lambda: [np.eye(6)], client="threads"
+            ),
+            TypeError,
+            "Dask collections and Parquet files",
+        ),
     ],
 )
 def test_bad_input_is_named(make: Any, error: type[Exception], message: str, people: Any) -> None:

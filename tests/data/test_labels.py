@@ -19,6 +19,7 @@ import pyarrow.parquet
 import pytest
 import scipy.sparse
 from conftest import Matrix, solve_seeded
+from elsewhere import moments
 from numpy.typing import NDArray
 from stored import bytes_of
 
@@ -26,7 +27,6 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.data.groups import class_codes
 from dpgep.data.rows import Batch, Rows
-from dpgep.distributed import moments
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentNoise, ReleasedGroups, total_mean, total_share
 from dpgep.privacy.curator import Curator

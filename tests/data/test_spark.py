@@ -107,8 +107,3 @@ def test_a_null_is_a_value_that_merging_hands_on(table: pa.Table) -> None:
     parts = {0: summed(task, batches(table)), 9: summed(task, batches(holed))}
     assert isinstance(parts[9], NotFiniteError)
     assert isinstance(merged_by_rows(parts), NotFiniteError)
-
-
-def test_what_is_no_spark_frame_is_refused(table: pa.Table) -> None:
-    with pytest.raises(TypeError, match=r"must be a Spark DataFrame or a dpgep\.scan of one, got Table"):
-        dpgep.spark.moments(dpgep.models.PcaModel(4, center=True), table, bound=1.0)

@@ -19,18 +19,17 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from conftest import Matrix, nothing_spent, solve_seeded
+from elsewhere import moments
 from numpy.typing import NDArray
 from stored import bytes_of
 
 import dpgep
-import dpgep.spark
 from dpgep.data import spark_dataset
 from dpgep.data.dataset import InMemoryDataset
 from dpgep.data.float_sums import GroupSums, ProductSums
 from dpgep.data.inputs import named
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.data.spark_dataset import SparkDataset
-from dpgep.spark import moments
 
 sql = pytest.importorskip("pyspark.sql")
 
@@ -272,16 +271,14 @@ def bad_input(spark: Any, frame: pd.DataFrame) -> dict[str, Any]:
         ),
         "several columns are named 'a'": lambda: dpgep.pca(lazy.select("a", "a"), bound=1.0),
         "not read here": lambda: next(source.read(source["a"])),
-        "must be a Spark DataFrame": lambda: moments(model, frame[NAMES], bound=1.0),
         "how many rows pass a filter": lambda: moments(
             model, dpgep.scan(lazy, filter="a > 0"), columns=NAMES, bound=1.0
         ),
-        "name of a column": lambda: moments(dpgep.models.FdaModel(6, LABELS), lazy, lazy["label"], bound=1.0),
         "rows must be a matrix": lambda: moments(
             dpgep.models.CcaModel(5, 1, center=True), spread(spark, frame[NAMES]), "f", bound=1.0
         ),
         "pca needs X": lambda: moments(model, lazy, "label", bound=1.0),
-        "feature_names must be 5 names": lambda: moments(
+        "X must have 5 columns, it has 6": lambda: moments(
             dpgep.models.PcaModel(5, center=True), lazy, columns=NAMES, bound=1.0
         ),
         "pass classes=": lambda: dpgep.fda(source[NAMES], source["label"], bound=1.0),

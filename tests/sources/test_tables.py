@@ -17,11 +17,11 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from conftest import solve_seeded
+from elsewhere import moments
 from numpy.typing import NDArray
 from stored import bytes_of
 
 import dpgep
-import dpgep.distributed
 from dpgep._optional import MissingExtraError
 from dpgep.sources.encoding import indicators
 
@@ -192,7 +192,7 @@ def test_a_partition_that_lists_its_categories_otherwise_is_read_by_those_of_the
         return pd.DataFrame({"colour": pd.Categorical(["red", "green"], categories=words), "x": [0.5, 0.25]})
 
     lazy = dd.from_map(part, [COLOURS, COLOURS[::-1]], meta=part(COLOURS)[:0])
-    sums = dpgep.distributed.moments(dpgep.models.PcaModel(3, center=True), lazy, bound=2.0)
+    sums = moments(dpgep.models.PcaModel(3, center=True), lazy, bound=2.0)
     here = dpgep.Moments(sums.model, bound=2.0)
     here.update(np.array([[0, 1, 0.5], [1, 0, 0.25]] * 2))
     assert bytes_of(sums) == bytes_of(here)
@@ -451,15 +451,15 @@ def test_private_moments_keep_names_and_add_those_of_the_same() -> None:
 def test_distributed_moments_are_named(kind: str, tmp_path: Path) -> None:
     model = dpgep.models.PcaModel(3, center=True)
     if kind == "Dask":
-        sums = dpgep.distributed.moments(model, dd.from_pandas(frame(), npartitions=3), columns=NAMES, bound=1.0)
+        sums = moments(model, dd.from_pandas(frame(), npartitions=3), columns=NAMES, bound=1.0)
     else:
-        sums = dpgep.distributed.moments(model, [str(written(frame(), tmp_path))], columns=NAMES, bound=1.0)
+        sums = moments(model, [str(written(frame(), tmp_path))], columns=NAMES, bound=1.0)
     here = dpgep.Moments(model, bound=1.0)
     here.update(named())
     assert bytes_of(sums) == bytes_of(here)
     assert sums.model.feature_names == tuple(NAMES)
     if kind == "Dask":
-        encoded = dpgep.distributed.moments(
+        encoded = moments(
             dpgep.models.PcaModel(6, center=True), dd.from_pandas(categorical(frame()), npartitions=3), bound=1.0
         )
         assert encoded.model.feature_names == ENCODED

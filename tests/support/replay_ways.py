@@ -23,6 +23,7 @@ import dask.dataframe
 import fake_spark
 import numpy as np
 import pyarrow.parquet
+from elsewhere import moments
 from replay_forms import BATCH, FORMS, Form, X, Y, csv_of, csv_types, scanned, table_of, typed_frame, typed_polars
 from replay_people import ADJACENCIES, BOUND, CLASSES, REGIONS, Pair, People, draw_pair
 from scipy.sparse.linalg import eigsh
@@ -353,11 +354,11 @@ def _elsewhere() -> Iterator[Way]:
     """Sums that are made where the rows are."""
     for name in _MODELS:
         bounds = ("known", "prepared")
-        covers = ("distributed", "distributed.moments")
-        yield Way("distributed.moments", name, partial(_of_dask, name), covers, bounds)
-        yield Way("spark.moments", name, partial(_of_spark, name), ("spark", "spark.moments"), bounds)
+        yield Way("Moments of Dask", name, partial(_of_dask, name), ("Moments",), bounds)
+        yield Way("Moments of Spark", name, partial(_of_spark, name), ("Moments",), bounds)
     parquet = partial(_of_dask_parquet, "FdaModel")
-    yield Way("distributed.moments", "FdaModel of Parquet", parquet, ("distributed.moments",), ("known", "prepared"))
+    covers = ("Moments", "ParquetPart")
+    yield Way("Moments of Dask", "FdaModel of Parquet", parquet, covers, ("known", "prepared"))
     for question in _QUESTIONS:
         yield Way("Spark", question, partial(_in_spark, question), ("scan", "SparkFrame"))
     for name, (question, options) in _METHODS.items():
@@ -375,7 +376,7 @@ _SECOND = {None: None, "y": Y, "labels": "label", "response": "response"}
 def _of_dask(name: str, people: People, terms: Terms) -> Any:
     model, second = _MODELS[name]
     frame = dask.dataframe.from_pandas(typed_frame(people), npartitions=max(1, len(people) // BATCH))
-    sums = dpgep.distributed.moments(model, frame, _SECOND[second], columns=X, **_of_moments(name, terms))
+    sums = moments(model, frame, _SECOND[second], columns=X, **_of_moments(name, terms))
     return dpgep.release(sums, mu=MU)
 
 
@@ -384,7 +385,7 @@ def _of_dask_parquet(name: str, people: People, terms: Terms) -> Any:
     paths = [str(terms.folder / f"{i}.parquet") for i in range(2)]
     for path, part in zip(paths, (people.part(0, BATCH), people.part(BATCH, len(people))), strict=True):
         pyarrow.parquet.write_table(table_of(part), path)
-    sums = dpgep.distributed.moments(model, paths, _SECOND[second], columns=X, **_of_moments(name, terms))
+    sums = moments(model, paths, _SECOND[second], columns=X, client="threads", **_of_moments(name, terms))
     return dpgep.release(sums, mu=MU)
 
 
@@ -396,7 +397,7 @@ def _of_spark(name: str, people: People, terms: Terms) -> Any:
     model, second = _MODELS[name]
     with fake_spark.in_place_of_pyspark():
         frame = _spark_frame(people)
-        sums = dpgep.spark.moments(model, frame, _SECOND[second], columns=X, **_of_moments(name, terms))
+        sums = moments(model, frame, _SECOND[second], columns=X, **_of_moments(name, terms))
         return dpgep.release(sums, mu=MU)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Generic
@@ -187,17 +187,13 @@ class StreamedDataset(Dataset):
 
 
 class DerivedDataset(Dataset):
-    """The people of ``source``, whose batches become others by ``to_batch`` whenever they are read.
-
-    With ``in_blocks``, some of their rows at a time, so that new rows take little memory.
-    """
+    """The people of ``source``, whose batches become others by ``to_batches`` whenever they are read."""
 
     def __init__(
-        self, source: Dataset, to_batch: Callable[[Batch], Batch], n_features: int, bound: float, *, in_blocks: bool
+        self, source: Dataset, to_batches: Callable[[Batch], Iterable[Batch]], n_features: int, bound: float
     ) -> None:
         self._source = source
-        self._to_batch = to_batch
-        self._in_blocks = in_blocks
+        self._to_batches = to_batches
         self.bound, self.n_features = bound, n_features
         self.read_once, self.at_hand, self.mapped = source.read_once, source.at_hand, True
 
@@ -214,27 +210,27 @@ class DerivedDataset(Dataset):
         return self._source.population_id
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        return self._source._summed(partial(_DerivedSums, self._to_batch, make, self._in_blocks), alone).sums
-
-    def in_memory(self, purpose: str) -> Batch:
-        return self._to_batch(self._source.in_memory(purpose))
+        return self._source._summed(partial(_DerivedSums, self._to_batches, make), alone).sums
 
 
 class RestrictedDataset(DerivedDataset):
     """Some of the features of rows, clipped to a bound of their own."""
 
     def __init__(self, source: Dataset, features: NDArray[np.intp], bound: float) -> None:
-        super().__init__(source, partial(_restricted, features, bound), len(features), bound, in_blocks=False)
+        super().__init__(source, partial(_restricted, features, bound), len(features), bound)
+
+    def in_memory(self, purpose: str) -> Batch:
+        (batch,) = self._to_batches(self._source.in_memory(purpose))
+        return batch
 
 
 class PreprocessedDataset(DerivedDataset):
     """Rows mapped and clipped by public ``preprocessing``; if not ``grouped``, all who have one are in one group."""
 
     def __init__(self, source: Dataset, preprocessing: Preprocessing, n_features: int, *, grouped: bool = True) -> None:
-        mapped = not preprocessing.is_identity
-        to_batch = partial(preprocessed, preprocessing=preprocessing, grouped=grouped)
-        super().__init__(source, to_batch, n_features, preprocessing.bound, in_blocks=mapped)
-        self._preprocessing, self._grouped, self.mapped = preprocessing, grouped, mapped
+        to_batches = partial(preprocessed_parts, preprocessing=preprocessing, grouped=grouped)
+        super().__init__(source, to_batches, n_features, preprocessing.bound)
+        self._preprocessing, self._grouped, self.mapped = preprocessing, grouped, not preprocessing.is_identity
 
     @property
     def unprepared(self) -> Dataset:
@@ -251,31 +247,37 @@ class PreprocessedDataset(DerivedDataset):
         self._source.passes += 1
         return RowProducts(self.in_memory("products").rows)
 
+    def in_memory(self, purpose: str) -> Batch:
+        return preprocessed(self._source.in_memory(purpose), self._preprocessing, grouped=self._grouped)
+
 
 class _DerivedSums(Sums, Generic[S]):
-    """``sums``, which ``make()`` began, of the batches that ``to_batch`` makes of others."""
+    """``sums``, which ``make()`` began, of the batches that ``to_batches`` makes of others."""
 
-    def __init__(self, to_batch: Callable[[Batch], Batch], make: Callable[[], S], in_blocks: bool) -> None:
-        self._to_batch = to_batch
-        self._in_blocks = in_blocks
+    def __init__(self, to_batches: Callable[[Batch], Iterable[Batch]], make: Callable[[], S]) -> None:
+        self._to_batches = to_batches
         self.sums = make()
 
     def add(self, batch: Batch) -> None:
-        if not self._in_blocks:
-            self.sums.add(self._to_batch(batch))
-            return
-        height, others = block_height(batch.rows.n, batch.rows.d), batch.others
-        for start in range(0, max(batch.rows.n, 1), height):
-            part = replace(batch.part(slice(start, start + height)), others=others)
-            self.sums.add(self._to_batch(part))
-            others = 0
+        for part in self._to_batches(batch):
+            self.sums.add(part)
 
     def merge(self, other: _DerivedSums[S]) -> None:
         self.sums.merge(other.sums)
 
 
-def _restricted(features: NDArray[np.intp], bound: float, batch: Batch) -> Batch:
-    return batch.restricted(features, bound)
+def _restricted(features: NDArray[np.intp], bound: float, batch: Batch) -> tuple[Batch]:
+    return (batch.restricted(features, bound),)
+
+
+def preprocessed_parts(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = True) -> Iterator[Batch]:
+    """The people of a batch with their rows mapped, some at a time, so that new rows take little memory."""
+    n, others = batch.rows.n, batch.others
+    height = max(n, 1) if preprocessing.is_identity else block_height(n, batch.rows.d)
+    for start in range(0, max(n, 1), height):
+        part = batch if height >= n else batch.part(slice(start, start + height))
+        yield preprocessed(replace(part, others=others), preprocessing, grouped=grouped)
+        others = 0
 
 
 def preprocessed(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = True) -> Batch:

@@ -11,6 +11,8 @@ from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
 from dpgep.data.dataset import Dataset
 from dpgep.data.rows import Batch, S, Sums
+from dpgep.sources import Scan
+from dpgep.sources.names import Key
 
 # What a task hands on: the number of people, the pickled sums over them and the checksum of their rows (none of a pass
 # that is not compared), or the error that their rows raised. Bytes, since a result is used again when a machine is
@@ -24,7 +26,8 @@ class DistributedDataset(Dataset):
     """Rows in parts that other machines read.
 
     ``read(*part)`` gives there the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of
-    them: ``n_features`` columns in all, clipped to ``bound``. ``n`` is the number of people where it is known.
+    them: ``n_features`` columns in all, clipped to ``bound``. ``n`` is the number of people where it is known;
+    ``people`` is the scan that they are of, if they are of one: it checks their number.
     """
 
     #: where the rows are, and how to bring them here
@@ -40,11 +43,13 @@ class DistributedDataset(Dataset):
         bound: float,
         fewest: int,
         n: int | None,
+        people: Scan | None = None,
     ) -> None:
         self._read = read
         self._to_batch = to_batch
         self._fewest = fewest
         self._n = n
+        self._people = people
         self._comparison = PassComparison(self.hint)
         self.bound, self.n_features = bound, n_features
 
@@ -62,6 +67,8 @@ class DistributedDataset(Dataset):
         if isinstance(result, Exception):
             raise result
         n, sums, checksum = result
+        if self._people is not None:
+            self._people.check_rows(n)
         if n < self._fewest:
             raise ValueError(f"the data must have at least {self._fewest} rows, they have {n}")
         if key is not None:
@@ -135,3 +142,9 @@ def _carried(error: Exception) -> Exception:
         f"a worker raised {type(error).__name__} while summing its part of the rows, an error that cannot be sent to "
         "the client; nothing of this pass was released"
     )
+
+
+def read_again(scan: Callable[[Any], Scan], keys: list[Key], part: Any) -> Iterator[tuple[Any, ...]]:
+    """The people of a part of a scan, on another machine: one array for each key."""
+    people = scan(part)
+    yield from people.read(*(people[key] for key in keys))

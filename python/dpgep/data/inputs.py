@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
+from dpgep.data.dask_dataset import DaskDataset, dask_parts, read_chunks
+from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
+from dpgep.data.distributed_dataset import read_again
 from dpgep.data.groups import Codes, class_codes, slice_codes
 from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view, check_same_rows
+from dpgep.data.spark_dataset import SparkDataset
+from dpgep.data.views import as_view, check_same_rows, frame_columns, n_rows
 from dpgep.models.row_model import Classes, Grouping, RowModel
+from dpgep.sources import Scan, Selection
+from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
 from dpgep.sources.names import Names, check_same
+from dpgep.sources.opening import parquet_parts
 
 M = TypeVar("M", bound=RowModel)
 
@@ -41,6 +50,40 @@ def _codes(grouping: Grouping, values: Any, n: int) -> Codes:
     if isinstance(grouping, Classes):
         return class_codes(values, n, grouping.labels)
     return slice_codes(values, n, np.array(grouping.interior_edges))
+
+
+def dataset_of(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int, client: Any = None) -> Dataset:
+    """The people of data as `batch_of` takes them: arrays, Dask's too, or selections of one source.
+
+    ``fewest`` rows are required. Dask computes collections on ``client`` (None: what ``dask.compute`` uses), and if
+    there is one, Parquet files.
+    """
+    facts = partial(batch_of, model, bound), model.n_features, bound, fewest
+    if any(isinstance(part, Selection) for part in data):
+        return _of_selections(data, facts, client)
+    if any(map(is_dask_collection, data)):
+        n = next((n for n in map(n_rows, data) if n is not None), None)
+        read = partial(read_chunks, [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data])
+        return DaskDataset(dask_parts(data), read, *facts, n=n, client=client)
+    if client is not None:
+        raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
+    return InMemoryDataset(batch_of(model, bound, *data))
+
+
+def _of_selections(data: tuple[Any, ...], facts: tuple[Callable[..., Batch], int, float, int], client: Any) -> Dataset:
+    scans = {id(part.scan) for part in data if isinstance(part, Selection)}
+    if len(scans) > 1 or not all(isinstance(part, Selection) for part in data):
+        raise ValueError(
+            "rows and labels or responses must come from one source, to be read together: take both from "
+            'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
+        )
+    people: Scan = data[0].scan
+    if is_spark_frame(people.value):
+        return SparkDataset(data, *facts)
+    if client is None:
+        return StreamedDataset(data, *facts)
+    read = partial(read_again, people.again(), [each.key for each in data])
+    return DaskDataset([(part,) for part in parquet_parts(people.value)], read, *facts, client=client, people=people)
 
 
 def inputs_of(model: RowModel, X: Any, *others: Any) -> tuple[Any, ...]:

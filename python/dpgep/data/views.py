@@ -17,13 +17,21 @@ from dpgep.sources.source import Source, replaced
 from dpgep.sources.tables import Frame, table_matrix, table_names
 
 
-def opened(values: Any, name: str, adjacency: Any) -> tuple[Any, Names]:
+def is_elsewhere(values: Any) -> bool:
+    """Whether rows are read from a source, or lie on other machines."""
+    if hasattr(values, "__array__"):  # tables are arrays, too, unless they are scanned
+        return not isinstance(values, np.ndarray) and is_dask_collection(values)
+    return is_source(values) or is_dask_collection(values)
+
+
+def opened(values: Any, name: str, adjacency: Any, fewest: int | None = None) -> tuple[Any, Names]:
     """A matrix in memory or on Dask's workers, or a `Selection` (of scans, paths, iterators: all columns); and names.
 
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
-    For the same reason rows that were filtered need it: replacing a person may change how many there are.
+    For the same reason rows that were filtered need it: replacing a person may change how many there are. ``fewest``
+    rows are required, 2 by default under replace-one.
     """
-    fewest = fewest_rows(adjacency)
+    fewest = fewest_rows(adjacency) if fewest is None else fewest
     if not hasattr(values, "__array__") and is_source(values):  # tables are arrays, too, unless they are scanned
         selection = as_selection(values)
         require_number_protected(selection.scan, adjacency)

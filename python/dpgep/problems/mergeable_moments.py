@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 from dpgep._files import Target, save
 from dpgep._threads import use_threads
 from dpgep._watched import random_name
-from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset
+from dpgep.data.dataset import PreprocessedDataset, preprocessed_parts
 from dpgep.data.histograms import not_finite_in, not_finite_in_batch
-from dpgep.data.inputs import batch_of, inputs_of, named
+from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Batch, NotFiniteError
-from dpgep.data.views import clipping_of, column_names
+from dpgep.data.views import clipping_of, column_names, is_elsewhere, opened, width
 from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
 from dpgep.serialization import Format, triangle_rows
-from dpgep.sources.names import Names
 
 MOMENTS = Format("dpgep-moments")
 
@@ -148,35 +147,64 @@ class Moments(Problem):
         """A public upper bound of the largest eigenvalue of B."""
         return 1.0 if self.model.identity_b else self.bound**2
 
-    def update(self, X: Any, y: Any = None, *others: Any, n_threads: int | None = None) -> None:
-        """Add the people of one batch: rows X (m, d), with Y (cca, pls), labels (fda) or y (sir) as ``y``;
-        of multiset-cca, one view after the other.
+    def update(self, X: Any, y: Any = None, *others: Any, client: Any = None, n_threads: int | None = None) -> None:
+        """Add people, all of them or none.
+
+        Dask and Spark sum rows where they lie, with the same bits as here: sums are merged in a tree, and nothing but
+        d^2 integers moves. A worker that is lost costs its work, not the result.
 
         The columns of the first table give the model its ``feature_names``, unless it has them. A later table must have
         the same in the same order; an array has none, and is taken as it is.
 
-        Adds the whole batch or nothing: raises TypeError or ValueError as `dpgep.pca` and the others do, also for NaN
-        or infinity, and leaves the sums unchanged. Raises RuntimeError after an update that was interrupted otherwise,
-        e.g. by Ctrl-C: such sums include an unknown part of a batch. ``n_threads``: as in `dpgep.solve`.
+        Parameters
+        ----------
+        X : (m, d)
+            Rows, as `dpgep.pca` takes them: an array or a table in memory, columns of a `dpgep.scan`, a Dask array or
+            DataFrame, a Spark DataFrame.
+        y : optional
+            Y (cca, pls), labels (fda) or y (sir) of the same people.
+        *others : optional
+            Further views (multiset-cca).
+        client : distributed.Client, optional
+            A Dask cluster that computes collections (default: what ``dask.compute`` uses), or reads the Parquet files
+            of a scan, whose paths must mean the same files on all machines.
+        n_threads : int, optional
+            As in `dpgep.solve`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dpgep.pca` and the others do, also for NaN or infinity: the sums are unchanged.
+        RuntimeError
+            After an update in memory that was interrupted otherwise, e.g. by Ctrl-C: such sums include an unknown part
+            of a batch. If workers keep dying over one part.
         """
         with use_threads(n_threads):
             data = inputs_of(self.model, X, y, *others)
+            views = data[: len(self.model.views)]
+            if client is not None or any(map(is_elsewhere, views)):
+                self._update_elsewhere(views, data[len(views) :], client)
+                return
             batch = batch_of(self.model, self.bound, *data)
-            names = map(column_names, data[: len(self.model.views)])
             with self._lock:
-                model = named(self.model, *names)
+                model = named(self.model, *map(column_names, views))
                 try:
                     self._add(batch)
                 except NotFiniteError:
                     raise not_finite_in_batch(model, batch, missing=takes_missing(self.preprocessing)) from None
                 self.model = model
 
-    def update_dataset(self, dataset: Dataset, *names: Names) -> None:
-        """Add a data set of any kind, of this model and clipped to this bound, its views so named; all or nothing.
-
-        Rows are mapped by the preprocessing, where there is one.
-        """
+    def _update_elsewhere(self, views: tuple[Any, ...], others: tuple[Any, ...], client: Any) -> None:
+        """Add people who are read from a source, or lie on other machines."""
+        inputs = self.model.inputs[: len(views)]
+        found = [opened(view, name, self._adjacency, fewest=0) for view, name in zip(views, inputs, strict=True)]
+        rows = tuple(view for view, _ in found)
+        for view, name, columns in zip(rows, inputs, self.model.views, strict=True):
+            if width(view) != columns.stop - columns.start:
+                raise ValueError(f"{name} must have {columns.stop - columns.start} columns, it has {width(view)}")
+        names = [each for _, each in found]
         model = named(self.model, *names)  # before a pass
+        dataset = dataset_of(self.model, (*rows, *others), self.bound, 0, client)
         if self.preprocessing is not None:
             dataset = PreprocessedDataset(dataset, self.preprocessing, self.model.n_features)
         try:
@@ -250,8 +278,10 @@ class Moments(Problem):
         if self.preprocessing is None:
             self._sums.add(batch)
             return
-        rows = PreprocessedDataset(InMemoryDataset(batch), self.preprocessing, self.model.n_features)
-        self._sums.merge(rows.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits)))
+        sums = ExactMomentAccumulator(self.layout, self.grid_bits)
+        for part in preprocessed_parts(batch, self.preprocessing):
+            sums.add(part)
+        self._sums.merge(sums)
 
     def _summed(self) -> ExactMomentAccumulator:
         """A copy of the sums."""

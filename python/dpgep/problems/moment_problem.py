@@ -10,21 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.blocks import GridSums
-from dpgep.data.dask_dataset import DaskDataset, dask_parts, read_chunks
-from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, StreamedDataset
+from dpgep.data.dataset import Dataset, PreprocessedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
-from dpgep.data.inputs import batch_of
+from dpgep.data.inputs import dataset_of
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Rows
-from dpgep.data.spark_dataset import SparkDataset
-from dpgep.data.views import clipping_of, fewest_rows, frame_columns, n_rows
+from dpgep.data.views import clipping_of, fewest_rows
 from dpgep.models.model import Matrix, PublicFacts, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
-from dpgep.sources import Selection
-from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +160,7 @@ def moment_problem(
 ) -> MomentProblem:
     """The problem of ``model`` for data as `batch_of` takes them: arrays, Dask's too, or selections of one source."""
     found = clipping_of(bound, preprocessing)
-    dataset = _dataset(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
+    dataset = dataset_of(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
     facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
     if isinstance(found, AutoPreprocessing):
         is_sparse = any(hasattr(part, "tocsr") for part in data)
@@ -188,32 +184,3 @@ def prepared_problem(
     facts = replace(facts, bound=preprocessing.bound)
     mapped = PreprocessedDataset(dataset, preprocessing, model.n_features, grouped=grouped)
     return MomentProblem(model, facts, model.layout(facts), mapped, preprocessing)
-
-
-def _dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int) -> Dataset:
-    if any(isinstance(part, Selection) for part in data):
-        return streamed_dataset(model, data, bound, fewest)
-    if any(is_dask_collection(part) for part in data):
-        return dask_dataset(model, data, bound, fewest)
-    return InMemoryDataset(batch_of(model, bound, *data))
-
-
-def dask_dataset(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int, client: Any = None) -> DaskDataset:
-    """A data set of Dask collections; ``client``: as in `DaskDataset`."""
-    to_batch = partial(batch_of, model, bound)
-    n = next((n for n in map(n_rows, data) if n is not None), None)
-    read = partial(read_chunks, [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data])
-    return DaskDataset(dask_parts(data), read, to_batch, model.n_features, bound, fewest, n, client)
-
-
-def streamed_dataset(
-    model: RowModel, data: tuple[Any, ...], bound: float, fewest: int
-) -> SparkDataset | StreamedDataset:
-    scans = {id(part.scan) for part in data if isinstance(part, Selection)}
-    if len(scans) > 1 or not all(isinstance(part, Selection) for part in data):
-        raise ValueError(
-            "rows and labels or responses must come from one source, to be read together: take both from "
-            'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
-        )
-    kind = SparkDataset if is_spark_frame(data[0].scan.value) else StreamedDataset
-    return kind(data, partial(batch_of, model, bound), model.n_features, bound, fewest)

@@ -26,6 +26,10 @@ from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 
 # Memory per column while a file is read; without a buffer, the column's share of a row group would lie in memory.
 _READ_BUFFER = 1 << 18
+# Files from which on each is a part of its own: enough for the workers of a large cluster, and no file is opened here.
+_MANY_FILES = 256
+# Bytes (uncompressed) that a part has at least: sums over less would cost more than the rows.
+_PART_BYTES = 1 << 26
 
 
 class TableFiles(ArrowTable):
@@ -76,6 +80,8 @@ class TableFiles(ArrowTable):
 class ParquetFiles(TableFiles):
     """Parquet files, or folders of them in the order of their paths; Hive partitions (year=2024) are columns."""
 
+    _row_groups: list[int] | None = None  # all
+
     def __init__(self, paths: Sequence[str | Path]) -> None:
         places = [str(path) for path in paths]
         super().__init__(
@@ -95,7 +101,45 @@ class ParquetFiles(TableFiles):
         with pyarrow(".parquet").ParquetFile(
             fragment.path, filesystem=fragment.filesystem, buffer_size=_READ_BUFFER, pre_buffer=False
         ) as file:
-            yield file.schema_arrow, lambda names, rows: file.iter_batches(batch_size=rows, columns=names)
+            yield (
+                file.schema_arrow,
+                lambda names, rows: file.iter_batches(batch_size=rows, row_groups=self._row_groups, columns=names),
+            )
+
+    def parts(self) -> list[ParquetPart]:
+        """One part for each file, or, where there are few, for every 64 MB of row groups that follow each other."""
+        files = list(self._dataset.get_fragments())
+        runs_of = _one_run if len(files) >= _MANY_FILES else _runs_of_row_groups
+        return [ParquetPart(self._dataset, file, run) for file in files for run in runs_of(file)]
+
+
+class ParquetPart(ParquetFiles):
+    """Some row groups of a file (None: all) in a data set of pyarrow: read by itself, on another machine too."""
+
+    n_rows = None  # type: ignore[assignment]
+
+    def __init__(self, dataset: Any, file: Any, row_groups: list[int] | None) -> None:
+        part = pyarrow(".dataset").FileSystemDataset([file], dataset.schema, dataset.format, dataset.filesystem)
+        TableFiles.__init__(self, part)
+        self._row_groups = row_groups
+
+
+def _one_run(file: Any) -> list[None]:
+    return [None]
+
+
+def _runs_of_row_groups(file: Any) -> Iterator[list[int]]:
+    """Numbers of row groups, in runs of at least _PART_BYTES; one empty run for a file without rows."""
+    run: list[int] = []
+    size = 0
+    for group in file.row_groups:
+        run.append(group.id)
+        size += group.total_byte_size
+        if size >= _PART_BYTES:
+            yield run
+            run, size = [], 0
+    if run or not file.row_groups:
+        yield run
 
 
 class ArrowFiles(TableFiles):

@@ -12,7 +12,7 @@ from dpgep.sources import kinds
 from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.batches import Pieces
 from dpgep.sources.encoding import BOOLEANS, Categories, Declared, Encoding
-from dpgep.sources.files import open_files
+from dpgep.sources.files import ParquetFiles, ParquetPart, open_files
 from dpgep.sources.filters import Condition, Filtered
 from dpgep.sources.names import Key, Names, check_same
 from dpgep.sources.source import Source
@@ -39,6 +39,8 @@ def open_source(value: Any, encoding: Encoding, condition: Condition | None = No
 
 def _opened(value: Any, categories: Categories) -> Any:
     """A source, or an iterable of batches (a function that returns one)."""
+    if isinstance(value, Source):
+        return value
     if kinds.is_path(value):
         return open_files([value], categories)
     if isinstance(value, list) and value and all(map(kinds.is_path, value)):
@@ -50,6 +52,15 @@ def _opened(value: Any, categories: Categories) -> Any:
     if in_turn or (isinstance(value, Iterable) and not isinstance(value, (bytes, set, frozenset))):
         return value
     raise TypeError(f"cannot scan {_name(value)}: pass {SUPPORTED}")
+
+
+def parquet_parts(value: Any) -> list[ParquetPart]:
+    """What workers read of Parquet files, each by itself. Raises TypeError for another source."""
+    paths = value if isinstance(value, list) else [value]
+    files = open_files(paths, {}) if all(map(kinds.is_path, paths)) else None
+    if not isinstance(files, ParquetFiles):
+        raise TypeError("client= is for Dask collections and Parquet files: other sources are read here")
+    return files.parts()
 
 
 def open_batch(value: Any, encoding: Encoding) -> Source:
