@@ -90,10 +90,10 @@ def require_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def require_each(require: Callable[[str, Any], object], options: object, *names: str) -> None:
-    """The same check of several options; None is a default."""
+def require_each(require: Callable[[str, Any], object], options: object, *names: str, optional: bool = True) -> None:
+    """The same check of several options; None is a default, where they are ``optional``."""
     for name in names:
-        if getattr(options, name) is not None:
+        if not optional or getattr(options, name) is not None:
             require(name, getattr(options, name))
 
 

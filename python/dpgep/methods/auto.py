@@ -32,9 +32,9 @@ from dpgep.methods.clipped_power import (
     look_of,
     sampling_error,
 )
-from dpgep.methods.eigen import matrix_bytes, solve_pair
+from dpgep.methods.eigen import solve_pair
 from dpgep.methods.matrix_free import leading_by_products, operator_release
-from dpgep.methods.options import ReleaseOptions
+from dpgep.methods.options import ReleaseOptions, matrix_bytes
 from dpgep.methods.release import by_products, release, solve_released
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled

@@ -97,11 +97,6 @@ def _solved(
     return Eigensystem(values, whitener @ rotation, xi)
 
 
-def matrix_bytes(d: int) -> int:
-    """Memory of a release that holds its matrix and solves it: about four of d x d doubles."""
-    return 4 * 8 * d * d
-
-
 def bordered(matrix: Matrix, rows: Matrix) -> Matrix:
     """A symmetric matrix (j, j) with ``rows`` (m, j + m) added below, and on the right."""
     j, total = len(matrix), rows.shape[1]

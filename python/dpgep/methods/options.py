@@ -15,7 +15,6 @@ from dpgep._checks import (
     require_share,
 )
 from dpgep.methods.base import PRODUCTS, Options
-from dpgep.methods.eigen import matrix_bytes
 from dpgep.methods.sparse import Sparsity
 from dpgep.models.model import Model, view_labels
 from dpgep.privacy.curator import PublicSide
@@ -25,6 +24,11 @@ from dpgep.privacy.products import direction_bytes
 MEMORY_LIMIT = 4 << 30
 # Products that a component needs answers to at least, with each of its views: a start, and some steps.
 _FEWEST_STEPS = 8
+
+
+def matrix_bytes(d: int) -> int:
+    """Memory of a release that holds its matrix and solves it: about four of d x d doubles."""
+    return 4 * 8 * d * d
 
 
 def require_sparsity(sparsity: Any, model: Model, n_components: int, *, separate: bool = False) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import require_one_of, require_positive, require_share, whole_number
+from dpgep._checks import require_each, require_one_of, require_positive, require_share, whole_number
 from dpgep._show import Shown
 from dpgep.models.model import Matrix, Model
 
@@ -62,6 +62,8 @@ class AutoPreprocessing:
 
     def for_columns(self, n_columns: int, names: Sequence[str] | None) -> AutoPreprocessing:
         """The same with the numbers of columns for their names. Raises ValueError for ranges of others, or none."""
+        if not self.ranges:
+            return self
         numbers = {} if names is None else {name: number for number, name in enumerate(names)}
         ranges: dict[str | int, tuple[float, float]] = {
             _column(column, n_columns, numbers): _range(column, ends) for column, ends in self.ranges.items()
@@ -118,8 +120,7 @@ class Preprocessing(Shown):
     energy_kept: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("bound", "largest", "energy_kept"):
-            require_positive(name, getattr(self, name))
+        require_each(require_positive, self, "bound", "largest", "energy_kept", optional=False)
         if min(self.bound, self.largest) < 1 / _EXTREME or max(self.bound, self.largest) > _EXTREME:
             raise ValueError(f"bound and largest must be between {1 / _EXTREME:.3g} and {_EXTREME:.3g}")
         if self.energy_kept > 1:

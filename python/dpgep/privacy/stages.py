@@ -58,6 +58,7 @@ class Stages:
     ----------
     facts : public facts; ``n`` is set once people were counted, where their number is public.
     n_columns : number of columns of all views.
+    mu : what the whole run may spend.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Stages:
         self.n_columns = n_columns
         self._dataset = dataset
         self._missing = missing
+        self.mu = ledger.mu
         self._ledger = ledger
         self._stream = stream
         if math.isfinite(self.mu):  # before anything is spent
@@ -82,12 +84,9 @@ class Stages:
     @property
     def n(self) -> int | None:
         """The number of people where it is public and known."""
-        return self._dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
-
-    @property
-    def mu(self) -> float:
-        """What the whole run may spend."""
-        return self._ledger.mu
+        if self.facts.n is None and self.facts.n_is_public:
+            return self._dataset.n
+        return self.facts.n
 
     @property
     def mu_left(self) -> float:

@@ -29,10 +29,10 @@ from dpgep._checks import (
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, support_of
-from dpgep.methods.eigen import matrix_bytes
 from dpgep.methods.exchange import exchange_features
 from dpgep.methods.options import (
     MEMORY_LIMIT,
+    matrix_bytes,
     require_capacity,
     require_given_sparsity,
     require_sparsity,
