@@ -36,7 +36,6 @@ from dpgep.privacy.ledger import (
     Ledger,
     LedgerEntry,
     MemoryStore,
-    Owner,
     Reservation,
     cost_of,
     in_order,
@@ -131,7 +130,6 @@ class Budget:
         self.accounting: Accounting = accounting
         self.mu = self._to_mu(forms[0], value)
         self._store: MemoryStore | FileStore = MemoryStore(Balance(self.mu, adjacency, adjacency))
-        self._owner = Owner()
 
     @classmethod
     def open(
@@ -234,7 +232,7 @@ class Budget:
 
     def require(self, adjacency: Adjacency) -> None:
         """Raise PrivacyBudgetError unless a run under ``adjacency`` may be paid from this budget."""
-        self._owner.require("this budget")
+        self._store.owner.require("this budget")
         self._require(self._store.known, adjacency)
 
     @contextmanager
@@ -317,7 +315,6 @@ class Budget:
 
     def _take(self, part: Part | None, adjacency: Adjacency) -> Reservation:
         """A reservation of a part, or of what is left."""
-        self._owner.require("this budget")
 
         def choose(balance: Balance) -> Amount:
             self._require(balance, adjacency)
@@ -387,13 +384,10 @@ class Budget:
 
     def _settle(self, name: str, ledger: Ledger) -> None:
         """Pay for what a ledger holds, and return the rest of its reservation."""
-        if not self._owner.is_here:
-            return  # a forked copy, which cannot be spent from
-        entries = ledger.close()
-        balance = self._store.settle(name, entries)
-        if _log.isEnabledFor(logging.INFO):
+        balance = self._store.settle(name, ledger)
+        if balance is not None and _log.isEnabledFor(logging.INFO):
             left = mu_rounded_down(balance.free)
-            _log.info("settled %d releases of the run; mu = %.6g of %.6g is left", len(entries), left, self.mu)
+            _log.info("settled %d releases of the run; mu = %.6g of %.6g is left", len(ledger.releases), left, self.mu)
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a Budget cannot be copied or pickled: two copies could each spend it")
@@ -470,7 +464,6 @@ class LastingBudget(Budget):
         """
         if nothing_was_released is not True:
             raise ValueError("an open reservation is free only on your word: pass nothing_was_released=True")
-        self._owner.require("this budget")
         self._store.give_back(reservation)
 
     def __repr__(self) -> str:

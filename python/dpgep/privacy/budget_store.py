@@ -14,7 +14,7 @@ from dpgep._watched import random_name
 from dpgep.errors import PrivacyBudgetError, warn
 from dpgep.models.model import Adjacency
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
-from dpgep.privacy.ledger import Amount, Balance, LedgerEntry, Owner, Reservation
+from dpgep.privacy.ledger import Amount, Balance, Ledger, LedgerEntry, Owner, Reservation
 from dpgep.serialization import decoded, encoded
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class FileStore:
     def __init__(self, path: str | os.PathLike[str], purpose: str | None) -> None:
         self._file = BudgetFile(path)
         self.path, self.purpose = self._file.path, purpose
-        self._owner = Owner()
+        self.owner = Owner()
 
     def open(self, given: dict[str, Any], create: Callable[[], Record]) -> None:
         """Read the file. If there is none, it begins with what ``create`` returns; else it must agree with the terms.
@@ -83,6 +83,7 @@ class FileStore:
 
     def reserve(self, choose: Callable[[Balance], Amount], adjacency: Adjacency) -> Reservation:
         """Hold the part that ``choose`` finds in the balance, whose adjacency is always given."""
+        self.owner.require("this budget")
         name = random_name()
 
         def write(is_awaited: Callable[[], bool]) -> Reservation:
@@ -107,8 +108,11 @@ class FileStore:
                 f"the budget in {self.path} cannot be written ({error.strerror}); no data was read"
             ) from error
 
-    def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
-        """The balance after a reservation was replaced by what was released."""
+    def settle(self, name: str, ledger: Ledger) -> Balance | None:
+        """The balance after a reservation was replaced by what a ledger holds; None in a forked copy."""
+        if not self.owner.is_here:
+            return None
+        entries = ledger.close()
 
         def write() -> Balance:
             if name not in self.known.reserved:
@@ -129,6 +133,7 @@ class FileStore:
 
     def give_back(self, name: str) -> None:
         """Free a reservation, by hand. Raises ValueError if none of this name is open."""
+        self.owner.require("this budget")
 
         def write() -> None:
             if name not in self.known.reserved:
@@ -163,7 +168,7 @@ class FileStore:
 
     def _read(self, look: Callable[[], T]) -> T:
         """What ``look`` finds after all that others wrote; in a forked copy, after what they wrote before the fork."""
-        return self._locked(lambda _: look(), write=False) if self._owner.is_here else look()
+        return self._locked(lambda _: look(), write=False) if self.owner.is_here else look()
 
     def _locked(self, work: Callable[[Callable[[], bool]], T], *, write: bool) -> T:
         """What ``work`` returns, with the lock of the file, after all that others wrote: `BudgetFile.locked`."""

@@ -371,6 +371,7 @@ class MemoryStore:
     def __init__(self, balance: Balance) -> None:
         self._balance = AtomicReference(balance)
         self._names = count()
+        self.owner = Owner()
 
     @property
     def known(self) -> Balance:
@@ -381,6 +382,7 @@ class MemoryStore:
 
     def reserve(self, choose: Callable[[Balance], Amount], adjacency: Adjacency) -> Reservation:
         """Hold the part that ``choose`` finds in the balance."""
+        self.owner.require("this budget")
         name = str(next(self._names))
 
         def reserve(balance: Balance) -> Balance:
@@ -388,8 +390,11 @@ class MemoryStore:
 
         return self._balance.update(reserve).reserved[name]
 
-    def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
-        """The balance after a reservation was replaced by what was released."""
+    def settle(self, name: str, ledger: Ledger) -> Balance | None:
+        """The balance after a reservation was replaced by what a ledger holds; None in a forked copy."""
+        if not self.owner.is_here:
+            return None
+        entries = ledger.close()
         return self._balance.update(lambda balance: balance.settle(name, entries))
 
 
