@@ -18,6 +18,8 @@ import numpy as np
 
 from dpgep._files import Target
 from dpgep.data.integer_moments import BITS, ExactMomentAccumulator
+from dpgep.local.aggregator import SUMS as LOCAL_SUMS
+from dpgep.local.aggregator import Aggregator, StoredSums
 from dpgep.local.sparse import FantopeDiagnostics as FantopeDiagnostics  # classes that a file may name are registered
 from dpgep.methods.clipped_power import ClippedPowerDiagnostics as ClippedPowerDiagnostics
 from dpgep.methods.matrix_free import OperatorDiagnostics as OperatorDiagnostics
@@ -47,7 +49,8 @@ _ROUNDING = 1e-9
 
 def load(source: Target | bytes) -> Any:
     """What `save` wrote: the file says whether it is a `Solution`, a release, `Moments`, a
-    `PrivacyReport` or a `Plan`.
+    `PrivacyReport`, a `Plan`
+    or an `Aggregator` of local reports.
 
     It answers as the one that was saved. Nothing but numbers and text is read: no file can run code.
 
@@ -236,6 +239,10 @@ def _moments(document: Document) -> Moments:
     return Moments._of_sums(sums, facts)
 
 
+def _local_sums(document: Document) -> Aggregator:
+    return Aggregator.restored(document.require(LOCAL_SUMS).record(StoredSums, "the sums"))
+
+
 # ---- plans ----
 
 
@@ -288,4 +295,5 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     RELEASE.name: _release,
     MOMENTS.name: _moments,
     PLAN.name: _plan,
+    LOCAL_SUMS.name: _local_sums,
 }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import unit_rows
+from stored import bytes_of
 
 import dpgep
 from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch, ReportError
@@ -59,7 +60,7 @@ def test_every_way_in_leads_to_the_same_sum(dtype: str, rng: np.random.Generator
     halves[0].add(ReportBatch(batch.mechanism, batch.values[:25]))
     halves[1].add(ReportBatch(batch.mechanism, batch.values[25:]))
     servers[4].merge(halves[0])
-    servers[4].merge(Aggregator.from_bytes(halves[1].to_bytes()))
+    servers[4].merge(dpgep.load(bytes_of(halves[1])))
     expected = np.zeros((4, 4))
     expected[np.triu_indices(4)] = [
         sum(int(entry) for entry in column) * batch.mechanism.unit / 60 for column in batch.values.T
@@ -67,7 +68,7 @@ def test_every_way_in_leads_to_the_same_sum(dtype: str, rng: np.random.Generator
     for server in servers:
         assert server.n_reports == 60
         np.testing.assert_allclose(np.triu(server.second_moment()), expected, rtol=1e-15)
-        assert server.to_bytes() == servers[0].to_bytes()
+        assert bytes_of(server) == bytes_of(servers[0])
 
 
 @pytest.mark.entropy
@@ -78,7 +79,7 @@ def test_reports_of_both_types_add_up_in_any_order(rng: np.random.Generator) -> 
     for server, order in zip(servers, (batches, batches[::-1]), strict=True):
         for batch in order:
             server.add(batch)
-    assert servers[0].to_bytes() == servers[1].to_bytes()
+    assert bytes_of(servers[0]) == bytes_of(servers[1])
 
 
 def test_any_number_of_reports_at_a_time_is_the_same_sum(
@@ -90,7 +91,7 @@ def test_any_number_of_reports_at_a_time_is_the_same_sum(
         monkeypatch.setattr("dpgep.local.aggregator._SLAB_BYTES", slab)
         server = Aggregator(4, 1.0, 1.0, 1e-6)
         server.add(batch)
-        states.append(server.to_bytes())
+        states.append(bytes_of(server))
     assert states[0] == states[1] == states[2]
 
 
@@ -118,12 +119,12 @@ def test_sums_carry_beyond_int64(slab: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_merging_refuses_another_mechanism(rng: np.random.Generator) -> None:
     server, other = aggregate(rows_of(rng, 5)), Aggregator(4, 1.0, 8.0, 1e-8)
-    before = server.to_bytes()
+    before = bytes_of(server)
     with pytest.raises(ReportError, match="other aggregator has delta = 1e-08, not 1e-09: refused, 5 reports so far"):
         server.merge(other)
     with pytest.raises(TypeError, match="merge takes an Aggregator"):
-        server.merge(server.to_bytes())  # type: ignore[arg-type]
-    assert server.to_bytes() == before
+        server.merge(bytes_of(server))  # type: ignore[arg-type]
+    assert bytes_of(server) == before
 
 
 @pytest.mark.entropy

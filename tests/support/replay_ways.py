@@ -418,7 +418,7 @@ def _reported(people: People, terms: Terms) -> Any:
     sent = [each.to_bytes() for each in reports]
     for each in sent:
         server.add(each)
-    again = Aggregator.from_bytes(server.to_bytes())
+    again = dpgep.load(bytes_of(server))
     return sent, again.second_moment(), again.solve(1), again.solve_sparse(1)
 
 

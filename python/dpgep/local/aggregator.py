@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
+from dpgep._files import Target, save
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.local import wire
 from dpgep.local.mechanism import LocalMechanism, calibrate
 from dpgep.local.report import Matrix, ReportBatch, unpack
 from dpgep.local.sparse import FantopeDiagnostics, default_penalty, sparse_components
-from dpgep.local.wire import Frame, ReportError
+from dpgep.local.wire import ReportError
 from dpgep.methods.base import MethodResult
 from dpgep.methods.options import PairOptions
 from dpgep.methods.papers.fantope import FantopeFit
@@ -23,12 +25,26 @@ from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.pca import PcaModel
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
+from dpgep.serialization import Format
 from dpgep.solution import Solution
 
 # Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
 _LIMB_BITS = 40
 # Reports that are looked at and added together: they stay in the cache from one to the other.
 _SLAB_BYTES = 1 << 20
+_MOST_REPORTS = 1 << 63
+
+SUMS = Format("dpgep-local-sums")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSums:
+    """What a file of an `Aggregator` holds; limbs are (2, size), the lower one first."""
+
+    mechanism: LocalMechanism
+    seeded: bool
+    n_reports: int
+    limbs: NDArray[np.int64]
 
 
 class Aggregator:
@@ -105,30 +121,27 @@ class Aggregator:
         self._check_mechanism(other.mechanism, "the other aggregator has")
         self._accept(other._sum, other.n_reports, other.seeded)
 
-    def to_bytes(self) -> bytes:
-        """The state as a message, for another server or a file."""
-        return wire.encode(wire.STATE, Frame(self.mechanism, self.seeded, self.n_reports, self._sum))
+    def save(self, target: Target) -> None:
+        """Write the sums with a checksum, for another server or a file; `dpgep.load` reads them.
+
+        Parameters
+        ----------
+        target
+            A path, or a binary file that is open.
+        """
+        save(SUMS.packed(StoredSums(self.mechanism, self.seeded, self.n_reports, self._sum)), target)
 
     @classmethod
-    def from_bytes(cls, message: Any) -> Aggregator:
-        """Read what `to_bytes` wrote. Raises ReportError if it is malformed."""
-        frame = wire.decode(wire.STATE, message)
-        theirs, entries = frame.mechanism, frame.entries
-        if (entries.dtype, entries.size) != (np.dtype(np.int64), 2 * theirs.size):
-            raise ReportError(f"{entries.size} entries of type {entries.dtype} are not a sum of such reports")
-        try:
-            aggregator = cls(
-                theirs.dim,
-                theirs.bound,
-                theirs.epsilon,
-                theirs.delta,
-                records_per_person=theirs.records_per_person,
-            )
-        except (ValueError, ArithmeticError) as error:
-            raise ReportError(f"an aggregate without a valid mechanism: {error}") from None
-        aggregator._check_mechanism(theirs, "this aggregate has")
-        aggregator._accept(entries.reshape(2, theirs.size), frame.count, frame.seeded)
-        aggregator._check_length(aggregator._to_float(aggregator._sum), frame.count)
+    def restored(cls, stored: StoredSums) -> Aggregator:
+        """The aggregator of stored sums. Raises ReportError for sums that no reports have."""
+        theirs, count, limbs = stored.mechanism, stored.n_reports, stored.limbs
+        wire.require_calibrated(theirs, "aggregate")
+        if limbs.shape != (2, theirs.size) or not 0 <= count < _MOST_REPORTS:
+            raise ReportError(f"limbs of shape {limbs.shape} are not a sum of {count} such reports")
+        terms = theirs.dim, theirs.bound, theirs.epsilon, theirs.delta
+        aggregator = cls(*terms, records_per_person=theirs.records_per_person)
+        aggregator._accept(limbs, count, stored.seeded)
+        aggregator._check_length(aggregator._to_float(aggregator._sum), count)
         return aggregator
 
     def second_moment(self) -> Matrix:

@@ -60,12 +60,12 @@ class ReportBatch:
 
     def to_bytes(self) -> bytes:
         """The reports as one message with one checksum: see `dpgep.local.wire`."""
-        return wire.encode(wire.REPORTS, Frame(self.mechanism, self.seeded, len(self), self.values))
+        return wire.encode(Frame(self.mechanism, self.seeded, len(self), self.values))
 
     @classmethod
     def from_bytes(cls, message: Any) -> ReportBatch:
         """Read what `to_bytes` wrote, without copying the entries. Raises ReportError if it is malformed."""
-        frame = wire.decode(wire.REPORTS, message)
+        frame = wire.decode(message)
         if frame.entries.size != frame.count * frame.mechanism.size:
             raise ReportError(
                 f"{frame.count} reports of dim = {frame.mechanism.dim} have {frame.count * frame.mechanism.size} "
