@@ -206,7 +206,7 @@ class _Encoder:
     def _stored(self, array: NDArray[Any], entries: Any) -> dict[str, Any]:
         assert self._parts is not None
         array = array.astype(np.dtype(entries).newbyteorder("<"), copy=False)
-        if array.ndim == 2 and np.array_equal(array, array.T):
+        if array.ndim == 2 and _is_symmetric(array):
             self._parts.extend(row.tobytes() for row in triangle_rows(array))
             return {"triangle": len(array)}
         self._parts.append(array.tobytes())
@@ -380,6 +380,15 @@ def symmetric_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
     """(d, d) symmetric matrix with this upper triangle."""
     upper = upper_triangle_of(packed, d)
     return np.asarray(upper + np.triu(upper, 1).T)
+
+
+def _is_symmetric(matrix: NDArray[Any]) -> bool:
+    """Whether it is, by tiles that stay in the cache."""
+    n, tile = len(matrix), 64
+    starts = [(i, j) for i in range(0, n, tile) for j in range(i, n, tile)]
+    return matrix.shape == (n, n) and all(
+        np.array_equal(matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T) for i, j in starts
+    )
 
 
 def _is_plain(value: Any) -> bool:
