@@ -14,7 +14,6 @@ import numpy as np
 from dpgep._checks import suggestion
 from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
-from dpgep.methods.eigen import oriented
 from dpgep.models.model import Matrix, Model, Released
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.privacy.curator import Curator, PublicSide
@@ -258,6 +257,13 @@ def method_result(
             *_beyond_warning(model, eigenvalues),
         ),
     )
+
+
+def oriented(rows: Matrix) -> Matrix:
+    """Unit rows whose largest entry is positive: eigenvectors have no sign of their own."""
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    largest = unit[np.arange(len(unit)), np.abs(unit).argmax(axis=1)]
+    return np.ascontiguousarray(unit * np.sign(largest)[:, None])
 
 
 def support_of(vectors: Matrix) -> tuple[int, ...]:

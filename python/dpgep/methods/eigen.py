@@ -58,7 +58,15 @@ def solve_pair(
     None. ``low_rank``: (F, w) with A = F^T diag(w) F, if it is known so. Overwrites a and b.
     """
     with on_one_thread(len(a)):
-        return _solved(a, b, regularization, rounding, fallback, n_vectors, low_rank)
+        return eigensystem(
+            a,
+            b,
+            regularization=regularization,
+            rounding=rounding,
+            fallback=fallback,
+            n_vectors=n_vectors,
+            low_rank=low_rank,
+        )
 
 
 def on_one_thread(d: int) -> AbstractContextManager[None]:
@@ -66,15 +74,17 @@ def on_one_thread(d: int) -> AbstractContextManager[None]:
     return blas_on_one_thread() if _SMALL < d <= _ONE_THREAD else nullcontext()
 
 
-def _solved(
+def eigensystem(
     a: Matrix,
     b: Matrix | None,
+    *,
     regularization: float,
     rounding: float,
-    fallback: float,
-    n_vectors: int | None,
-    low_rank: tuple[Matrix, Matrix] | None,
+    fallback: float = 0.0,
+    n_vectors: int | None = None,
+    low_rank: tuple[Matrix, Matrix] | None = None,
 ) -> Eigensystem:
+    """`solve_pair` with as many threads as there are: for whoever keeps to one already."""
     if b is None:
         if n_vectors is not None and len(a) >= max(_MANY, 4 * n_vectors):
             return Eigensystem(*_leading(a, n_vectors), 0.0)
@@ -121,13 +131,6 @@ def leading_first(matrix: Matrix) -> tuple[Matrix, Matrix]:
     """Eigenvalues, descending, and vectors (d, d) of a square matrix, of which the symmetric part counts."""
     values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2)
     return values[::-1].copy(), vectors[:, ::-1]
-
-
-def oriented(rows: Matrix) -> Matrix:
-    """Unit rows whose largest entry is positive: eigenvectors have no sign of their own."""
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    largest = unit[np.arange(len(unit)), np.abs(unit).argmax(axis=1)]
-    return np.ascontiguousarray(unit * np.sign(largest)[:, None])
 
 
 def embedded(rows: Matrix, features: NDArray[np.intp], d: int) -> Matrix:

@@ -25,7 +25,7 @@ from dpgep.methods.accuracy import (
     rows_needed,
 )
 from dpgep.methods.base import Diagnostics, MethodResult, method_result, singular_warning, support_of
-from dpgep.methods.eigen import Eigensystem, embedded, on_one_thread, solve_pair
+from dpgep.methods.eigen import Eigensystem, eigensystem, embedded, on_one_thread, solve_pair
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.options import PairOptions, ReleaseOptions
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
@@ -164,12 +164,12 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
 def solve_released(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
     """All that follows from the one answer: post-processing."""
     standard, moments = model.standardization(released), _small_copy(released)
-    with on_one_thread(model.n_features):
-        if standard is None:
+    if standard is None:
+        with on_one_thread(model.n_features):
             return replace(_solved(model, released, n_components, options), moments=moments)
-        assert isinstance(released, ReleasedMoments)
-        solved = _standardized(model, released, standard, n_components, options)
-        return replace(solved, moments=moments if standard.scale.all() else None)
+    assert isinstance(released, ReleasedMoments)
+    solved = _standardized(model, released, standard, n_components, options)
+    return replace(solved, moments=moments if standard.scale.all() else None)
 
 
 def _small_copy(released: Released) -> ReleasedMoments | None:
@@ -189,7 +189,8 @@ def _standardized(
     if isinstance(options.sparsity, int):
         options = replace(options, sparsity=min(options.sparsity, len(served)))
     k, d = min(n_components, len(served)), model.n_features
-    solved = _embedded(_solved(model.restricted(served), released.restricted(served), k, options), served, d)
+    with on_one_thread(len(served)):
+        solved = _embedded(_solved(model.restricted(served), released.restricted(served), k, options), served, d)
     diagnostics = solved.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     units = np.divide(1, standard.scale, out=np.zeros(d), where=standard.scale > 0)
@@ -223,7 +224,7 @@ def _listed(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:
 
 
 def _solved(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
-    """The leading solutions of the released pair."""
+    """The leading solutions of the released pair, `on_one_thread` where that serves."""
     xi, ridge, fallback = 0.0, None, 0.0
     noise = model.noise_of_b(released)
     if noise is not None:
@@ -233,7 +234,7 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
     pair = model.pair(released)
     if options.sparsity is None:
         fit = None
-        system = solve_pair(
+        system = eigensystem(
             pair.a,
             pair.b,
             regularization=xi,
