@@ -148,7 +148,8 @@ class SideBySide(Table):
     numbers = vector
 
     def list_size(self, name: Any) -> int | None:
-        return self._arrays[name].width(None)
+        array = self._arrays[name]
+        return None if len(array.shape) == 1 else array.width(None)
 
     def not_numeric(self, names: Sequence[Hashable]) -> list[tuple[Hashable, str]]:
         dtypes = {name: self._arrays[name].dtype for name in names}
@@ -156,7 +157,7 @@ class SideBySide(Table):
 
     def _named(self, key: Key) -> Key:
         """The key; the name of the only array in the place of None."""
-        if key is not None or self.encoding:
+        if key is not None or self.encoding.columns:
             return key
         if len(self._arrays) > 1:
             raise ValueError(f"select a {self.kind} first, e.g. source[{next(iter(self._arrays))!r}]")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ def declared_values(values: Any) -> Declared | None:
 
 def declared_by(kind: Any) -> Declared | None:
     """The values that a type of NumPy, pandas, polars or Arrow allows, None where it does not say."""
+    if isinstance(kind, np.dtype):
+        return BOOLEANS if kind.kind == "b" else None
     is_boolean = str(kind).lower() in ("bool", "boolean", "bool[pyarrow]")
     return BOOLEANS if is_boolean else declared_categories(kind) or None
 
@@ -170,11 +173,10 @@ class Encoding:
             require_exact_in_floats(f"categories of {name!r}", values)
         return cls({name: tuple(map(_plain, values)) for name, values in categories.items()}, frozenset(dates))
 
-    def __bool__(self) -> bool:
-        return bool(self.categories or self.dates)
-
-    def __contains__(self, name: Hashable) -> bool:
-        return name in self.categories or name in self.dates
+    @cached_property
+    def columns(self) -> frozenset[Hashable]:
+        """The columns that are encoded."""
+        return self.dates.union(self.categories)
 
     def of(self, columns: Sequence[Hashable], types: Mapping[Hashable, Any]) -> Encoding:
         """With the categories that types declare. Raises ValueError or TypeError unless it fits the columns."""

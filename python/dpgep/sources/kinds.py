@@ -35,8 +35,8 @@ is_spark_frame = _kind("pyspark.sql", "DataFrame")
 
 def is_table(value: Any) -> bool:
     """Whether the value is a table in memory: of pandas, polars or Arrow."""
-    in_arrow = (is_instance(value, "pyarrow", name) for name in ("Table", "RecordBatch"))
-    return is_frame(value) or is_polars_frame(value) or any(in_arrow)
+    in_arrow = is_instance(value, "pyarrow", "Table") or is_instance(value, "pyarrow", "RecordBatch")
+    return is_frame(value) or is_polars_frame(value) or in_arrow
 
 
 def is_dask_collection(value: Any) -> bool:

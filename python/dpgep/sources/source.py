@@ -86,49 +86,49 @@ class Table(Source):
         return self
 
     def width(self, key: Key) -> int | None:
-        names = as_names(key, self.columns, self.kind)
+        names = self._selected(key)
         if names is None:
             return self.list_size(key)
         for name in names:
             self.encoding.require_known(name)
-        plain = [name for name in names if name not in self.encoding]
+        plain = [name for name in names if name not in self.encoding.columns]
         for name in plain:
             if self.list_size(name) is not None:
-                raise ValueError(f"column {name!r} is a matrix: select it separately, source[{name!r}]")
+                raise ValueError(f"{self.kind} {name!r} is a matrix: select it separately, source[{name!r}]")
         require_numeric(self.not_numeric(plain))
-        return len(self.encoding.names(names))
+        return len(self.encoding.names(names)) if self.encoding.columns else len(names)
 
     def declared(self, key: Key) -> Declared | None:
         return declared_by(self.types.get(one_of(key)))  # type: ignore[arg-type]
 
     def names(self, key: Key) -> Names:
-        names = as_names(key, self.columns, self.kind)
+        names = self._selected(key)
         return None if names is None else self.encoding.names(names)
 
     def needed(self, keys: Sequence[Key]) -> list[Hashable]:
         names = dict[Hashable, None]()
         for key in keys:
-            names.update(dict.fromkeys(as_names(key, self.columns, self.kind) or (one_of(key),)))  # type: ignore[arg-type]
+            names.update(dict.fromkeys(self._selected(key) or (one_of(key),)))  # type: ignore[arg-type]
         return list(names)
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
-        selected = [as_names(key, self.columns, self.kind) for key in keys]
+        selected = [self._selected(key) for key in keys]
         for rows in self.read(self.needed(keys), batch_rows):
             yield tuple(
                 self.vector(rows, key) if names is None else self._matrix(rows, names)
                 for key, names in zip(keys, selected, strict=True)
             )
 
+    def _selected(self, key: Key) -> tuple[Hashable, ...] | None:
+        return as_names(key, self.columns, self.kind)
+
     def _matrix(self, rows: Any, names: tuple[Hashable, ...]) -> Columns:
-        columns = [
-            column
-            for name in names
-            for column in (
-                self.encoding.numbers(name, self.vector(rows, name))
-                if name in self.encoding
-                else [self.numbers(rows, name)]
-            )
-        ]
+        columns: list[NDArray[Any]] = []
+        for name in names:
+            if name in self.encoding.columns:
+                columns += self.encoding.numbers(name, self.vector(rows, name))
+            else:
+                columns.append(self.numbers(rows, name))
         return Columns(columns, len(columns[0]))
 
     def list_size(self, name: Any) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +25,12 @@ _READ_BYTES = 2 * BATCH_BYTES
 
 def pyarrow(module: str = "") -> Any:
     return import_extra(f"pyarrow{module}", "arrow")
+
+
+@cache
+def _types() -> Any:
+    """Pyarrow's tests of types, asked for each column: an import takes longer than a test."""
+    return pyarrow().types
 
 
 # --- pandas ---
@@ -259,17 +265,16 @@ def copied(values: Any) -> Any:
 
 def _vector(column: Any) -> NDArray[Any]:
     """An Arrow array as a vector: numbers, dates and booleans as NumPy has them, text as str; what is null, as NaN."""
-    pa = pyarrow()
-    kind = column.type
-    if pa.types.is_boolean(kind) and not column.null_count:
+    types, kind = _types(), column.type
+    if types.is_boolean(kind) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if is_numeric(kind):
         return _numbers(column)
-    if pa.types.is_temporal(kind):
+    if types.is_temporal(kind):
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if types.is_string(kind) or types.is_large_string(kind):
         column = column.dictionary_encode()  # each text becomes a str once, not once a row
-    if not pa.types.is_dictionary(column.type):
+    if not types.is_dictionary(column.type):
         return _with_nan(column.to_pylist())
     words = _with_nan([*column.dictionary.to_pylist(), None])
     return np.asarray(words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)])
@@ -297,23 +302,22 @@ def _converted(column: Any, kind: Any, name: object, convert: Callable[[Any], T]
 
 def _numbers(column: Any) -> NDArray[Any]:
     """Numeric values without a copy where nothing is null; null becomes NaN."""
-    pa = pyarrow()
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
+    if _types().is_boolean(column.type):
+        column = column.cast("uint8")
+    elif _types().is_decimal(column.type):
+        column = column.cast("float64")
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def is_numeric(kind: Any) -> bool:
-    types = pyarrow().types
+    types = _types()
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
 
 def _value_bytes(kind: Any) -> int:
     """Memory of a value of a column, of text about that."""
     kind = getattr(kind, "storage_type", kind)
-    types = pyarrow().types
+    types = _types()
     if types.is_fixed_size_list(kind):
         return max(1, int(kind.list_size)) * _value_bytes(kind.value_type)
     return max(1, int(kind.bit_width) // 8) if types.is_primitive(kind) else 16
@@ -321,13 +325,12 @@ def _value_bytes(kind: Any) -> int:
 
 def _list_size(kind: Any, name: object) -> int | None:
     """Length of the lists in a column of lists, None for a column of single values."""
-    pa = pyarrow()
-    kind = getattr(kind, "storage_type", kind)
-    if pa.types.is_fixed_size_list(kind):
+    kind, types = getattr(kind, "storage_type", kind), _types()
+    if types.is_fixed_size_list(kind):
         if not is_numeric(kind.value_type):
             require_numeric([(name, kind)])
         return int(kind.list_size)
-    if pa.types.is_nested(kind):
+    if types.is_nested(kind):
         raise TypeError(
             f"column {name!r} holds {kind}: only nested columns of fixed-size lists are supported; "
             "cast it to pyarrow.list_(value_type, size)"
