@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -137,7 +138,7 @@ class Preprocessing(Shown):
                 longest = float(np.linalg.norm(self.linear, axis=0).max())
                 object.__setattr__(self, "linear", _on_grid(self.linear, _bits_for(longest)))
 
-    @property
+    @cached_property
     def is_identity(self) -> bool:
         """Whether rows stay as they are, but for the bound."""
         return not any(part is not None for part in self.parts().values()) and not self.missing
