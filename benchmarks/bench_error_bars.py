@@ -22,6 +22,7 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import Release
 
 Matrix = support.Matrix
 
@@ -156,7 +157,7 @@ def outcomes(setting: Setting, draws: int) -> list[Outcome]:
 
 def norm_of(problem: Any) -> Matrix | None:
     """B of the data themselves; None for the identity."""
-    released = Curator(problem, Ledger(math.inf), core.NoiseStream(bytes(32))).release()
+    released = Curator(problem, Ledger(math.inf), core.NoiseStream(bytes(32))).answer(Release())
     b = problem.model.pair(released).b
     return None if b is None else np.asarray(b)
 

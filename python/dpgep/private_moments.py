@@ -18,6 +18,7 @@ from dpgep.privacy.accounting import Accounting, epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
+from dpgep.privacy.moment_release import Release
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.questions.questions import Questions, answer
@@ -186,7 +187,7 @@ def release(
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with run.reserved():
-        noisy = run.curator(Curator).release()
+        noisy = run.curator(Curator).answer(Release())
     assert isinstance(noisy, ReleasedMoments)
     moments = PrivateMoments(problem.model, run.report, noisy, frozenset([problem.population_id]), run.preprocessing)
     run.warn_of_counted(moments)

@@ -18,9 +18,10 @@ from dpgep.methods.ridge import products_ridge
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, PublicSide
+from dpgep.privacy.curator import Curator, Query
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.privacy.moment_release import Release
+from dpgep.privacy.products import ProductNoise, Products
 from dpgep.problems.problem import Problem
 from dpgep.reports.report import PrivacyReport
 from dpgep.solution import Solution
@@ -192,24 +193,15 @@ class AnsweringCurator(Curator):
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream, memory_limit: int) -> None:
         super().__init__(problem, ledger, stream)
-        mu = super()._affordable(None)
-        self.paid = self._mechanism.products(mu, ProductNoise("lazy", "goe", 0, memory_limit), self._charge(""))
+        self.paid = super().answer(Products(ProductNoise("lazy", "goe", 0, memory_limit)))
 
-    def products(self, noise: ProductNoise, share: float | None = None, purpose: str = "") -> NoisyProducts:
-        """The products already paid for."""
-        if noise.kind != "lazy":
-            self._refuse("fresh noise")
-        return self.paid
-
-    def release(self, share: float | None = None, purpose: str = "") -> NoReturn:
-        """Refused: the matrix is known only through its products."""
-        self._refuse("a released matrix")
-
-    def _affordable(self, share: float | None) -> NoReturn:
-        self._refuse("a further release")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise ValueError(f"a private operator provides only products of one noisy pencil, not {what}: use dpgep.solve")
+    def answer(self, query: Query[Any], share: float | None = None, purpose: str = "") -> Any:
+        """The products already paid for; ValueError for anything else."""
+        if isinstance(query, Products) and query.noise.kind == "lazy":
+            return self.paid
+        names = ((Products, "fresh noise"), (Release, "a released matrix"))
+        asked = next((name for kind, name in names if isinstance(query, kind)), "a further release")
+        raise ValueError(f"a private operator provides only products of one noisy pencil, not {asked}: use dpgep.solve")
 
 
 def private_operator(
@@ -273,7 +265,7 @@ def private_operator(
         require_non_negative("regularization", regularization)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
-    require_capacity(PublicSide.of(problem), 1, memory_limit)
+    require_capacity(problem.public, 1, memory_limit)
     with run.reserved():
         curator = run.curator(partial(AnsweringCurator, memory_limit=memory_limit))
         ridge = products_ridge(curator.paid, regularization)

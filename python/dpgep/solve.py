@@ -28,7 +28,7 @@ from dpgep.models.model import Model, PublicFacts
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, PublicSide
+from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.stages import Stages
@@ -140,7 +140,7 @@ def solve(
         before = problem.passes
         if problem.read_once and not settings.in_one_pass(problem.model.n_features):
             raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
-        chosen.check(settings, PublicSide.of(problem), k, mixed=problem.mixes_columns)
+        chosen.check(settings, problem.public, k, mixed=problem.mixes_columns)
         curator = run.curator(Curator, mixed=not settings.on_columns())
         result = chosen.run(curator, k, settings)
     passes = problem.passes - before

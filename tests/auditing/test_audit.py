@@ -217,9 +217,10 @@ def test_a_block_without_noise_is_an_error() -> None:
     from dpgep._dispatch import core
     from dpgep.privacy.curator import Curator
     from dpgep.privacy.ledger import Ledger
+    from dpgep.privacy.moment_release import Release
 
     with pytest.raises(ValueError, match="was released without noise"):
-        statistic(Curator(problems[0], Ledger(math.inf), core.NoiseStream()).release())
+        statistic(Curator(problems[0], Ledger(math.inf), core.NoiseStream()).answer(Release()))
     with pytest.raises(ValueError, match="release blocks of different shapes"):
         release_statistic(problems[0], dpgep.pca(lone_row(0, d=4), bound=1.0))
 

@@ -31,7 +31,9 @@ from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentNoise, ReleasedGroups, total_mean, total_share
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.products import ProductNoise
+from dpgep.privacy.moment_release import Release
+from dpgep.privacy.products import ProductNoise, Products
+from dpgep.privacy.screening import Scores
 
 N, NAMES = 600, list("abcd")
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
@@ -350,7 +352,7 @@ def test_leaving_a_class_costs_no_more_than_changing_it(adjacency: Adjacency, kn
 
 def cost(problem: Any, neighbour: Any, mu: float) -> float:
     ledger = Ledger(mu)
-    Curator(problem, ledger, core.NoiseStream()).release()
+    Curator(problem, ledger, core.NoiseStream()).answer(Release())
     ours, theirs = problem.integer_moments(20).to_float(), neighbour.integer_moments(20).to_float()
     if problem.facts.n is not None:
         assert problem.facts.n == neighbour.facts.n  # what is divided by is public
@@ -365,13 +367,14 @@ def test_every_answer_is_divided_by_the_number_of_all_people(source: str, x: Mat
     problem = dpgep.fda(*FORMS[source](x, labels), classes=["no", "yes"], bound=1.0)
     assert problem.facts.n is None
     for mu in (1.0, math.inf):
-        assert curator(problem, mu).release().n == N
-        products = curator(problem, mu).products(ProductNoise("lazy", "goe", 0))
+        assert curator(problem, mu).answer(Release()).n == N
+        products = curator(problem, mu).answer(Products(ProductNoise("lazy", "goe", 0)))
         assert products.groups is not None
         assert products.groups.n == N
     assert problem.group_sums(with_squares=True).n == N
     screen, everybody = (
-        curator(each, 1e6).screen() for each in (problem, dpgep.fda(x, labels, classes=["no", "yes"], bound=1.0))
+        curator(each, 1e6).answer(Scores())
+        for each in (problem, dpgep.fda(x, labels, classes=["no", "yes"], bound=1.0))
     )
     np.testing.assert_allclose(screen.energy, everybody.energy, rtol=1e-4)
 

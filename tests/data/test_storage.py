@@ -18,7 +18,7 @@ from dpgep.methods.options import MEMORY_LIMIT, ReleaseOptions
 from dpgep.methods.ridge import WHOLE, public_ridge
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.products import ProductNoise
+from dpgep.privacy.products import ProductNoise, Products
 
 D = 120
 
@@ -65,7 +65,7 @@ def test_products_give_the_components_of_the_whole_matrix(name: str, mu: float) 
     """The subspace asked, against all eigenvectors of the very matrix whose products it saw."""
     given, k = problem(name)
     curator = Curator(given, Ledger(mu), core.NoiseStream(bytes(32)))
-    products = curator.products(ProductNoise("lazy", "goe", 0))
+    products = curator.answer(Products(ProductNoise("lazy", "goe", 0)))
     ridge = 0.0 if products.identity_b else public_ridge(products.noise_level, multiple=WHOLE)
     found = leading_solutions(
         products,

@@ -18,7 +18,7 @@ from dpgep.methods.accuracy import products_accuracy
 from dpgep.methods.matrix_free import Leading, _start, leading_solutions
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 
 D = 500
 
@@ -127,7 +127,7 @@ def test_solutions_of_a_low_rank_are_those_of_the_pair(rng: np.random.Generator)
 def searched(rows: Matrix, k: int, mu: float, seed: int = 0) -> tuple[Leading, NoisyProducts, Any, Matrix, Matrix]:
     """What the search found, and eigenvalues and vectors of the very matrix whose products it saw."""
     curator = Curator(dpgep.pca(rows, bound=1.0), Ledger(mu), core.NoiseStream(bytes([seed] * 32)))
-    products = curator.products(ProductNoise("lazy", "goe", 0))
+    products = curator.answer(Products(ProductNoise("lazy", "goe", 0)))
     found = leading_solutions(
         products,
         curator.model,

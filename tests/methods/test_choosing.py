@@ -30,9 +30,10 @@ from dpgep.methods.matrix_free import OperatorDiagnostics
 from dpgep.methods.options import ReleaseOptions
 from dpgep.models.moments import ReleasedMoments, pooled
 from dpgep.privacy import clipped_products
-from dpgep.privacy.clipped_products import Asked, NoisyMean
+from dpgep.privacy.clipped_products import Asked, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import Release
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -240,7 +241,7 @@ def test_a_tilt_towards_a_direction_of_few_is_seen_at_the_end() -> None:
 
 
 def begun_at(curator: Curator, vectors: Matrix) -> Begun:
-    look = look_of(curator.product_norms(Asked(vectors), 0.02), 0.5, len(vectors))
+    look = look_of(curator.answer(ProductNorms(Asked(vectors)), 0.02), 0.5, len(vectors))
     return Begun(
         vectors=vectors, beside=vectors, edge=0.01, look=look, mean=None, centre=0.0, centre_deviation=0.0, share=0.9,
         look_share=0.02,
@@ -291,7 +292,7 @@ def test_axes_are_those_of_the_block_unless_noise_cannot_explain_it() -> None:
 def twice(problem: Any, mu: float, first_share: float, key: int) -> tuple[ReleasedMoments, ReleasedMoments]:
     curator = Curator(problem, Ledger(mu), core.NoiseStream(key.to_bytes(32, "little")))
     curator.keep_sums()
-    first, second = curator.release(first_share), curator.release()
+    first, second = curator.answer(Release(), first_share), curator.answer(Release())
     assert isinstance(first, ReleasedMoments)
     assert isinstance(second, ReleasedMoments)
     return first, second
@@ -319,8 +320,8 @@ def test_pooled_releases_have_the_noise_of_one_and_are_not_worse() -> None:
     """6000 entries: a sum of squares beyond 8 deviations of its law has a probability of 1e-15."""
     rows = np.random.default_rng(0).standard_normal((400, 3)) / 3
     problem = dpgep.pca(rows, bound=1.0)
-    exact = Curator(problem, Ledger(math.inf), core.NoiseStream(bytes(32))).release()
-    whole = Curator(problem, Ledger(0.7), core.NoiseStream(bytes(32))).release()
+    exact = Curator(problem, Ledger(math.inf), core.NoiseStream(bytes(32))).answer(Release())
+    whole = Curator(problem, Ledger(0.7), core.NoiseStream(bytes(32))).answer(Release())
     assert isinstance(exact, ReleasedMoments)
     assert isinstance(whole, ReleasedMoments)
     squares = {"second": 0.0, "sums": 0.0, "first alone": 0.0}

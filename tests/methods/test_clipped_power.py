@@ -30,7 +30,17 @@ from dpgep.data.rows import Batch, Rows
 from dpgep.models.bins import LEAST_THRESHOLD, PRODUCT_EDGES
 from dpgep.models.model import Adjacency
 from dpgep.privacy import clipped_products
-from dpgep.privacy.clipped_products import Asked, ClippedProducts, product_sensitivity, views_sensitivity
+from dpgep.privacy.clipped_products import (
+    AffordsClippedProducts,
+    Asked,
+    ClippedMean,
+    ClippedMoment,
+    ClippedProducts,
+    Mean,
+    ProductNorms,
+    product_sensitivity,
+    views_sensitivity,
+)
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger, LedgerEntry
 
@@ -291,11 +301,11 @@ def test_the_noise_of_two_views_costs_what_the_ledger_says(adjacency: Adjacency)
     problem, replaced = pls_of(rows_of(), center=False, adjacency=adjacency, **public), adjacency == "replace-one"
     d_y = D - D_X
     units = {
-        "clipped_products": math.sqrt((D_X * thresholds[1] ** 2 + d_y * thresholds[0] ** 2) / D),
-        "product_moment": thresholds[0] * thresholds[1],
+        ClippedMean: math.sqrt((D_X * thresholds[1] ** 2 + d_y * thresholds[0] ** 2) / D),
+        ClippedMoment: thresholds[0] * thresholds[1],
     }
     for query, unit in units.items():
-        answer, entry = released_by(problem, query, asked_of_views(2), thresholds, mu=mu)
+        answer, entry = released_by(problem, query(asked_of_views(2), thresholds), mu=mu)
         (noise,) = entry.noise
         assert entry.mu == mu
         assert noise.scale is not None
@@ -313,7 +323,7 @@ def test_products_about_a_mean_are_centred() -> None:
     products = (rows - asked.location) @ asked.vectors.T
     clipped = products * np.minimum(1, 0.1 / np.linalg.norm(products, axis=1))[:, None]
     curator = Curator(dpgep.pca(rows, center=False, bound=1.0), Ledger(math.inf), core.NoiseStream(bytes(32)))
-    answer = curator.clipped_products(asked, (0.1,))
+    answer = curator.answer(ClippedMean(asked, (0.1,)))
     expected = clipped.T @ (rows - asked.location) / len(rows)
     np.testing.assert_allclose(answer.values, expected, atol=0.1 * 2.0**-15)
 
@@ -342,7 +352,7 @@ def test_one_person_moves_sums_about_a_mean_by_what_is_paid_for(adjacency: Adjac
 def test_thresholds_must_be_one_for_each_view() -> None:
     curator = Curator(pls_of(rows_of()), Ledger(1.0), core.NoiseStream(bytes(32)))
     with pytest.raises(ValueError, match=r"one for each of 2 views, got \(0\.1, 0\.1, 0\.1\)"):
-        curator.clipped_products(asked_of_views(), (0.1,) * 3)
+        curator.answer(ClippedMean(asked_of_views(), (0.1,) * 3))
 
 
 def test_solutions_of_two_views_have_the_same_bits_wherever_the_rows_are() -> None:
@@ -515,10 +525,10 @@ def test_directions_given_must_be_there_in_both_views() -> None:
 # --- accounting ------------------------------------------------------------------------------------------------------
 
 
-def released_by(problem: Any, query: str, *arguments: Any, mu: float) -> tuple[Any, LedgerEntry]:
+def released_by(problem: Any, query: Any, *, mu: float) -> tuple[Any, LedgerEntry]:
     ledger = Ledger(mu)
     curator = Curator(problem, ledger, core.NoiseStream(bytes(32)))
-    return getattr(curator, query)(*arguments), ledger.releases[0]
+    return curator.answer(query), ledger.releases[0]
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -532,22 +542,20 @@ def test_the_noise_costs_what_the_ledger_says(adjacency: Adjacency, located: boo
     constant = Fraction(math.ceil(math.ldexp(0.1 * math.sqrt(D), BITS)), 2**BITS) if located else Fraction(0)
     replaced = adjacency == "replace-one"
     exact = product_sensitivity(threshold, K, D, adjacency, located=located)
-    for query, arguments, squared, bits in (
-        ("clipped_products", (asked, (threshold,)), Fraction(exact) ** 2 * (1 + constant**2), 2 * BITS),
-        ("product_moment", (asked, (threshold,)), Fraction(2 if replaced else 1), 2 * BITS),
-        ("product_norms", (asked,), Fraction(2 if replaced else 1), BITS),
-        ("mean", (), Fraction(4 if replaced else 1), BITS),
+    weighted = threshold * math.sqrt(1 + 1 / D) if located else threshold
+    for query, unit, squared, bits in (
+        (ClippedMean(asked, (threshold,)), weighted, Fraction(exact) ** 2 * (1 + constant**2), 2 * BITS),
+        (ClippedMoment(asked, (threshold,)), threshold**2, Fraction(2 if replaced else 1), 2 * BITS),
+        (ProductNorms(asked), 1.0, Fraction(2 if replaced else 1), BITS),
+        (Mean(), 1.0, Fraction(4 if replaced else 1), BITS),
     ):
-        answer, entry = released_by(problem, query, *arguments, mu=mu)
+        answer, entry = released_by(problem, query, mu=mu)
         (noise,) = entry.noise
         assert (entry.mu, entry.rounding) == (mu, "integer")
         assert noise.scale is not None
         paid = squared * 4**bits / Fraction(noise.scale) ** 2
         assert Fraction(mu) ** 2 * Fraction(999, 1000) < paid <= Fraction(mu) ** 2
         assert noise.deviation == math.ldexp(noise.scale, -bits)
-        unit = {"clipped_products": threshold, "product_moment": threshold**2}.get(query, 1.0)
-        if located and query == "clipped_products":
-            unit *= math.sqrt(1 + 1 / D)
         assert answer.deviation == pytest.approx(noise.deviation * unit / N)
 
 
@@ -555,11 +563,11 @@ def test_noise_has_the_deviation_that_is_claimed() -> None:
     """4000 normal deviates: their root mean square is off by 6 % with a probability below 1e-7."""
     rows, asked = rows_of(), Asked(directions_of())
     curator = Curator(dpgep.pca(rows, center=False, bound=1.0), Ledger(math.inf), core.NoiseStream(bytes(32)))
-    plain = curator.clipped_products(asked, (0.1,)).values
+    plain = curator.answer(ClippedMean(asked, (0.1,))).values
     stream, values, deviation = core.NoiseStream(bytes(32)), [], 0.0
     for _ in range(4000 // (K * D) + 1):
         curator = Curator(dpgep.pca(rows, center=False, bound=1.0), Ledger(1.0), stream)
-        answer = curator.clipped_products(asked, (0.1,))
+        answer = curator.answer(ClippedMean(asked, (0.1,)))
         values.append(answer.values - plain)
         deviation = answer.deviation
     assert np.sqrt(np.mean(np.square(values))) == pytest.approx(deviation, rel=0.06)
@@ -582,7 +590,7 @@ def test_an_audit_flags_a_sensitivity_that_is_too_small(part: float, monkeypatch
     def answer(last: Matrix) -> Matrix:
         rows = np.vstack([rows_of(20, 4), last])
         curator = Curator(dpgep.pca(rows, center=False, bound=1.0), Ledger(2.0), stream)
-        return curator.clipped_products(asked, (threshold,)).values
+        return curator.answer(ClippedMean(asked, (threshold,))).values
 
     apart = np.outer(first[:2], first) - np.outer(second[:2], second)
     result = dpgep.auditing.audit(
@@ -602,7 +610,7 @@ def test_an_audit_flags_too_little_noise_for_two_views(part: float, monkeypatch:
     def answer(last: Matrix) -> Matrix:
         rows = np.vstack([rows_of(20, 4), last])
         problem = dpgep.pls(rows[:, :2], rows[:, 2:], center=False, bound=1.0)
-        return Curator(problem, Ledger(2.0), stream).clipped_products(asked, thresholds).values
+        return Curator(problem, Ledger(2.0), stream).answer(ClippedMean(asked, thresholds)).values
 
     apart = first * [1 / 0.2, 1.0, 1 / 0.3, 1.0]  # each view over the deviation of its noise
     result = dpgep.auditing.audit(
@@ -672,7 +680,7 @@ def test_too_little_budget_and_too_many_people(monkeypatch: pytest.MonkeyPatch) 
     ledger = Ledger(1e-6)
     curator = Curator(problem, ledger, core.NoiseStream(bytes(32)))
     with pytest.raises(ValueError, match="of a clipped product is too little"):
-        curator.clipped_products(asked, (0.1,))
+        curator.answer(ClippedMean(asked, (0.1,)))
     rows, budget = rows_of(), dpgep.Budget(mu=1e-5)
     for centred in (dpgep.pca(rows, bound=1.0), pls_of(rows), dpgep.cca(rows[:, :D_X], rows[:, D_X:], bound=1.0)):
         with nothing_spent(budget), pytest.raises(ValueError, match="budget is too little for clipped products"):
@@ -680,7 +688,7 @@ def test_too_little_budget_and_too_many_people(monkeypatch: pytest.MonkeyPatch) 
         assert centred.passes == 0
     monkeypatch.setattr(clipped_products, "MOST_PEOPLE", N)
     with pytest.raises(ValueError, match=f"fewer than {N} people, not {N}: use a release"):
-        Curator(problem, ledger, core.NoiseStream(bytes(32))).clipped_products(asked, (0.1,))
+        Curator(problem, ledger, core.NoiseStream(bytes(32))).answer(ClippedMean(asked, (0.1,)))
     assert ledger.releases == ()
 
 
@@ -692,11 +700,11 @@ def test_a_secret_number_of_people_is_never_refused(n: int, monkeypatch: pytest.
     for public_n, fits in ((N // 2 - 1, True), (N // 2, False)):
         problem = dpgep.pca(rows_of(n), bound=1.0, adjacency="add-remove", public_n=public_n)
         curator = Curator(problem, Ledger(1.0), core.NoiseStream(bytes(32)))
-        assert curator.affords_clipped_products(0.1) == fits
+        assert curator.answer(AffordsClippedProducts(), 0.1) == fits
         for ask in (
-            lambda curator=curator: curator.clipped_products(asked, (0.1,), share=0.1),
-            lambda curator=curator: curator.product_moment(asked, (0.1,), share=0.1),
-            lambda curator=curator: curator.product_norms(asked, share=0.1),
+            lambda curator=curator: curator.answer(ClippedMean(asked, (0.1,)), share=0.1),
+            lambda curator=curator: curator.answer(ClippedMoment(asked, (0.1,)), share=0.1),
+            lambda curator=curator: curator.answer(ProductNorms(asked), share=0.1),
         ):
             if fits:
                 assert np.isfinite(ask().values).all()
@@ -740,15 +748,15 @@ def test_sums_wrap_without_a_word() -> None:
 def test_directions_must_be_orthonormal_and_thresholds_within_limits() -> None:
     curator = Curator(dpgep.pca(rows_of(), bound=1.0), Ledger(1.0), core.NoiseStream(bytes(32)))
     with pytest.raises(ValueError, match="orthonormal, they miss it by"):
-        curator.clipped_products(Asked(directions_of() * (1 - 1e-10)), (0.1,))
-    for query in (curator.clipped_products, curator.product_moment):
+        curator.answer(ClippedMean(Asked(directions_of() * (1 - 1e-10)), (0.1,)))
+    for query in (ClippedMean, ClippedMoment):
         with pytest.raises(ValueError, match=r"operator norm of at most 1, got 1\.00000000"):
-            query(Asked(directions_of() * (1 + 1e-10)), (0.1,))
+            curator.answer(query(Asked(directions_of() * (1 + 1e-10)), (0.1,)))
     with pytest.raises(ValueError, match="operator norm of at most 1"):
-        curator.product_norms(Asked(directions_of() * 1.1))
-    for query in (curator.clipped_products, curator.product_moment):
+        curator.answer(ProductNorms(Asked(directions_of() * 1.1)))
+    for query in (ClippedMean, ClippedMoment):
         with pytest.raises(ValueError, match=r"threshold must be between .* got 0\.001"):
-            query(Asked(directions_of()), (0.001,))
+            curator.answer(query(Asked(directions_of()), (0.001,)))
 
 
 def test_a_location_is_brought_to_the_unit_ball() -> None:

@@ -24,7 +24,9 @@ from dpgep.methods.options import ReleaseOptions
 from dpgep.methods.release import release
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.products import ProductNoise
+from dpgep.privacy.moment_release import FeatureRelease, Release
+from dpgep.privacy.products import ProductNoise, Products
+from dpgep.privacy.screening import Scores
 
 
 def assert_same_span(rows: Matrix, reference: Matrix, tolerance: float) -> None:
@@ -125,7 +127,7 @@ def test_fresh_noise_pays_for_every_product_and_lazy_noise_once() -> None:
 
 def test_the_paid_products_are_all_there_are() -> None:
     curator = Curator(problems()["pca"], Ledger(1.0), core.NoiseStream())
-    products = curator.products(ProductNoise("fresh", "goe", 2))
+    products = curator.answer(Products(ProductNoise("fresh", "goe", 2)))
     block = np.eye(1, D)
     products.times(block)
     products.times(block)
@@ -144,7 +146,7 @@ def test_a_noisy_product_has_the_noise_that_the_ledger_says() -> None:
         for seed in range(1500):
             ledger = Ledger(1.0)
             curator = Curator(problem, ledger, core.NoiseStream(seed.to_bytes(32, "little")))
-            answer, _ = curator.products(ProductNoise(kind, "goe", 3)).times(np.eye(1, D))
+            answer, _ = curator.answer(Products(ProductNoise(kind, "goe", 3))).times(np.eye(1, D))
             noise.append(answer[0] - exact[0])
         deviation = ledger.releases[0].noise[0].deviation * problem.rows.bound**2 / N
         parts = math.sqrt(3.0) if kind == "fresh" else 1.0
@@ -163,10 +165,10 @@ def test_lazy_products_have_the_law_of_a_release(name: str) -> None:
     forms: dict[str, list[list[float]]] = {"lazy": [], "release": []}
     for seed in range(800):
         lazy = Curator(problem, Ledger(0.5), core.NoiseStream(seed.to_bytes(32, "little")))
-        av, bv = lazy.products(ProductNoise("lazy", "goe", 1)).times(v)
+        av, bv = lazy.answer(Products(ProductNoise("lazy", "goe", 1))).times(v)
         forms["lazy"].append([float(v[0] @ av[0]), float(v[0] @ bv[0])])
         other = Curator(problem, Ledger(0.5), core.NoiseStream((seed + 10**6).to_bytes(32, "little")))
-        pair = problem.model.pair(other.release())
+        pair = problem.model.pair(other.answer(Release()))
         b = np.eye(D) if pair.b is None else pair.b
         forms["release"].append([float(v[0] @ pair.a @ v[0]), float(v[0] @ b @ v[0])])
     for column in (0, 1):
@@ -180,7 +182,7 @@ def test_screening_noise_and_calibration() -> None:
     for adjacency, centred in [("replace-one", 15.5), ("add-remove", 9.0)]:
         problem = problems(adjacency)["cca"]
         ledger = Ledger(1.0)
-        Curator(problem, ledger, core.NoiseStream()).screen()
+        Curator(problem, ledger, core.NoiseStream()).answer(Scores())
         (release,) = ledger.releases
         share = 0.9 if adjacency == "add-remove" else 1.0
         assert release.noise[0].deviation == pytest.approx(math.sqrt(centred / share), rel=1e-3)
@@ -302,7 +304,7 @@ OF_TAN_ET_AL = [
 def test_without_noise_and_refinement_it_is_the_flow_of_tan_et_al(name: str, d: int, sparsity: int, start: str) -> None:
     """Of two views on A + B, which has the same solutions. Under "fresh" noise, too, of which there is none."""
     problem = sparse_matrices(d, d) if name == "gep" else problem_named(name)
-    pair = problem.model.pair(Curator(problem, Ledger(math.inf), core.NoiseStream()).release())
+    pair = problem.model.pair(Curator(problem, Ledger(math.inf), core.NoiseStream()).answer(Release()))
     b = np.eye(d) if pair.b is None else pair.b
     v, step_size = np.random.default_rng(d).standard_normal(d), 0.8 / float(scipy.linalg.eigvalsh(b)[-1])
     if start != "dense":
@@ -477,7 +479,7 @@ def test_default_step_sizes_meet_the_condition_of_the_theory() -> None:
                     problem, epsilon=math.inf, n_components=1, method="rayleigh-flow", noise=noise, n_iterations=1
                 )
                 curator = Curator(problem, Ledger(math.inf), core.NoiseStream())
-                b = problem.model.pair(curator.release()).b
+                b = problem.model.pair(curator.answer(Release())).b
                 assert 0 < found.diagnostics.step_size * scipy.linalg.eigvalsh(b)[-1] < 1
 
 
@@ -530,17 +532,21 @@ def test_nobody_and_one_person_are_served_alike_under_add_remove(n: int, public_
         "sir": lambda: dpgep.sir(x, labels.astype(float), slices=2, y_range=(0, 1), **rest),
     }[name]()
     for noise in ("fresh", "lazy"):
-        Curator(problem, Ledger(1.0), core.NoiseStream()).products(ProductNoise(noise, "goe", 1)).times(np.eye(1, 4))
-    Curator(problem, Ledger(1.0), core.NoiseStream()).screen()
-    Curator(problem, Ledger(1.0), core.NoiseStream()).release()
-    Curator(problem, Ledger(1.0), core.NoiseStream()).release_features(np.array([0, 2]), 0.5)
+        Curator(problem, Ledger(1.0), core.NoiseStream()).answer(Products(ProductNoise(noise, "goe", 1))).times(
+            np.eye(1, 4)
+        )
+    Curator(problem, Ledger(1.0), core.NoiseStream()).answer(Scores())
+    Curator(problem, Ledger(1.0), core.NoiseStream()).answer(Release())
+    Curator(problem, Ledger(1.0), core.NoiseStream()).answer(FeatureRelease(np.array([0, 2]), 0.5))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are POSIX")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("noise", ["fresh", "lazy"])
 def test_a_forked_copy_of_paid_products_does_not_answer(noise: str) -> None:
-    products = Curator(problems()["pca"], Ledger(1.0), core.NoiseStream()).products(ProductNoise(noise, "goe", 2))
+    products = Curator(problems()["pca"], Ledger(1.0), core.NoiseStream()).answer(
+        Products(ProductNoise(noise, "goe", 2))
+    )
     child = os.fork()
     if child == 0:
         try:
@@ -604,7 +610,7 @@ def test_lazy_noise_leaves_b_positive_definite() -> None:
         solution = solve_seeded(problem, seed, mu=1.0, method="rayleigh-flow")
         assert solution.diagnostics.regularization == solution.diagnostics.noise_level
         assert abs(solution.components[0, 0]) > 0.6
-        oracle = Curator(problem, Ledger(1.0), core.NoiseStream()).products(ProductNoise("lazy", "goe", 1))
+        oracle = Curator(problem, Ledger(1.0), core.NoiseStream()).answer(Products(ProductNoise("lazy", "goe", 1)))
         b = oracle.times(np.eye(60))[1] + oracle.noise_level * np.eye(60)
         assert scipy.linalg.eigvalsh((b + b.T) / 2)[0] > 0
 

@@ -16,11 +16,12 @@ from dpgep.methods.eigen import solve_pair
 from dpgep.privacy.calibration import calibrate_moments, moment_mu
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import Release
 
 
 def released(problem: Any, mu: float, seed: int) -> Any:
     key = seed.to_bytes(32, "little")
-    return Curator(problem, Ledger(mu), core.NoiseStream(key)).release()
+    return Curator(problem, Ledger(mu), core.NoiseStream(key)).answer(Release())
 
 
 def many(problem: Any, mu: float, count: int) -> list[Any]:

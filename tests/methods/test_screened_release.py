@@ -15,6 +15,7 @@ from dpgep._dispatch import core
 from dpgep.methods.screening import keep_features
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.screening import Scores
 
 D, FEATURES = 400, (7, 60, 61, 200, 399)
 
@@ -73,10 +74,10 @@ def test_features_and_bound_follow_from_the_scores_alone() -> None:
     """With the answer of the screen taken from other data, what is kept does not depend on these."""
     kept = []
     source = Curator(dpgep.pca(planted(seed=1)[0], bound=1.0), Ledger(1.0), core.NoiseStream(bytes(32)))
-    answer = source.screen(0.2)
+    answer = source.answer(Scores(), 0.2)
     for scale in (1.0, 0.3):
         curator = Curator(dpgep.pca(scale * planted()[0], bound=1.0), Ledger(1.0), core.NoiseStream(bytes(32)))
-        curator.screen = lambda share, purpose: answer  # type: ignore[method-assign]
+        curator.answer = lambda query, share, purpose: answer  # type: ignore[method-assign]
         kept.append(keep_features(curator, 30, 0.3, "")[0])
     np.testing.assert_array_equal(kept[0].features, kept[1].features)
     assert kept[0].bound == kept[1].bound < 1.0

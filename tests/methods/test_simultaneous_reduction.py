@@ -16,7 +16,7 @@ from dpgep._dispatch import core
 from dpgep.methods.papers.simultaneous_reduction import DpsrOptions, DpsrsOptions, dpsr
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 
 ENOUGH = {"n_iterations_b": 20000, "n_iterations_a": 20000}
 NAMES = [*(name for name in problems() if name != "pls"), "gep"]
@@ -33,20 +33,20 @@ class Spy:
         self.asked: list[Matrix] = []
         self.answered: list[tuple[Matrix, Matrix]] = []
         self.paid: list[ProductNoise] = []
-        products, times = curator.products, NoisyProducts.times
+        answer, times = curator.answer, NoisyProducts.times
 
         def expand(answers: NoisyProducts, block: Matrix) -> tuple[Matrix, Matrix]:
             self.asked.append(block.copy())
             self.answered.append(times(answers, block))
             return self.answered[-1]
 
-        def pay(noise: ProductNoise, *rest: Any) -> NoisyProducts:
-            self.paid.append(noise)
-            answers = products(noise, *rest)
+        def pay(query: Any, *rest: Any) -> NoisyProducts:
+            self.paid.append(query.noise)
+            answers: NoisyProducts = answer(query, *rest)
             object.__setattr__(answers, "times", lambda block: expand(answers, block))
             return answers
 
-        curator.products = pay  # type: ignore[method-assign]
+        curator.answer = pay  # type: ignore[method-assign]
 
 
 def spied(problem: Any, k: int, options: DpsrOptions, mu: float = 5.0) -> tuple[Any, Spy]:
@@ -95,7 +95,7 @@ def test_with_noise_the_limit_is_the_solution_of_the_noisy_pair() -> None:
         key = seed.to_bytes(32, "little")
         problem = matrix_problem()
         twin = Curator(problem, Ledger(4.0), core.NoiseStream(key))
-        products = twin.products(ProductNoise("lazy", "goe", 1))
+        products = twin.answer(Products(ProductNoise("lazy", "goe", 1)))
         twin.public_generator()  # takes its bytes before the noise is drawn
         a, b = products.times(np.eye(D))
         values, vectors = scipy.linalg.eigh(a, b + 0.2 * np.eye(D))

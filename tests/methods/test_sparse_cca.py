@@ -18,7 +18,8 @@ from dpgep.methods.exchange import LARGEST_SUPPORT, exchange_features
 from dpgep.methods.papers.initial_vectors import initial_vectors
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.privacy.moment_release import Release
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 
 FLOW: dict[str, Any] = {"epsilon": math.inf, "method": "truncated-rayleigh-flow"}
 # What "found" means: the figure for the worst squared sine.
@@ -82,7 +83,7 @@ def test_the_relaxation_keeps_the_second_pair() -> None:
     (start,) = initial_vectors(curator, 2, "convex", share=None, sparsity=12, n_starts=1).starts
     directions = views.scipy_solution(2)[1]
     assert worst_squared_sine(start, directions) < 0.1
-    pair = problem.model.pair(curator.release())
+    pair = problem.model.pair(curator.answer(Release()))
     values, vectors = scipy.linalg.eigh(pair.a, pair.b + 1e-9 * np.eye(len(pair.a)))
     assert worst_squared_sine(vectors[:, np.argsort(-np.abs(values))[:2]].T, directions) > 0.9
 
@@ -101,7 +102,7 @@ def paired(d: int, n_features: int, seed: int = 0) -> tuple[Any, NoisyProducts]:
         a += value * np.outer(v, v)
     problem = dpgep.gep(a, b, n=100, sensitivity_a=1.0, sensitivity_b=1.0)
     curator = Curator(problem, Ledger(math.inf), core.NoiseStream())
-    return (a, b), curator.products(ProductNoise("lazy", "goe", 0))
+    return (a, b), curator.answer(Products(ProductNoise("lazy", "goe", 0)))
 
 
 def on(features: range, d: int, k: int = 2) -> Any:
@@ -137,7 +138,7 @@ def test_features_that_repeat_each_other_are_one_direction() -> None:
     d = 6
     a, b = np.ones((d, d)), np.ones((d, d))
     problem = dpgep.gep(a, b, n=100, sensitivity_a=1.0, sensitivity_b=1.0)
-    products = Curator(problem, Ledger(math.inf), core.NoiseStream()).products(ProductNoise("lazy", "goe", 0))
+    products = Curator(problem, Ledger(math.inf), core.NoiseStream()).answer(Products(ProductNoise("lazy", "goe", 0)))
     assert exchange_features(products, on(range(3), d, k=2), 0.0) is None  # B has one direction, two are wanted
     exchanged = exchange_features(products, on(range(3), d, k=1), 0.0)
     assert exchanged is not None
@@ -148,7 +149,7 @@ def test_features_that_repeat_each_other_are_one_direction() -> None:
 def test_a_large_support_is_left_alone() -> None:
     d = LARGEST_SUPPORT + 1
     problem = dpgep.gep(np.eye(d), None, n=100, sensitivity_a=1.0)
-    products = Curator(problem, Ledger(math.inf), core.NoiseStream()).products(ProductNoise("lazy", "goe", 0))
+    products = Curator(problem, Ledger(math.inf), core.NoiseStream()).answer(Products(ProductNoise("lazy", "goe", 0)))
     assert exchange_features(products, on(range(d), d, k=1), 0.0) is None
     assert exchange_features(products, on(range(d - 1), d, k=1), 0.0) is not None
 
@@ -160,7 +161,7 @@ def test_exchanges_end_where_memory_does(capacity: int) -> None:
     views = sparse_views(0, 2, n=200, d_view=d // 2)
     problem = dpgep.cca(views.x, views.y, bound=views.bound)
     curator = Curator(problem, Ledger(100.0), core.NoiseStream())
-    products = curator.products(ProductNoise("lazy", "goe", 0, 8 * d * 3 * capacity))
+    products = curator.answer(Products(ProductNoise("lazy", "goe", 0, 8 * d * 3 * capacity)))
     assert products.capacity == capacity
     exchanged = exchange_features(products, on(range(8), d), products.noise_level)
     assert products.capacity >= 0

@@ -23,6 +23,7 @@ from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, mu_of
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger, LedgerEntry, cost_of, mu_rounded_down, mu_rounded_up, split_budget
+from dpgep.privacy.moment_release import Release
 
 
 def spend(budget: Budget, share: float | None = None, adjacency: Adjacency = "replace-one") -> float:
@@ -474,7 +475,7 @@ def test_runs_of_two_adjacencies_would_cost_more_than_their_sum() -> None:
     stream = core.NoiseStream()
 
     def both(rows: Matrix) -> list[Any]:
-        return [Curator(problem(rows, each), Ledger(half), stream).release() for each in runs]
+        return [Curator(problem(rows, each), Ledger(half), stream).answer(Release()) for each in runs]
 
     def log_likelihood_ratio(released: list[Any]) -> float:
         return float(sum((each.second[1, 1] - each.second[0, 0]) / (20 * each.noise.second**2) for each in released))

@@ -22,7 +22,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.matrix_release import shrink
 from dpgep.privacy.noise import add_grid_noise, add_symmetric_grid_noise
-from dpgep.privacy.products import ProductNoise
+from dpgep.privacy.products import ProductNoise, Products
 from dpgep.privacy.rounding import (
     MOST_PEOPLE,
     Allowance,
@@ -163,7 +163,7 @@ def test_values_out_of_range_are_the_end_of_it() -> None:
 def test_answers_for_a_coordinate_lie_on_the_grid(kind: Any) -> None:
     """e_1 has no combination to be rounded in: what is published is what was drawn."""
     problem = dpgep.pca(np.random.default_rng(2).normal(size=(64, 5)) / 3, center=False, bound=1.0)
-    products = Curator(problem, Ledger(1.0), core.NoiseStream(bytes(32))).products(ProductNoise(kind, "goe", 2))
+    products = Curator(problem, Ledger(1.0), core.NoiseStream(bytes(32))).answer(Products(ProductNoise(kind, "goe", 2)))
     answer, _ = products.times(np.eye(1, 5))
     assert products.groups is not None
     steps = answer[0] / unit_of(products.groups.noise.second)

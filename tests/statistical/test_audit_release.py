@@ -19,6 +19,7 @@ from dpgep.auditing.statistical import audit
 from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import Release
 
 pytestmark = [pytest.mark.statistical, pytest.mark.deep]
 
@@ -41,7 +42,7 @@ def test_bound_is_below_the_claim_and_close_to_it(name: str) -> None:
 def test_two_thirds_of_the_noise_is_flagged(name: str) -> None:
     case, stream = release_case(name), core.NoiseStream(bytes(32))
     result = audit_cases.Case(
-        lambda problem: Curator(problem, Ledger(1.5 * MU), stream).release(),
+        lambda problem: Curator(problem, Ledger(1.5 * MU), stream).answer(Release()),
         case.neighbours,
         case.statistic,
         case.claim,

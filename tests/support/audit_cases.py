@@ -26,6 +26,7 @@ from dpgep.privacy.accounting import mu_of
 from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import Release
 from dpgep.problems.moment_problem import MomentProblem
 
 Matrix = NDArray[np.float64]
@@ -225,7 +226,7 @@ def release_case(name: str) -> Case:
     problems = RELEASES[name]()
     stream = _stream(name)
     return Case(
-        lambda problem: Curator(problem, Ledger(MU), stream).release(),
+        lambda problem: Curator(problem, Ledger(MU), stream).answer(Release()),
         problems if name == "gep" else (summed_once(problems[0]), summed_once(problems[1])),
         release_statistic(*problems),
         {"mu": MU, "delta": DELTA},
@@ -235,7 +236,7 @@ def release_case(name: str) -> Case:
 def _package(name: str, problems: tuple[Any, Any], claim: dict[str, float], mu: float) -> Case:
     stream = _stream(name)
     return Case(
-        lambda problem: Curator(problem, Ledger(mu), stream).release(),
+        lambda problem: Curator(problem, Ledger(mu), stream).answer(Release()),
         problems,
         release_statistic(*problems),
         claim,

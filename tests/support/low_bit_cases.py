@@ -25,10 +25,13 @@ from dpgep.auditing.low_bits import numbers_in
 from dpgep.auditing.statistical import AuditResult, audit, audit_samples
 from dpgep.local import GaussianRandomizer
 from dpgep.privacy.accounting import epsilon_of
-from dpgep.privacy.clipped_products import Asked
+from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, ProductNorms
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.products import ProductNoise
+from dpgep.privacy.moment_release import Release
+from dpgep.privacy.products import ProductNoise, Products
 from dpgep.privacy.sampled import SampledMechanism
+from dpgep.privacy.sampled_products import Samples
+from dpgep.privacy.screening import Scores
 
 N, D = 64, 49
 ALONE = np.eye(D)[0]
@@ -80,7 +83,7 @@ def _release(model: str, mu: float) -> Mechanism:
     stream = stream_of(f"bits: release {model}")
 
     def mechanism(rows: Matrix) -> Any:
-        released: Any = curator_of(MODELS[model](rows), stream, mu).release()
+        released: Any = curator_of(MODELS[model](rows), stream, mu).answer(Release())
         if model.startswith("gep"):
             return released.a[0], None if released.b is None else released.b[0]
         return released.second[0], released.sums, released.counts
@@ -93,7 +96,7 @@ def _products(model: str, mu: float, kind: Any, shape: Any) -> Mechanism:
     stream = stream_of(f"bits: {kind} {shape} {model}")
 
     def mechanism(rows: Matrix) -> Any:
-        products = curator_of(MODELS[model](rows), stream, mu).products(ProductNoise(kind, shape, 1))
+        products = curator_of(MODELS[model](rows), stream, mu).answer(Products(ProductNoise(kind, shape, 1)))
         answers = products.times(np.eye(D)[:1])
         return answers if products.groups is None else (*answers, products.groups.sums, products.groups.counts)
 
@@ -111,15 +114,21 @@ def _clipped(model: str, mu: float) -> Mechanism:
     def mechanism(rows: Matrix) -> Any:
         problem = dpgep.pls(rows[:, :25], rows[:, 25:], bound=1.0) if model == "pls" else MODELS[model](rows)
         curator = curator_of(problem, stream, mu)
-        answers = curator.clipped_products(asked, thresholds, 0.3), curator.product_moment(asked, thresholds, 0.3)
-        return [answer.values for answer in (*answers, curator.product_norms(asked, 0.2), curator.mean(0.2))]
+        answers = (
+            curator.answer(ClippedMean(asked, thresholds), 0.3),
+            curator.answer(ClippedMoment(asked, thresholds), 0.3),
+        )
+        return [
+            answer.values
+            for answer in (*answers, curator.answer(ProductNorms(asked), 0.2), curator.answer(Mean(), 0.2))
+        ]
 
     return mechanism
 
 
 def _screen(model: str, mu: float) -> Mechanism:
     stream = stream_of(f"bits: screen {model}")
-    return lambda rows: curator_of(MODELS[model](rows), stream, mu).screen()
+    return lambda rows: curator_of(MODELS[model](rows), stream, mu).answer(Scores())
 
 
 def _quietly(mechanism: Callable[[Matrix, int], Any]) -> Mechanism:
@@ -174,7 +183,11 @@ def _samples(epsilon: float) -> Mechanism:
     def mechanism(rows: Matrix) -> Any:
         with dpgep.Budget(epsilon=epsilon, delta=DELTA).reserve(adjacency="replace-one") as ledger:
             problem = dpgep.pca(rows, center=False, bound=1.0)
-            answers = Curator(problem, ledger, stream).samples(SampledMechanism(0.5, 1, 1), 0.5).products
+            answers = (
+                Curator(problem, ledger, stream)
+                .answer(Samples(SampledMechanism(0.5, 1, 1), Curator(problem, ledger, stream).target, 0.5))
+                .products
+            )
             return answers.ascend(np.eye(D)[:8], np.zeros(1))[1], answers.full(np.eye(D)[:1])
 
     return mechanism
@@ -285,10 +298,10 @@ REPORT_ATTACKS: dict[str, Callable[[], ReportAttack]] = {
 
 # --- negative controls: floating-point noise on floating-point data --------------------------------------------------
 
-Samples = tuple[Matrix, Matrix]
+Drawn = tuple[Matrix, Matrix]
 
 
-def float_reports(rng: np.random.Generator, first: Matrix, second: Matrix, mu: float, runs: int) -> Samples:
+def float_reports(rng: np.random.Generator, first: Matrix, second: Matrix, mu: float, runs: int) -> Drawn:
     """Of two rows, (runs, d (d + 1)/2) upper triangles of x x^T plus doubles: mu-GDP on paper."""
     upper = np.triu_indices(len(first))
     deviations = np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5)) * math.sqrt(2) / mu
@@ -300,26 +313,26 @@ def float_reports(rng: np.random.Generator, first: Matrix, second: Matrix, mu: f
     )
 
 
-def float_sums(rng: np.random.Generator, mu: float, runs: int) -> Samples:
+def float_sums(rng: np.random.Generator, mu: float, runs: int) -> Drawn:
     """Means of rows, a floating-point sum plus doubles: the deviation is that of rows that differ by at most 2."""
     deviation = 2 / mu
     return tuple((x + deviation * rng.standard_normal((runs, D))) / N for x in (ALONE, SPREAD))  # type: ignore[return-value]
 
 
-def float_products(rng: np.random.Generator, mu: float, runs: int) -> Samples:
+def float_products(rng: np.random.Generator, mu: float, runs: int) -> Drawn:
     """Products of the second moment with e1 plus what GOE noise times e1 is."""
     deviations = np.append(1.0, np.full(D - 1, math.sqrt(0.5))) * math.sqrt(2) / mu
     return tuple((x * x[0] + deviations * rng.standard_normal((runs, D))) / N for x in (ALONE, SPREAD))  # type: ignore[return-value]
 
 
-FLOAT_CONTROLS: dict[str, Callable[[np.random.Generator, float, int], Samples]] = {
+FLOAT_CONTROLS: dict[str, Callable[[np.random.Generator, float, int], Drawn]] = {
     "reports": lambda rng, mu, runs: float_reports(rng, ALONE[:9], np.full(9, 1 / 3), mu, runs),
     "sums": float_sums,
     "products": float_products,
 }
 
 
-def rounded_to_a_grid(samples: Samples, grid: float) -> Samples:
+def rounded_to_a_grid(samples: Drawn, grid: float) -> Drawn:
     """The same, published as multiples of a public grid: what the sums end in is gone."""
     first, second = (np.rint(numbers / grid) * grid for numbers in samples)
     return first, second

@@ -27,12 +27,14 @@ from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.privacy import sampled_products, screening
-from dpgep.privacy.clipped_products import Asked
+from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import normalized_groups
-from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.privacy.moment_release import FeatureRelease, LocalReports, normalized_groups
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled, epsilon_of_event
+from dpgep.privacy.sampled_products import Samples
+from dpgep.privacy.screening import Scores
 from dpgep.problems.moment_problem import MomentProblem
 
 MU = 3.0  # at which some hundred runs come within a fifth of the claim
@@ -147,7 +149,7 @@ def lazy_case(name: str, expand: Callable[[NoisyProducts, int], tuple[Matrix, Ma
     stream = stream_of(f"lazy {name}")
 
     def mechanism(problem: Any) -> ReleasedMoments | ReleasedMatrices:
-        products = curator_of(problem, stream).products(ProductNoise("lazy", "goe", 0))
+        products = curator_of(problem, stream).answer(Products(ProductNoise("lazy", "goe", 0)))
         return known(problem, products, *expand(products, problem.model.n_features))
 
     return MethodCase(mechanism, problems, release_statistic(*problems), GAUSSIAN_CLAIM)
@@ -160,7 +162,7 @@ def fresh_case(name: str, n_products: int = 3) -> MethodCase:
     d = problems[0].model.n_features
 
     def mechanism(problem: Any) -> list[ReleasedMoments | ReleasedMatrices]:
-        products = curator_of(problem, stream).products(ProductNoise("fresh", "goe", n_products))
+        products = curator_of(problem, stream).answer(Products(ProductNoise("fresh", "goe", n_products)))
         return [known(problem, products, *at_once(products, d)) for _ in range(n_products)]
 
     def statistic(answers: list[Any]) -> float:
@@ -182,7 +184,7 @@ def iid_case(name: str, direction: tuple[float, ...], across: tuple[float, ...],
     question, weights = (np.array(v) / np.linalg.norm(v) for v in (direction, across))
 
     def mechanism(problem: Any) -> list[Matrix]:
-        products = curator_of(problem, stream).products(ProductNoise("fresh", "iid", n_products))
+        products = curator_of(problem, stream).answer(Products(ProductNoise("fresh", "iid", n_products)))
         assert products.groups is not None
         return [products.groups.n * products.times(question[None, :])[0][0] for _ in range(n_products)]
 
@@ -205,9 +207,9 @@ def composed_case() -> MethodCase:
 
     def mechanism(problem: Any) -> tuple[Matrix, float, Any, Any]:
         curator = curator_of(problem, stream)
-        screen = curator.screen(0.2)
-        block = curator.release_features(features, 1.0, 0.3)[1]
-        products = curator.products(ProductNoise("lazy", "goe", 0))
+        screen = curator.answer(Scores(), 0.2)
+        block = curator.answer(FeatureRelease(features, 1.0), 0.3)[1]
+        products = curator.answer(Products(ProductNoise("lazy", "goe", 0)))
         assert screen.energy is not None
         return screen.energy, screen.noise, block, known(problem, products, *at_once(products, 3))
 
@@ -242,12 +244,12 @@ def clipped_case(adjacency: Adjacency, located: bool, least: float = 0.6) -> Met
 
     def answers(problem: Any, mu: float, stream: core.NoiseStream, second: Matrix | None = None) -> list[Any]:
         curator = curator_of(problem, stream, mu)
-        first = curator.clipped_products(Asked(E1[None, :], location), (c,), shares[0])
+        first = curator.answer(ClippedMean(Asked(E1[None, :], location), (c,)), shares[0])
         if second is None:  # adaptive, and all but the first question again: that pair is the worst
             second = E1 + 1e-3 * first.values[0] / np.linalg.norm(first.values[0])
             second /= np.linalg.norm(second)
         asked = Asked(second[None, :], location)
-        given = [first, curator.clipped_products(asked, (c,), shares[1]), curator.product_moment(asked, (c,))]
+        given = [first, curator.answer(ClippedMean(asked, (c,)), shares[1]), curator.answer(ClippedMoment(asked, (c,)))]
         return [*given, second]
 
     statistic = clipped_statistic(answers, problems)
@@ -275,13 +277,13 @@ def clipped_views_case(
 
     def answers(problem: Any, mu: float, stream: core.NoiseStream, second: Matrix | None = None) -> list[Any]:
         curator = curator_of(problem, stream, mu)
-        first = curator.clipped_products(Asked(residuals @ np.eye(3)[:2]), thresholds, shares[0])
+        first = curator.answer(ClippedMean(Asked(residuals @ np.eye(3)[:2]), thresholds), shares[0])
         if second is None:
             second = np.eye(3)[:2]
             second[1, 1:] += 1e-3 * first.values[0, 1:] / np.linalg.norm(first.values[0, 1:])
             second[1] /= np.linalg.norm(second[1])
-        products = curator.clipped_products(Asked(residuals @ second), thresholds, shares[1])
-        moment = curator.product_moment(Asked(second), thresholds[:1] if is_cca else thresholds)
+        products = curator.answer(ClippedMean(Asked(residuals @ second), thresholds), shares[1])
+        moment = curator.answer(ClippedMoment(Asked(second), thresholds[:1] if is_cca else thresholds))
         return [first, products, moment, second]
 
     statistic = clipped_statistic(answers, problems)
@@ -320,7 +322,7 @@ def screen_case(name: str, least: float = 0.6) -> MethodCase:
             return released[0]
 
         with mock.patch.object(screening, "normalized_groups", record):
-            screen = curator_of(problem, stream).screen()
+            screen = curator_of(problem, stream).answer(Scores())
         assert screen.energy is not None
         groups = released[0]
         return ReleasedMoments(groups.sums, groups.counts, groups.n, groups.noise, np.diag(screen.energy))
@@ -334,7 +336,7 @@ def screen_of_matrix_case() -> MethodCase:
     n, stream = 50, stream_of("screen gep")
     a, moved = np.diag([3.0, 2.0, 1.0]), np.diag([3.0 + 2 / n, 2.0, 1.0])
     return MethodCase(
-        lambda problem: curator_of(problem, stream).screen(),
+        lambda problem: curator_of(problem, stream).answer(Scores()),
         (dpgep.gep(a, n=n, sensitivity_a=2.0), dpgep.gep(moved, n=n, sensitivity_a=2.0)),
         lambda screen: float(screen.scores[0]),
         GAUSSIAN_CLAIM,
@@ -357,7 +359,7 @@ def cross_screen_case(center: bool) -> MethodCase:
 
     stream = stream_of(f"cross screen {center}")
     return MethodCase(
-        lambda problem: curator_of(problem, stream).screen(),
+        lambda problem: curator_of(problem, stream).answer(Scores()),
         (build(row), build(last)),
         lambda screen: float(screen.scores[0] + screen.scores[1]),
         GAUSSIAN_CLAIM,
@@ -491,7 +493,9 @@ def sampled_case(adjacency: Adjacency, n_sampled: int, n_full: int, rate: float,
             mock.patch.object(sampled_products, "calibrate_sampled", return_value=enough),
             dpgep.Budget(epsilon=SAMPLED_EPSILON, delta=SAMPLED_DELTA).reserve(adjacency=adjacency) as ledger,
         ):
-            return Curator(problem, ledger, stream).samples(enough, 0.5).products, problem.facts.n
+            return Curator(problem, ledger, stream).answer(
+                Samples(enough, Curator(problem, ledger, stream).target, 0.5)
+            ).products, problem.facts.n
 
     def draw(source: tuple[Any, int]) -> tuple[Matrix, Matrix]:
         products, n = source
@@ -557,7 +561,7 @@ def local_mean_case() -> MethodCase:
     problems = tuple(dpgep.pca(np.vstack([row, E1]), center=False, bound=1.0) for row in (E1, E2))
     stream = stream_of("mean of local reports")
     return MethodCase(
-        lambda problem: curator_of(problem, stream).release_local(),
+        lambda problem: curator_of(problem, stream).answer(LocalReports()),
         (problems[0], problems[1]),
         lambda released: float(released.second[1, 1] - released.second[0, 0]),
         GAUSSIAN_CLAIM,

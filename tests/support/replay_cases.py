@@ -26,12 +26,15 @@ from dpgep.auditing import replays
 from dpgep.local import GaussianRandomizer
 from dpgep.models.model import Adjacency
 from dpgep.privacy import sampled_products
-from dpgep.privacy.clipped_products import Asked
+from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, ProductNorms
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import FeatureRelease, LocalReports, Release
 from dpgep.privacy.noise import add_grid_noise, noise_stream
-from dpgep.privacy.products import ProductNoise
+from dpgep.privacy.products import ProductNoise, Products
 from dpgep.privacy.sampled import SampledMechanism
+from dpgep.privacy.sampled_products import Samples
+from dpgep.privacy.screening import Scores
 
 Matrix = NDArray[np.float64]
 
@@ -254,17 +257,19 @@ KINDS = {
 
 def releases() -> Iterator[ReplayCase]:
     for name, kind in KINDS.items():
-        yield from asked(f"release, {name}", kind, Curator.release)
+        yield from asked(f"release, {name}", kind, lambda curator: curator.answer(Release()))
     kept = replace(GROUPS, pair=in_groups(obtuse(1 / 2), 0, 0), words=OBTUSE.format("-1/2") + ", one group")
-    yield next(asked("release, rows of groups, same group", kept, Curator.release))
+    yield next(asked("release, rows of groups, same group", kept, lambda curator: curator.answer(Release())))
     public = replace(CENTRED, build=partial(pca, public_n=3))
-    yield list(asked("release, rows of one group, public n", public, Curator.release))[1]
+    yield list(asked("release, rows of one group, public n", public, lambda curator: curator.answer(Release())))[1]
     yield from asked(
         "release, some features",
         replace(ROWS, pair=(3 * E1 + 9 * E3, 3 * E2), words="rows orthogonal in these features"),
-        lambda curator: curator.release_features(np.arange(2), 1.0)[1],
+        lambda curator: curator.answer(FeatureRelease(np.arange(2), 1.0))[1],
     )
-    yield from asked("release, some features of A", A, lambda curator: curator.release_features(np.arange(1), 1.0)[1])
+    yield from asked(
+        "release, some features of A", A, lambda curator: curator.answer(FeatureRelease(np.arange(1), 1.0))[1]
+    )
     yield from run("release, sums that were merged", CENTRED, merged_sums)
     yield from run("releases of two populations, added", replace(ROWS, others=np.zeros((4, 3))), added, mu=MU)
 
@@ -272,7 +277,7 @@ def releases() -> Iterator[ReplayCase]:
 def merged_sums(table: Matrix, adjacency: Adjacency) -> Any:
     total = sums_of(table[:1], adjacency)
     total.merge(sums_of(table[1:], adjacency))
-    return curator_of(total).release()
+    return curator_of(total).answer(Release())
 
 
 def sums_of(rows: Matrix, adjacency: Adjacency, **options: Any) -> dpgep.Moments:
@@ -303,14 +308,14 @@ def products() -> Iterator[ReplayCase]:
 
 def lazily(curator: Curator) -> Any:
     """The whole space, in questions that all but repeat each other."""
-    products = curator.products(ProductNoise("lazy", "goe", 0))
+    products = curator.answer(Products(ProductNoise("lazy", "goe", 0)))
     d = curator.model.n_features
     return [products.times(question[None, :]) for question in 1 + 1e-3 * np.eye(d)]
 
 
 def freshly(curator: Curator, shape: Any, question: Matrix | None = None) -> Any:
     """The whole space, or one direction, twice."""
-    products = curator.products(ProductNoise("fresh", shape, 2))
+    products = curator.answer(Products(ProductNoise("fresh", shape, 2)))
     block = np.eye(curator.model.n_features) if question is None else question[None, :]
     return [products.times(block) for _ in range(2)]
 
@@ -347,9 +352,9 @@ def screens() -> Iterator[ReplayCase]:
             np.tile(-row, (1000, 1)),
         ),
     }.items():
-        yield from asked(f"screen, {name}", kind, Curator.screen)
+        yield from asked(f"screen, {name}", kind, lambda curator: curator.answer(Scores()))
     beyond = replace(views, pair=(BEYOND * row, opposite), words="such a row, and one with a view negated")
-    yield next(asked("screen, two views, rows beyond 2^500 bounds", beyond, Curator.screen))
+    yield next(asked("screen, two views, rows beyond 2^500 bounds", beyond, lambda curator: curator.answer(Scores())))
 
 
 def aside(n: int) -> Matrix:
@@ -380,7 +385,7 @@ def sampled(table: Matrix, adjacency: Adjacency, n_full: int) -> Any:
     noisy = SampledMechanism(rate, 2, n_full, 2.0, 3.0 if n_full else 0.0)
     curator = Curator(problem, Ledger(9.0, (8.0, 1e-3)), noise_stream())
     with mock.patch.object(sampled_products, "calibrate_sampled", return_value=noisy):
-        products = curator.samples(noisy, 0.5).products
+        products = curator.answer(Samples(noisy, curator.target, 0.5)).products
     whole, turned, no_step = np.eye(2), np.array([[0.6, 0.8], [-0.8, 0.6]]), np.zeros(1)
     if not n_full:
         return [products.ascend(whole, no_step) for _ in range(2)]
@@ -403,14 +408,14 @@ def clipped() -> Iterator[ReplayCase]:
     of_two = Kind(partial(of_public_n, partial(of_views, dpgep.pls)), negated, "a view negated")
     of_cca = replace(of_two, build=partial(of_public_n, partial(of_views, dpgep.cca)))
     questions: dict[str, tuple[Kind, Callable[[Curator], Any]]] = {
-        "mean": (replace(of_rows, pair=(E1, -E1), words="opposite unit rows"), Curator.mean),
+        "mean": (replace(of_rows, pair=(E1, -E1), words="opposite unit rows"), lambda curator: curator.answer(Mean())),
         "histogram of norms": (
             replace(of_rows, pair=(E1, 0 * E1), words="unit row and zero"),
-            lambda curator: curator.product_norms(line),
+            lambda curator: curator.answer(ProductNorms(line)),
         ),
         "one direction": (
             replace(of_rows, pair=(in_line(c, 1.0), in_line(c, -1.0)), words="same product, opposite across", one=E1),
-            lambda curator: curator.clipped_products(line, (c,)),
+            lambda curator: curator.answer(ClippedMean(line, (c,))),
         ),
         "two directions": (
             replace(
@@ -419,19 +424,19 @@ def clipped() -> Iterator[ReplayCase]:
                 words="tilted products, opposite across",
                 one=E1,
             ),
-            lambda curator: curator.clipped_products(plane, (0.8,)),
+            lambda curator: curator.answer(ClippedMean(plane, (0.8,))),
         ),
         "about a mean": (
             replace(of_rows, pair=(in_line(m - least), in_line(m + least)), words="either side of the mean", one=E2),
-            lambda curator: curator.clipped_products(Asked(line.vectors, m * E1), (least,)),
+            lambda curator: curator.answer(ClippedMean(Asked(line.vectors, m * E1), (least,))),
         ),
-        "second moment": (of_rows, lambda curator: curator.product_moment(plane, (0.5,))),
-        "two views": (of_two, lambda curator: curator.clipped_products(plane, (c, c))),
-        "second moment of two views": (of_two, lambda curator: curator.product_moment(plane, (c, c))),
-        "residuals": (of_cca, lambda curator: curator.clipped_products(residuals, (c, c))),
+        "second moment": (of_rows, lambda curator: curator.answer(ClippedMoment(plane, (0.5,)))),
+        "two views": (of_two, lambda curator: curator.answer(ClippedMean(plane, (c, c)))),
+        "second moment of two views": (of_two, lambda curator: curator.answer(ClippedMoment(plane, (c, c)))),
+        "residuals": (of_cca, lambda curator: curator.answer(ClippedMean(residuals, (c, c)))),
         "second moment of all coordinates": (
             replace(of_cca, pair=(E1, E2), words=ORTHOGONAL),
-            lambda curator: curator.product_moment(plane, (c,)),
+            lambda curator: curator.answer(ClippedMoment(plane, (c,))),
         ),
     }
     for name, (kind, ask) in questions.items():
@@ -498,7 +503,11 @@ def apart() -> Iterator[ReplayCase]:
     for name, report in (("local report", one_report), ("local reports of many", reports)):
         yield ReplayCase(name, report, E1, E2, ORTHOGONAL, ROWS.others, mu)
     yield next(
-        asked("mean of local reports of two people", replace(ROWS, others=ROWS.others[:1]), Curator.release_local)
+        asked(
+            "mean of local reports of two people",
+            replace(ROWS, others=ROWS.others[:1]),
+            lambda curator: curator.answer(LocalReports()),
+        )
     )
     sites = replace(CENTRED, others=np.zeros((4, 3)))
     yield from run("masked sum of two sites, one colludes", sites, partial(masked_sum, colluding=1), mu=MU)

@@ -28,6 +28,7 @@ from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import Release
 from dpgep.privacy.stages import NoisyCounts, Stages
 
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
@@ -158,7 +159,8 @@ def transcript(build: Callable[..., Any], table: Matrix, tables: Any, mu: float,
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         released = dpgep.release(build(table), mu=mu, seed=seed)
     exact = [
-        Curator(build(rows, released.preprocessing), Ledger(math.inf), core.NoiseStream()).release() for rows in tables
+        Curator(build(rows, released.preprocessing), Ledger(math.inf), core.NoiseStream()).answer(Release())
+        for rows in tables
     ]
     kept[0].add_moments(released._noisy, exact)
     return kept[0]

@@ -32,6 +32,7 @@ from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.moment_release import Release
 from dpgep.problems.problem import Problem
 from dpgep.solution import Solution
 from dpgep.solve import solve
@@ -329,7 +330,7 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     callable
         Maps what the curator released to the statistic.
     """
-    exact = [_sums(_curator(p, math.inf, core.NoiseStream()).release()) for p in (problem, problem_prime)]
+    exact = [_sums(_curator(p, math.inf, core.NoiseStream()).answer(Release())) for p in (problem, problem_prime)]
     shapes = [[block.shape for block, _ in blocks] for blocks in exact]
     if shapes[0] != shapes[1]:
         raise ValueError(f"the two problems release blocks of different shapes: {shapes[0]} and {shapes[1]}")
@@ -444,7 +445,7 @@ def _problem_runs(
     streams = [core.NoiseStream(_key(seed, side)) for side in (0, 1)]
 
     def curated(data: Any, side: int, run: int) -> ReleasedMoments | ReleasedMatrices:
-        return _curator(mechanism(data), budget.mu, streams[side]).release()
+        return _curator(mechanism(data), budget.mu, streams[side]).answer(Release())
 
     return curated
 

@@ -38,9 +38,9 @@ from dpgep.methods.options import ReleaseOptions, matrix_bytes
 from dpgep.methods.release import by_products, release, solve_released
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled
-from dpgep.privacy.clipped_products import Asked, NoisyMean
+from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.moment_release import row_bound
+from dpgep.privacy.moment_release import Release, row_bound
 
 # Share of mu^2 of the probe.
 _PROBE_SHARE = 1 / 16
@@ -93,7 +93,7 @@ def _shows_enough(curator: Curator, probe: _Probe) -> bool:
 def _begun(curator: Curator, probe: _Probe, look_share: float) -> Begun:
     """What clipped products would begin with, for another look along the probe."""
     vectors, location = probe.vectors[:-1], None if probe.mean is None else probe.mean.values
-    answer = curator.product_norms(Asked(vectors, location), look_share, "look along the probe")
+    answer = curator.answer(ProductNorms(Asked(vectors, location)), look_share, "look along the probe")
     return Begun(
         vectors=vectors,
         beside=probe.vectors,
@@ -140,7 +140,7 @@ def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
         return False
     if _MATRICES * matrix_bytes(d) > options.memory_limit and not by_products(curator, k, options):
         return False
-    return curator.affords_clipped_products(LEAST_SHARE / 2)
+    return curator.answer(AffordsClippedProducts(), LEAST_SHARE / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
         values = leading.system.values[: k + 1]
         return _Probe(leading.vectors, values, deviation, _mean(curator, products.groups), leading.centre, None)
     curator.keep_sums()
-    moments = curator.release(_PROBE_SHARE, "probe")
+    moments = curator.answer(Release(), _PROBE_SHARE, "probe")
     assert isinstance(moments, ReleasedMoments)
     pair = model.pair(replace(moments, second=moments.second.copy()))
     centre = float(np.trace(pair.a)) / len(pair.a)
@@ -206,7 +206,7 @@ def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> M
     """A release for all that is left, with the probe."""
     if probe.moments is None:
         return operator_release(curator, k, options)
-    rest = curator.release()
+    rest = curator.answer(Release())
     assert isinstance(rest, ReleasedMoments)
     return solve_released(curator.model, pooled(probe.moments, rest), k, options)
 

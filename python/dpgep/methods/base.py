@@ -14,9 +14,10 @@ import numpy as np
 from dpgep._checks import suggestion
 from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
-from dpgep.models.model import Matrix, Model, Released
+from dpgep.methods.eigen import oriented
+from dpgep.models.model import Matrix, Model, PublicSide, Released
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
-from dpgep.privacy.curator import Curator, PublicSide
+from dpgep.privacy.curator import Curator
 
 # Fewer are said to be few.
 _PEOPLE_PER_FEATURE = 10

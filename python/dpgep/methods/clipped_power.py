@@ -32,10 +32,10 @@ from dpgep.methods.clipped_residuals import ResidualAscent, polar, require_affor
 from dpgep.methods.eigen import leading_first
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, PRODUCT_EDGES, norm_quantile
-from dpgep.models.model import Matrix
+from dpgep.models.model import Matrix, PublicSide
 from dpgep.models.moments import MomentModel, MomentNoise, ReleasedGroups
-from dpgep.privacy.clipped_products import Asked, NoisyMean
-from dpgep.privacy.curator import Curator, PublicSide
+from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, NoisyMean, ProductNorms
+from dpgep.privacy.curator import Curator
 from dpgep.privacy.moment_release import row_bound
 from dpgep.serialization import stored_as
 
@@ -191,7 +191,7 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
         quantile=options.quantile,
         share=1 - share,
     )
-    mean = curator.mean(share) if share else None
+    mean = curator.answer(Mean(), share) if share else None
     found = ascent.run(None if mean is None else mean.values)
     level = found.deviation * math.sqrt(2 * d / max(1, options.n_iterations // 2)) / found.kept
     sizes, few = np.ones(n_components), found.n_coordinates
@@ -231,7 +231,7 @@ class _Run:
         self._weights = np.arange(1.0, steps + 1) ** _GROWTH
         self._weights /= self._weights.sum()
         require_affordable(curator, min(self._share * float(self._weights[0]), self._values_share))
-        self._mean = begun.mean if begun else curator.mean(_MEAN_SHARE) if centred else None
+        self._mean = begun.mean if begun else curator.answer(Mean(), _MEAN_SHARE) if centred else None
         threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
         self._now = (begun.look.threshold if begun else threshold,) * len(self._views)
         self._thresholds: list[float] = []
@@ -290,7 +290,7 @@ class _Run:
             if self.leads_away:
                 return np.zeros_like(vectors)
         share = self._share * float(self._weights[step])
-        answer = self._curator.clipped_products(asked, self._now, share, f"step {step + 1}")
+        answer = self._curator.answer(ClippedMean(asked, self._now), share, f"step {step + 1}")
         self._thresholds.extend(self._now)
         self._deviations.append(answer.deviation)
         self._n = answer.n
@@ -298,7 +298,7 @@ class _Run:
 
     def _look(self, asked: Asked) -> float:
         """The threshold that a histogram of norms shows."""
-        answer = self._curator.product_norms(asked, self._each_look)
+        answer = self._curator.answer(ProductNorms(asked), self._each_look)
         look = look_of(answer, self._options.quantile, len(asked.vectors))
         self._variance = look.variance
         if self._begun is not None:
@@ -316,7 +316,7 @@ class _Run:
             # a second moment clipped to C has noise of sqrt(2) C^2/(n mu)
             most = math.sqrt(_NOISE_OF_VALUES * self._variance * self._n * self._curator.remaining / math.sqrt(2))
             limits = (min(LARGEST_THRESHOLD, max(limits[0], most)),)
-        return self._curator.product_moment(self._asked(vectors), limits, None, "eigenvalues")
+        return self._curator.answer(ClippedMoment(self._asked(vectors), limits), None, "eigenvalues")
 
     def result(self, vectors: Matrix, answer: Matrix) -> MethodResult:
         """Eigenvectors on the span of V, which the mean ``answer`` led to, or beside it."""

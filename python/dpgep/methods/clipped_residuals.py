@@ -21,7 +21,14 @@ import scipy.linalg
 
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, norm_quantile, share_below
 from dpgep.models.model import Matrix
-from dpgep.privacy.clipped_products import Asked, Thresholds
+from dpgep.privacy.clipped_products import (
+    AffordsClippedProducts,
+    Asked,
+    ClippedMean,
+    ClippedMoment,
+    ProductNorms,
+    Thresholds,
+)
 from dpgep.privacy.curator import Curator
 
 # Shares of mu^2: of looks at the norms of products, of the second moments of few coordinates.
@@ -133,14 +140,16 @@ class ResidualAscent:
             self._look(np.split(directions, 2), size, step)
         thresholds = self._thresholds_now(size)
         asked = Asked(directions, self._location)
-        answer = self._curator.clipped_products(asked, thresholds, self._each, f"step {step + 1}")
+        answer = self._curator.answer(ClippedMean(asked, thresholds), self._each, f"step {step + 1}")
         self._thresholds.extend(thresholds)
         self._deviation = length * self._against_scores(answer.deviation, thresholds, step)
         return answer.values * length
 
     def _look(self, halves: list[Matrix], size: float, step: int) -> None:
         """Buy how long the residuals of both views are."""
-        norms = [self._curator.product_norms(Asked(half, self._location), self._each_look).values for half in halves]
+        norms = [
+            self._curator.answer(ProductNorms(Asked(half, self._location)), self._each_look).values for half in halves
+        ]
         quantiles = np.array([norm_quantile(each, self._quantile) for each in norms])
         self._ratios = quantiles / size
         if step == 0:  # their median is known of normal products
@@ -180,7 +189,7 @@ class ResidualAscent:
             # coordinates of both views of one size: their norm is clipped
             directions[half, view] = basis.T * (self._sizes.min() / size * (1 - 2.0**-40))
         asked, threshold = Asked(directions, self._location), self._ritz_threshold(n_coordinates)
-        moment = self._curator.product_moment(asked, (threshold,), share, "few coordinates")
+        moment = self._curator.answer(ClippedMoment(asked, (threshold,)), share, "few coordinates")
         joint = _raised(moment.values, moment.deviation)
         self._n_coordinates = n_coordinates
         self._coordinate_noise = moment.deviation / float(np.diag(joint).min())
@@ -230,7 +239,7 @@ def _across(rows: Matrix, others: Matrix) -> Matrix:
 
 def require_affordable(curator: Curator, share: float) -> None:
     """Raise ValueError where this share of mu^2 is too little for an answer, or people are too many. Reads nothing."""
-    if not curator.affords_clipped_products(share):
+    if not curator.answer(AffordsClippedProducts(), share):
         raise ValueError(
             "the budget is too little for clipped products, or people are too many (2^26; 2^25 in public_n): use more "
             "of it, fewer steps, or a release"

@@ -31,7 +31,7 @@ from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import MomentModel
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.serialization import stored_as
 
 # Where sparse components are asked for, share of the room that may go to the dense ones they start from.
@@ -88,7 +88,7 @@ def leading_by_products(
     curator: Curator, k: int, options: ReleaseOptions, share: float | None = None, purpose: str = ""
 ) -> tuple[NoisyProducts, Leading]:
     """A release that is known by its products, for ``share`` of mu^2 or all that is left; its dense solutions."""
-    products = curator.products(ProductNoise("lazy", "goe", 0, options.memory_limit), share, purpose)
+    products = curator.answer(Products(ProductNoise("lazy", "goe", 0, options.memory_limit)), share, purpose)
     capacity = min(directions_in(options.memory_limit, curator.public, copies=1), products.capacity)
     leading = leading_solutions(
         products,

@@ -16,8 +16,7 @@ from dpgep._checks import (
 )
 from dpgep.methods.base import PRODUCTS, Options
 from dpgep.methods.sparse import Sparsity
-from dpgep.models.model import Model, view_labels
-from dpgep.privacy.curator import PublicSide
+from dpgep.models.model import Model, PublicSide, view_labels
 from dpgep.privacy.products import direction_bytes
 
 # Bytes that a release may take beside the data: a public constant, which the machine does not change.

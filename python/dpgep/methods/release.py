@@ -34,6 +34,7 @@ from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
 from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.privacy.curator import Curator
+from dpgep.privacy.moment_release import FeatureRelease, LocalReports, Release
 from dpgep.serialization import stored_as
 
 # Share of mu^2 for the scores of a screen: a public constant.
@@ -91,7 +92,7 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
         return _screened_release(curator, n_components, options, options.screen)
     if by_products(curator, n_components, options):
         return operator_release(curator, n_components, options)
-    return solve_released(curator.model, curator.release(), n_components, options)
+    return solve_released(curator.model, curator.answer(Release()), n_components, options)
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:
@@ -103,7 +104,7 @@ def local_gaussian(curator: Curator, n_components: int, options: PairOptions) ->
 
     Source: Wang and Xu (2020), Algorithm 1; docs/local.md.
     """
-    return solve_released(curator.model, curator.release_local(), n_components, options)
+    return solve_released(curator.model, curator.answer(LocalReports()), n_components, options)
 
 
 def by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:
@@ -136,7 +137,7 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
     """Scores of all features, then a release of the best alone; components have zeros elsewhere."""
     share = SCREEN_SHARE if options.screen_share is None else options.screen_share
     kept, _ = keep_features(curator, n_features, share, "screen")
-    model, released = curator.release_features(kept.features, kept.bound, purpose="features kept")
+    model, released = curator.answer(FeatureRelease(kept.features, kept.bound), purpose="features kept")
     result = _embedded(solve_released(model, released, n_components, options), kept.features, curator.model.n_features)
     diagnostics = result.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpgep._show import Shown
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.screening import Screen
+from dpgep.privacy.screening import Scores, Screen
 
 # Rows restricted to the features kept are clipped at this multiple of their released mean square: a public constant.
 _RECLIP = 2.0
@@ -45,7 +45,7 @@ def keep_features(curator: Curator, n_features: int, share: float, purpose: str)
     Rows restricted to these features are shorter, so that they can be clipped to a smaller bound, which follows from
     the released diagonal: the block of the features kept carries far less noise than the whole.
     """
-    screen = curator.screen(share, purpose)
+    screen = curator.answer(Scores(), share, purpose)
     features = _largest_per_view(curator, screen.scores, n_features)
     bound = curator.facts.bound or 1.0
     if screen.energy is not None:

@@ -234,6 +234,25 @@ class PublicFacts:
         return self.adjacency == "replace-one" or self.n is not None
 
 
+@dataclass(frozen=True, eq=False)
+class PublicSide:
+    """What is public about a problem.
+
+    Attributes
+    ----------
+    model, facts : what is to be computed, from how many people and within which bound.
+    largest_b : an upper bound on the largest eigenvalue of B; None where no public one exists.
+    at_hand : whether there are rows in memory, so that many passes over them cost little.
+    mapped : whether each pass maps them first.
+    """
+
+    model: Model
+    facts: PublicFacts
+    largest_b: float | None = None
+    at_hand: bool = False
+    mapped: bool = False
+
+
 def check_adjacency(adjacency: Any, n: int | None, public_n: Any) -> int | None:
     """The public number of people: under replace-one n (None: not counted yet), under add-remove ``public_n``."""
     if adjacency == "replace-one":

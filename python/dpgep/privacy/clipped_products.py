@@ -45,7 +45,8 @@ from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.moment_release import row_bound
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moment_problem import MomentProblem, rows_of
+from dpgep.problems.problem import Problem
 
 # Directions are orthonormal up to this, in Frobenius norm.
 _ORTHONORMAL = 2.0**-36
@@ -80,6 +81,58 @@ class NoisyMean:
     values: Matrix
     deviation: float
     n: int
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of the rows, (d,)."""
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
+        return _of(problem, stream).mean(mu, charge)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductNorms:
+    """A histogram of the norms of V^T (x - m)."""
+
+    asked: Asked
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
+        return _of(problem, stream).norms(self.asked, mu, charge)
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedMean:
+    """The mean of x clip(V^T (x - m)), (K, d), products clipped to norms of this many bounds: for PCA and PLS."""
+
+    asked: Asked
+    thresholds: Thresholds
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
+        return _of(problem, stream).products(self.asked, self.thresholds, mu, charge)
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedMoment:
+    """The second moment of clip(V^T (x - m)), (K, K); that between two views."""
+
+    asked: Asked
+    thresholds: Thresholds
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
+        return _of(problem, stream).moment(self.asked, self.thresholds, mu, charge)
+
+
+@dataclass(frozen=True)
+class AffordsClippedProducts:
+    """Whether mu is enough for a `ClippedMean` and a `ClippedMoment`, and people few enough: public facts alone."""
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> bool:
+        return _of(problem, stream).affords(mu)
+
+
+def _of(problem: Problem, stream: core.NoiseStream) -> ClippedProducts:
+    return ClippedProducts(rows_of(problem, "products that are clipped row by row"), stream)
 
 
 class ClippedProducts:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,32 +12,64 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
-from dpgep.models.model import Matrix, PublicFacts
+from dpgep.models.gep import ReleasedMatrices
+from dpgep.models.model import Matrix, Model, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS, IntegerNoise, integer_noise
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
+from dpgep.privacy.matrix_release import release_matrices
+from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.problem import Problem
 
 
-class KeptSums:
-    """The exact sums of a problem's rows, kept for several releases: rows are read once, unless grids differ."""
+@dataclass(frozen=True)
+class Release:
+    """Everything that the model needs, in one release."""
 
-    grid_bits = None
-
-    def __init__(self, problem: MomentProblem) -> None:
-        self.facts, self.layout = problem.facts, problem.layout
-        self._problem = problem
-        self._sums: IntegerMoments | None = None
-
-    def integer_moments(self, bits: int) -> IntegerMoments:
-        """A copy of them, to which noise may be added."""
-        if self._sums is None or self._sums.bits != bits:
-            self._sums = self._problem.integer_moments(bits)
-        return self._sums.copy()
+    def answer(
+        self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge
+    ) -> ReleasedMoments | ReleasedMatrices:
+        if isinstance(problem, MatrixProblem):
+            return release_matrices(problem, mu, stream, charge)
+        return release_moments(cast(Summable, problem), mu, stream, charge)
 
 
-Summable = MomentProblem | Moments | KeptSums
+@dataclass(frozen=True, eq=False)
+class FeatureRelease:
+    """The same for some features only, with their model; rows are clipped to a public ``bound`` without the others."""
+
+    features: NDArray[np.intp]
+    bound: float
+
+    def answer(
+        self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge
+    ) -> tuple[Model, ReleasedMoments | ReleasedMatrices]:
+        some = problem.restricted(self.features, self.bound)
+        return some.model, Release().answer(some, mu, stream, charge)
+
+
+@dataclass(frozen=True)
+class LocalReports:
+    """The mean of local reports x x^T + Z of all n people, in one draw.
+
+    n independent GOE(s) sum to a GOE(s sqrt(n)): each person spends mu on a report, as if a curator had spent
+    mu/sqrt(n). For problems whose moments are x x^T alone, with public n.
+    """
+
+    def answer(self, problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
+        n = problem.facts.n
+        if not problem.model.is_second_moment or n is None:
+            raise ValueError("local reports contain only x x^T, from a public number of people")
+
+        def charge_each(entry: LedgerEntry) -> None:
+            charge(replace(entry, query=f"mean of {n} local reports", mu=mu))
+
+        return release_moments(problem, mu / math.sqrt(n), stream, charge_each)
+
+
+Summable: TypeAlias = MomentProblem | Moments
 
 
 def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
@@ -95,13 +127,7 @@ def _add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseS
 
 def _plain(problem: Summable, charge: Charge) -> ReleasedMoments:
     """No noise, and no fixed point where there are rows: what a non-private solver computes, at infinite cost."""
-    assert not isinstance(problem, KeptSums)  # several releases share a budget: each has noise
-    if isinstance(problem, Moments):
-        moments = problem.integer_moments(problem.grid_bits)
-        n, blocks, clipped = moments.n, moments.to_float(), 0.0
-    else:
-        sums = problem.float_moments()
-        n, blocks, clipped = sums.n, problem.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
+    n, blocks, clipped = problem.plain_sums()
     charge(LedgerEntry("moment matrix", math.inf, ()))
     return replace(normalized_moments(problem.facts, problem.layout, n, blocks, NO_NOISE), clipped=clipped)
 

@@ -44,7 +44,8 @@ from dpgep.privacy.rounding import (
     most_people,
 )
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moment_problem import MomentProblem, rows_of
+from dpgep.problems.problem import Problem
 
 NoiseKind = Literal["fresh", "lazy"]
 NoiseShape = Literal["goe", "iid"]
@@ -79,6 +80,18 @@ class ProductNoise:
         mode = "none" if math.isinf(mu) else self.kind
         directions = self.most_directions(d, len(scales))
         return core.Noise(mode, scales, self.shape, self.n_products, stream, directions, thread_count())
+
+
+@dataclass(frozen=True)
+class Products:
+    """Products A V and B V with this noise, for blocks V that the method chooses as it goes."""
+
+    noise: ProductNoise
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyProducts:
+        if isinstance(problem, MatrixProblem):
+            return matrix_products(problem, mu, self.noise, stream, charge)
+        return row_products(rows_of(problem, "products with vectors"), mu, self.noise, stream, charge)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,8 @@ from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.moment_release import row_bound
 from dpgep.privacy.rounding import covering_multiplier, most_people, product_error, sampled_product_error
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moment_problem import MomentProblem, rows_of
+from dpgep.problems.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,22 @@ class NoisySamples:
     products: core.SampledProducts
     mechanism: SampledMechanism
     noise_level: float
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Gradients over Poisson samples and all people, for blocks that the method chooses; costs the whole ``target``.
+
+    Only for models whose A is the second moment of the rows, with n or ``public_n`` known.
+    """
+
+    mechanism: SampledMechanism
+    target: tuple[float, float]
+    share_full: float
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisySamples:
+        rows = rows_of(problem, "samples of people")
+        return sampled_products(rows, self.mechanism, *self.target, self.share_full, stream, charge)
 
 
 def sampled_products(

@@ -27,7 +27,8 @@ from dpgep.privacy.moment_release import normalized_groups, row_bound
 from dpgep.privacy.noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.moment_problem import MomentProblem, rows_of
+from dpgep.problems.problem import Problem
 
 # Share of mu^2 for the number of people if it is not public and two views are screened: a public constant.
 _COUNT_SHARE = 0.1
@@ -48,6 +49,16 @@ class Screen:
     scores: Matrix
     energy: Matrix | None
     noise: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Noisy scores of all features."""
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
+        if isinstance(problem, MatrixProblem):
+            return screen_matrices(problem, mu, stream, charge)
+        return screen_rows(rows_of(problem, "a screen"), mu, stream, charge)
 
 
 def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:

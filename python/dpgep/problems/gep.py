@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_people
 from dpgep.models.gep import GepModel
-from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.problems.problem import Problem
 
 
@@ -24,18 +25,19 @@ class MatrixProblem(Problem):
     b: Matrix | None
     sensitivity_a: float
     sensitivity_b: float
+    kind = "matrices"
 
     @property
     def n(self) -> int:
         assert self.facts.n is not None  # `gep` demands it
         return self.facts.n
 
-    @property
-    def largest_b(self) -> float | None:
-        """The largest eigenvalue of B where B is public; None where it is not."""
+    @cached_property
+    def public(self) -> PublicSide:
+        """What a method may see, with the largest eigenvalue of B where B is public."""
         if self.b is None:
-            return 1.0
-        return float(np.linalg.norm(self.b, 2)) if self.sensitivity_b == 0 else None
+            return PublicSide(self.model, self.facts, 1.0)
+        return PublicSide(self.model, self.facts, None if self.sensitivity_b else float(np.linalg.norm(self.b, 2)))
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> MatrixProblem:
         """The same problem restricted to some features; the caller's sensitivities apply, no bound does."""

@@ -19,7 +19,7 @@ from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Batch, NotFiniteError
 from dpgep.data.views import clipping_of, column_names, is_elsewhere, opened, width
-from dpgep.models.model import Adjacency, PublicFacts, check_adjacency
+from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel
@@ -118,6 +118,8 @@ class Moments(Problem):
         self._lock = RLock()
         self.population_id = random_name()
 
+    kind = "summed moments"
+
     @property
     def mixes_columns(self) -> bool:  # type: ignore[override]
         return self.preprocessing is not None and self.preprocessing.mixes_columns
@@ -143,9 +145,9 @@ class Moments(Problem):
         return self._sums.layout
 
     @property
-    def largest_b(self) -> float:
-        """A public upper bound of the largest eigenvalue of B."""
-        return 1.0 if self.model.identity_b else self.bound**2
+    def public(self) -> PublicSide:
+        """What a method may see: covariances are at most the squared row bound."""
+        return PublicSide(self.model, self.facts, 1.0 if self.model.identity_b else self.bound**2)
 
     def update(self, X: Any, y: Any = None, *others: Any, client: Any = None, n_threads: int | None = None) -> None:
         """Add people, all of them or none.
@@ -255,6 +257,11 @@ class Moments(Problem):
         if self.n < 2 and self._adjacency == "replace-one":
             raise ValueError(f"these moments include {self.n} people: a release needs at least 2")
         return self._summed().moments()
+
+    def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
+        """(number of people, blocks of the sums, share of clipped people, which is not known)."""
+        moments = self.integer_moments(self.grid_bits)
+        return moments.n, moments.to_float(), 0.0
 
     def save(self, target: Target) -> None:
         """Write the sums with a checksum, for `dpgep.load` (docs/formats.md): the same bytes for the same people.

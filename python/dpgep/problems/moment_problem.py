@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,29 @@ from numpy.typing import NDArray
 from dpgep.data.blocks import GridSums
 from dpgep.data.dataset import Dataset, PreprocessedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
+from dpgep.data.histograms import not_finite_in
 from dpgep.data.inputs import dataset_of
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.rows import Rows
+from dpgep.data.rows import NotFiniteError, Rows
 from dpgep.data.views import clipping_of, fewest_rows
-from dpgep.models.model import Matrix, PublicFacts, check_adjacency
+from dpgep.models.model import Matrix, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import Problem
+
+
+class KeptSums:
+    """Exact sums over rows, kept for several releases: rows are read once, unless grids differ."""
+
+    def __init__(self) -> None:
+        self._sums: IntegerMoments | None = None
+
+    def integer_moments(self, bits: int, read: Callable[[int], IntegerMoments]) -> IntegerMoments:
+        """A copy of them, to which noise may be added."""
+        if self._sums is None or self._sums.bits != bits:
+            self._sums = read(bits)
+        return self._sums.copy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +53,8 @@ class MomentProblem(Problem):
     preprocessing: Preprocessing | None = None
     auto: AutoPreprocessing | None = None
     is_sparse: bool = False
+    kept: KeptSums | None = None
+    kind = "rows"
 
     @property
     def mixes_columns(self) -> bool:  # type: ignore[override]
@@ -81,21 +98,27 @@ class MomentProblem(Problem):
         return self.dataset.read_once
 
     @property
-    def at_hand(self) -> bool:  # type: ignore[override]
-        return self.dataset.at_hand
-
-    @property
-    def mapped(self) -> bool:  # type: ignore[override]
-        return self.dataset.mapped
-
-    @property
     def n_counted(self) -> int | None:
         return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
 
-    @property
-    def largest_b(self) -> float:
-        """A public upper bound of the largest eigenvalue of B: covariances are at most the squared row bound."""
-        return 1.0 if self.model.identity_b else self.dataset.bound**2
+    @cached_property
+    def public(self) -> PublicSide:
+        """What a method may see: covariances are at most the squared row bound."""
+        data, largest_b = self.dataset, 1.0 if self.model.identity_b else self.dataset.bound**2
+        return PublicSide(self.model, self.facts, largest_b, data.at_hand, data.mapped)
+
+    def keeping_sums(self) -> MomentProblem:
+        """The same, whose exact sums over rows are kept from one release to the next."""
+        return replace(self, kept=KeptSums())
+
+    def naming_columns(self, error: NotFiniteError) -> NotFiniteError:
+        """What refuses the rows, with the names of the columns."""
+        return not_finite_in(self.model, self.dataset, missing=self.takes_missing)
+
+    def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
+        """(number of people, blocks of the sums in floating point, share of clipped people)."""
+        sums = self.float_moments()
+        return sums.n, self.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
 
     def float_moments(self) -> FloatSums:
         """The moment matrix in floating point."""
@@ -103,6 +126,11 @@ class MomentProblem(Problem):
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """The moment matrix of rows in fixed point, exact."""
+        if self.kept is not None:
+            return self.kept.integer_moments(bits, self._integer_moments)
+        return self._integer_moments(bits)
+
+    def _integer_moments(self, bits: int) -> IntegerMoments:
         return self.dataset.accumulate(partial(ExactMomentAccumulator, self.layout, bits), alone=True).moments()
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
@@ -147,6 +175,11 @@ class MomentProblem(Problem):
         size = f"n={facts.n}, " if facts.n is not None else ""
         bound = "'auto'" if facts.bound is None else f"{facts.bound:g}"
         return f"{self.model.name}({size}d={self.model.n_features}, bound={bound}, {facts.adjacency})"
+
+
+def rows_of(problem: Problem, purpose: str) -> MomentProblem:
+    """The problem itself, where there are rows; ValueError, which names the purpose, where there are none."""
+    return problem if isinstance(problem, MomentProblem) else problem.refuse(purpose)
 
 
 def moment_problem(

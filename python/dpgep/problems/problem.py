@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NoReturn
 
-from dpgep.models.model import Model, PublicFacts
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.data.rows import NotFiniteError
+from dpgep.models.model import Model, PublicFacts, PublicSide
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 
 
 class Problem(ABC):
-    """Data of people and what is asked of them. Stays with the curator: a method sees ``model`` and ``facts`` alone.
+    """Data of people and what is asked of them. Stays with the curator: a method sees ``public`` alone.
 
     Attributes
     ----------
     model, facts : what is asked, and of how many people within which bound.
+    kind : what the data are, for messages.
     passes : number of passes over rows so far.
     read_once : whether there can be only one.
-    at_hand : whether rows are in memory, so that many passes over them cost little.
-    mapped : whether they are mapped in each pass, so that products cannot use them as they are.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
     preprocessing : the public map of the rows; None where they are as they were given.
     auto : how a run buys one first; None where it does not.
@@ -25,20 +29,38 @@ class Problem(ABC):
 
     model: Model
     facts: PublicFacts
+    kind: str
     passes: int = 0
     read_once: bool = False
-    at_hand: bool = False
-    mapped: bool = False
     mixes_columns: bool = False
     preprocessing: Preprocessing | None = None
     auto: AutoPreprocessing | None = None
 
     @property
     @abstractmethod
-    def largest_b(self) -> float | None:
-        """A public upper bound of the largest eigenvalue of B; None where nothing public gives one."""
+    def public(self) -> PublicSide:
+        """What a method may see."""
 
     @property
     def n_counted(self) -> int | None:
         """The number of people where it is public, though it may have become known only by reading."""
         return self.facts.n
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> Problem:
+        """The same of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
+        self.refuse("a release of some features")
+
+    def keeping_sums(self) -> Problem:
+        """The same, for several releases: sums of rows are kept from one to the next."""
+        return self
+
+    def naming_columns(self, error: NotFiniteError) -> NotFiniteError:
+        """What refuses the data, with the names of the columns where there are any."""
+        return error
+
+    def refuse(self, purpose: str) -> NoReturn:
+        """Raise ValueError: what is asked needs rows."""
+        raise ValueError(
+            f"{self.kind} contain no rows and cannot provide {purpose}: use method='release' (with "
+            "storage='matrix'), or a problem on the rows themselves; nothing was released and no budget was spent"
+        )

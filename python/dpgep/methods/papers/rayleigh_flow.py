@@ -39,9 +39,9 @@ from dpgep.methods.options import (
 )
 from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.ridge import PART, WHOLE, products_ridge
-from dpgep.models.model import Matrix
-from dpgep.privacy.curator import Curator, PublicSide
-from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.models.model import Matrix, PublicSide
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.serialization import stored_as
 
 # eta lambda_max(B), below the 1 of the theory (Theorem 4).
@@ -262,7 +262,7 @@ def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> 
         curator, k, init, share=options.budget_split, sparsity=options.sparsity or None, n_starts=n_starts
     )
     noise = ProductNoise(options.noise, options.noise_shape, options.most_iterations, options.memory_limit)
-    return flow_on(curator, curator.products(noise), initial, options)
+    return flow_on(curator, curator.answer(Products(noise)), initial, options)
 
 
 def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, options: FlowOptions) -> MethodResult:

@@ -40,9 +40,9 @@ from dpgep.methods.eigen import leading_first
 from dpgep.methods.options import ReleaseOptions, require_given_sparsity, require_sparsity
 from dpgep.methods.release import release
 from dpgep.methods.ridge import PART, products_ridge
-from dpgep.models.model import Matrix
-from dpgep.privacy.curator import Curator, PublicSide
-from dpgep.privacy.products import NoisyProducts, ProductNoise
+from dpgep.models.model import Matrix, PublicSide
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.serialization import stored_as
 
 # A phase has converged where no whitened direction is correlated with the others, or the span moves, by more than this.
@@ -57,7 +57,7 @@ _LOOK = 10
 _ITERATIONS_B = {"fresh": 15, "lazy": 30}
 _ITERATIONS_A = {"fresh": 15, "lazy": 300}
 
-Products = Callable[[Matrix], Matrix]
+Times = Callable[[Matrix], Matrix]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class DpsrOptions(Options):
     Parameters
     ----------
     n_iterations_b, n_iterations_a : int, optional
-        Products with B and with A (m of the paper for both). Default 15 each under fresh noise, where each costs; under
+        Times with B and with A (m of the paper for both). Default 15 each under fresh noise, where each costs; under
         lazy noise at most 30 and 300, fewer if a phase converges. Where B is the identity, all are for A.
     step_size_b : float, optional
         eta_B. Only ratios of 1 + 2 eta lambda count: the longer, the faster. Default under lazy noise: half of 1 over
@@ -244,7 +244,7 @@ class _Leading:
 def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodResult:
     """The K leading solutions by two rounds of noisy gradient steps; sparse ones under `DpsrsOptions`."""
     n_products = options.most_iterations_b + options.most_iterations_a
-    products = curator.products(ProductNoise(options.noise, "goe", n_products))
+    products = curator.answer(Products(ProductNoise(options.noise, "goe", n_products)))
     generator, d = curator.public_generator(), curator.model.n_features
     n_answers = 1 if products.lazy else options.most_iterations_b
     xi = products_ridge(products, options.regularization, multiple=PART, n_answers=n_answers)
@@ -288,20 +288,18 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
     )
 
 
-def _one_by_one(products: NoisyProducts) -> tuple[Products, Products]:
+def _one_by_one(products: NoisyProducts) -> tuple[Times, Times]:
     """V A and V B, each time from the curator."""
     return lambda block: products.times(block)[0], lambda block: products.times(block)[1]
 
 
-def _whole_pair(products: NoisyProducts, d: int) -> tuple[Products, Products]:
+def _whole_pair(products: NoisyProducts, d: int) -> tuple[Times, Times]:
     """The same from the noisy pair, asked for once: what products that cost nothing would say, without asking again."""
     a, b = ((answer + answer.T) / 2 for answer in products.times(np.eye(d)))
     return lambda block: block @ a, lambda block: block @ b
 
 
-def _reduce_b(
-    times: Products, v: Matrix, xi: float, options: DpsrOptions, lazy: bool, noise_level: float
-) -> _Reduction:
+def _reduce_b(times: Times, v: Matrix, xi: float, options: DpsrOptions, lazy: bool, noise_level: float) -> _Reduction:
     """First phase. Raises LinAlgError where B + xi I is zero to rounding."""
     most, step = options.most_iterations_b, options.step_size_b
     n_products = 0
@@ -344,7 +342,7 @@ def _measured(v: Matrix, image: Matrix, xi: float, step: float, n_products: int)
 
 
 def _reduce_a(
-    times: Products, reduction: _Reduction, start: Matrix, most: int, options: DpsrOptions, lazy: bool
+    times: Times, reduction: _Reduction, start: Matrix, most: int, options: DpsrOptions, lazy: bool
 ) -> _Leading:
     """Second phase: the leading eigenvectors of W A W^T by products of A with the few rows of U W."""
     u, x = start, reduction.expand(start)

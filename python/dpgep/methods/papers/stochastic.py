@@ -25,10 +25,10 @@ from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.eigen import leading_first
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
-from dpgep.models.model import Matrix
-from dpgep.privacy.curator import Curator, PublicSide
-from dpgep.privacy.sampled import SampledMechanism
-from dpgep.privacy.sampled_products import NoisySamples
+from dpgep.models.model import Matrix, PublicSide
+from dpgep.privacy.curator import Curator
+from dpgep.privacy.sampled import SampledMechanism, add_remove_mu
+from dpgep.privacy.sampled_products import NoisySamples, Samples
 from dpgep.serialization import stored_as
 
 # A pass over samples takes this many steps. Larger samples cost less privacy a pass, but steps run out first.
@@ -166,9 +166,9 @@ class StochasticDiagnostics(Diagnostics):
 def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> MethodResult:
     """Ascent on samples alone: Algorithm 1."""
     n = _public_n(curator)
-    rate = options.rate(n, curator.sampling_mu())
+    rate = options.rate(n, add_remove_mu(*curator.target, curator.facts.adjacency))
     n_steps = math.ceil(options.n_passes / rate)
-    answers = curator.samples(SampledMechanism(rate, n_sampled=n_steps, n_full=0), share_full=0.0)
+    answers = curator.answer(Samples(SampledMechanism(rate, n_sampled=n_steps, n_full=0), curator.target, 0.0))
     first, last = options.step_sizes or _default_steps("dp-spca", answers, curator)
     steps = np.geomspace(first, last, n_steps) / _squared_bound(curator)
     tail = math.ceil(n_steps / 4)  # of steps so small that their mean tells the eigenvalues
@@ -183,10 +183,10 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
 def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> MethodResult:
     """Ascent with variance reduction: Algorithm 2, the anchors averaged."""
     n, m = _public_n(curator), options.n_epochs
-    rate = options.rate(n, curator.sampling_mu())
+    rate = options.rate(n, add_remove_mu(*curator.target, curator.facts.adjacency))
     n_inner = max(1, round((options.n_passes / m - 1) / rate))
     mechanism = SampledMechanism(rate, n_sampled=m * n_inner, n_full=m)
-    answers = curator.samples(mechanism, options.budget_split)
+    answers = curator.answer(Samples(mechanism, curator.target, options.budget_split))
     first, last = options.step_sizes or _default_steps("dp-vrpca", answers, curator)
     steps = np.geomspace(first, last, m * n_inner).reshape(m, n_inner) / _squared_bound(curator)
     vectors = _start(curator, n_components, options)
