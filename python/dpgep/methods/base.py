@@ -14,7 +14,6 @@ import numpy as np
 from dpgep._checks import suggestion
 from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
-from dpgep.methods.eigen import oriented
 from dpgep.models.model import Matrix, Model, PublicSide, Released
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.privacy.curator import Curator
