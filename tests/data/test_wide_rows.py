@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from typing import Any
 
@@ -14,6 +13,7 @@ from conftest import Matrix, solve_seeded, unit_rows
 import dpgep
 from dpgep._dispatch import core
 from dpgep.methods import eigen
+from dpgep.methods import options as of_release
 from dpgep.methods.accuracy import products_accuracy
 from dpgep.methods.matrix_free import Leading, _start, leading_solutions
 from dpgep.privacy.curator import Curator
@@ -215,10 +215,9 @@ def storage_of(given: Any, k: int, **options: Any) -> str:
 
 
 def test_few_components_of_wide_rows_come_from_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["dpgep.methods.release"]  # its name in the package is that of the function
-    assert (module.WIDE, module.WIDE_FOR_EACH, module.MOST_ROWS) == (2000, 100, 10**6)
+    assert (of_release.WIDE, of_release.WIDE_FOR_EACH, of_release.MOST_ROWS) == (2000, 100, 10**6)
     for name, value in {"WIDE": 120, "WIDE_FOR_EACH": 60, "MOST_ROWS": 600}.items():
-        monkeypatch.setattr(module, name, value)
+        monkeypatch.setattr(of_release, name, value)
     rows = spiked(np.r_[0.9, 0.5], d=120, n=600)
     wide = dpgep.pca(rows, bound=1.0)
     assert [storage_of(wide, k) for k in (1, 2, 3)] == ["operator", "operator", "matrix"]
@@ -239,7 +238,7 @@ def test_few_components_of_wide_rows_come_from_products(monkeypatch: pytest.Monk
 
 
 def test_both_storages_agree_where_products_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["dpgep.methods.release"], "WIDE", D)
+    monkeypatch.setattr("dpgep.methods.options.WIDE", D)
     given = dpgep.pca(spiked(np.r_[0.8, 0.5, 0.4], n=1500), bound=1.0)
     chosen, matrix = (
         solve_seeded(given, mu=20.0, n_components=3, method="release", **s) for s in ({}, {"storage": "matrix"})

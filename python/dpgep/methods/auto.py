@@ -35,7 +35,7 @@ from dpgep.methods.clipped_power import (
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.matrix_free import leading_by_products, operator_release
 from dpgep.methods.options import ReleaseOptions, matrix_bytes
-from dpgep.methods.release import by_products, release, solve_released
+from dpgep.methods.release import release, solve_released
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled
 from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyMean, ProductNorms
@@ -138,7 +138,8 @@ def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
         return False
     if not may_favour_clipping(public.model, k, public.facts.n, curator.remaining):
         return False
-    if _MATRICES * matrix_bytes(d) > options.memory_limit and not by_products(curator, k, options):
+    by_products = options.by_products(public, k, noiseless=curator.noiseless)
+    if _MATRICES * matrix_bytes(d) > options.memory_limit and not by_products:
         return False
     return curator.answer(AffordsClippedProducts(), LEAST_SHARE / 2)
 
@@ -161,7 +162,7 @@ class _Probe:
 
 def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
     model = curator.model
-    if by_products(curator, k, options):
+    if options.by_products(curator.public, k, noiseless=curator.noiseless):
         products, leading = leading_by_products(curator, k + 1, options, _PROBE_SHARE, "probe")
         deviation = products.noise_level / math.sqrt(2 * model.n_features)
         values = leading.system.values[: k + 1]

@@ -17,10 +17,14 @@ from dpgep._checks import (
 from dpgep.methods.base import PRODUCTS, Options
 from dpgep.methods.sparse import Sparsity
 from dpgep.models.model import Model, PublicSide, view_labels
+from dpgep.models.moments import MomentModel
 from dpgep.privacy.products import direction_bytes
 
 # Bytes that a release may take beside the data: a public constant, which the machine does not change.
 MEMORY_LIMIT = 4 << 30
+# From this many features on, and this many for each component, products with rows in memory find the leading components
+# sooner than the matrix is made. What rounding of products may add to the noise, 0.2 % here, grows with the rows.
+WIDE, WIDE_FOR_EACH, MOST_ROWS = 2000, 100, 10**6
 # Products that a component needs answers to at least, with each of its views: a start, and some steps.
 _FEWEST_STEPS = 8
 
@@ -200,6 +204,29 @@ class ReleaseOptions(PairOptions):
         if self.storage != "auto":
             return self.storage
         return "matrix" if matrix_bytes(d) <= self.memory_limit else "operator"
+
+    def by_products(self, public: PublicSide, k: int, *, noiseless: bool) -> bool:
+        """Whether the released matrix is to be known by its products.
+
+        Where it does not fit, or they serve as well, and sooner: by public numbers, and what kind of data there are.
+        """
+        model, facts = public.model, public.facts
+        if self.storage != "auto" or self.storage_for(model.n_features) == "operator":
+            return self.storage_for(model.n_features) == "operator"
+        return (
+            model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
+            and public.at_hand
+            and not public.mapped
+            and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
+            and facts.n is not None
+            and facts.n <= MOST_ROWS
+            and not noiseless
+            and self.sparsity is None
+            and isinstance(model, MomentModel)
+            and model.identity_b
+            and not model.standardized
+            and len(model.views) == 1
+        )
 
     def _check_screen(self, public: PublicSide, k: int) -> None:
         assert self.screen is not None

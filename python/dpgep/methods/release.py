@@ -32,7 +32,7 @@ from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
-from dpgep.models.moments import MomentModel, ReleasedMoments
+from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.moment_release import FeatureRelease, LocalReports, Release
 from dpgep.serialization import stored_as
@@ -45,9 +45,6 @@ MOST_FEATURES = 200
 _MOST_LISTED = 10
 # Without noise, a larger share of clipped rows is warned of.
 _CLIPPED_UNSAID = 1 / 3
-# From this many features on, and this many for each component, products with rows in memory find the leading components
-# sooner than the matrix is made. What rounding of products may add to the noise, 0.2 % here, grows with the rows.
-WIDE, WIDE_FOR_EACH, MOST_ROWS = 2000, 100, 10**6
 
 
 @stored_as("release")
@@ -90,7 +87,7 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse."""
     if options.screen is not None:
         return _screened_release(curator, n_components, options, options.screen)
-    if by_products(curator, n_components, options):
+    if options.by_products(curator.public, n_components, noiseless=curator.noiseless):
         return operator_release(curator, n_components, options)
     return solve_released(curator.model, curator.answer(Release()), n_components, options)
 
@@ -105,32 +102,6 @@ def local_gaussian(curator: Curator, n_components: int, options: PairOptions) ->
     Source: Wang and Xu (2020), Algorithm 1; docs/local.md.
     """
     return solve_released(curator.model, curator.answer(LocalReports()), n_components, options)
-
-
-def by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:
-    """Whether the released matrix is to be known by its products."""
-    if options.storage_for(curator.model.n_features) == "operator":
-        return True
-    return options.storage == "auto" and _faster_by_products(curator, k, options)
-
-
-def _faster_by_products(curator: Curator, k: int, options: ReleaseOptions) -> bool:
-    """Whether products serve as well as the matrix, and sooner: by public numbers, and what kind of data there are."""
-    model, facts = curator.model, curator.facts
-    return (
-        model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
-        and curator.public.at_hand
-        and not curator.public.mapped
-        and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
-        and facts.n is not None
-        and facts.n <= MOST_ROWS
-        and not curator.noiseless
-        and options.sparsity is None
-        and isinstance(model, MomentModel)
-        and model.identity_b
-        and not model.standardized
-        and len(model.views) == 1
-    )
 
 
 def _screened_release(curator: Curator, n_components: int, options: ReleaseOptions, n_features: int) -> MethodResult:
