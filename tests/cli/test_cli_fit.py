@@ -545,7 +545,7 @@ def test_audit_exits_with_1_where_a_claim_is_refuted(run: Run, monkeypatch: pyte
     def too_loud(*arguments: Any, mu: float, **options: Any) -> Any:
         return replace(real(*arguments, mu=3 * mu, **options), claimed_mu=mu)
 
-    monkeypatch.setattr(dpgep, "audit", too_loud)
+    monkeypatch.setattr(dpgep.auditing, "audit", too_loud)
     status, out, _ = run("audit", "--runs", "100", "--quiet")
     assert (status, "FLAGGED" in out) == (1, True)
 
