@@ -51,8 +51,8 @@ from dpgep.privacy.noise import noise_stream
 from dpgep.private_moments import PrivateMoments
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.reports.report import PrivacyReport
+from dpgep.run import public_inputs, warn_of_delta, warn_of_epsilon
 from dpgep.serialization import Format, encoded, opened, triangle_rows, upper_triangle_of
-from dpgep.solve import public_inputs, warn_of_delta, warn_of_epsilon
 
 __all__ = ["Site", "Terms", "new_identity", "release"]
 

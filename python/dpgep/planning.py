@@ -45,8 +45,9 @@ from dpgep.privacy.calibration import integer_noise
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import release_moments, released_people, released_shares
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.run import prepare_table
 from dpgep.serialization import Format
-from dpgep.solve import component_count, prepare_table
+from dpgep.solve import component_count
 
 __all__ = ["Plan", "plan"]
 

@@ -24,9 +24,9 @@ from dpgep.problems.moment_problem import MomentProblem
 from dpgep.questions.questions import Questions, answer
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
+from dpgep.run import Run
 from dpgep.serialization import Format
 from dpgep.solution import Solution
-from dpgep.solve import Run
 
 RELEASE = Format("dpgep-release")
 

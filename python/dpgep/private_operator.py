@@ -24,9 +24,9 @@ from dpgep.privacy.moment_release import Release
 from dpgep.privacy.products import ProductNoise, Products
 from dpgep.problems.problem import Problem
 from dpgep.reports.report import PrivacyReport
+from dpgep.run import Run
 from dpgep.solution import Solution
 from dpgep.solve import (
-    Run,
     component_count,
     require_problem,
     solution_of,

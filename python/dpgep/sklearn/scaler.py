@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from dpgep.models.preprocessing import AutoPreprocessing
 from dpgep.problems.table import table
+from dpgep.run import Run
 from dpgep.sklearn.base import PrivateEstimator
-from dpgep.solve import Run
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
