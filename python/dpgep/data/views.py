@@ -163,9 +163,14 @@ def check_matrix(array: Any, name: str) -> None:
 def as_view(values: Any, name: str, width: int) -> Any:
     """`values` as a matrix of ``width`` columns."""
     array = as_matrix(values, name)
-    if array.shape[1] != width:
-        raise ValueError(f"{name} must have {width} columns, it has {array.shape[1]}")
+    require_width(array.shape[1], name, width)
     return array
+
+
+def require_width(found: int, name: str, expected: int) -> None:
+    """Raise ValueError for another number of columns than a model has."""
+    if found != expected:
+        raise ValueError(f"{name} must have {expected} columns, it has {found}")
 
 
 def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:

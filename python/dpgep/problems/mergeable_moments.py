@@ -18,7 +18,7 @@ from dpgep.data.histograms import not_finite_in, not_finite_in_batch
 from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Batch, NotFiniteError
-from dpgep.data.views import clipping_of, column_names, is_elsewhere, opened, width
+from dpgep.data.views import clipping_of, column_names, is_elsewhere, opened, require_width, width
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
@@ -202,8 +202,7 @@ class Moments(Problem):
         found = [opened(view, name, self._adjacency, fewest=0) for view, name in zip(views, inputs, strict=True)]
         rows = tuple(view for view, _ in found)
         for view, name, columns in zip(rows, inputs, self.model.views, strict=True):
-            if width(view) != columns.stop - columns.start:
-                raise ValueError(f"{name} must have {columns.stop - columns.start} columns, it has {width(view)}")
+            require_width(width(view), name, columns.stop - columns.start)
         names = [each for _, each in found]
         model = named(self.model, *names)  # before a pass
         dataset = dataset_of(self.model, (*rows, *others), self.bound, 0, client)
