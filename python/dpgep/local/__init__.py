@@ -10,7 +10,6 @@ Nobody is trusted with records, and the price is high: the noise of n people add
 from dpgep.local.aggregator import Aggregator
 from dpgep.local.mechanism import LocalMechanism
 from dpgep.local.randomizer import GaussianRandomizer
-from dpgep.local.report import Report, ReportBatch
-from dpgep.local.wire import ReportError
+from dpgep.local.report import Report, ReportBatch, ReportError
 
 __all__ = ["Aggregator", "GaussianRandomizer", "LocalMechanism", "Report", "ReportBatch", "ReportError"]

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count
 from dpgep._files import Target, save
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
-from dpgep.local import wire
 from dpgep.local.mechanism import LocalMechanism, calibrate
-from dpgep.local.report import Matrix, ReportBatch, unpack
+from dpgep.local.report import Matrix, ReportBatch, ReportError, require_calibrated, unpack
 from dpgep.local.sparse import FantopeDiagnostics, default_penalty, sparse_components
-from dpgep.local.wire import ReportError
 from dpgep.methods.base import MethodResult
 from dpgep.methods.options import PairOptions
 from dpgep.methods.papers.fantope import FantopeFit
@@ -135,7 +133,7 @@ class Aggregator:
     def restored(cls, stored: StoredSums) -> Aggregator:
         """The aggregator of stored sums. Raises ReportError for sums that no reports have."""
         theirs, count, limbs = stored.mechanism, stored.n_reports, stored.limbs
-        wire.require_calibrated(theirs, "aggregate")
+        require_calibrated(theirs, "aggregate")
         if limbs.shape != (2, theirs.size) or not 0 <= count < _MOST_REPORTS:
             raise ReportError(f"limbs of shape {limbs.shape} are not a sum of {count} such reports")
         terms = theirs.dim, theirs.bound, theirs.epsilon, theirs.delta
