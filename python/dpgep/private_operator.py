@@ -131,8 +131,7 @@ class PrivateOperator:
         chosen = method_named(method)
         settings = chosen.with_options({**_METHODS[method], **options})
         k = component_count(self._curator.model, n_components)
-        mixed = self.preprocessing is not None and self.preprocessing.mixes_columns
-        chosen.check(settings, self._curator.public, k, mixed=mixed)
+        chosen.check(settings, self._curator.public, k)
         try:
             result = chosen.run(self._curator, k, settings)
         except MemoryError as error:
@@ -260,6 +259,7 @@ def private_operator(
     True
     """
     require_problem(problem)
+    component_count(problem.model, None)  # a table has none, and says so
     require_count("memory_limit (in bytes)", memory_limit)
     if regularization is not None:
         require_non_negative("regularization", regularization)

@@ -109,7 +109,7 @@ class Run:
 def prepare_table(problem: MomentProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool) -> Preprocessing:
     """The preprocessing of a table, bought from ``ledger``; its columns may be ``mixed``."""
     assert problem.auto is not None
-    if problem.read_once:
+    if problem.dataset.read_once:
         raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
     return prepare(
         _stages(problem, ledger, stream),

@@ -114,10 +114,10 @@ def solve(
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with use_threads(n_threads), run.reserved():
-        before = problem.passes
-        if problem.read_once and not settings.in_one_pass(problem.model.n_features):
+        before, public = problem.passes, problem.public
+        if public.read_once and not settings.in_one_pass(problem.model.n_features):
             raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
-        chosen.check(settings, problem.public, k, mixed=problem.mixes_columns)
+        chosen.check(settings, public, k)
         curator = run.curator(Curator, mixed=not settings.on_columns())
         result = chosen.run(curator, k, settings)
     passes = problem.passes - before
@@ -129,13 +129,12 @@ def solve(
 
 
 def require_problem(problem: Any) -> None:
-    """Raise TypeError for anything but a problem, and for a table, which asks nothing."""
+    """Raise TypeError for anything but a problem."""
     if not isinstance(problem, Problem):
         raise TypeError(
             "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
             f"got {type(problem).__name__}"
         )
-    component_count(problem.model, None)  # a table has none, and says so
 
 
 def component_count(model: Model, n_components: Any) -> int:

@@ -224,9 +224,9 @@ class Method:
         """Its options, checked. Raises TypeError for those that it does not take."""
         return checked_options(f"method {self.name!r}", self.options, options)
 
-    def check(self, options: Options, public: PublicSide, k: int, *, mixed: bool) -> None:
-        """Raise ValueError where a problem, whose columns may be ``mixed``, does not serve. Nothing was released."""
-        options.require_separate_columns(mixed=mixed)
+    def check(self, options: Options, public: PublicSide, k: int) -> None:
+        """Raise ValueError where a problem does not serve. Nothing was released."""
+        options.require_separate_columns(mixed=public.mixes_columns)
         for need in self.needs:
             need.require(self.name, public)
         options.check(public, k)

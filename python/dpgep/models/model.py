@@ -244,6 +244,8 @@ class PublicSide:
     largest_b : an upper bound on the largest eigenvalue of B; None where no public one exists.
     at_hand : whether there are rows in memory, so that many passes over them cost little.
     mapped : whether each pass maps them first.
+    read_once : whether there can be only one pass over the data.
+    mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
     """
 
     model: Model
@@ -251,6 +253,8 @@ class PublicSide:
     largest_b: float | None = None
     at_hand: bool = False
     mapped: bool = False
+    read_once: bool = False
+    mixes_columns: bool = False
 
 
 def check_adjacency(adjacency: Any, n: int | None, public_n: Any) -> int | None:

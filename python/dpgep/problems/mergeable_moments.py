@@ -121,10 +121,6 @@ class Moments(Problem):
     kind = "summed moments"
 
     @property
-    def mixes_columns(self) -> bool:  # type: ignore[override]
-        return self.preprocessing is not None and self.preprocessing.mixes_columns
-
-    @property
     def n(self) -> int:
         """Number of people so far."""
         return self._sums.n
@@ -147,7 +143,9 @@ class Moments(Problem):
     @property
     def public(self) -> PublicSide:
         """What a method may see: covariances are at most the squared row bound."""
-        return PublicSide(self.model, self.facts, 1.0 if self.model.identity_b else self.bound**2)
+        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
+        largest_b = 1.0 if self.model.identity_b else self.bound**2
+        return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes)
 
     def update(self, X: Any, y: Any = None, *others: Any, client: Any = None, n_threads: int | None = None) -> None:
         """Add people, all of them or none.

@@ -57,12 +57,6 @@ class MomentProblem(Problem):
     kind = "rows"
 
     @property
-    def mixes_columns(self) -> bool:  # type: ignore[override]
-        if self.auto is not None:
-            return self.auto.precondition == "full"
-        return self.preprocessing is not None and self.preprocessing.mixes_columns
-
-    @property
     def can_shift(self) -> bool:
         """Whether rows may be shifted: the answer must allow it, and zeros of sparse rows stay zeros."""
         return self.model.shift_free and not self.is_sparse
@@ -90,14 +84,6 @@ class MomentProblem(Problem):
         return self.dataset.population_id
 
     @property
-    def passes(self) -> int:  # type: ignore[override]
-        return self.dataset.passes
-
-    @property
-    def read_once(self) -> bool:  # type: ignore[override]
-        return self.dataset.read_once
-
-    @property
     def n_counted(self) -> int | None:
         return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
 
@@ -105,7 +91,9 @@ class MomentProblem(Problem):
     def public(self) -> PublicSide:
         """What a method may see: covariances are at most the squared row bound."""
         data, largest_b = self.dataset, 1.0 if self.model.identity_b else self.dataset.bound**2
-        return PublicSide(self.model, self.facts, largest_b, data.at_hand, data.mapped)
+        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
+        mixes = mixes if self.auto is None else self.auto.precondition == "full"
+        return PublicSide(self.model, self.facts, largest_b, data.at_hand, data.mapped, data.read_once, mixes)
 
     def keeping_sums(self) -> MomentProblem:
         """The same, whose exact sums over rows are kept from one release to the next."""

@@ -8,6 +8,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep.data.dataset import Dataset
 from dpgep.data.rows import NotFiniteError
 from dpgep.models.model import Model, PublicFacts, PublicSide
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
@@ -20,9 +21,7 @@ class Problem(ABC):
     ----------
     model, facts : what is asked, and of how many people within which bound.
     kind : what the data are, for messages.
-    passes : number of passes over rows so far.
-    read_once : whether there can be only one.
-    mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
+    dataset : the rows; None where there are none.
     preprocessing : the public map of the rows; None where they are as they were given.
     auto : how a run buys one first; None where it does not.
     """
@@ -30,9 +29,7 @@ class Problem(ABC):
     model: Model
     facts: PublicFacts
     kind: str
-    passes: int = 0
-    read_once: bool = False
-    mixes_columns: bool = False
+    dataset: Dataset | None = None
     preprocessing: Preprocessing | None = None
     auto: AutoPreprocessing | None = None
 
@@ -49,6 +46,11 @@ class Problem(ABC):
     def restricted(self, features: NDArray[np.intp], bound: float) -> Problem:
         """The same of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
         self.refuse("a release of some features")
+
+    @property
+    def passes(self) -> int:
+        """Number of passes over rows so far."""
+        return 0 if self.dataset is None else self.dataset.passes
 
     def keeping_sums(self) -> Problem:
         """The same, for several releases: sums of rows are kept from one to the next."""

@@ -86,7 +86,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         x = self._rows(X, y=y)
         labels, classes = self._labels(y)
         problem = fda(x, labels, classes=classes, **self._described())
-        if problem.mixes_columns:
+        if problem.public.mixes_columns:
             raise ValueError('a rule is about columns, which this preprocessing would mix: use precondition="columns"')
         # all that may be wrong with parameters, before anything is spent
         PairOptions(**self._options()).check_model(problem.model, component_count(problem.model, self.n_components))
