@@ -61,7 +61,7 @@ def dataset_of(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int
     facts = partial(batch_of, model, bound), model.n_features, bound, fewest
     if any(isinstance(part, Selection) for part in data):
         return _of_selections(data, facts, client)
-    if any(map(is_dask_collection, data)):
+    if any(not isinstance(part, np.ndarray) and is_dask_collection(part) for part in data):
         n = next((n for n in map(n_rows, data) if n is not None), None)
         read = partial(read_chunks, [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data])
         return DaskDataset(dask_parts(data), read, *facts, n=n, client=client)

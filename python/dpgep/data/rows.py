@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.models.model import Matrix
-from dpgep.sources.batches import Columns, is_plain, kernel_reads, row_dtype, side_by_side
+from dpgep.sources.batches import Columns, is_plain, row_dtype, side_by_side
 from dpgep.sources.encoding import NOT_LISTED
 from dpgep.sources.names import first_of
 
@@ -95,7 +95,7 @@ class Rows:
         In fixed point that may be a table of columns, too, or a matrix that holds its columns one by one, if many rows
         (``height``) are read at a time.
         """
-        if len(self.views) == 1 and kernel_reads(self.views[0], with_bytes=fixed_point):
+        if len(self.views) == 1 and _kernel_reads(self.views[0], with_bytes=fixed_point):
             return self.views[0]  # type: ignore[no-any-return]
         if not fixed_point or height < _FEWEST_OF_A_TABLE:
             return None
@@ -201,11 +201,22 @@ def _columns_ascend(matrix: Any) -> bool:
     return True
 
 
+def _kernel_reads(block: Any, *, with_bytes: bool = False) -> bool:
+    return (
+        isinstance(block, np.ndarray)
+        and (block.dtype in (np.float32, np.float64) or (with_bytes and block.dtype == np.uint8))
+        and block.dtype.isnative
+        and block.flags.aligned
+        and (block.strides[1] == block.itemsize or block.shape[1] <= 1)
+        and (block.strides[0] >= block.shape[1] * block.itemsize or block.shape[0] <= 1)
+    )
+
+
 def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
     """The views as the kernels read them, or, where one is sparse, all in one CSR matrix in canonical format."""
     views = tuple(np.asarray(view) if isinstance(view, Columns) else view for view in views)
     if all(isinstance(view, np.ndarray) for view in views):
-        return tuple(view if kernel_reads(view) else _converted(view) for view in views)
+        return tuple(view if _kernel_reads(view) else _converted(view) for view in views)
     from scipy import sparse
 
     joint = views[0] if len(views) == 1 else sparse.hstack([sparse.csr_array(view) for view in views], format="csr")

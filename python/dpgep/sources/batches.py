@@ -119,18 +119,6 @@ def is_plain(array: NDArray[Any]) -> bool:
     return known and kind.isnative and array.flags.aligned
 
 
-def kernel_reads(part: Any, *, with_bytes: bool = False) -> bool:
-    """Whether kernels read a matrix as it lies: contiguous rows of float32 or float64, in fixed point of uint8, too."""
-    return (
-        isinstance(part, np.ndarray)
-        and (part.dtype in (np.float32, np.float64) or (with_bytes and part.dtype == np.uint8))
-        and part.dtype.isnative
-        and part.flags.aligned
-        and (part.strides[1] == part.itemsize or part.shape[1] <= 1)
-        and (part.strides[0] >= part.shape[1] * part.itemsize or part.shape[0] <= 1)
-    )
-
-
 def _kernel_writes(columns: Sequence[NDArray[Any]]) -> tuple[type, ...]:
     """Dtypes that the kernel makes of columns, which lie plainly, without rounding; none if it does not know theirs."""
     dtypes = {column.dtype for column in columns}
@@ -197,9 +185,7 @@ class Assembler:
             return parts[0] if len(parts) == 1 else _stacked(parts)
         if len(parts[0].shape) == 1:
             return parts[0] if len(parts) == 1 else _joined(parts)
-        if len(parts) == 1 and (
-            kernel_reads(parts[0], with_bytes=True) or (self._apart and isinstance(parts[0], Columns))
-        ):
+        if len(parts) == 1 and (_is_ready(parts[0]) or (self._apart and isinstance(parts[0], Columns))):
             return parts[0]
         rows = sum(part.shape[0] for part in parts)
         out = self._matrix(rows, parts[0].shape[1], row_dtype(*(part.dtype for part in parts)))
@@ -223,6 +209,18 @@ class Assembler:
             self._memory = np.empty(rows * stride, np.uint8)
         padded = self._memory[: rows * stride].view(dtype).reshape(rows, stride // dtype.itemsize)
         return padded[:, :columns]
+
+
+def _is_ready(part: Part) -> bool:
+    """Whether the kernels read the rows as they lie."""
+    return (
+        isinstance(part, np.ndarray)
+        and part.dtype in (np.float32, np.float64, np.uint8)
+        and part.dtype.isnative
+        and part.flags.aligned
+        and part.strides[1] == part.itemsize
+        and part.strides[0] >= part.shape[1] * part.itemsize
+    )
 
 
 def _stacked(parts: Sequence[Part]) -> Any:
