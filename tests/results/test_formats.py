@@ -26,7 +26,11 @@ from hypothesis import strategies as st
 from stored import bytes_of
 
 import dpgep
+from dpgep import serialization
 from dpgep.local import Aggregator, GaussianRandomizer
+from dpgep.methods.base import Diagnostics
+from dpgep.models.gep import GepModel
+from dpgep.models.registry import MODELS
 
 DATA = Path(__file__).resolve().parents[1] / "support"
 FILES = ["solution-1.json", "solution-1-sampled.json"]
@@ -114,6 +118,15 @@ def test_a_file_of_version_1_is_read_for_ever() -> None:
     assert sampled.privacy.mu is None
     assert sampled.privacy.releases[0].event is not None
     sampled.privacy.require_sampled()
+
+
+def test_models_and_diagnostics_have_a_name_in_files() -> None:
+    """Without one they would be written, and then refused."""
+    kinds = [*MODELS.values(), GepModel, *Diagnostics.__subclasses__()]
+    assert len(kinds) >= 16
+    for kind in kinds:
+        if kind.__module__.startswith("dpgep."):
+            assert kind in serialization._NAMES, kind
 
 
 def numbers(value: Any) -> Iterator[float]:
