@@ -22,6 +22,7 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import dpgep
+from dpgep.problems.table import table_problem
 
 DRAWS = 1 if support.QUICK else 7
 
@@ -39,7 +40,7 @@ class Task:
 
     def private(self, epsilon: float, bound: Any, draws: int = DRAWS) -> list[float]:
         """Accuracies in percent, one per draw of the noise."""
-        problem = dpgep.table(self.x, self.y, classes=np.unique(self.y).tolist(), bound=bound)
+        problem = table_problem(self.x, self.y, classes=np.unique(self.y).tolist(), bound=bound)
         return [self._accuracy(problem, epsilon, seed) for seed in range(draws)]
 
     def _accuracy(self, problem: Any, epsilon: float, seed: int) -> float:

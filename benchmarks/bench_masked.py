@@ -28,14 +28,14 @@ def moments_of(rows: support.Matrix) -> dpgep.Moments:
     return moments
 
 
-def merged(parts: list[dpgep.Moments], **guarantee: Any) -> dpgep.PrivateMoments:
+def merged(parts: list[dpgep.Moments], **guarantee: Any) -> dpgep.Release:
     whole, *others = [dpgep.load(support.bytes_of(part)) for part in parts]
     for other in others:
         whole.merge(other)
     return dpgep.release(whole, **guarantee)
 
 
-def masked_sum(parts: list[dpgep.Moments], **guarantee: Any) -> dpgep.PrivateMoments:
+def masked_sum(parts: list[dpgep.Moments], **guarantee: Any) -> dpgep.Release:
     names = tuple(f"site {i}" for i in range(len(parts)))
     terms = masked.Terms(MODEL, bound=1.0, sites=names, colluding=0, session="benchmark", **guarantee)
     sites = {name: masked.Site(terms, name) for name in names}

@@ -20,6 +20,7 @@ import numpy as np
 import support
 
 import dpgep
+from dpgep.problems.table import table_problem
 
 N, D = (20_000, 30)
 DRAWS = 3 if support.QUICK else 11
@@ -55,7 +56,7 @@ class Question:
     """What is asked of a release, and of the data by a run ``alone`` with a budget of its own."""
 
     name: str
-    ask: Callable[[dpgep.PrivateMoments], Any]
+    ask: Callable[[dpgep.Release], Any]
     alone: Callable[..., Any]
     error: Callable[[Any, Any], float]
 
@@ -67,12 +68,12 @@ def questions(x: Matrix) -> list[Question]:
         return lambda **budget: dpgep.solve(problem, **options, **budget)
 
     def released(ask: Any) -> Any:
-        return lambda **budget: ask(dpgep.release(dpgep.table(x), **budget))
+        return lambda **budget: ask(dpgep.release(table_problem(x), **budget))
 
     def of_release(name: str, ask: Any, error: Any) -> Question:
         return Question(name, ask, released(ask), error)
 
-    def coefficients(r: dpgep.PrivateMoments, y: int) -> Matrix:
+    def coefficients(r: dpgep.Release, y: int) -> Matrix:
         others = [j for j in range(D) if j != y]
         return np.asarray(r.regression(y, on=others).coefficients * deviations[others] / deviations[y])
 
@@ -118,7 +119,7 @@ def errors() -> dict[str, tuple[float, float, float]]:
     with quiet():
         exact = {each.name: each.alone(epsilon=math.inf) for each in asked}
         for seed in range(DRAWS):
-            release = dpgep.release(dpgep.table(x), epsilon=EPSILON, delta=DELTA, seed=seed)
+            release = dpgep.release(table_problem(x), epsilon=EPSILON, delta=DELTA, seed=seed)
             budget = dpgep.Budget(epsilon=EPSILON, delta=DELTA)
             for each in asked:
                 answers = (

@@ -18,7 +18,8 @@ import pytest
 import support
 
 import dpgep
-from dpgep.questions.regression import Regression
+from dpgep.problems.table import table_problem
+from dpgep.results.regression import Regression
 
 Matrix = support.Matrix
 
@@ -79,7 +80,7 @@ def fitted(setting: Setting, draw: int) -> Regression:
     scale, centre = units(setting)
     rows = people(setting, np.random.default_rng([draw, setting.n, setting.d])) * scale + centre
     bound: Any = PUBLIC * math.sqrt(setting.d) if setting.bound == "public" else "auto"
-    released = dpgep.release(dpgep.table(rows, bound=bound), epsilon=setting.epsilon, delta=1e-6, seed=draw)
+    released = dpgep.release(table_problem(rows, bound=bound), epsilon=setting.epsilon, delta=1e-6, seed=draw)
     return released.regression(setting.d - 1)
 
 

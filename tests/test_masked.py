@@ -70,7 +70,7 @@ def started(terms: Terms, **options: Any) -> tuple[dict[str, Site], dict[str, by
     return sites, {name: site.key for name, site in sites.items()}
 
 
-def run(terms: Terms, parts: list[dpgep.Moments]) -> tuple[dpgep.PrivateMoments, dict[str, bytes]]:
+def run(terms: Terms, parts: list[dpgep.Moments]) -> tuple[dpgep.Release, dict[str, bytes]]:
     sites, keys = started(terms)
     messages = {name: sites[name].mask(part, keys) for name, part in zip(terms.sites, parts, strict=True)}
     return release(terms, keys, messages), messages
@@ -156,7 +156,7 @@ def test_the_noise_has_the_law_of_one_curators(k: int) -> None:
     exact = dpgep.release(whole, epsilon=math.inf).second_moment
     upper = np.triu_indices(60)
 
-    def noise(released: dpgep.PrivateMoments) -> Matrix:
+    def noise(released: dpgep.Release) -> Matrix:
         return np.asarray((released.second_moment - exact)[upper] * np.where(upper[0] == upper[1], 1, math.sqrt(2)))
 
     ours = np.concatenate([noise(run(terms, parts)[0]) for _ in range(draws)])[:, None]

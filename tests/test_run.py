@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ def counted_by_reading() -> Any:
 RUNS: dict[str, Callable[[Any], Any]] = {
     "solve": lambda problem: dpgep.solve(problem, **BUDGET),
     "release": lambda problem: dpgep.release(problem, **BUDGET),
-    "operator": lambda problem: dpgep.private_operator(problem, **BUDGET),
+    "operator": lambda problem: dpgep.release(problem, **BUDGET, storage="operator"),
     "release, solved": lambda problem: dpgep.release(problem, **BUDGET).solve(1),
-    "operator, solved": lambda problem: dpgep.private_operator(problem, **BUDGET).solve(1),
+    "operator, solved": lambda problem: dpgep.release(problem, **BUDGET, storage="operator").solve(1),
 }
 
 
@@ -47,9 +48,9 @@ def test_warnings_point_at_the_line_that_called(name: str, problem: Callable[[],
 
 HUGE = 10**30
 OUT_OF_RANGE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
-    (dpgep.private_operator, {"memory_limit": HUGE}),
-    (dpgep.private_operator, {"regularization": np.array([0.1])}),
-    (dpgep.private_operator, {"regularization": 10**400}),
+    (partial(dpgep.release, storage="operator"), {"memory_limit": HUGE}),
+    (partial(dpgep.release, storage="operator"), {"regularization": np.array([0.1])}),
+    (partial(dpgep.release, storage="operator"), {"regularization": 10**400}),
     (dpgep.solve, {"storage": "operator", "memory_limit": HUGE}),
     (dpgep.solve, {"regularization": np.array([0.1])}),
     (dpgep.solve, {"regularization": 10**400}),

@@ -16,13 +16,13 @@ from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBudgetError, PrivacyWarning
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.budget import Budget
-from dpgep.private_operator import PrivateOperator, private_operator
 from dpgep.problems.gep import gep
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.pca import pca
 from dpgep.reports.report import PrivacyReport
-from dpgep.solution import Solution
-from dpgep.solve import solve
+from dpgep.results.release import Release
+from dpgep.results.solution import Solution
+from dpgep.solve import release, solve
 from dpgep.sources import scan
 
 __version__ = core.__version__
@@ -38,8 +38,7 @@ __all__ = [
     "PrivacyBudgetError",
     "PrivacyReport",
     "PrivacyWarning",
-    "PrivateMoments",
-    "PrivateOperator",
+    "Release",
     "Solution",
     "auditing",
     "build_info",
@@ -48,25 +47,20 @@ __all__ = [
     "gep",
     "load",
     "local",
-    "masked",
     "models",
     "multiset_cca",
     "pca",
     "planning",
     "plot",
     "pls",
-    "private_operator",
     "release",
     "scan",
     "sir",
-    "sklearn",
     "solve",
-    "table",
 ]
 
 # What a first fit does without, by its module: imported when it is first asked for (PEP 562).
 _LAZY = {
-    "PrivateMoments": "private_moments",
     "auditing": "auditing",
     "cca": "problems.cca",
     "fda": "problems.fda",
@@ -77,22 +71,20 @@ _LAZY = {
     "planning": "planning",
     "plot": "plot",
     "pls": "problems.pls",
-    "release": "private_moments",
     "sir": "problems.sir",
     "sklearn": "sklearn",
-    "table": "problems.table",
 }
 
 if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that they know a wrong name
-    from dpgep import auditing, local, masked, planning, plot, sklearn
+    from dpgep import auditing, local, planning, plot
+    from dpgep import masked as masked
+    from dpgep import sklearn as sklearn
     from dpgep.loading import load
-    from dpgep.private_moments import PrivateMoments, release
     from dpgep.problems.cca import cca
     from dpgep.problems.fda import fda
     from dpgep.problems.multiset_cca import multiset_cca
     from dpgep.problems.pls import pls
     from dpgep.problems.sir import sir
-    from dpgep.problems.table import table
 else:
 
     def __getattr__(name):
@@ -109,4 +101,4 @@ else:
 
 def __dir__() -> list[str]:
     """The public names: what completion shows."""
-    return sorted({*__all__, "__version__"})
+    return sorted({*__all__, *_LAZY, "__version__"})

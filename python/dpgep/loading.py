@@ -35,11 +35,11 @@ from dpgep.models.row_model import RowModel
 from dpgep.models.table import TableModel
 from dpgep.planning import PLAN, Plan
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
-from dpgep.private_moments import RELEASE, PrivateMoments
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
 from dpgep.reports.report import REPORT, PrivacyReport, verify
+from dpgep.results.release import RELEASE, Release
+from dpgep.results.solution import SOLUTION, Solution
 from dpgep.serialization import Document, decoded, encoded, opened, upper_triangle_of
-from dpgep.solution import SOLUTION, Solution
 
 # Integer sums over more people have no room (docs/scale.md).
 _MOST_PEOPLE = 1 << 62
@@ -152,9 +152,9 @@ def _require_moments(solution: Solution, moments: ReleasedMoments, d: int) -> No
 # ---- releases ----
 
 
-def _release(document: Document) -> PrivateMoments:
+def _release(document: Document) -> Release:
     """A release whose moments, and the noise that they state, are those that the ledger has paid for."""
-    release: PrivateMoments = document.require(RELEASE).record(PrivateMoments, "the release")
+    release: Release = document.require(RELEASE).record(Release, "the release")
     model, report, noisy, preprocessing = release.model, release.privacy, release._noisy, release.preprocessing
     _require_model(model)
     report.require_consistent()

@@ -48,9 +48,9 @@ from dpgep.privacy.calibration import LARGEST_MU, IntegerNoise, share_noise
 from dpgep.privacy.ledger import LedgerEntry, Owner
 from dpgep.privacy.moment_release import add_share, normalized_moments, share_entry, summed_shares
 from dpgep.privacy.noise import noise_stream
-from dpgep.private_moments import PrivateMoments
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.release import Release
 from dpgep.run import public_inputs, warn_of_delta, warn_of_epsilon
 from dpgep.serialization import Format, encoded, opened, triangle_rows, upper_triangle_of
 
@@ -305,7 +305,7 @@ class Site:
         return f"Site({self.name!r} of {len(self.terms.sites)}, session {self.terms.session!r}; {state})"
 
 
-def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, bytes]) -> PrivateMoments:
+def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, bytes]) -> Release:
     """The coordinator's part: the sum of all sites' messages, in which the masks cancel, as one release.
 
     Parameters
@@ -317,7 +317,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
 
     Returns
     -------
-    PrivateMoments
+    Release
         What `dpgep.release` returns of the merged moments of all sites.
 
     Raises
@@ -343,7 +343,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
     noise = summed_shares(terms.share, len(terms.sites))
     noisy = normalized_moments(facts, terms.layout, sums.n, sums.to_float(), noise)
     report = _report(terms, facts)
-    moments = PrivateMoments(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
+    moments = Release(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
     warn_of_delta(terms.guarantee, facts.n, moments)
     return moments
 

@@ -26,6 +26,7 @@ from dpgep._checks import require_count, require_one_of, require_people, require
 from dpgep._dispatch import core
 from dpgep._files import Target, save
 from dpgep.data.views import clipping_of
+from dpgep.methods.base import component_count
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
 from dpgep.models.cca import CcaModel
@@ -47,7 +48,6 @@ from dpgep.privacy.moment_release import release_moments, released_people, relea
 from dpgep.problems.moment_problem import MomentProblem, moment_problem
 from dpgep.run import prepare_table
 from dpgep.serialization import Format
-from dpgep.solve import component_count
 
 __all__ = ["Plan", "plan"]
 

@@ -21,7 +21,7 @@ from dpgep.methods.intervals import Intervals
 from dpgep.models.model import Matrix
 from dpgep.privacy.budget import Budget
 from dpgep.reports.report import PrivacyReport
-from dpgep.solution import Solution
+from dpgep.results.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,26 +1,33 @@
-"""`dpgep.solve`: a run of a method, and its result in the units of the rows."""
+"""`dpgep.solve` and `dpgep.release`: runs of a method, or of no method yet, and what they return."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Literal, overload
 
-from dpgep._checks import require_count
+from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
-from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods import method_named
-from dpgep.methods.base import MethodResult
-from dpgep.methods.release import ReleaseDiagnostics
-from dpgep.models.model import Model
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.methods.base import component_count
+from dpgep.methods.options import MEMORY_LIMIT, require_capacity
+from dpgep.methods.ridge import products_ridge
+from dpgep.models.model import Adjacency
+from dpgep.models.moments import ReleasedMoments
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
+from dpgep.privacy import moment_release
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
+from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.problem import Problem
-from dpgep.reports.report import PrivacyReport
+from dpgep.problems.table import table_problem
+from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease
+from dpgep.results.release import Release
+from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.run import Run
-from dpgep.solution import Solution
 
 
 def solve(
@@ -128,6 +135,173 @@ def solve(
     return solution
 
 
+@overload
+def release(data: Any, *, storage: Literal["matrix"] = "matrix", **arguments: Any) -> Release: ...
+
+
+@overload
+def release(data: Any, *, storage: Literal["operator"], **arguments: Any) -> MatrixFreeRelease: ...
+
+
+def release(  # type: ignore[misc]  # the forms above leave out what it takes
+    data: Any,
+    *,
+    labels: Any = None,
+    classes: Sequence[Hashable] | Literal["public"] | None = None,
+    y: Any = None,
+    slices: int | None = None,
+    y_range: tuple[float, float] | None = None,
+    edges: Sequence[float] | None = None,
+    bound: Bound | None = None,
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Adjacency | None = None,
+    public_n: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    budget: Budget | None = None,
+    share: float | None = None,
+    accounting: Accounting = "gdp",
+    storage: Literal["matrix", "operator"] = "matrix",
+    regularization: float | None = None,
+    memory_limit: int | None = None,
+    seed: int | None = None,
+    n_threads: int | None = None,
+) -> Release | MatrixFreeRelease:
+    """One noisy release of the moments of people, from which everything else is computed at no further cost.
+
+    Of rows, released are M = (1/n) sum x x^T and the mean, or, with ``labels`` or ``y``, sums and counts of each group:
+    all questions of `Release` are then answered, about any columns, for the price of one. Of a problem, what it needs:
+    `dpgep.solve` is this, and its first question.
+
+    Parameters
+    ----------
+    data : array_like of shape (n, d); or a problem, from `dpgep.pca` and the like; or `dpgep.Moments`
+        One row per person, as in `dpgep.pca`: an array, a table with names, a `dpgep.scan`, a Dask or Spark collection.
+        With a problem, the parameters down to ``public_n`` belong to it.
+    labels, classes
+        The class of each person, as in `dpgep.fda`, for `Release.fda` and `Release.classifier`. Groups add to the noise
+        of all answers: give them only where they are asked for. A person without one counts as a person and contributes
+        nothing else, in all questions.
+    y, slices, y_range, edges
+        Or a response, as in `dpgep.sir`, for `Release.sir`: ``slices`` (default 10) of equal width over the public
+        ``y_range``, or public ``edges``.
+    bound, preprocessing, adjacency, public_n
+        As in `dpgep.pca`. ``bound="auto"``, the default, gives every column a location and a scale, for 17 to 55 % of
+        mu^2, so that columns in units of their own are released equally well. All columns then have noise of the same
+        size relative to their scale, and a question about a few columns has the noise of all: leave out columns that
+        nobody asks about. Where only the largest of columns in one unit matter, as in a spectrum,
+        ``AutoPreprocessing(precondition=None)`` leaves the scales as they are.
+    epsilon, delta, rho, mu, budget, share, accounting, seed, n_threads
+        As in `dpgep.solve`.
+    storage : {"matrix", "operator"}
+        "operator": of a problem, no matrix is formed. The noisy pencil is known through its products, for any
+        eigensolver, in any dimension. It has the law of the other release; answers are rounded to a public grid, and
+        the data must not change while it is used.
+    regularization : float, optional
+        Of an operator: the multiple of the identity added to B, >= 0, in the units of B, not chosen by looking at the
+        data. Default: the known noise level, which makes the noisy B positive definite. Unused where B is the identity.
+    memory_limit : int, optional
+        Of an operator: bytes for stored answers, 24 d per direction queried (32 d for a private pair of matrices).
+        Default 4 GiB.
+
+    Returns
+    -------
+    Release or `dpgep.results.matrix_free.MatrixFreeRelease`
+        The latter with ``storage="operator"``.
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If the budget does not suffice; raised before data are read.
+    TypeError, ValueError
+        As `dpgep.solve`, `fda` and `sir`, and for a ``memory_limit`` too small for a few products: nothing is released
+        or spent.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> X = np.random.default_rng(0).standard_normal((20000, 4)) @ (np.eye(4) + 0.5) * [1, 10, 100, 1000]
+    >>> people = dpgep.release(X, epsilon=1.0, delta=1e-6)
+    >>> two, one = people.pca([0, 1], standardize=True), people.cca([0, 1], [2, 3], n_components=1)
+    >>> two.privacy == one.privacy == people.report  # paid once
+    True
+
+    Two hospitals, each with its own budget:
+
+    >>> north, south = (dpgep.release(dpgep.pca(X[i::2] / 3e3, bound=1.0), epsilon=1.0, delta=1e-6) for i in (0, 1))
+    >>> (north + south).solve(n_components=1).privacy.epsilon
+    1.0
+
+    Products, for an eigensolver of SciPy:
+
+    >>> from scipy.sparse.linalg import eigsh
+    >>> Z = np.random.default_rng(0).standard_normal((20000, 50)) * np.r_[5, np.ones(49)] / 15
+    >>> operator = dpgep.release(dpgep.pca(Z, bound=1.0), storage="operator", epsilon=1.0, delta=1e-6)
+    >>> values, vectors = eigsh(operator.a, k=1, which="LA")
+    >>> bool(abs(vectors[0, 0]) > 0.99)
+    True
+    """
+    require_one_of("storage", storage, ("matrix", "operator"))
+    groups = {"labels": labels, "classes": classes, "y": y, "slices": slices, "y_range": y_range, "edges": edges}
+    facts = {"bound": bound, "preprocessing": preprocessing, "adjacency": adjacency, "public_n": public_n}
+    given = {name: value for name, value in {**groups, **facts}.items() if value is not None}
+    problem = data if isinstance(data, Problem) else _table(data, **given)
+    if problem is data and given:
+        raise TypeError(f"{' and '.join(given)} belong to the problem: give them to the function that builds it")
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = partial(Run, problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    with use_threads(n_threads):
+        if storage == "operator":
+            return _operator(problem, run, regularization, MEMORY_LIMIT if memory_limit is None else memory_limit)
+        if regularization is not None or memory_limit is not None:
+            raise TypeError('regularization and memory_limit are of storage="operator": give the former to a question')
+        return _moments(problem, run)
+
+
+def _table(X: Any, *, labels: Any = None, y: Any = None, **rest: Any) -> MomentProblem:
+    """The problem of all moments of rows."""
+    cuts = [name for name in ("slices", "y_range", "edges") if name in rest]
+    if labels is not None and (y is not None or cuts):
+        raise ValueError("groups are classes of labels or slices of a response y: give one of them")
+    if y is not None and "edges" not in rest:
+        rest.setdefault("slices", 10)
+    return table_problem(X, labels if y is None else y, **rest)
+
+
+def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
+    if not isinstance(problem, (MomentProblem, Moments)):
+        raise TypeError(
+            f"data must be rows, dpgep.Moments, or a problem of rows: pca, cca, pls, fda or sir; got {problem!r}"
+        )
+    run = start()
+    with run.reserved():
+        noisy = run.curator(Curator).answer(moment_release.Release())
+    assert isinstance(noisy, ReleasedMoments)
+    found = Release(problem.model, run.report, noisy, frozenset([problem.population_id]), run.preprocessing)
+    run.warn_of_counted(found)
+    return found
+
+
+def _operator(
+    problem: Problem, start: Callable[[], Run], regularization: float | None, memory_limit: int
+) -> MatrixFreeRelease:
+    require_problem(problem)
+    component_count(problem.model, None)  # a table has none, and says so
+    require_count("memory_limit (in bytes)", memory_limit)
+    if regularization is not None:
+        require_non_negative("regularization", regularization)
+    run = start()
+    require_capacity(problem.public, 1, memory_limit)
+    with run.reserved():
+        curator = run.curator(partial(AnsweringCurator, memory_limit=memory_limit))
+        ridge = products_ridge(curator.paid, regularization)
+    found = MatrixFreeRelease(curator, run.report, ridge, memory_limit, run.preprocessing)
+    run.warn_of_counted(found)
+    return found
+
+
 def require_problem(problem: Any) -> None:
     """Raise TypeError for anything but a problem."""
     if not isinstance(problem, Problem):
@@ -135,55 +309,3 @@ def require_problem(problem: Any) -> None:
             "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
             f"got {type(problem).__name__}"
         )
-
-
-def component_count(model: Model, n_components: Any) -> int:
-    """K: by default all components of the model."""
-    largest = model.max_components
-    if n_components is None:
-        return largest
-    k = require_count("n_components", n_components)
-    if k > largest:
-        raise ValueError(f"n_components = {n_components} is too many: {model.max_components_reason}")
-    return k
-
-
-def solution_of(
-    result: MethodResult,
-    report: PrivacyReport,
-    model: Model,
-    method: str,
-    *,
-    passes: int,
-    preprocessing: Preprocessing | None,
-) -> Solution:
-    """The caller's view of a method's result, in the units of the rows."""
-    components, eigenvalues, mean, diagnostics = result.components, result.eigenvalues, result.mean, result.diagnostics
-    if preprocessing is not None:
-        if model.scale_free:
-            components = preprocessing.components(components)
-        else:
-            eigenvalues = preprocessing.eigenvalues(eigenvalues)
-            if diagnostics.noise_edge is not None:
-                diagnostics = replace(diagnostics, noise_edge=preprocessing.eigenvalues(diagnostics.noise_edge))
-        mean = None if mean is None else preprocessing.mean(mean)
-        if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
-            diagnostics = replace(diagnostics, scale=preprocessing.spread(diagnostics.scale))
-    return Solution(
-        components=components,
-        eigenvalues=eigenvalues,
-        privacy=report,
-        diagnostics=diagnostics,
-        mean=mean,
-        preprocessing=preprocessing,
-        model=model,
-        method=method,
-        passes=passes,
-        _moments=result.moments,
-    )
-
-
-def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
-    """The method's warnings, now that there is a solution to attach."""
-    for message in result.accuracy_warnings:
-        warn(AccuracyWarning(message, solution))

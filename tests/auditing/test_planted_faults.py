@@ -26,7 +26,7 @@ from dpgep.privacy import clipped_products, moment_release, noise, products, sam
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Ledger
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.solution import Solution
+from dpgep.results.solution import Solution
 
 Patch = pytest.MonkeyPatch
 FAULTS: dict[str, tuple[str, Callable[[Patch], None]]] = {}

@@ -300,7 +300,7 @@ def test_every_source_is_read_in_a_replay(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_every_question_of_a_release_is_asked() -> None:
     source = (Path(__file__).resolve().parents[1] / "support" / "replay_ways.py").read_text(encoding="utf-8")
-    questions = {name for name in vars(dpgep.PrivateMoments.__mro__[1]) if not name.startswith("_")}
+    questions = {name for name in vars(dpgep.Release.__mro__[1]) if not name.startswith("_")}
     asked = {name for name in questions if f"asked.{name}(" in source or f"again.{name}" in source}
     assert asked == questions - {"model", "privacy", "preprocessing"}
 

@@ -112,7 +112,9 @@ def test_the_attack_on_lazy_noise_is_refused() -> None:
     people[0, 0] = 1.0
     other = np.zeros((N, D))
     other[0, 1] = 1.0
-    operator = dpgep.private_operator(dpgep.pca(dpgep.scan(Source(people, other, 3)), center=False, bound=1.0), mu=1.0)
+    operator = dpgep.release(
+        dpgep.pca(dpgep.scan(Source(people, other, 3)), center=False, bound=1.0), mu=1.0, storage="operator"
+    )
     operator.a.matvec(np.eye(D)[0])
     for _ in range(3):
         with pytest.raises(dpgep.DataChangedError, match="nothing of this pass was released"):
@@ -142,12 +144,14 @@ def test_labels_that_change_are_refused(rows: Matrix) -> None:
 @pytest.mark.parametrize("pieces", [1, 5, 60])
 def test_any_form_is_compared_however_it_is_cut(form: str, pieces: int, rows: Matrix) -> None:
     start = np.eye(D)[0]
-    same = dpgep.private_operator(dpgep.pca(dpgep.scan(Source(rows, rows, 0, form, pieces)), bound=8.0), mu=1.0)
+    same = dpgep.release(
+        dpgep.pca(dpgep.scan(Source(rows, rows, 0, form, pieces)), bound=8.0), mu=1.0, storage="operator"
+    )
     for _ in range(4):
         same.a.matvec(start + np.random.default_rng(1).standard_normal(D))
     positive = rows > 0 if form == "boolean" else rows
     source = Source(positive, changed(positive), 3, form, pieces)
-    other = dpgep.private_operator(dpgep.pca(dpgep.scan(source), bound=8.0), mu=1.0)
+    other = dpgep.release(dpgep.pca(dpgep.scan(source), bound=8.0), mu=1.0, storage="operator")
     other.a.matvec(start)
     with pytest.raises(dpgep.DataChangedError, match=REFUSED):
         other.a.matvec(np.eye(D)[1])

@@ -272,8 +272,8 @@ def test_two_views_fit_into_the_least_memory(d_x: int, d_y: int, k: int, mu: flo
 
 
 def test_a_full_operator_says_so(rng: np.random.Generator) -> None:
-    operator = dpgep.private_operator(
-        dpgep.pca(rng.standard_normal((500, 50)) / 10, bound=1.0), mu=1.0, memory_limit=24 * 50 * 12
+    operator = dpgep.release(
+        dpgep.pca(rng.standard_normal((500, 50)) / 10, bound=1.0), mu=1.0, memory_limit=24 * 50 * 12, storage="operator"
     )
     for _ in range(12):
         operator.a @ rng.standard_normal(50)

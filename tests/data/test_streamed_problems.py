@@ -123,7 +123,7 @@ def test_a_second_pass_over_an_iterator_is_refused_and_free(method: str, options
     with pytest.raises(ValueError, match="needs several passes over the rows"):
         dpgep.solve(dpgep.pca(iter([rows]), bound=1.0), budget=budget, n_components=1, method=method, **options)
     with pytest.raises(ValueError, match="need several passes over the rows"):
-        dpgep.private_operator(dpgep.pca(iter([rows]), bound=1.0), budget=budget)
+        dpgep.release(dpgep.pca(iter([rows]), bound=1.0), budget=budget, storage="operator")
     problem = dpgep.pca(iter([rows]), bound=1.0)
     solve_seeded(problem, mu=1.0)
     with pytest.raises(RuntimeError, match="read only once"):

@@ -174,7 +174,7 @@ def test_every_method_is_tried() -> None:
 def test_release_and_operator_answer_in_the_units_of_the_columns() -> None:
     problem, expected = problems(table(), bound="auto")["fda"], np.eye(5)[0]
     kept = dpgep.release(problem, mu=20.0)
-    operator = dpgep.private_operator(problem, mu=20.0)
+    operator = dpgep.release(problem, mu=20.0, storage="operator")
     for solution in (kept.solve(1), operator.solve(1), dpgep.load(bytes_of(kept)).solve(1)):
         direction = solution.components[0] * UNITS
         np.testing.assert_allclose(direction / np.linalg.norm(direction), expected, atol=0.1)
@@ -294,7 +294,7 @@ def test_wrong_options_cost_nothing() -> None:
     with pytest.raises(ValueError, match="sparsity"):
         dpgep.solve(problem, budget=budget, sparsity=1)
     with pytest.raises(ValueError, match="memory_limit"):
-        dpgep.private_operator(problem, budget=budget, memory_limit=10)
+        dpgep.release(problem, budget=budget, memory_limit=10, storage="operator")
     assert (budget.spent_mu, problem.passes) == (0, 0)
 
 

@@ -16,6 +16,7 @@ from scipy import stats
 
 import dpgep
 from dpgep.methods.sparse import ResidualDeviation, SparseFit, sparse_eigenvectors
+from dpgep.problems.table import table_problem
 
 
 def goe(rng: np.random.Generator, d: int, deviation: float = 1.0) -> Matrix:
@@ -345,7 +346,7 @@ def test_a_sparsity_of_each_view(model: Any, options: dict[str, Any]) -> None:
 
 
 def test_a_release_answers_with_a_sparsity_of_each_view() -> None:
-    release = dpgep.release(dpgep.table(np.hstack(two_views()), bound=1.5), mu=3.0)
+    release = dpgep.release(table_problem(np.hstack(two_views()), bound=1.5), mu=3.0)
     answer = release.cca(range(5), range(5, 12), n_components=1, sparsity=[1, 2])
     assert (np.count_nonzero(answer.x_weights), np.count_nonzero(answer.y_weights)) == (1, 2)
 

@@ -255,7 +255,7 @@ def test_what_needs_more_than_the_matrix_is_refused_and_free(
 def test_no_operator_is_paid_for(rng: np.random.Generator) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
     with nothing_spent(budget), pytest.raises(ValueError, match="products with vectors do not show"):
-        dpgep.private_operator(problem_of(table(rng, 100)), budget=budget)
+        dpgep.release(problem_of(table(rng, 100)), budget=budget, storage="operator")
 
 
 def test_standardize_is_a_flag() -> None:

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -488,7 +489,7 @@ def test_runs_of_two_adjacencies_would_cost_more_than_their_sum() -> None:
 
 
 @pytest.mark.parametrize("first", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("run", ["solve", "private_operator", "release", "moments", "dp-spca", "local-gaussian"])
+@pytest.mark.parametrize("run", ["solve", "release as an operator", "release", "moments", "dp-spca", "local-gaussian"])
 def test_runs_of_two_adjacencies_are_refused(
     run: str, first: Adjacency, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -502,7 +503,7 @@ def test_runs_of_two_adjacencies_are_refused(
     moments.update(np.ones((19, 2)))
     calls: dict[str, Callable[[], object]] = {
         "solve": lambda: dpgep.solve(other, budget=budget, share=0.5),
-        "private_operator": lambda: dpgep.private_operator(other, budget=budget, share=0.5),
+        "release as an operator": lambda: dpgep.release(other, budget=budget, share=0.5, storage="operator"),
         "release": lambda: dpgep.release(other, budget=budget, share=0.5),
         "moments": lambda: dpgep.release(moments, budget=budget),
         "dp-spca": lambda: dpgep.solve(other, budget=budget, method="dp-spca", n_components=1),
@@ -586,7 +587,7 @@ def test_the_whole_as_an_amount_is_a_whole_budget() -> None:
 def test_amounts_that_cannot_be_are_refused(budget: Any, part: Any, message: str) -> None:
     budget = Budget(**budget)
     before = budget.remaining_mu
-    for call in (dpgep.solve, dpgep.release, dpgep.private_operator):
+    for call in (dpgep.solve, dpgep.release, partial(dpgep.release, storage="operator")):
         with pytest.raises(ValueError, match=message):
             call(problem(E1, "replace-one"), budget=budget, **part)
     assert (budget.remaining_mu, budget.adjacency, budget.releases) == (before, None, ())

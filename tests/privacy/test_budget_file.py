@@ -745,7 +745,7 @@ def test_runs_spend_from_a_file_as_from_memory(path: Path, rng: np.random.Genera
         for budget in (in_memory, lasting):
             dpgep.solve(problem, budget=budget, share=0.25, seed=1)
             dpgep.release(problem, budget=budget, epsilon=0.5, seed=2)
-            dpgep.private_operator(problem, budget=budget, epsilon=0.25, seed=3)
+            dpgep.release(problem, budget=budget, epsilon=0.25, seed=3, storage="operator")
     again = Budget.open(path)
     assert again.releases == lasting.releases == in_memory.releases
     assert again.remaining_mu == in_memory.remaining_mu

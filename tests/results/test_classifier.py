@@ -20,7 +20,7 @@ from statistics_helpers import FALSE_ALARM
 import dpgep
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.questions.classifier import LinearClassifier, classifier
+from dpgep.results.classifier import LinearClassifier, classifier
 
 CLASSES = ["a", "b", "c"]
 NAMES = tuple("pqrst")

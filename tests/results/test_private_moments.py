@@ -37,7 +37,7 @@ def problem(name: str, x: Matrix, **facts: Any) -> Any:
 names = pytest.mark.parametrize("name", ["pca", "second moment", "cca", "pls", "fda", "sir"])
 
 
-def released(given: Any, **budget: Any) -> dpgep.PrivateMoments:
+def released(given: Any, **budget: Any) -> dpgep.Release:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         return dpgep.release(given, seed=0, **budget)
@@ -151,7 +151,7 @@ def test_a_budget_pays_once(rng: np.random.Generator) -> None:
     assert budget.spent_mu == pytest.approx(0.5)
     with pytest.raises(dpgep.PrivacyBudgetError):
         dpgep.release(problem("pca", rows(rng)), budget=budget, share=0.8)
-    with pytest.raises(TypeError, match="problem must have moments"):
+    with pytest.raises(TypeError, match=r"data must be rows, .* or a problem of rows"):
         dpgep.release(dpgep.gep(np.eye(3), n=10, sensitivity_a=1.0), mu=1.0)  # type: ignore[arg-type]
 
 

@@ -26,12 +26,12 @@ def rows(n: int = 3000, d: int = D, seed: int = 0) -> Matrix:
     return unit_rows(rng.standard_normal((n, d)) * np.r_[4.0, 3.0, 2.0, np.ones(d - 3)] + 0.3)
 
 
-def operator(problem: Any = None, seed: int = 0, **arguments: Any) -> dpgep.PrivateOperator:
+def operator(problem: Any = None, seed: int = 0, **arguments: Any) -> dpgep.results.matrix_free.MatrixFreeRelease:
     arguments = arguments or {"mu": 5.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        return dpgep.private_operator(
-            dpgep.pca(rows(), bound=1.0) if problem is None else problem, seed=seed, **arguments
+        return dpgep.release(
+            dpgep.pca(rows(), bound=1.0) if problem is None else problem, seed=seed, **arguments, storage="operator"
         )
 
 
@@ -149,8 +149,8 @@ def test_bad_arguments_spend_nothing() -> None:
     ):
         with nothing_spent(budget), pytest.raises(ValueError, match=message):
             operator(budget=budget, **arguments)
-    with pytest.raises(TypeError, match="problem must come from"):
-        dpgep.private_operator(rows(), mu=1.0)
+    with pytest.raises(TypeError, match="needs a question, and a table asks none"):
+        dpgep.release(rows(), mu=1.0, storage="operator")
     bad = rows()
     bad[3, 3] = np.nan
     with nothing_spent(budget), pytest.raises(ValueError, match="NaN"):
@@ -241,6 +241,6 @@ def test_blocks_of_other_shapes_are_refused() -> None:
 
 def test_the_printed_form_names_noise_and_cost() -> None:
     text = repr(operator())
-    assert "PrivateOperator(d=40" in text
+    assert "MatrixFreeRelease(d=40" in text
     assert "0 directions queried" in text
     assert "SEEDED" in text

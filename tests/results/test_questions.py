@@ -1,9 +1,10 @@
-"""`dpgep.table` and the questions to its release: answers are those of `solve`, in the units of the columns."""
+"""`dpgep.release` of rows and the questions to it: answers are those of `solve`, in the units of the columns."""
 
 import math
 import pickle
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ from dpgep.models.in_units import InUnits
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
 from dpgep.models.pls import PlsModel
 from dpgep.models.unclipped import unclipped
+from dpgep.problems.table import table_problem
 
 D, N = 6, 3000
 SCALE = np.geomspace(1.0, 300.0, D)
@@ -44,7 +46,7 @@ def labels_of(y: Matrix) -> Any:
     return np.where(y > 0, "high", "low")
 
 
-def released(given: Any, **budget: Any) -> dpgep.PrivateMoments:
+def released(given: Any, **budget: Any) -> dpgep.Release:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         return dpgep.release(given, seed=0, **(budget or {"epsilon": math.inf}))
@@ -54,7 +56,7 @@ def exact(problem: Any, k: int = 2) -> dpgep.Solution:
     return dpgep.solve(problem, epsilon=math.inf, n_components=k)
 
 
-Ask = Callable[[dpgep.PrivateMoments], dpgep.Solution]
+Ask = Callable[[dpgep.Release], dpgep.Solution]
 Theirs = Callable[[Matrix, Matrix], dpgep.Solution]
 FEW = [4, 0, 2]
 BOUND = 1e6  # nothing is clipped
@@ -104,13 +106,13 @@ def test_an_answer_without_noise_is_that_of_solve(
     question: str, clipping: dict[str, Any], x: Matrix, y: Matrix
 ) -> None:
     ask, theirs = ANSWERS[question]
-    assert_same(ask(released(dpgep.table(x, **clipping))), theirs(x, y))
+    assert_same(ask(released(table_problem(x, **clipping))), theirs(x, y))
 
 
 @pytest.mark.parametrize("clipping", [{"bound": BOUND}, {"preprocessing": PREPROCESSING}], ids=["bound", "scales"])
 def test_of_groups_too(clipping: dict[str, Any], x: Matrix, y: Matrix) -> None:
-    classes = released(dpgep.table(x, labels_of(y), classes=["low", "high"], **clipping))
-    slices = released(dpgep.table(x, y, slices=4, y_range=(-1, 1), **clipping))
+    classes = released(table_problem(x, labels_of(y), classes=["low", "high"], **clipping))
+    slices = released(table_problem(x, y, slices=4, y_range=(-1, 1), **clipping))
     for release, (ask, theirs) in ((classes, OF_CLASSES), (slices, OF_SLICES), (slices, ANSWERS["pca"])):
         assert_same(ask(release), theirs(x, y))
 
@@ -120,14 +122,14 @@ def test_with_noise_the_answer_of_a_table_has_the_bits_of_solve(x: Matrix) -> No
     z = x / SCALE / 20
     with pytest.warns(dpgep.PrivacyWarning):
         theirs = dpgep.solve(dpgep.pca(z, bound=1.0), epsilon=1.0, delta=1e-6, seed=0)
-    ours = released(dpgep.table(z, bound=1.0), epsilon=1.0, delta=1e-6).pca()
+    ours = released(table_problem(z, bound=1.0), epsilon=1.0, delta=1e-6).pca()
     np.testing.assert_array_equal(ours.components, theirs.components)
     np.testing.assert_array_equal(ours.eigenvalues, theirs.eigenvalues)
     assert ours.privacy == theirs.privacy
 
 
 def test_a_bound_for_a_table_gives_columns_scales(x: Matrix) -> None:
-    release = released(dpgep.table(x), mu=1.0)
+    release = released(table_problem(x), mu=1.0)
     assert release.preprocessing is not None
     np.testing.assert_allclose(release.preprocessing.scale / x.std(axis=0), 1.0, rtol=0.2)
     deviations = x.std(axis=0)
@@ -137,7 +139,7 @@ def test_a_bound_for_a_table_gives_columns_scales(x: Matrix) -> None:
 
 def test_a_table_keeps_more_of_long_tails(x: Matrix) -> None:
     """Entries are cut off later than where directions alone are asked for: variances are what that changes most."""
-    whole, directions = released(dpgep.table(x), mu=1.0), released(dpgep.pca(x, standardize=True), mu=1.0)
+    whole, directions = released(table_problem(x), mu=1.0), released(dpgep.pca(x, standardize=True), mu=1.0)
     assert whole.preprocessing is not None
     assert directions.preprocessing is not None
     assert (whole.preprocessing.largest, directions.preprocessing.largest) == (12.0, 6.0)
@@ -147,9 +149,9 @@ def test_a_table_keeps_more_of_long_tails(x: Matrix) -> None:
 @pytest.mark.parametrize("groups", ["none", "classes", "slices"])
 def test_a_release_travels(form: str, groups: str, x: Matrix, y: Matrix) -> None:
     given = {
-        "none": lambda: dpgep.table(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING),
-        "classes": lambda: dpgep.table(x, labels_of(y), classes=["low", "high"], preprocessing=PREPROCESSING),
-        "slices": lambda: dpgep.table(x, y, edges=[-1, 0, 1], preprocessing=PREPROCESSING),
+        "none": lambda: table_problem(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING),
+        "classes": lambda: table_problem(x, labels_of(y), classes=["low", "high"], preprocessing=PREPROCESSING),
+        "slices": lambda: table_problem(x, y, edges=[-1, 0, 1], preprocessing=PREPROCESSING),
     }[groups]()
     release = released(given, mu=1.0)
     copy = dpgep.load(bytes_of(release)) if form == "bytes" else pickle.loads(pickle.dumps(release))
@@ -164,7 +166,7 @@ def test_a_table_comes_from_anywhere(source: str, grouped: bool, x: Matrix, y: M
     options: dict[str, Any] = {"preprocessing": PREPROCESSING}
     groups: list[Any] = [labels_of(y)] if grouped else []
     classes: dict[str, Any] = {"classes": ("low", "high")} if grouped else {}
-    whole = released(dpgep.table(x, *groups, **classes, **options))
+    whole = released(table_problem(x, *groups, **classes, **options))
     if source == "moments":
         moments = dpgep.Moments(dpgep.models.TableModel(D, **classes), **options)
         for rows in np.split(np.arange(N), 5):
@@ -173,14 +175,14 @@ def test_a_table_comes_from_anywhere(source: str, grouped: bool, x: Matrix, y: M
     elif source == "stream":
         frame = pd.DataFrame(x, columns=NAMES).assign(group=labels_of(y))
         scan = dpgep.scan(frame, batch_rows=700)
-        other = released(dpgep.table(scan[list(NAMES)], *([scan["group"]] if grouped else []), **classes, **options))
+        other = released(table_problem(scan[list(NAMES)], *([scan["group"]] if grouped else []), **classes, **options))
     elif source == "dask":
         chunks = [da.from_array(each, chunks=900) for each in groups]
-        other = released(dpgep.table(da.from_array(x, chunks=(900, 4)), *chunks, **classes, **options))
+        other = released(table_problem(da.from_array(x, chunks=(900, 4)), *chunks, **classes, **options))
     else:
         parts = [slice(0, 1000), slice(1000, N)]
         one, two = (
-            released(dpgep.table(x[part], *(each[part] for each in groups), **classes, **options)) for part in parts
+            released(table_problem(x[part], *(each[part] for each in groups), **classes, **options)) for part in parts
         )
         other = one + two
     np.testing.assert_allclose(other.second_moment, whole.second_moment, rtol=1e-3, atol=1e-3)
@@ -189,7 +191,7 @@ def test_a_table_comes_from_anywhere(source: str, grouped: bool, x: Matrix, y: M
 
 
 def test_columns_have_names(x: Matrix) -> None:
-    release = released(dpgep.table(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING))
+    release = released(table_problem(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING))
     named, numbered = release.cca(["dose", "age"], ["weight"]), release.cca([5, 0], [2])
     np.testing.assert_array_equal(named.components, numbered.components)
     several = [("age", "dose"), pd.Index(["age", "dose"]), pd.Series(["age", "dose"]), np.array([0, 5]), range(0, 6, 5)]
@@ -212,7 +214,7 @@ def test_columns_have_names(x: Matrix) -> None:
 def test_a_constant_column_has_no_correlations(x: Matrix) -> None:
     constant = x.copy()
     constant[:, 2] = 7.0
-    found = released(dpgep.table(constant, preprocessing=PREPROCESSING)).correlation()
+    found = released(table_problem(constant, preprocessing=PREPROCESSING)).correlation()
     assert not found.values[2].any()
     assert (found.low[2, 3], found.high[2, 3]) == (-1, 1)
     others = np.delete(np.arange(D), 2)
@@ -221,7 +223,7 @@ def test_a_constant_column_has_no_correlations(x: Matrix) -> None:
 
 def test_a_regression_by_name(x: Matrix) -> None:
     frame = pd.DataFrame(x, columns=NAMES)
-    release = released(dpgep.table(frame, preprocessing=PREPROCESSING))
+    release = released(table_problem(frame, preprocessing=PREPROCESSING))
     found = release.regression("dose", on=["weight", "age"])
     design = np.column_stack([np.ones(N), x[:, [2, 0]]])
     expected = np.linalg.lstsq(design, x[:, 5], rcond=None)[0]
@@ -236,7 +238,7 @@ def test_a_regression_by_name(x: Matrix) -> None:
 
 def test_a_classifier_and_people_by_name(x: Matrix, y: Matrix) -> None:
     frame, labels = pd.DataFrame(x, columns=NAMES), labels_of(y)
-    release = released(dpgep.table(frame, labels, classes=["low", "high"], preprocessing=PREPROCESSING))
+    release = released(table_problem(frame, labels, classes=["low", "high"], preprocessing=PREPROCESSING))
     rule = release.classifier(["weight", "age"])
     assert rule.feature_names == ("weight", "age")
     assert np.mean(rule.predict(frame[["weight", "age"]]) == labels) > 0.8
@@ -245,13 +247,13 @@ def test_a_classifier_and_people_by_name(x: Matrix, y: Matrix) -> None:
     assert abs(np.mean(drawn == "low") - np.mean(labels == "low")) < 0.03
     means = frame[["weight", "age"]].groupby(labels).mean()
     np.testing.assert_allclose(rows.groupby(drawn).mean(), means, atol=0.1 * x[:, 2].std())
-    alone = released(dpgep.table(frame, preprocessing=PREPROCESSING)).sample(20_000, seed=1)
+    alone = released(table_problem(frame, preprocessing=PREPROCESSING)).sample(20_000, seed=1)
     np.testing.assert_allclose(np.corrcoef(alone.T), np.corrcoef(x.T), atol=0.05)
 
 
 def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
-    release = dpgep.release(dpgep.table(x, preprocessing=PREPROCESSING), budget=budget)
+    release = dpgep.release(table_problem(x, preprocessing=PREPROCESSING), budget=budget)
     spent = budget.spent_mu
     answers = [release.pca(), release.pca([0, 1], standardize=True), release.cca([0], [1])]
     estimate = release.covariance()
@@ -259,7 +261,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
     assert {each.privacy.release for each in (*answers, estimate)} == {release.fingerprint}
     assert all(each.privacy == release.privacy for each in answers)
     assert f"paid once, for all answers from release {release.fingerprint}" in str(answers[0].privacy)
-    other = dpgep.release(dpgep.table(x, preprocessing=PREPROCESSING), epsilon=1.0, delta=1e-6)
+    other = dpgep.release(table_problem(x, preprocessing=PREPROCESSING), epsilon=1.0, delta=1e-6)
     assert other.fingerprint != release.fingerprint
 
 
@@ -275,7 +277,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.pca(["age", "age"]), "'age' twice"),
         (lambda r: r.pca(["age", 0]), "'age' twice"),
         (lambda r: r.cca(["age"], ["age", "dose"]), "in both views"),
-        (lambda r: r.fda(), "no classes: release dpgep.table"),
+        (lambda r: r.fda(), "no classes: use dpgep.release"),
         (lambda r: r.sir(), "no slices of a response"),
         (lambda r: r.classifier(), "no classes"),
         (lambda r: r.regression("shoe size"), "no column 'shoe size'"),
@@ -293,7 +295,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
     ],
 )
 def test_a_question_that_cannot_be_answered(ask: Any, message: str, x: Matrix) -> None:
-    release = released(dpgep.table(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING))
+    release = released(table_problem(pd.DataFrame(x, columns=NAMES), preprocessing=PREPROCESSING))
     with pytest.raises((TypeError, ValueError), match=message):
         ask(release)
 
@@ -313,14 +315,54 @@ def test_a_question_that_cannot_be_answered(ask: Any, message: str, x: Matrix) -
 )
 def test_a_table_that_cannot_be(options: dict[str, Any], message: str, x: Matrix) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        dpgep.table(x, **options)
+        table_problem(x, **options)
 
 
-@pytest.mark.parametrize("run", [dpgep.solve, dpgep.private_operator])
+@pytest.mark.parametrize("run", [dpgep.solve, partial(dpgep.release, storage="operator")])
 def test_a_table_is_no_question(run: Any, x: Matrix) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
     with nothing_spent(budget), pytest.raises(TypeError, match="needs a question, and a table asks none"):
-        run(dpgep.table(x, preprocessing=PREPROCESSING), budget=budget)
+        run(table_problem(x, preprocessing=PREPROCESSING), budget=budget)
+
+
+def test_rows_are_released_as_their_problem_is(x: Matrix, y: Matrix) -> None:
+    """The same noise, and so the same answers to the last bit."""
+    labels, classes, given = labels_of(y), ["low", "high"], {"mu": 1.0, "seed": 3, "bound": BOUND}
+    pairs: list[tuple[Any, dict[str, Any]]] = [
+        (table_problem(x, bound=BOUND), {}),
+        (table_problem(x, labels, classes=classes, bound=BOUND), {"labels": labels, "classes": classes}),
+        (table_problem(x, y, slices=10, y_range=(-1, 1), bound=BOUND), {"y": y, "y_range": (-1, 1)}),
+        (table_problem(x, y, edges=[-1, 0, 1], bound=BOUND), {"y": y, "edges": [-1, 0, 1]}),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        for problem, groups in pairs:
+            ours, theirs = dpgep.release(x, **groups, **given), dpgep.release(problem, mu=1.0, seed=3)
+            assert ours.fingerprint == theirs.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": [0, 1], "y": [0.0, 1.0]}, "classes of labels or slices of a response"),
+        ({"labels": [0, 1], "slices": 3}, "classes of labels or slices of a response"),
+        ({"classes": [0, 1]}, "classes describe groups"),
+        ({"storage": "disk"}, "storage must be one of 'matrix', 'operator'"),
+    ],
+)
+def test_rows_that_cannot_be_released(options: dict[str, Any], message: str, x: Matrix) -> None:
+    budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
+    with nothing_spent(budget), pytest.raises(ValueError, match=message):
+        dpgep.release(x, bound=BOUND, budget=budget, **options)
+
+
+def test_what_belongs_to_a_problem_or_to_an_operator_is_said(x: Matrix) -> None:
+    budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
+    with nothing_spent(budget):
+        with pytest.raises(TypeError, match="labels and bound belong to the problem"):
+            dpgep.release(dpgep.pca(x), labels=[0], bound=1.0, budget=budget)
+        with pytest.raises(TypeError, match='are of storage="operator"'):
+            dpgep.release(dpgep.pca(x), memory_limit=1, budget=budget)
 
 
 def test_models_of_one_group_or_two_kinds_of_groups_are_refused() -> None:
@@ -352,10 +394,10 @@ def test_names_in_both_views_are_asked_by_number(x: Matrix) -> None:
 def test_people_without_a_group_count_in_no_answer(clipping: dict[str, Any], x: Matrix, y: Matrix) -> None:
     labels = labels_of(y).astype(object)
     labels[:500] = None
-    release = released(dpgep.table(x, labels, classes=["low", "high"], **clipping))
+    release = released(table_problem(x, labels, classes=["low", "high"], **clipping))
     for ask, theirs in (*ANSWERS.values(), OF_CLASSES):
         assert_same(ask(release), theirs(x[500:], y[500:]))
-    others = released(dpgep.table(x[500:], **clipping))
+    others = released(table_problem(x[500:], **clipping))
     for answer in ("covariance", "correlation"):
         ours, expected = getattr(release, answer)(), getattr(others, answer)()
         np.testing.assert_allclose(ours.values, expected.values, rtol=1e-6)
@@ -393,13 +435,13 @@ def test_the_noise_of_all_groups_together(share: float, n_is_public: bool, rng: 
 
 def test_columns_that_drown_are_named(x: Matrix) -> None:
     frame = pd.DataFrame(x, columns=NAMES).assign(dose=1.0)
-    release = released(dpgep.table(frame, preprocessing=PREPROCESSING))
+    release = released(table_problem(frame, preprocessing=PREPROCESSING))
     with pytest.warns(dpgep.AccuracyWarning, match="columns 'dose' are constant and have no weight"):
         release.pca(["dose", "age", "height"], standardize=True, n_components=1)
 
 
 def test_warnings_of_answers_point_at_the_line_that_asked(rng: np.random.Generator) -> None:
-    release = released(dpgep.table(rng.standard_normal((50, 3)), bound=1.0), mu=0.1)
+    release = released(table_problem(rng.standard_normal((50, 3)), bound=1.0), mu=0.1)
     for ask in (lambda: release.pca(n_components=1), lambda: release.cca([0], [1])):
         with pytest.warns(dpgep.AccuracyWarning, match="lost") as caught:
             ask()
@@ -436,7 +478,7 @@ def test_covariances_of_clipped_gaussian_rows_are_made_whole(d: int, rng: np.ran
 
 
 def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
-    for given in (dpgep.table(x, preprocessing=PREPROCESSING), dpgep.table(x, bound=BOUND)):
+    for given in (table_problem(x, preprocessing=PREPROCESSING), table_problem(x, bound=BOUND)):
         release = released(given, mu=1.0)
         noisy, preprocessing = unclipped(release._noisy, release.preprocessing)
         assert noisy is release._noisy
@@ -494,7 +536,7 @@ def test_units_may_be_extreme(unit: float, budget: dict[str, float], rng: np.ran
     """Answers in units that are powers of two times as large have the same bits but for these, errors too."""
     rows, scale = rng.standard_normal((2000, 3)) @ (np.eye(3) + 1), np.array([1.0, 3.0, 5.0])
     one, other = (
-        released(dpgep.table(rows * size, preprocessing=dpgep.Preprocessing(9.0, scale=size)), **budget)
+        released(table_problem(rows * size, preprocessing=dpgep.Preprocessing(9.0, scale=size)), **budget)
         for size in (scale, scale * unit)
     )
     for ask in (
@@ -541,7 +583,7 @@ def test_components_far_below_the_largest_noise_are_found(rng: np.random.Generat
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dpgep.PrivacyWarning)
             one, two = (
-                dpgep.release(dpgep.table(x, preprocessing=preprocessing), mu=0.5, seed=seed) for x in (alone, found)
+                dpgep.release(table_problem(x, preprocessing=preprocessing), mu=0.5, seed=seed) for x in (alone, found)
             )
         assert two.pca(n_components=2).diagnostics.lost == (False, False)
         assert two.pca(n_components=2).eigenvalues[1] < two.pca().diagnostics.noise_level
@@ -553,7 +595,7 @@ def test_intervals_for_any_rows_within_the_bound_hold_far_from_zero() -> None:
     """The variance of a variance of two values is the largest where a few people are at the other end."""
     n, few = 1000, 5
     rows = np.where(np.arange(n) < few, -1.0, 1.0)[:, None]
-    estimate = released(dpgep.table(rows, bound=1.0)).covariance(rows="bounded")
+    estimate = released(table_problem(rows, bound=1.0)).covariance(rows="bounded")
     deviation = np.std((rows - rows.mean()) ** 2) / math.sqrt(n)
     assert (estimate.high - estimate.low)[0, 0] / 2 >= stats.norm.ppf(0.95) * deviation
     assert (estimate.high - estimate.low)[0, 0] / 2 <= 1.1 * stats.norm.ppf(0.95) * deviation
@@ -574,7 +616,7 @@ def test_intervals_of_covariances_cover(law: Any, budget: dict[str, float], rng:
         rows = rng.standard_normal((n, 3)) @ root.T + [1.0, 20.0, 0.0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-            release = dpgep.release(dpgep.table(rows, preprocessing=preprocessing), seed=draw, **budget)
+            release = dpgep.release(table_problem(rows, preprocessing=preprocessing), seed=draw, **budget)
         estimate = release.covariance(rows=law)
         i, j = divmod(draw % 9, 3)
         low, high, value = estimate.low[i, j], estimate.high[i, j], estimate.values[i, j]

@@ -14,8 +14,8 @@ from conftest import Matrix
 
 import dpgep
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
-from dpgep.private_moments import PrivateMoments
-from dpgep.questions.regression import Regression, _corrected_inverse, _of_mean, _resolvent, regression
+from dpgep.results.regression import Regression, _corrected_inverse, _of_mean, _resolvent, regression
+from dpgep.results.release import Release
 
 NAMES = tuple("abcdef")
 
@@ -26,11 +26,11 @@ def table(rng: np.random.Generator, n: int = 3000) -> Matrix:
     return np.asarray(x * [1, 10, 0.1, 5, 3, 2] + [0, 100, 3, 0, 5, -20])
 
 
-def question(released: PrivateMoments, target: int, on: Any, **options: Any) -> Regression:
+def question(released: Release, target: int, on: Any, **options: Any) -> Regression:
     return regression(released._noisy, released.preprocessing, target, on, privacy=released.privacy, **options)
 
 
-def released(problem: Any, epsilon: float, seed: int | None = None) -> PrivateMoments:
+def released(problem: Any, epsilon: float, seed: int | None = None) -> Release:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         return dpgep.release(problem, epsilon=epsilon, delta=1e-6, seed=seed)

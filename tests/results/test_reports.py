@@ -24,6 +24,7 @@ from stored import bytes_of
 import dpgep
 from dpgep.cli import main
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, percent, up
+from dpgep.problems.table import table_problem
 from dpgep.reports.report import document_of, verify
 
 DATA = Path(__file__).resolve().parents[1] / "support"
@@ -328,7 +329,7 @@ def test_the_command_writes_and_verifies(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_the_command_takes_a_kept_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = np.random.default_rng(0).standard_normal((400, 3)) / 9
-    release = dpgep.release(dpgep.table(rows, bound=1.0), epsilon=1.0, delta=1e-6)
+    release = dpgep.release(table_problem(rows, bound=1.0), epsilon=1.0, delta=1e-6)
     kept = tmp_path / "people.dpgep"
     kept.write_bytes(bytes_of(release))
     status, out, _ = run(capsys, kept, "--json")

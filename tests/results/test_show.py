@@ -12,6 +12,7 @@ import pytest
 from conftest import solve_seeded
 
 import dpgep
+from dpgep.problems.table import table_problem
 
 EVIL = "<script>alert('x')</script>"
 
@@ -53,7 +54,7 @@ def test_a_preparation_prints_on_a_line(table: pd.DataFrame) -> None:
 
 
 def test_a_release_names_its_questions(table: pd.DataFrame) -> None:
-    kept = dpgep.release(dpgep.table(table, [0, 1, 2] * 1000, classes=[0, 1, 2], bound=2.0), epsilon=8.0, delta=1e-6)
+    kept = dpgep.release(table_problem(table, [0, 1, 2] * 1000, classes=[0, 1, 2], bound=2.0), epsilon=8.0, delta=1e-6)
     assert repr(kept).endswith("regression, sample, fda, classifier)")
     for name in repr(kept).rpartition("cost: ")[2].rstrip(")").split(", "):
         assert hasattr(kept, name)

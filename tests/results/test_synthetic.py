@@ -15,7 +15,7 @@ from statistics_helpers import FALSE_ALARM, rejects_covariance
 
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.questions.synthetic import nearest_correlation, possible_covariance, sample
+from dpgep.results.synthetic import nearest_correlation, possible_covariance, sample
 
 NOISE = MomentNoise(0.05, 0.01, 0.01)
 COVARIANCE = np.array([[4.0, 1.0, 0.0], [1.0, 1.0, -0.4], [0.0, -0.4, 0.5]])

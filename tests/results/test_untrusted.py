@@ -36,6 +36,7 @@ from dpgep.models import FdaModel, PcaModel
 from dpgep.privacy import sampled
 from dpgep.privacy.calibration import COUNTS, RECORD, SECOND, SUMS
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
+from dpgep.problems.table import table_problem
 from dpgep.reports import guarantee, report
 from dpgep.reports.report import verify
 from dpgep.serialization import Format
@@ -55,11 +56,11 @@ def release(name: str) -> bytes:
         "pca": lambda: dpgep.pca(ROWS, **facts),
         "second moment": lambda: dpgep.pca(ROWS, center=False, **facts),
         "hidden second moment": lambda: dpgep.pca(ROWS, center=False, **hidden),
-        "hidden table": lambda: dpgep.table(ROWS, **hidden),
+        "hidden table": lambda: table_problem(ROWS, **hidden),
         "estimated": lambda: dpgep.cca(ROWS[:, :2], ROWS[:, 2:], **hidden, public_n=500),
         "classes": lambda: dpgep.fda(ROWS, LABELS, classes=[0, 1, 2], **hidden),
-        "slices": lambda: dpgep.table(ROWS, LABELS, edges=[-0.5, 0.5, 1.5, 2.5], **facts),
-        "prepared": lambda: dpgep.table(ROWS * [1, 10, 100] + 5),
+        "slices": lambda: table_problem(ROWS, LABELS, edges=[-0.5, 0.5, 1.5, 2.5], **facts),
+        "prepared": lambda: table_problem(ROWS * [1, 10, 100] + 5),
     }
     budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
     if name == "sum":
@@ -420,7 +421,7 @@ def test_no_changed_bytes_do_anything_but_load_or_be_refused(name: str, examples
             tracemalloc.stop()
             assert peak < 50e6
         assert repr(found)
-        if isinstance(found, dpgep.PrivateMoments):
+        if isinstance(found, dpgep.Release):
             found.report.require_consistent()
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")

@@ -28,6 +28,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import Release
 from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.table import table_problem
 
 Matrix = NDArray[np.float64]
 EPSILON, DELTA = 1.0, 1e-3
@@ -131,7 +132,7 @@ def _sir(rows: tuple[Matrix, Matrix], slices: tuple[int, int]) -> tuple[Any, Any
 def _grouped_table(rows: tuple[Matrix, Matrix], groups: tuple[int, int]) -> tuple[Any, Any]:
     """People of groups 0, 1 and 2;."""
     first, second = (
-        dpgep.table(people(x), classes(c), classes=[0, 1, 2], bound=1.0) for x, c in zip(rows, groups, strict=True)
+        table_problem(people(x), classes(c), classes=[0, 1, 2], bound=1.0) for x, c in zip(rows, groups, strict=True)
     )
     return first, second
 
@@ -156,7 +157,7 @@ def _removed_fda(public_n: int | None) -> tuple[Any, Any]:
 
 def _removed_from_table() -> tuple[Any, Any]:
     def build(x: Matrix, y: Matrix) -> Any:
-        return dpgep.table(x, y, slices=3, y_range=(0, 3), adjacency="add-remove", bound=1.0)
+        return table_problem(x, y, slices=3, y_range=(0, 3), adjacency="add-remove", bound=1.0)
 
     return without_last(build, people(E1), classes(1) + 0.5)
 
@@ -186,7 +187,7 @@ RELEASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "fda, same class": lambda: _fda(obtuse(tight(_fda((E1, E1), (0, 0))[0])), (0, 0)),
     "sir, slice changes": lambda: _sir((E1, E2), (0, 1)),
     "sir, same slice": lambda: _sir(obtuse(tight(_sir((E1, E1), (0, 0))[0])), (0, 0)),
-    "table": lambda: both(partial(dpgep.table, bound=1.0), obtuse(tight(dpgep.table(people(E1), bound=1.0)))),
+    "table": lambda: both(partial(table_problem, bound=1.0), obtuse(tight(table_problem(people(E1), bound=1.0)))),
     "table, group changes": lambda: _grouped_table((E1, E2), (0, 1)),
     "table, same group": lambda: _grouped_table(obtuse(tight(_grouped_table((E1, E1), (0, 0))[0])), (0, 0)),
     "gep": _gep,
@@ -198,7 +199,7 @@ RELEASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "fda, one less": lambda: _removed_fda(None),
     "fda, one less, public n": lambda: _removed_fda(24),
     "sir, one less": _removed_sir,
-    "table, one less": lambda: _removed(dpgep.table),
+    "table, one less": lambda: _removed(table_problem),
     "table of groups, one less": _removed_from_table,
 }
 

@@ -143,7 +143,9 @@ def _quietly(mechanism: Callable[[Matrix, int], Any]) -> Mechanism:
 
 
 def _operator(model: str, mu: float) -> Mechanism:
-    return _quietly(lambda rows, seed: dpgep.private_operator(MODELS[model](rows), mu=mu, seed=seed).a @ ALONE)
+    return _quietly(
+        lambda rows, seed: dpgep.release(MODELS[model](rows), mu=mu, seed=seed, storage="operator").a @ ALONE
+    )
 
 
 def _solution(model: str, mu: float, **options: Any) -> Mechanism:
@@ -219,7 +221,7 @@ def low_bit_cases(mu: float) -> dict[str, Callable[[], LowBitCase]]:
     for model in ("pca", "pls"):
         mechanisms[f"clipped products, {model}"] = lambda model=model: _clipped(model, mu)
     for model in ("pca, uncentred", "cca, uncentred", "gep"):
-        mechanisms[f"private_operator, {model}"] = lambda model=model: _operator(model, mu)
+        mechanisms[f"release as an operator, {model}"] = lambda model=model: _operator(model, mu)
     for name, model, options in (
         ("rayleigh-flow", "pca", {"method": "rayleigh-flow", **FEW_STEPS}),
         ("rayleigh-flow", "cca", {"method": "rayleigh-flow", **FEW_STEPS}),

@@ -368,7 +368,7 @@ def cross_screen_case(center: bool) -> MethodCase:
     )
 
 
-# --- what solve and private_operator return ---------------------------------------------------------------------------
+# --- what solve returns, and a release as an operator
 
 
 def matrix_of(solution: dpgep.Solution) -> Matrix:
@@ -438,13 +438,15 @@ def one_step_case(shape: str) -> MethodCase:
 
 
 def operator_case() -> MethodCase:
-    """`private_operator`: `a`, by questions that all but repeat each other."""
+    """A release as an operator: `a`, by questions that all but repeat each other."""
     seeds = itertools.count()
 
     def mechanism(rows: Matrix) -> Matrix:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            operator = dpgep.private_operator(dpgep.pca(rows, center=False, bound=1.0), mu=MU, seed=next(seeds))
+            operator = dpgep.release(
+                dpgep.pca(rows, center=False, bound=1.0), mu=MU, seed=next(seeds), storage="operator"
+            )
         questions = np.array([[1.0, 1.0, 1.0], [1.0, 1.001, 1.0], [1.0, 1.0, 1.000001]]) / math.sqrt(3)
         return np.linalg.solve(questions, np.array([operator.a @ question for question in questions]))
 
@@ -461,7 +463,7 @@ def operator_pair_case() -> MethodCase:
     def mechanism(problem: Any) -> ReleasedMoments | ReleasedMatrices:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            operator = dpgep.private_operator(problem, mu=MU, seed=next(seeds), regularization=0.0)
+            operator = dpgep.release(problem, mu=MU, seed=next(seeds), regularization=0.0, storage="operator")
         a, b = operator.times(np.eye(3))
         return known(problem, operator._products, a, b)
 
@@ -594,8 +596,8 @@ def _cases() -> dict[str, Callable[[], MethodCase]]:
     cases["screen, cca, uncentred, cross norms"] = lambda: cross_screen_case(center=False)
     cases["screen, cca, centred, cross norms"] = lambda: cross_screen_case(center=True)
     cases["screen, block and products, pca, uncentred"] = composed_case
-    cases["private_operator, pca, uncentred"] = operator_case
-    cases["private_operator, fda, class changes"] = operator_pair_case
+    cases["release as an operator, pca, uncentred"] = operator_case
+    cases["release as an operator, fda, class changes"] = operator_pair_case
     cases["solve, rayleigh-flow, one step, goe"] = lambda: one_step_case("goe")
     cases["solve, rayleigh-flow, one step, iid"] = lambda: one_step_case("iid")
     for method, options in (

@@ -321,7 +321,7 @@ def freshly(curator: Curator, shape: Any, question: Matrix | None = None) -> Any
 
 
 def operator(table: Matrix, adjacency: Adjacency) -> Any:
-    return dpgep.private_operator(uncentred(table, adjacency), mu=MU).times(np.eye(3))
+    return dpgep.release(uncentred(table, adjacency), mu=MU, storage="operator").times(np.eye(3))
 
 
 def flow(table: Matrix, adjacency: Adjacency) -> Any:

@@ -221,18 +221,18 @@ def _methods() -> Iterator[Way]:
 
 def _releases() -> Iterator[Way]:
     """What is released once and asked often."""
-    yield Way("release", "every question", partial(_asked, {}), ("release", "table", "PrivateMoments"))
-    yield Way("release", "every question of classes", partial(_asked, {"classes": CLASSES}), ("table",))
-    yield Way("release", "every question of slices", partial(_asked, _SLICES), ("table",))
-    yield Way("release", "of two populations", _added, ("release", "PrivateMoments"), ("known",), at_end=True)
-    yield Way("private_operator", "pca", partial(_multiplied, "pca"), ("private_operator", "PrivateOperator"))
-    yield Way("private_operator", "fda", partial(_multiplied, "fda"), ("private_operator", "PrivateOperator"))
+    yield Way("release", "every question", partial(_asked, {}), ("release", "Release"))
+    yield Way("release", "every question of classes", partial(_asked, {"classes": CLASSES}), ("release",))
+    yield Way("release", "every question of slices", partial(_asked, _SLICES), ("release",))
+    yield Way("release", "of two populations", _added, ("release", "Release"), ("known",), at_end=True)
+    yield Way("release as an operator", "pca", partial(_multiplied, "pca"), ("release", "MatrixFreeRelease"))
+    yield Way("release as an operator", "fda", partial(_multiplied, "fda"), ("release", "MatrixFreeRelease"))
 
 
 def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
     given = FORMS["scan of pandas"].make(people, terms.folder)
     answers: list[Callable[[Any], Any]] = [lambda asked: asked.pca(n_components=1, standardize=True)]
-    beside: Any = None
+    beside: dict[str, Any] = {}
     if not groups:
         answers += [
             lambda asked: asked.pca(X, sparsity=1, n_components=1),
@@ -243,18 +243,18 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
             lambda asked: asked.sample(5, seed=1),
         ]
     elif "classes" in groups:
-        beside = given.labels
+        beside = {"labels": given.labels}
         answers += [
             lambda asked: asked.fda(X),
             lambda asked: asked.classifier(X),
             lambda asked: asked.sample(5, seed=1),
         ]
     else:
-        beside = given.response
+        beside = {"y": given.response}
         answers += [lambda asked: asked.sir(X, n_components=1)]
     options = {**terms.of_problem, "preprocessing": dpgep.AutoPreprocessing(missing="center", precondition="columns")}
-    problem = dpgep.table(given.x, beside, **groups, **(options if terms.takes_holes else terms.of_problem))
-    released = dpgep.release(problem, mu=MU)
+    terms_of_release = options if terms.takes_holes else terms.of_problem
+    released: dpgep.Release = dpgep.release(given.x, **beside, **groups, **terms_of_release, mu=MU)
     again = dpgep.load(bytes_of(released))
     seen = [_answered(answer, again) for answer in answers]
     return released, seen, str(released), str(again.report), again.report.to_html(), again.fingerprint
@@ -278,7 +278,7 @@ def _added(people: People, terms: Terms) -> Any:
 
 def _multiplied(question: str, people: People, terms: Terms) -> Any:
     problem = _QUESTIONS[question](FORMS["list of batches"].make(people, terms.folder), **terms.of_problem)
-    operator = dpgep.private_operator(problem, mu=MU)
+    operator = dpgep.release(problem, mu=MU, storage="operator")
     block = np.eye(operator.n_features)[:, :2]
     seen = [operator.times(block), operator.a @ block[:, 1], operator.privacy, repr(operator)]
     if question == "pca":
@@ -581,7 +581,7 @@ def _from_budget(people: People, terms: Terms, *, lasting: bool) -> Any:
     budget = dpgep.Budget.open(file, dataset="people", **given) if lasting else dpgep.Budget(**given)
     rows = people.rows[:, :3]
     solution = dpgep.solve(dpgep.pca(rows, **terms.of_problem), budget=budget, share=0.5, n_components=1)
-    released = dpgep.release(dpgep.table(rows, **terms.of_problem), budget=budget, share=0.25)
+    released = dpgep.release(rows, **terms.of_problem, budget=budget, share=0.25)
     try:
         dpgep.solve(dpgep.pca(rows, **terms.of_problem), budget=budget, share=0.5)
     except dpgep.PrivacyBudgetError as error:

@@ -30,6 +30,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import Release
 from dpgep.privacy.stages import NoisyCounts, Stages
+from dpgep.problems.table import table_problem
 
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 D = 3
@@ -185,9 +186,9 @@ RUNS = {
     "pca, uncentred": Run(lambda x, **rest: dpgep.pca(x, center=False, **rest), 9 * E1, 99 * E2, 0.6),
     "pca": Run(dpgep.pca, 99 * E1, -999 * E1, 0.4),
     "cca": _cca,
-    "table": replace(_cca, build=dpgep.table),
+    "table": replace(_cca, build=table_problem),
     "table of groups": replace(
-        _cca, build=lambda x, **rest: dpgep.table(x, x[:, 0], edges=[-np.inf, 0, np.inf], **rest)
+        _cca, build=lambda x, **rest: table_problem(x, x[:, 0], edges=[-np.inf, 0, np.inf], **rest)
     ),
     "cca, full preconditioning": replace(_cca, preprocessing=dpgep.AutoPreprocessing(precondition="full")),
 }

@@ -21,9 +21,10 @@ from dpgep import planning, plot
 from dpgep.local import Aggregator, GaussianRandomizer
 from dpgep.planning import Plan
 from dpgep.problems.problem import Problem
-from dpgep.questions.classifier import LinearClassifier
-from dpgep.questions.estimates import MatrixEstimate
-from dpgep.questions.regression import Regression
+from dpgep.results.classifier import LinearClassifier
+from dpgep.results.estimates import MatrixEstimate
+from dpgep.results.matrix_free import MatrixFreeRelease
+from dpgep.results.regression import Regression
 
 Matrix = NDArray[np.float64]
 
@@ -141,7 +142,7 @@ def scores(solution: dpgep.Solution, people: Patients) -> tuple[Matrix, Matrix]:
 
 def questions(people: Patients) -> float:
     """One release of a table, and what it is asked."""
-    release: dpgep.PrivateMoments = dpgep.release(dpgep.table(people.measured, bound=6.0), epsilon=2.0, delta=DELTA)
+    release: dpgep.Release = dpgep.release(people.measured, bound=6.0, epsilon=2.0, delta=DELTA)
     kept = dpgep.load(bytes_of(release))
     correlations: MatrixEstimate = kept.correlation([0, 1, 2], level=0.9)
     assert (correlations.low <= correlations.high).all()
@@ -154,8 +155,10 @@ def questions(people: Patients) -> float:
 
 def classified(people: Patients, others: Patients) -> float:
     """The share of other patients whose ward a released rule finds."""
-    problem = dpgep.table(people.measured, people.wards, classes=WARDS, bound=6.0)
-    rule: LinearClassifier = dpgep.release(problem, epsilon=2.0, delta=DELTA).classifier()
+    release: dpgep.Release = dpgep.release(
+        people.measured, labels=people.wards, classes=WARDS, bound=6.0, epsilon=2.0, delta=DELTA
+    )
+    rule: LinearClassifier = release.classifier()
     chances: Matrix = rule.predict_proba(others.measured)
     assert chances.shape == (len(others), len(WARDS))
     found: list[str] = rule.predict(others.measured).tolist()
@@ -224,8 +227,8 @@ def main(n: int = 4000) -> dict[str, float]:
         print(name, summary(solution), unknown(solution), solution.support)
     x, y = scores(solutions["views"], others)
     figure = pictures(solutions["common"])
-    operator: dpgep.PrivateOperator = dpgep.private_operator(
-        dpgep.pca(people.measured, bound=4.0), epsilon=4.0, delta=DELTA
+    operator: MatrixFreeRelease = dpgep.release(
+        dpgep.pca(people.measured, bound=4.0), epsilon=4.0, delta=DELTA, storage="operator"
     )
     product, _ = operator.times(np.eye(5)[:, :1])
     audit = audited(others.measured[:50])

@@ -34,7 +34,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import Release
 from dpgep.problems.problem import Problem
-from dpgep.solution import Solution
+from dpgep.results.solution import Solution
 from dpgep.solve import solve
 
 Values = NDArray[np.float64]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dpgep
-from dpgep._threads import use_threads
 from dpgep.cli.command import Commands, Output, UsageError, interval, numbers, positive, say, usage, words
 from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
 from dpgep.cli.paying import Paying, add_budget
@@ -19,6 +18,7 @@ from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.models.table import TableModel
 from dpgep.problems.problem import Problem
+from dpgep.problems.table import table_problem
 
 
 class _Model(NamedTuple):
@@ -98,7 +98,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if is_kept else 1
 
 
-def _keep(answer: dpgep.Solution | dpgep.PrivateMoments, output: Output, place: Path) -> bool:
+def _keep(answer: dpgep.Solution | dpgep.Release, output: Output, place: Path) -> bool:
     """Write what was paid for to its file, or, where that fails, to stdout, or to stderr."""
     buffer = io.BytesIO()
     answer.save(buffer)
@@ -146,12 +146,12 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
         return problem
 
 
-def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.PrivateMoments:
+def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.Release:
     common = {"budget": paying.budget, "seed": options.seed, **paying.part}
     sparse = {} if options.model == "table" or options.sparsity is None else {"sparsity": options.sparsity}
     if options.model == "table":
-        with use_threads(options.threads):
-            return dpgep.release(problem, **common)
+        found: dpgep.Release = dpgep.release(problem, n_threads=options.threads, **common)
+        return found
     return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
 
 
@@ -246,13 +246,13 @@ def _table(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> P
         raise UsageError("the groups of a table are classes or slices: give --labels or --response")
     if options.labels:
         labels, classes = _labels(data, options)
-        return dpgep.table(_rest(data, options, options.labels), labels, classes=classes, **common)
+        return table_problem(_rest(data, options, options.labels), labels, classes=classes, **common)
     if options.response:
         edges = (
             {"edges": options.edges} if options.edges else {"slices": options.slices or 10, "y_range": options.y_range}
         )
-        return dpgep.table(_rest(data, options, options.response), data.vector(options.response), **edges, **common)
-    return dpgep.table(data.matrix(options.columns, options.exclude), **common)
+        return table_problem(_rest(data, options, options.response), data.vector(options.response), **edges, **common)
+    return table_problem(data.matrix(options.columns, options.exclude), **common)
 
 
 def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Sequence[Any] | None]:

@@ -80,7 +80,7 @@ def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDo
     """The document in a file, or that of the solution or the kept release in it."""
     if opened(text).name != REPORT.name:
         found = dpgep.load(text)
-        if not isinstance(found, (dpgep.Solution, dpgep.PrivateMoments)):
+        if not isinstance(found, (dpgep.Solution, dpgep.Release)):
             raise ValueError("this is no report, and neither a solution nor a release, which have one")
         privacy = found.privacy if isinstance(found, dpgep.Solution) else found.report
         privacy.require_sampled()

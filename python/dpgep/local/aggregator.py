@@ -23,8 +23,8 @@ from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.pca import PcaModel
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.solution import Solution
 from dpgep.serialization import Format
-from dpgep.solution import Solution
 
 # Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
 _LIMB_BITS = 40

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from dpgep._checks import suggestion
+from dpgep._checks import require_count, suggestion
 from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, PublicSide, Released
@@ -301,3 +301,14 @@ def _beyond_warning(model: Model, eigenvalues: Matrix) -> Iterator[str]:
             f"eigenvalues {', '.join(beyond)} exceed {model.largest_eigenvalue:g}, their upper limit: "
             "noise in the covariances caused this; use more rows, fewer features, a larger budget or regularization"
         )
+
+
+def component_count(model: Model, n_components: Any) -> int:
+    """K: by default all components of the model."""
+    largest = model.max_components
+    if n_components is None:
+        return largest
+    k = require_count("n_components", n_components)
+    if k > largest:
+        raise ValueError(f"n_components = {n_components} is too many: {model.max_components_reason}")
+    return k

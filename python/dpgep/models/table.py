@@ -81,6 +81,6 @@ class TableModel(RowModel):
 
 def _no_question() -> TypeError:
     return TypeError(
-        "dpgep.solve needs a question, and a table asks none: call dpgep.release(dpgep.table(X), epsilon=...) first, "
+        "dpgep.solve needs a question, and a table asks none: call dpgep.release(X, epsilon=...) first, "
         "then .pca(), .cca(...), .regression(...) on the release, at no further cost"
     )

@@ -20,7 +20,7 @@ from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.privacy.budget import Budget
-from dpgep.solution import Solution
+from dpgep.results.solution import Solution
 from dpgep.sources.kinds import is_table
 from dpgep.sources.source import replaced
 from dpgep.sources.tables import table_width

@@ -14,14 +14,15 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from dpgep._checks import require_non_negative
 from dpgep.data.groups import public_classes
+from dpgep.methods.base import component_count
 from dpgep.methods.options import PairOptions
 from dpgep.models.model import Matrix
-from dpgep.private_moments import release
 from dpgep.problems.fda import fda
 from dpgep.problems.sir import sir
-from dpgep.questions.classifier import class_priors, label_array
+from dpgep.results.classifier import class_priors, label_array
+from dpgep.results.release import Release
 from dpgep.sklearn.base import Components, options_of, values_withheld
-from dpgep.solve import component_count, solve
+from dpgep.solve import release, solve
 from dpgep.sources import declared_values
 
 
@@ -46,7 +47,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
     """Fisher discriminant analysis with differential privacy: directions and a classifier, both from one release.
 
     The counterpart of scikit-learn's `LinearDiscriminantAnalysis`. The rule is made of released class means and
-    scatter (`dpgep.PrivateMoments.classifier`): it may be published as a whole.
+    scatter (`dpgep.Release.classifier`): it may be published as a whole.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
     classes_ : (C,), sorted.
     coef_, intercept_ : (C, d) and (C,) of the rule; for two classes (1, d) and (1,).
     priors_ : (C,), as used.
-    classifier_ : `dpgep.questions.classifier.LinearClassifier`, which says more about the rule.
+    classifier_ : `dpgep.results.classifier.LinearClassifier`, which says more about the rule.
     """
 
     classes: Sequence[Hashable] | Literal["public"] | None = None
@@ -93,7 +94,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         priors: Literal["released"] | Sequence[float] = "released" if self.priors is None else self.priors
         class_priors(priors, np.ones(len(classes)))
         require_non_negative("ridge", 0.0 if self.ridge is None else self.ridge)
-        moments = release(problem, **self._terms())
+        moments: Release = release(problem, **self._terms())
         self.classifier_ = moments.classifier(ridge=self.ridge, priors=priors)
         self._keep(moments.solve(self.n_components, **self._options()))
         self.classes_, self.priors_ = label_array(classes), self.classifier_.priors

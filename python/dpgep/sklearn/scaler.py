@@ -12,7 +12,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dpgep.models.preprocessing import AutoPreprocessing
-from dpgep.problems.table import table
+from dpgep.problems.table import table_problem
 from dpgep.run import Run
 from dpgep.sklearn.base import PrivateEstimator
 
@@ -57,7 +57,7 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
     def fit(self, X: Any, y: Any = None) -> PrivateScaler:
         """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored."""
         auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
-        problem = table(self._rows(X), preprocessing=auto, adjacency=self.adjacency, public_n=self.public_n)
+        problem = table_problem(self._rows(X), preprocessing=auto, adjacency=self.adjacency, public_n=self.public_n)
         run = Run(problem, accounting="gdp", **self._terms())
         with run.reserved():
             found = run.location_and_scale()

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_array
 from dpgep.problems.cca import cca
 from dpgep.problems.moment_problem import MomentProblem
 from dpgep.problems.pls import pls
+from dpgep.results.solution import Solution
 from dpgep.sklearn.base import Projection, options_of, values_withheld
-from dpgep.solution import Solution
 from dpgep.solve import solve
 from dpgep.sources.kinds import is_table
 

@@ -13,7 +13,7 @@ from dpgep._optional import MissingExtraError, import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, group_factors, total_mean, total_share
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
-from dpgep.questions.classifier import label_array, within_covariance
+from dpgep.results.classifier import label_array, within_covariance
 from dpgep.sources.names import Names
 
 # Diagonal entries of the nearest correlation matrix are 1 to about this, before they are made so.

@@ -17,7 +17,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, group_factors, total_mean, total_share
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
-from dpgep.solution import new_rows
+from dpgep.results.solution import new_rows
 from dpgep.sources.names import Names, listed
 
 # Deviations by which the square of a contrast must exceed what noise alone shows. More would silence weak classes,

@@ -13,9 +13,10 @@ from dpgep._files import Target, save
 from dpgep._optional import import_extra
 from dpgep._show import html_table
 from dpgep.data.views import column_names
+from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
-from dpgep.methods.base import Diagnostics
+from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.intervals import (
     Intervals,
     RowLaw,
@@ -351,3 +352,44 @@ def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str
     if absent is not None and not hasattr(array, "tocsr"):
         array = np.where(np.isnan(array), absent, array)
     return array
+
+
+def solution_of(
+    result: MethodResult,
+    report: PrivacyReport,
+    model: Model,
+    method: str,
+    *,
+    passes: int,
+    preprocessing: Preprocessing | None,
+) -> Solution:
+    """The caller's view of a method's result, in the units of the rows."""
+    components, eigenvalues, mean, diagnostics = result.components, result.eigenvalues, result.mean, result.diagnostics
+    if preprocessing is not None:
+        if model.scale_free:
+            components = preprocessing.components(components)
+        else:
+            eigenvalues = preprocessing.eigenvalues(eigenvalues)
+            if diagnostics.noise_edge is not None:
+                diagnostics = replace(diagnostics, noise_edge=preprocessing.eigenvalues(diagnostics.noise_edge))
+        mean = None if mean is None else preprocessing.mean(mean)
+        if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
+            diagnostics = replace(diagnostics, scale=preprocessing.spread(diagnostics.scale))
+    return Solution(
+        components=components,
+        eigenvalues=eigenvalues,
+        privacy=report,
+        diagnostics=diagnostics,
+        mean=mean,
+        preprocessing=preprocessing,
+        model=model,
+        method=method,
+        passes=passes,
+        _moments=result.moments,
+    )
+
+
+def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
+    """The method's warnings, now that there is a solution to attach."""
+    for message in result.accuracy_warnings:
+        warn(AccuracyWarning(message, solution))

@@ -29,7 +29,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean, total_share
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
-from dpgep.solution import project
+from dpgep.results.solution import project
 from dpgep.sources.names import Names
 
 # The part of a matrix that is noise from which on coefficients are visibly shrunk.

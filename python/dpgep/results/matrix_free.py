@@ -1,4 +1,4 @@
-"""`dpgep.private_operator`: one noisy matrix pencil, paid for once, known through its products."""
+"""One noisy matrix pencil, paid for once, known through its products: `dpgep.release` with ``storage="operator"``."""
 
 from __future__ import annotations
 
@@ -10,28 +10,17 @@ import numpy as np
 import scipy  # its sparse solvers are loaded when they are used
 from numpy.typing import NDArray
 
-from dpgep._checks import require_count, require_non_negative
 from dpgep._dispatch import core
 from dpgep.methods import method_named
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity
-from dpgep.methods.ridge import products_ridge
+from dpgep.methods.base import component_count
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.privacy.accounting import Accounting
-from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, Query
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import Release
 from dpgep.privacy.products import ProductNoise, Products
 from dpgep.problems.problem import Problem
 from dpgep.reports.report import PrivacyReport
-from dpgep.run import Run
-from dpgep.solution import Solution
-from dpgep.solve import (
-    component_count,
-    require_problem,
-    solution_of,
-    warn_of_accuracy,
-)
+from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 
 Matrix = NDArray[np.float64]
 
@@ -43,8 +32,8 @@ _METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-class PrivateOperator:
-    """A noisy pencil (A, B) known through its products: what `private_operator` returns.
+class MatrixFreeRelease:
+    """A noisy pencil (A, B) known through its products: what `dpgep.release` with ``storage="operator"`` returns.
 
     Answers are those of one pair of symmetric matrices, released once: any number of products costs nothing more.
     Noise is drawn on demand and stored, 24 d bytes per new direction (32 d for a private pair of matrices), up to
@@ -171,14 +160,14 @@ class PrivateOperator:
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(
-            "a PrivateOperator cannot be copied or pickled: two copies would draw different noise for answers that "
+            "a MatrixFreeRelease cannot be copied or pickled: two copies would draw different noise for answers that "
             "were paid for once; share it between threads, or store its products"
         )
 
     def __repr__(self) -> str:
         regularization = f", regularization {self.regularization:.3g}" if self.regularization else ""
         return (
-            f"PrivateOperator(d={self.n_features}, noise level {self.noise_level:.3g}{regularization}, "
+            f"MatrixFreeRelease(d={self.n_features}, noise level {self.noise_level:.3g}{regularization}, "
             f"{self.n_directions} directions queried; {self.privacy})"
         )
 
@@ -200,75 +189,4 @@ class AnsweringCurator(Curator):
             return self.paid
         names = ((Products, "fresh noise"), (Release, "a released matrix"))
         asked = next((name for kind, name in names if isinstance(query, kind)), "a further release")
-        raise ValueError(f"a private operator provides only products of one noisy pencil, not {asked}: use dpgep.solve")
-
-
-def private_operator(
-    problem: Problem,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    budget: Budget | None = None,
-    share: float | None = None,
-    accounting: Accounting = "gdp",
-    regularization: float | None = None,
-    memory_limit: int = MEMORY_LIMIT,
-    seed: int | None = None,
-) -> PrivateOperator:
-    """One release of the problem's matrices, known through products: for any eigensolver, in any dimension.
-
-    The pencil A~ = A + noise, B~ = B + noise has the law of the release of ``method="release"`` (answers are rounded
-    to a public grid), but no d x d matrix is formed. The budget is charged here, once.
-
-    Parameters
-    ----------
-    problem : from `dpgep.pca`, `cca`, `pls`, `fda`, `sir` or `gep`
-        The data, which must not change while the operator is used.
-    epsilon, delta, rho, mu, budget, share, accounting
-        The budget, as in `dpgep.solve`.
-    regularization : float, optional
-        Multiple of the identity added to B, >= 0, in the units of B, not chosen by looking at the data. Default: the
-        known noise level, which makes the noisy B positive definite. Unused where B is the identity.
-    memory_limit : int
-        Bytes for stored answers, 24 d per direction queried (32 d for a private pair of matrices). Default 4 GiB.
-    seed : int, optional
-        As in `dpgep.solve`.
-
-    Returns
-    -------
-    PrivateOperator
-
-    Raises
-    ------
-    PrivacyBudgetError
-        If the budget does not suffice; raised before data are read.
-    ValueError, TypeError
-        If a parameter is out of range, the data contain NaN or infinities, or ``memory_limit`` is too small for a few
-        products: nothing is spent.
-
-    Examples
-    --------
-    >>> import numpy as np, dpgep
-    >>> from scipy.sparse.linalg import eigsh
-    >>> X = np.random.default_rng(0).standard_normal((20000, 50)) * np.r_[5, np.ones(49)] / 15
-    >>> operator = dpgep.private_operator(dpgep.pca(X, bound=1.0), epsilon=1.0, delta=1e-6)
-    >>> values, vectors = eigsh(operator.a, k=1, which="LA")
-    >>> bool(abs(vectors[0, 0]) > 0.99)
-    True
-    """
-    require_problem(problem)
-    component_count(problem.model, None)  # a table has none, and says so
-    require_count("memory_limit (in bytes)", memory_limit)
-    if regularization is not None:
-        require_non_negative("regularization", regularization)
-    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-    run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
-    require_capacity(problem.public, 1, memory_limit)
-    with run.reserved():
-        curator = run.curator(partial(AnsweringCurator, memory_limit=memory_limit))
-        ridge = products_ridge(curator.paid, regularization)
-    operator = PrivateOperator(curator, run.report, ridge, memory_limit, run.preprocessing)
-    run.warn_of_counted(operator)
-    return operator
+        raise ValueError(f"an operator provides only products of one noisy pencil, not {asked}: use dpgep.solve")

@@ -1,1 +1,0 @@
-"""Questions to a release: whatever second moments can answer, by post-processing."""

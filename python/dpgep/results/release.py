@@ -1,0 +1,469 @@
+"""A release of moments: noisy, public, to be asked any number of questions, and added to those of other people."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._checks import did_you_mean, require_flag, whole_number
+from dpgep._files import Target, save
+from dpgep.data.inputs import named
+from dpgep.methods.base import MethodResult, checked_options, component_count
+from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
+from dpgep.methods.options import PairOptions
+from dpgep.methods.release import ReleaseDiagnostics, solve_released
+from dpgep.models.cca import CcaModel
+from dpgep.models.fda import FdaModel
+from dpgep.models.groups import GroupModel
+from dpgep.models.in_units import in_units
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentNoise, ReleasedMoments, in_one_group, total_mean
+from dpgep.models.pca import PcaModel, StandardizedPcaModel
+from dpgep.models.pls import PlsModel
+from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.row_model import RowModel
+from dpgep.models.sir import SirModel
+from dpgep.models.unclipped import unclipped
+from dpgep.privacy.accounting import epsilon_of
+from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
+from dpgep.reports.guarantee import PublicInputs
+from dpgep.reports.report import PrivacyReport
+from dpgep.results.classifier import LinearClassifier, classifier
+from dpgep.results.estimates import MatrixEstimate, correlation_of, covariance_estimate
+from dpgep.results.regression import Regression, regression
+from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
+from dpgep.results.synthetic import sample
+from dpgep.serialization import Format
+from dpgep.sources.names import Names, listed
+
+# Names or numbers of columns; None: all.
+Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
+
+RELEASE = Format("dpgep-release")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Release:
+    """One noisy release of the moments of people: everything in it is public.
+
+    ``a + b`` are the moments of both populations together, which must be disjoint: nobody's rows are in both. Each
+    person is then protected by the release of their own population (parallel composition): the sum has the larger of
+    the two privacy parameters, not their sum. Which population a person belongs to is considered public, and under
+    replace-one so are the sizes. Two releases of the same problem are refused; overlap of different problems is not
+    detected. With the populations' sizes n_a, n_b (or released counts)
+
+        M = (n_a M_a + n_b M_b)/(n_a + n_b),   noise deviations sqrt((n_a s_a)^2 + (n_b s_b)^2)/(n_a + n_b):
+
+    k sites of equal size have noise sqrt(k) times that of a single curator over all rows.
+
+    Questions are about any of its columns, named or numbered (those of both views, one after the other), and about the
+    mean: a release without sums (``pca(center=False)``, say) answers `solve` alone. ``**options`` are those of
+    `dpgep.methods.options.PairOptions`: ``regularization``, ``sparsity``, ``separate_supports``.
+
+    Attributes
+    ----------
+    model : what was computed.
+    adjacency, bound : of the release.
+    privacy : PrivacyReport
+    n_people : number of people used for normalization: public, or a released noisy count.
+    """
+
+    model: RowModel
+    privacy: PrivacyReport
+    _noisy: ReleasedMoments
+    _sources: frozenset[str]
+    preprocessing: Preprocessing | None = None
+
+    @property
+    def n_people(self) -> float:
+        """Number of people used for normalization: public, or a released noisy count."""
+        return self._noisy.n
+
+    @property
+    def second_moment(self) -> Matrix:
+        """(d, d), noisy (1/n) sum x x^T of the clipped rows."""
+        return np.array(self._noisy.second)
+
+    def solve(self, n_components: int | None = None, **options: Any) -> Solution:
+        """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
+
+        Free, any number of times. Options: `dpgep.methods.options.PairOptions` (``regularization``,
+        ``sparsity``, ``separate_supports``).
+        """
+        noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
+        return answer(self.model, noisy, self.preprocessing, self.report, n_components, options)
+
+    @property
+    def fingerprint(self) -> str:
+        """A name of this release: of the SHA-256 of what was released. Reports of its answers hold it."""
+        noisy = self._noisy
+        digest = hashlib.sha256()
+        for block in (noisy.second, noisy.sums, noisy.counts):
+            digest.update(np.ascontiguousarray(block).data)
+        return digest.hexdigest()[:12]
+
+    @property
+    def report(self) -> PrivacyReport:
+        """What all answers from this release cost together, however many: the price of the release, which it names."""
+        return replace(self.privacy, release=self.fingerprint)
+
+    def pca(
+        self, columns: Columns = None, *, n_components: int | None = None, standardize: bool = False, **options: Any
+    ) -> Solution:
+        """Principal components of columns, in their units or standardized, as of `dpgep.pca`."""
+        require_flag("standardize", standardize)
+        features = self._numbers(columns)
+        model = StandardizedPcaModel if standardize else PcaModel
+        return self._solved(model(len(features), True), features, n_components, options)
+
+    def cca(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
+        """Canonical correlations of the columns ``x`` with the columns ``y``, as of `dpgep.cca`."""
+        return self._solved(*self._two_views(CcaModel, x, y), n_components, options)
+
+    def pls(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
+        """Directions of the columns ``x`` and ``y`` whose scores covary most, in their units, as of `dpgep.pls`."""
+        return self._solved(*self._two_views(PlsModel, x, y), n_components, options)
+
+    def fda(self, columns: Columns = None, *, n_components: int | None = None, **options: Any) -> Solution:
+        """Directions of columns that separate the released classes, as of `dpgep.fda`."""
+        features = self._numbers(columns)
+        return self._solved(FdaModel(len(features), self._classes()), features, n_components, options)
+
+    def sir(self, columns: Columns = None, *, n_components: int | None = None, **options: Any) -> Solution:
+        """Directions of columns that the released slices of a response depend on, as of `dpgep.sir`."""
+        features, edges = self._numbers(columns), getattr(self.model, "interior_edges", None)
+        if edges is None:
+            raise ValueError(
+                "this release has no slices of a response: use dpgep.release(X, y=..., y_range=...), or dpgep.sir"
+            )
+        return self._solved(SirModel(len(features), edges), features, n_components, options)
+
+    def mean(self, columns: Columns = None) -> Matrix:
+        """(d,), the released means of columns, in their units."""
+        features = self._numbers(columns)
+        noisy, preprocessing = self._moments_of(features)
+        mean = total_mean(noisy)
+        return mean if preprocessing is None else preprocessing.mean(mean)
+
+    def covariance(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
+        """Covariances of columns, in their units, each with an interval; divided by n."""
+        require_law(level, rows)
+        features = self._numbers(columns)
+        noisy, preprocessing = self._moments_of(features)
+        values, low, high = covariance_estimate(noisy, preprocessing, self._row_bound, level, rows)
+        return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
+
+    def correlation(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
+        """Correlations of columns, each with an interval (`dpgep.methods.intervals.correlation_intervals`).
+
+        Entries of a column that is constant are 0, and nothing is known of them.
+        """
+        features = self._numbers(columns)
+        noisy, _ = self._moments_of(features)
+        low, high = correlation_intervals(noisy, level, rows, self._row_bound)
+        values = correlation_of(noisy)
+        return MatrixEstimate("correlation", values, low, high, level, self._names_of(features), self.report)
+
+    def regression(
+        self,
+        y: str | int,
+        on: Columns = None,
+        *,
+        ridge: float | None = None,
+        level: float = 0.9,
+        rows: RowLaw = "gaussian",
+    ) -> Regression:
+        """Least squares of the column ``y`` on others (default: all others), with an intercept, in their units.
+
+        With errors that cover the noise and which people were sampled; see `dpgep.results.regression.regression`.
+        """
+        target = number_of(y, self.model.feature_names, self.model.n_features)
+        numbers = self._numbers(on, "on")
+        columns = [j for j in numbers.tolist() if on is not None or j != target]
+        noisy, preprocessing = self._of_everybody
+        return regression(
+            noisy,
+            preprocessing,
+            target,
+            columns,
+            privacy=self.report,
+            names=self.model.feature_names,
+            ridge=ridge,
+            rows=rows,
+            level=level,
+        )
+
+    def classifier(
+        self,
+        columns: Columns = None,
+        *,
+        ridge: float | None = None,
+        priors: Literal["released"] | Sequence[float] = "released",
+    ) -> LinearClassifier:
+        """The linear rule of the released class means and scatter of columns: private as a whole.
+
+        See `dpgep.results.classifier.classifier`.
+        """
+        classes, features = self._classes(), self._numbers(columns)
+        noisy, preprocessing = self._moments_of(features, grouped=True)
+        names = self._names_of(features)
+        return classifier(noisy, preprocessing, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
+
+    def sample(
+        self,
+        n: int,
+        seed: int | np.random.Generator | None = None,
+        *,
+        columns: Columns = None,
+        ranges: Mapping[str | int, tuple[float, float]] | None = None,
+    ) -> Any:
+        """Synthetic people: n Gaussian rows with the released moments; of classes, rows and labels.
+
+        They hold no more than second moments and the noise: for trying pipelines without data, not for inference. See
+        `dpgep.results.synthetic.sample`.
+        """
+        features = self._numbers(columns)
+        classes = getattr(self.model, "classes", None)
+        noisy, preprocessing = self._moments_of(features, grouped=classes is not None)
+        names = self._names_of(features)
+        return sample(noisy, preprocessing, n, seed, classes=classes, ranges=ranges, feature_names=names)
+
+    def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
+        if not self._noisy.sums.size:
+            raise ValueError(
+                f"this release of {self.model.name} has no mean: dpgep.release(X, ...) of rows to ask for columns"
+            )
+        if self.preprocessing is not None and self.preprocessing.mixes_columns:
+            raise ValueError(
+                'precondition="full" has mixed the columns of this release, which only answers solve(): release with '
+                'precondition="columns" to ask for columns'
+            )
+        return numbers_of(columns, self.model.feature_names, self.model.n_features, what)
+
+    def _names_of(self, features: NDArray[np.intp]) -> tuple[str, ...] | None:
+        return names_of(features, self.model.feature_names)
+
+    @property
+    def _row_bound(self) -> float:
+        assert self.privacy.bound is not None
+        return self.privacy.bound
+
+    def _classes(self) -> tuple[Any, ...]:
+        classes: tuple[Any, ...] | None = getattr(self.model, "classes", None)
+        if classes is None:
+            raise ValueError("this release has no classes: use dpgep.release(X, labels=...), or release dpgep.fda")
+        return classes
+
+    def _moments_of(
+        self, features: NDArray[np.intp], *, grouped: bool = False
+    ) -> tuple[ReleasedMoments, Preprocessing | None]:
+        """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
+        noisy, preprocessing = (self._noisy, self.preprocessing) if grouped else self._of_everybody
+        return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
+
+    @cached_property
+    def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:
+        return unclipped(in_one_group(self._noisy), self.preprocessing)
+
+    def _two_views(
+        self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns
+    ) -> tuple[RowModel, NDArray[np.intp]]:
+        first, second = self._numbers(x, "x"), self._numbers(y, "y")
+        both = sorted({*first.tolist()} & {*second.tolist()})
+        if both:
+            raise ValueError(f"columns {both} are in both views")
+        return model(len(first), len(second), True), np.concatenate([first, second])
+
+    def _solved(
+        self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
+    ) -> Solution:
+        model = replace(model, feature_names=self._names_of(features))
+        noisy, preprocessing = self._moments_of(features, grouped=isinstance(model, GroupModel))
+        return answer(model, noisy, preprocessing, self.report, n_components, options)
+
+    def __add__(self, other: Release) -> Release:
+        if not isinstance(other, Release):
+            return NotImplemented
+        ours, theirs = self._kind(), other._kind()
+        if ours != theirs:
+            differing = [f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]]
+            raise ValueError(f"the releases differ in {', '.join(differing)}: they cannot be added")
+        if self._sources & other._sources:
+            raise ValueError(
+                "both sums include releases of the same people, who would count twice and have paid for both. Only "
+                "releases of disjoint populations can be added"
+            )
+        model = named(self.model, *other.model.view_names)
+        noisy = _pooled(self._noisy, other._noisy)
+        privacy, sources = _parallel(self.privacy, other.privacy), self._sources | other._sources
+        return Release(model, privacy, noisy, sources, self.preprocessing)
+
+    def save(self, target: Target) -> None:
+        """Write the release with a checksum, for `dpgep.load`: by oneself later, or by whoever adds releases.
+
+        A file of this name is replaced atomically. Raises TypeError for classes that are not text, numbers or booleans.
+
+        Parameters
+        ----------
+        target
+            A path, or a binary file that is open.
+        """
+        save(RELEASE.packed(self), target)
+
+    def _kind(self) -> dict[str, Any]:
+        """What must agree for releases to be added."""
+        return {
+            "model": self.model,
+            "adjacency": self.privacy.adjacency,
+            "bound": self.privacy.bound,
+            "preprocessing": self.preprocessing,
+        }
+
+    def __repr__(self) -> str:
+        sites = f" of {len(self._sources)} populations" if len(self._sources) > 1 else ""
+        asked = ", ".join(self._questions())
+        return (
+            f"Release({self.model.name}, d={self.model.n_features}{sites}; {self.privacy}; "
+            f"{f'to be asked, at no further cost: {asked}' if asked else 'solve() is what it answers'})"
+        )
+
+    def _questions(self) -> list[str]:
+        """The questions that were released for: `Questions`."""
+        if not self._noisy.sums.size:
+            return []
+        grouped = [("fda", "classes"), ("classifier", "classes"), ("sir", "interior_edges")]
+        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "regression", "sample"]
+        return of_all + [name for name, groups in grouped if getattr(self.model, groups, None) is not None]
+
+
+def answer(
+    model: RowModel,
+    noisy: ReleasedMoments,
+    preprocessing: Preprocessing | None,
+    report: PrivacyReport,
+    n_components: int | None,
+    options: dict[str, Any],
+) -> Solution:
+    """The solution of ``model`` for released moments of mapped rows, which are overwritten."""
+    k = component_count(model, n_components)
+    settings = checked_options("an answer from a release", PairOptions, options)
+    settings.check_model(model, k)
+    settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
+    asked, mapped = in_units(model, preprocessing)
+    result = solve_released(asked, noisy, k, settings)
+    if asked is not model:
+        assert mapped is not None
+        result = _diagnosed_in_units(result, mapped)
+    solution = solution_of(result, report, model, "release", passes=0, preprocessing=mapped)
+    solution = replace(solution, preprocessing=preprocessing)
+    warn_of_accuracy(result, solution)
+    return solution
+
+
+def _diagnosed_in_units(result: MethodResult, preprocessing: Preprocessing) -> MethodResult:
+    """What was found for `InUnits`, its sizes in the units of the columns too."""
+    assert preprocessing.scale is not None
+    found, unit = result.diagnostics, float(preprocessing.scale[0]) ** 2
+    assert isinstance(found, ReleaseDiagnostics)
+    assert found.eigengaps is not None
+    level, spectrum, gaps = found.noise_level * unit, found.spectrum * unit, found.eigengaps * unit
+    return replace(result, diagnostics=replace(found, noise_level=level, spectrum=spectrum, eigengaps=gaps))
+
+
+def numbers_of(columns: Columns, names: Names, n_columns: int, what: str = "columns") -> NDArray[np.intp]:
+    """The numbers of columns, in their order. Raises ValueError or TypeError for unknown ones, none, or one twice."""
+    if columns is None:
+        return np.arange(n_columns)
+    given = columns.tolist() if hasattr(columns, "tolist") else columns  # an array, an index or a series of pandas
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise TypeError(f"{what} must be a list of names or numbers of columns, got {columns!r}")
+    numbers = [number_of(column, names, n_columns) for column in given]
+    if not numbers:
+        raise ValueError(f"{what} must have at least one column")
+    twice = next((column for column, number in zip(given, numbers, strict=True) if numbers.count(number) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{what} have {twice!r} twice")
+    return np.array(numbers, dtype=np.intp)
+
+
+def number_of(column: Hashable, names: Names, n_columns: int) -> int:
+    """The number of one column."""
+    number = (names.index(column) if names and column in names else None) if isinstance(column, str) else None
+    number = whole_number(column) if number is None and not isinstance(column, str) else number
+    if number is None or not 0 <= number < n_columns:
+        known = f"0 to {n_columns - 1}" if names is None else listed(names)
+        raise ValueError(
+            f"there is no column {column!r}{did_you_mean(column, names or ())}: the released columns are {known}"
+        )
+    if names is not None and isinstance(column, str) and names.count(column) > 1:
+        raise ValueError(f"both views have a column {column!r}: give its number")
+    return number
+
+
+def names_of(numbers: NDArray[np.intp], names: Names) -> Names:
+    """The names of some columns."""
+    return None if names is None else tuple(names[j] for j in numbers)
+
+
+def _pooled(a: ReleasedMoments, b: ReleasedMoments) -> ReleasedMoments:
+    """Weighted means by numbers of people; independent noise adds in quadrature."""
+    n = a.n + b.n
+    ours, theirs = a.n / n, b.n / n
+    noise = [math.hypot(ours * s, theirs * t) for s, t in zip(_deviations(a), _deviations(b), strict=True)]
+    return ReleasedMoments(
+        sums=ours * a.sums + theirs * b.sums,
+        counts=ours * a.counts + theirs * b.counts,
+        n=n,
+        noise=MomentNoise(*noise),
+        second=ours * a.second + theirs * b.second,
+    )
+
+
+def _deviations(noisy: ReleasedMoments) -> tuple[float, float, float]:
+    return noisy.noise.second, noisy.noise.sums, noisy.noise.counts
+
+
+def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
+    """The report of releases of disjoint populations: each person is in only one, so the larger cost covers all."""
+    assert a.mu is not None
+    assert b.mu is not None
+    mu = max(a.mu, b.mu)
+    deltas = [report.delta for report in (a, b)]
+    delta = None if None in deltas else max(delta for delta in deltas if delta is not None)
+    # the moments are the last release, after what prepared them; without noise they have no blocks
+    blocks = zip(a.releases[-1].noise, b.releases[-1].noise, strict=False)
+    noise = tuple(NoiseBlock(x.name, x.shape, math.hypot(x.deviation, y.deviation)) for x, y in blocks)
+    bits = [report.releases[-1].grid_bits for report in (a, b)]
+    merged = LedgerEntry("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
+    return PrivacyReport(
+        epsilon=None if delta is None else _epsilon(a, b, mu, delta),
+        delta=delta,
+        mu=mu,
+        adjacency=a.adjacency,
+        bound=a.bound,
+        releases=(merged,),
+        exact=a.exact and b.exact,
+        seeded=a.seeded or b.seeded,
+        public=_together(a.public, b.public),
+    )
+
+
+def _together(a: PublicInputs | None, b: PublicInputs | None) -> PublicInputs | None:
+    if a is None or b is None:
+        return None
+    n = None if a.n_people is None or b.n_people is None else a.n_people + b.n_people
+    ranges = tuple(dict.fromkeys([*a.ranges, *b.ranges]))
+    return replace(a, n_people=n, feature_names=a.feature_names or b.feature_names, ranges=ranges)
+
+
+def _epsilon(a: PrivacyReport, b: PrivacyReport, mu: float, delta: float) -> float:
+    """Epsilon at a delta that is at least that of both: the larger stated one, or the exact one if that is less."""
+    stated = [report.epsilon for report in (a, b) if report.epsilon is not None]
+    return min(max(stated), epsilon_of(mu, delta)) if len(stated) == 2 else epsilon_of(mu, delta)
