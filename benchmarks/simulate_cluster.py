@@ -28,7 +28,7 @@ from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import PublicFacts
 
 TOLERANCE = 0.1
-FAN_IN = 8  # of dpgep.data.spark_dataset
+FAN_IN = 8  # of dpgep.data.distributed
 AT_DRIVER = 1 << 16
 
 

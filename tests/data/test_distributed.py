@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from stored import bytes_of
 
 import dpgep
-from dpgep.data import dask_dataset, distributed_dataset
-from dpgep.data.dask_dataset import DaskDataset
+from dpgep.data import distributed as distributed_module
 from dpgep.data.dataset import InMemoryDataset
+from dpgep.data.distributed import DaskDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, ProductSums
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import Batch, NotFiniteError, Rows
@@ -351,8 +351,8 @@ def test_a_result_is_used_again_unchanged(people: Any) -> None:
     x, _ = people
     make = accumulators(np.ones((1, 6)))["integer"]
     task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), make, b"k" * 16)
-    parts = [distributed_dataset.summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
-    assert distributed_dataset.merged(*parts) == distributed_dataset.merged(*parts)
+    parts = [distributed_module.summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
+    assert distributed_module.merged(*parts) == distributed_module.merged(*parts)
 
 
 # --- What is refused -------------------------------------------------------------------------------
@@ -371,9 +371,9 @@ def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
     rows = np.full((3, 6), np.inf)
     make = accumulators(rows[:1])["integer"]
     task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), make, None)
-    error = distributed_dataset.summed(task, rows)
+    error = distributed_module.summed(task, rows)
     assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
-    assert distributed_dataset.merged((3, b"never read", b""), error) is error
+    assert distributed_module.merged((3, b"never read", b""), error) is error
 
 
 class UnpicklableError(Exception):
@@ -413,7 +413,7 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
         "make": accumulators(np.ones((1, 6)))["integer"],
         "key": None,
     }
-    found = distributed_dataset.summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
+    found = distributed_module.summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
     assert type(found) is carried
     assert type(pickle.loads(pickle.dumps(found))) is carried
     if carried is RuntimeError:
@@ -422,9 +422,9 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
 
 
 def test_no_error_of_merging_reaches_dask() -> None:
-    found = distributed_dataset.merged((3, pickle.dumps(1), b""), (3, pickle.dumps(2), b""))
+    found = distributed_module.merged((3, pickle.dumps(1), b""), (3, pickle.dumps(2), b""))
     assert isinstance(found, AttributeError)
-    assert isinstance(distributed_dataset.merged((3, b"no pickle", b""), (3, b"", b"")), pickle.UnpicklingError)
+    assert isinstance(distributed_module.merged((3, b"no pickle", b""), (3, b"", b"")), pickle.UnpicklingError)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -433,7 +433,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         raise error
 
     with pytest.raises(error):
-        distributed_dataset.summed((stop, stop, list, None), np.ones((3, 6)))
+        distributed_module.summed((stop, stop, list, None), np.ones((3, 6)))
 
 
 @pytest.mark.parametrize(
@@ -552,7 +552,7 @@ def test_vectors_are_a_key_that_workers_share_and_what_is_small_is_none(
         rows = build("pca", spread(people[0], 90), None).dataset
         assert shared_keys(rows, make) == 0
         carried = rows.accumulate(make).product
-        monkeypatch.setattr(dask_dataset, "_SENT_WITH_EACH", 2 * 6 * 8 - 1)
+        monkeypatch.setattr(distributed_module, "_SENT_WITH_EACH", 2 * 6 * 8 - 1)
         assert shared_keys(rows, make) == 1
         np.testing.assert_array_equal(rows.accumulate(make).product, carried)
 

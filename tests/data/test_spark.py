@@ -14,8 +14,8 @@ from conftest import Matrix, solve_seeded
 from fake_spark import DataFrame, in_place_of_pyspark
 
 import dpgep
-from dpgep.data import spark_dataset
-from dpgep.data.distributed_dataset import Partial, Task, summed
+from dpgep.data import distributed
+from dpgep.data.distributed import Partial, Task, summed
 from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import NotFiniteError
@@ -34,7 +34,7 @@ def table(rng: np.random.Generator) -> pa.Table:
 def task_of(model: RowModel, table: pa.Table, *keys: Any, **options: Any) -> Task:
     """What executors get: how to read, to make batches and sums of them."""
     people = dpgep.scan(table, **options)
-    read = partial(spark_dataset._people, people.again(), list(keys), table.schema)
+    read = partial(distributed._people, people.again(), list(keys), table.schema)
     layout = model.layout(PublicFacts("replace-one", 1.0, None))
     return read, partial(batch_of, model, 1.0), partial(ExactMomentAccumulator, layout, 20), None
 
@@ -46,11 +46,11 @@ def batches(table: pa.Table) -> Any:
 
 def merged_by_rows(parts: dict[int, Partial]) -> Partial:
     """All levels of the tree as executors run them, rows of a group in any order."""
-    rows = {part: spark_dataset._row(part, sums) for part, sums in parts.items()}
+    rows = {part: distributed._row(part, sums) for part, sums in parts.items()}
     while len(rows) > 1:
-        groups = groupby(sorted(rows), key=spark_dataset._number_of_merged)
+        groups = groupby(sorted(rows), key=distributed._number_of_merged)
         tables = [pa.Table.from_batches([rows[part] for part in reversed(list(group))]) for _, group in groups]
-        merged = [spark_dataset._merged_rows(table) for table in tables]
+        merged = [distributed._merged_rows(table) for table in tables]
         rows = {table.column("part")[0].as_py(): table.to_batches()[0] for table in merged}
     (row,) = rows.values()
     return pickle.loads(row.column("sums")[0].as_py())  # type: ignore[no-any-return]
@@ -78,7 +78,7 @@ def test_rows_are_the_same_however_often_sums_are_merged(
     n_parts: int, table: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large sums of a stage are merged by executors, the small ones of the next stage are not."""
-    monkeypatch.setattr(spark_dataset, "_AT_DRIVER", 10_000)
+    monkeypatch.setattr(distributed, "_AT_DRIVER", 10_000)
     with in_place_of_pyspark():
         frame = DataFrame([table.select(NAMES).slice(600 * i // n_parts, 600 // n_parts) for i in range(n_parts)])
         ours = solve_seeded(dpgep.pca(frame, standardize=True), mu=1.0)

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from stored import bytes_of
 
 import dpgep
-from dpgep.data import spark_dataset
+from dpgep.data import distributed
 from dpgep.data.dataset import InMemoryDataset
+from dpgep.data.distributed import SparkDataset
 from dpgep.data.float_sums import GroupSums, ProductSums
 from dpgep.data.inputs import named
 from dpgep.data.rows import Batch, NotFiniteError, Rows
-from dpgep.data.spark_dataset import SparkDataset
 
 sql = pytest.importorskip("pyspark.sql")
 
@@ -100,7 +100,7 @@ def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monke
     for parts in (1, 9):
         assert bytes_of(moments(fda, spread(spark, frame, parts), "label", **facts)) == expected
     # merged by the executors as well as by the driver
-    monkeypatch.setattr(spark_dataset, "_AT_DRIVER", 100)
+    monkeypatch.setattr(distributed, "_AT_DRIVER", 100)
     assert bytes_of(moments(fda, spread(spark, frame, 9), "label", columns=NAMES, **facts)) == expected
     cca = dpgep.models.CcaModel(4, 2, center=False)
     assert bytes_of(moments(cca, spread(spark, frame).drop("label"), ["a", "f"], bound=1.0)) == in_one_process(
@@ -154,7 +154,7 @@ def test_products_are_those_of_numpy_and_their_bits_those_of_the_parts(
     ours = dpgep.pca(spread(spark, frame[NAMES], 10), bound=1.0).dataset
     assert isinstance(ours, SparkDataset)
     first = ours.accumulate(partial(ProductSums, block)).product
-    monkeypatch.setattr(spark_dataset, "_AT_DRIVER", 100)
+    monkeypatch.setattr(distributed, "_AT_DRIVER", 100)
     np.testing.assert_array_equal(ours.accumulate(partial(ProductSums, block)).product, first)
     clipped = x / np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
     np.testing.assert_allclose(first, block @ clipped.T @ clipped, rtol=1e-10)

@@ -10,12 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpgep.data.dask_dataset import DaskDataset, dask_parts, read_chunks
 from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
-from dpgep.data.distributed_dataset import read_again
+from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.groups import Codes, class_codes, slice_codes
 from dpgep.data.rows import Batch, Rows
-from dpgep.data.spark_dataset import SparkDataset
 from dpgep.data.views import as_view, check_same_rows, frame_columns, n_rows
 from dpgep.models.row_model import Classes, Grouping, RowModel
 from dpgep.sources import Scan, Selection

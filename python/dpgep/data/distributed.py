@@ -1,0 +1,421 @@
+"""Data sets whose rows lie on several machines: sums are made there and merged in a tree; the total comes here.
+
+The workers of a Dask cluster read chunks of its collections, or row groups of Parquet files.
+
+The executors of Spark read a DataFrame. Two functions of Arrow batches are all that Spark is asked to run: one turns a
+partition into one row, (its number, the pickled `Partial` of its people), the other merges the rows of some
+partitions. Spark takes the output of one attempt at a task, however many there were.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpgep._optional import import_extra
+from dpgep._threads import one_thread_per_task
+from dpgep.data.checksum import PassChecksum, PassComparison, combined
+from dpgep.data.dataset import Dataset
+from dpgep.data.rows import Batch, S, Sums
+from dpgep.data.views import check_not_masked, known_rows
+from dpgep.sources import Scan, Selection, scan
+from dpgep.sources.encoding import Categories
+from dpgep.sources.kinds import is_dask_collection
+from dpgep.sources.names import Key, Names, as_text, check_same
+from dpgep.sources.source import packages_messages_withheld
+from dpgep.sources.tables import pyarrow
+
+# What a task hands on: the number of people, the pickled sums over them and the checksum of their rows (none of a pass
+# that is not compared), or the error that their rows raised. Bytes, since a result is used again when a machine is
+# lost: nothing can change them.
+Partial = tuple[int, bytes, bytes] | Exception
+
+Task = tuple[Callable[..., Any], Callable[..., Batch], Callable[[], Sums], "bytes | None"]
+
+# What a part holds of the same people: an array, or a chunk, for each input.
+Part = tuple[Any, ...]
+
+# Partial sums that one task of Dask merges: a tree of little depth, and little memory on a worker.
+_DASK_FAN_IN = 4
+# Bytes that every one may carry with it; vectors to be multiplied are more, for one.
+_SENT_WITH_EACH = 1 << 16
+# Partial sums that one task of Spark merges, all of which it holds.
+_SPARK_FAN_IN = 8
+# Bytes that the driver gets for each partition: sums of more are merged by the executors until they are so few.
+_AT_DRIVER = 1 << 16
+
+_COLUMNS = ("part", "sums")
+_SCHEMA = "part long, sums binary"
+
+
+class DistributedDataset(Dataset):
+    """Rows in parts that other machines read.
+
+    ``read(*part)`` gives there the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of
+    them: ``n_features`` columns in all, clipped to ``bound``. ``n`` is the number of people where it is known;
+    ``people`` is the scan that they are of, if they are of one: it checks their number.
+    """
+
+    #: where the rows are, and how to bring them here
+    whereabouts: ClassVar[str]
+    #: what to do about rows that change
+    hint: ClassVar[str]
+
+    def __init__(
+        self,
+        read: Callable[..., Iterator[tuple[Any, ...]]],
+        to_batch: Callable[..., Batch],
+        n_features: int,
+        bound: float,
+        fewest: int,
+        n: int | None,
+        people: Scan | None = None,
+    ) -> None:
+        self._read = read
+        self._to_batch = to_batch
+        self._fewest = fewest
+        self._n = n
+        self._people = people
+        self._comparison = PassComparison(self.hint)
+        self.bound, self.n_features = bound, n_features
+
+    @property
+    def n(self) -> int | None:
+        return self._n
+
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
+        """One pass. The tree depends on the parts alone, so that sums in floating point have the same bits whichever
+        machine is done first; the sums of one that is lost are computed again. Raises what the rows raise.
+        """
+        self.passes += 1
+        key = self._comparison.key(alone=alone)
+        result = self._reduced((self._read, self._to_batch, make, key))
+        if isinstance(result, Exception):
+            raise result
+        n, sums, checksum = result
+        if self._people is not None:
+            self._people.check_rows(n)
+        if n < self._fewest:
+            raise ValueError(f"the data must have at least {self._fewest} rows, they have {n}")
+        if key is not None:
+            self._comparison.compare(checksum)
+        self._n = n
+        return pickle.loads(sums)  # type: ignore[no-any-return]
+
+    @abstractmethod
+    def _reduced(self, task: Task) -> Partial:
+        """What `summed` gives of all parts, merged in a tree by `merged`."""
+
+    def in_memory(self, purpose: str) -> Batch:
+        raise ValueError(
+            f'{purpose} needs all rows in memory, but they are {self.whereabouts} first, or use method="release"'
+        )
+
+
+def summed(task: Task, *part: Any) -> Partial:
+    """The sums over the people of one part, where it is read."""
+    read, to_batch, make, key = task
+    try:
+        sums, n = make(), 0
+        checksum = None if key is None else PassChecksum(key)
+        with one_thread_per_task():
+            for arrays in read(*part):
+                batch = to_batch(*arrays)
+                if checksum is not None:
+                    checksum.add(batch.rows, batch.groups)
+                sums.add(batch)
+                n += batch.n
+        digest = b"" if checksum is None else checksum.digest()
+        return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
+    except Exception as error:
+        return _carried(error)
+
+
+def merged(first: Partial, *others: Partial) -> Partial:
+    """The sums over the people of several parts, in their order; the first error, if there is one.
+
+    Those of one part are what they were, as is its checksum: how often it is merged with nothing follows from the size
+    of the sums.
+    """
+    if not others:
+        return first
+    partials = (first, *others)
+    for each in partials:
+        if isinstance(each, Exception):
+            return each
+    counts, (total, *rest), digests = zip(*partials, strict=True)
+    try:
+        sums = pickle.loads(total)
+        for each in rest:
+            sums.merge(pickle.loads(each))
+        digest = combined(digests) if any(digests) else b""
+        return sum(counts), pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
+    except Exception as error:
+        return _carried(error)
+
+
+def _carried(error: Exception) -> Exception:
+    """The error as the result of a task, to be raised by the client: raised there, it would be written to logs
+    with the rows or sums that the task was given (Dask), or with its text (Spark). One that cannot be sent is replaced,
+    and its message withheld.
+    """
+    try:
+        if type(pickle.loads(pickle.dumps(error))) is type(error):
+            return error
+    except Exception:  # whatever it is, the error cannot be sent
+        pass
+    return RuntimeError(
+        f"a worker raised {type(error).__name__} while summing its part of the rows, an error that cannot be sent to "
+        "the client; nothing of this pass was released"
+    )
+
+
+def read_again(scan: Callable[[Any], Scan], keys: list[Key], part: Any) -> Iterator[tuple[Any, ...]]:
+    """The people of a part of a scan, on another machine: one array for each key."""
+    people = scan(part)
+    yield from people.read(*(people[key] for key in keys))
+
+
+class DaskDataset(DistributedDataset):
+    """Rows in parts that Dask computes; ``client`` is a ``distributed.Client``, None: what ``dask.compute`` uses.
+
+    All else as in `DistributedDataset`.
+    """
+
+    whereabouts = "on the workers of a Dask cluster: bring them here with .compute()"
+    hint = "for rows that Dask computes differently, or in another order, each time, call persist() first"
+
+    def __init__(
+        self,
+        parts: Sequence[tuple[Any, ...]],
+        read: Callable[..., Iterator[tuple[Any, ...]]],
+        to_batch: Callable[..., Batch],
+        n_features: int,
+        bound: float,
+        fewest: int,
+        n: int | None = None,
+        client: Any = None,
+        people: Scan | None = None,
+    ) -> None:
+        super().__init__(read, to_batch, n_features, bound, fewest, n, people)
+        self._parts = parts
+        self._client = client
+
+    def _reduced(self, task: Task) -> Partial:
+        """Raises RuntimeError if workers keep dying over one part."""
+        try:
+            result = import_extra("dask", "dask").compute(self._tree(task), scheduler=self._client)
+            return result[0]  # type: ignore[no-any-return]
+        except Exception as error:
+            distributed = sys.modules.get("distributed")
+            if distributed is None or not isinstance(error, distributed.KilledWorker):
+                raise
+            raise RuntimeError(
+                "Dask workers died repeatedly while summing one part of the rows, usually for lack of memory: use "
+                "smaller partitions or give workers more memory; nothing of this pass was released"
+            ) from error
+
+    def _tree(self, task: Task) -> Any:
+        delayed = import_extra("dask", "dask").delayed
+        if len(import_extra("cloudpickle", "dask").dumps(task)) > _SENT_WITH_EACH:
+            # a key of the graph, which workers hand to each other: a block of vectors travels once to each of them
+            shared = delayed(task, traverse=False)
+            level = [delayed(summed, pure=False)(shared, *part) for part in self._parts]
+        else:
+            # with such a key, Dask would move parts to where that lies
+            sum_part = delayed(partial(summed, task), pure=False)
+            level = [sum_part(*part) for part in self._parts]
+        merge = delayed(merged, pure=False)
+        while len(level) > 1:
+            level = [merge(*level[i : i + _DASK_FAN_IN]) for i in range(0, len(level), _DASK_FAN_IN)]
+        return level[0]
+
+
+def dask_parts(data: tuple[Any, ...]) -> list[Part]:
+    """Parts of collections with the same rows: what each holds of the same people, columns whole, as delayed objects.
+
+    Collections that are not cut alike are cut as the first Dask array is, arrays in memory too. Raises ValueError where
+    they have different numbers of rows, or where the sizes of the chunks are not known and their numbers differ.
+    """
+    if len(data) > 1 and all(_is_frame(each) for each in data) and len({each.npartitions for each in data}) == 1:
+        return _joint_partitions(data)
+    cut = next(map(_row_chunks, filter(is_dask_collection, data)))
+    columns = [_delayed_chunks(each, cut) for each in data]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(
+            f"inputs for the same people must have the same partitions, got {[len(c) for c in columns]} of "
+            "them: take both from one DataFrame, or give arrays chunks of known sizes with compute_chunk_sizes()"
+        )
+    return list(zip(*columns, strict=True))
+
+
+def read_chunks(columns: Sequence[tuple[Names, Categories]], *chunks: Any) -> Iterator[Part]:
+    """The people of a part, on a worker: arrays as they are, pandas through their own source.
+
+    ``columns`` are the names and categories of each collection: what a partition says of its own need not be the same.
+    Raises ValueError for a partition of other columns, or in another order.
+    """
+    if len(chunks) == 1 and isinstance(chunks[0], tuple):  # of `_joint_partitions`
+        chunks = chunks[0]
+    yield tuple(_array(chunk, *its) for chunk, its in zip(chunks, columns, strict=True))
+
+
+def _is_frame(values: Any) -> bool:
+    """Whether this is a Dask DataFrame or Series."""
+    return is_dask_collection(values) and not hasattr(values, "chunks")
+
+
+def _joint_partitions(frames: tuple[Any, ...]) -> list[Part]:
+    """One delayed tuple for each partition, of what each frame holds of its people.
+
+    Optimized apart, two collections of one frame may end in different partitions: Dask merges those of Parquet where
+    few columns are read, and where it does so for one of two sets of files, fails to compute both. Simplified together,
+    they keep theirs; files are read once, and only the columns that are needed.
+    """
+    dataframe, pandas = import_extra("dask.dataframe", "dask"), import_extra("pandas", "dask")
+    joint = dataframe.map_partitions(
+        _together, *frames, meta=pandas.Series(dtype=object), enforce_metadata=False, align_dataframes=False
+    )
+    return [(part,) for part in joint.simplify().to_delayed(optimize_graph=False)]
+
+
+def _together(*chunks: Any) -> Part:
+    return chunks
+
+
+def _row_chunks(values: Any) -> tuple[int, ...] | None:
+    """Sizes of the chunks along the rows; None for a DataFrame, or where they are not known."""
+    return values.chunks[0] if known_rows(values) is not None else None
+
+
+def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
+    if not is_dask_collection(values):
+        values = _from_memory(values, cut)
+    if hasattr(values, "chunks"):
+        known = cut is not None and known_rows(values) is not None
+        if known and known_rows(values) != sum(cut or ()):
+            raise ValueError("inputs for the same people must have the same number of rows")
+        columns = dict.fromkeys(range(1, values.ndim), -1)
+        values = values.rechunk({0: cut, **columns} if known else columns)
+    return list(np.ravel(values.to_delayed()))
+
+
+def _from_memory(values: Any, cut: tuple[int, ...] | None) -> Any:
+    """An array in memory, cut as the collection beside it."""
+    if cut is None:
+        raise ValueError(
+            "an array in memory cannot be aligned with a Dask collection of unknown chunk sizes: put it into the same "
+            "DataFrame, or make it a Dask array with the same chunks"
+        )
+    check_not_masked(values, "the array")
+    array = np.asarray(values)
+    return import_extra("dask.array", "dask").from_array(array, chunks=(cut, *array.shape[1:]))
+
+
+def _array(chunk: Any, names: Names, categories: Categories) -> Any:
+    """A chunk as the models take it."""
+    if not hasattr(chunk, "iloc"):
+        return chunk
+    is_vector = chunk.ndim == 1
+    if not is_vector:
+        check_same(as_text(chunk.columns), names, "a partition")
+    frame = chunk.to_frame("values") if is_vector else chunk
+    source = scan(frame, batch_rows=max(1, len(frame)), progress=False, categories=categories)
+    selected = source["values"] if is_vector else source[list(frame.columns)]
+    for (array,) in source.read(selected):
+        return array
+    return np.empty(0 if is_vector else (0, selected.n_columns or 0))
+
+
+class SparkDataset(DistributedDataset):
+    """Rows that the executors of Spark read, as a `dpgep.sources.Scan` of their DataFrame selects them."""
+
+    whereabouts = "on the executors of Spark: bring them here with .toPandas()"
+    hint = "for rows that Spark computes differently, or in another order, each time, call persist() first"
+
+    def __init__(
+        self,
+        selections: tuple[Selection, ...],
+        to_batch: Callable[..., Batch],
+        n_features: int,
+        bound: float,
+        fewest: int,
+    ) -> None:
+        people, keys = selections[0].scan, [each.key for each in selections]
+        names = list(map(str, people.source.needed(keys)))
+        types = people.source.types
+        schema = pyarrow().schema([(name, types[name]) for name in names])
+        read = partial(_people, people.again(), keys, schema)
+        super().__init__(read, to_batch, n_features, bound, fewest, people.n_rows, people)
+        self._frame, self._names = people.value, names
+
+    def _reduced(self, task: Task) -> Partial:
+        """Merged are partitions whose numbers follow each other, then what became of them: a tree of the numbers alone,
+        whose lower levels are on the executors.
+        """
+        sql = import_extra("pyspark.sql.functions", "spark")
+        # by place, as SQL takes a dot in a name for a path, ${x} for a variable, and may not tell a from A; as text:
+        # columns of its own take Spark milliseconds each
+        frame = self._frame
+        places = {name: f"c{place}" for place, name in enumerate(frame.columns)}
+        placed = frame.toDF(*places.values()).selectExpr(*(places[name] for name in self._names))
+        rows = placed.mapInArrow(_sum_of_partition(task), _SCHEMA)
+        n_bytes = len(pickle.dumps(task[2]()))
+        while n_bytes > _AT_DRIVER:
+            rows = rows.groupBy(sql.expr(f"part div {_SPARK_FAN_IN}")).applyInArrow(_merged_rows, _SCHEMA)
+            n_bytes //= _SPARK_FAN_IN
+        with packages_messages_withheld("the Spark DataFrame"):
+            collected = rows.collect()
+        parts: dict[int, Partial] = {row.part: pickle.loads(row.sums) for row in collected}
+        while len(parts) > 1:
+            parts = {
+                number: merged(*(parts[part] for part in group))
+                for number, group in groupby(sorted(parts), key=_number_of_merged)
+            }
+        (result,) = parts.values() or [summed(task, iter(()))]
+        return result
+
+
+def _sum_of_partition(task: Task) -> Callable[[Any], Iterator[Any]]:
+    """What makes of a partition's record batches one row."""
+
+    def sum_of_partition(batches: Any) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context: Any = TaskContext.get()
+        yield _row(context.partitionId(), summed(task, batches))
+
+    return sum_of_partition
+
+
+def _merged_rows(rows: Any) -> Any:
+    """One row of some, a table."""
+    stored = sorted(zip(*(rows.column(name).to_pylist() for name in _COLUMNS), strict=True))
+    partials = [pickle.loads(sums) for _, sums in stored]
+    return pyarrow().Table.from_batches([_row(_number_of_merged(stored[0][0]), merged(*partials))])
+
+
+def _number_of_merged(part: int) -> int:
+    return part // _SPARK_FAN_IN
+
+
+def _row(part: int, sums: Partial) -> Any:
+    pa = pyarrow()
+    stored = pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
+    return pa.RecordBatch.from_arrays([pa.array([part], pa.int64()), pa.array([stored], pa.binary())], _COLUMNS)
+
+
+def _people(
+    scan: Callable[[Any], Scan], keys: list[Key], schema: Any, batches: Iterator[Any]
+) -> Iterator[tuple[Any, ...]]:
+    """The people of a partition: one array for each key. Columns of the batches have the names of the schema."""
+    pa = pyarrow()
+    named = (pa.RecordBatch.from_arrays(batch.columns, schema.names) for batch in batches)
+    return read_again(scan, keys, pa.RecordBatchReader.from_batches(schema, named))
