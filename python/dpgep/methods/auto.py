@@ -138,8 +138,7 @@ def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
         return False
     if not may_favour_clipping(public.model, k, public.facts.n, curator.remaining):
         return False
-    by_products = options.by_products(public, k, noiseless=curator.noiseless)
-    if _MATRICES * matrix_bytes(d) > options.memory_limit and not by_products:
+    if _MATRICES * matrix_bytes(d) > options.memory_limit and not options.by_products(curator, k):
         return False
     return curator.answer(AffordsClippedProducts(), LEAST_SHARE / 2)
 
@@ -162,7 +161,7 @@ class _Probe:
 
 def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
     model = curator.model
-    if options.by_products(curator.public, k, noiseless=curator.noiseless):
+    if options.by_products(curator, k):
         products, leading = leading_by_products(curator, k + 1, options, _PROBE_SHARE, "probe")
         deviation = products.noise_level / math.sqrt(2 * model.n_features)
         values = leading.system.values[: k + 1]

@@ -18,6 +18,7 @@ from dpgep.methods.base import PRODUCTS, Options
 from dpgep.methods.sparse import Sparsity
 from dpgep.models.model import Model, PublicSide, view_labels
 from dpgep.models.moments import MomentModel
+from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import direction_bytes
 
 # Bytes that a release may take beside the data: a public constant, which the machine does not change.
@@ -205,12 +206,12 @@ class ReleaseOptions(PairOptions):
             return self.storage
         return "matrix" if matrix_bytes(d) <= self.memory_limit else "operator"
 
-    def by_products(self, public: PublicSide, k: int, *, noiseless: bool) -> bool:
+    def by_products(self, curator: Curator, k: int) -> bool:
         """Whether the released matrix is to be known by its products.
 
         Where it does not fit, or they serve as well, and sooner: by public numbers, and what kind of data there are.
         """
-        model, facts = public.model, public.facts
+        public, model, facts = curator.public, curator.model, curator.facts
         if self.storage != "auto" or self.storage_for(model.n_features) == "operator":
             return self.storage_for(model.n_features) == "operator"
         return (
@@ -220,7 +221,7 @@ class ReleaseOptions(PairOptions):
             and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
             and facts.n is not None
             and facts.n <= MOST_ROWS
-            and not noiseless
+            and not curator.noiseless
             and self.sparsity is None
             and isinstance(model, MomentModel)
             and model.identity_b

@@ -87,7 +87,7 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse."""
     if options.screen is not None:
         return _screened_release(curator, n_components, options, options.screen)
-    if options.by_products(curator.public, n_components, noiseless=curator.noiseless):
+    if options.by_products(curator, n_components):
         return operator_release(curator, n_components, options)
     return solve_released(curator.model, curator.answer(Release()), n_components, options)
 
