@@ -19,7 +19,7 @@ import support
 from scipy import stats
 
 import dpgep
-from dpgep.methods.intervals import correlation_intervals
+from dpgep.results.intervals import correlation_intervals
 
 Matrix = support.Matrix
 

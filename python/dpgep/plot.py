@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 
 from dpgep._checks import require_count
 from dpgep._optional import import_extra
-from dpgep.methods.intervals import Intervals
 from dpgep.models.model import Matrix
 from dpgep.privacy.budget import Budget
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.intervals import Intervals
 from dpgep.results.solution import Solution
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import Any, get_args
 
@@ -109,3 +110,15 @@ def test_rows_that_are_read_once_serve_methods_of_one_pass(name: str) -> None:
     else:
         with nothing_spent(budget), pytest.raises(ValueError, match=r"can be read only once|before rows are read"):
             solve_seeded(problem, 1, budget=budget, **options)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_matrix_free_release_serves_methods_of_products_alone(name: str) -> None:
+    operator = dpgep.release(problem_of("rows"), mu=5.0, storage="operator")
+    if METHODS[name].by_products is None:
+        with pytest.raises(ValueError, match="method must be one that needs only products, 'rayleigh-flow'"):
+            operator.solve(1, method=name)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+            assert operator.solve(1, method=name, **needed(METHODS[name])).components.shape == (1, D)

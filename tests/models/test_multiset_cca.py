@@ -10,8 +10,8 @@ import scipy.linalg
 from conftest import Matrix, solve_seeded
 
 import dpgep
-from dpgep.methods.intervals import solved
 from dpgep.models.moments import NO_NOISE, ReleasedMoments, with_eigenvalues
+from dpgep.results.intervals import solved
 
 SIZES = (3, 2, 4)
 

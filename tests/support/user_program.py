@@ -23,6 +23,7 @@ from dpgep.planning import Plan
 from dpgep.problems.problem import Problem
 from dpgep.results.classifier import LinearClassifier
 from dpgep.results.estimates import MatrixEstimate
+from dpgep.results.intervals import Intervals
 from dpgep.results.matrix_free import MatrixFreeRelease
 from dpgep.results.regression import Regression
 
@@ -96,7 +97,7 @@ def summary(solution: dpgep.Solution) -> dict[str, float]:
     if report.epsilon is not None and report.mu is not None:
         found |= {"epsilon": report.epsilon, "mu": report.mu}
     if solution.has_intervals:
-        intervals: dpgep.methods.intervals.Intervals = solution.intervals(0.95)
+        intervals: Intervals = solution.intervals(0.95)
         found["low"], found["high"] = intervals.eigenvalues[0].tolist()
         found["degrees"] = float(intervals.angles[0])
         if intervals.loadings is not None:

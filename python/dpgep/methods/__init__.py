@@ -40,8 +40,15 @@ from dpgep.methods.release import ReleaseDiagnostics, local_gaussian, release
 
 _ANY: tuple[Data, ...] = ("rows", "streams", "matrices", "sums")
 _ROWS: tuple[Data, ...] = ("rows", "streams")
-_FLOW = Method("rayleigh-flow", rayleigh_flow, FlowOptions, (FlowDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS,))
-_DPSR = replace(_FLOW, name="dpsr", run=dpsr, options=DpsrOptions, diagnostics=(ReductionDiagnostics,))
+_DPSR = Method("dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS,))
+_FLOW = replace(
+    _DPSR,
+    name="rayleigh-flow",
+    run=rayleigh_flow,
+    options=FlowOptions,
+    diagnostics=(FlowDiagnostics,),
+    by_products={},
+)
 _SPCA = Method(
     "dp-spca",
     dp_spca,
@@ -62,7 +69,7 @@ _RELEASE = Method(
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        _RELEASE,
+        replace(_RELEASE, by_products={"storage": "operator"}),
         replace(_RELEASE, name="auto", run=select_method, diagnostics=(*_RELEASE.diagnostics, ClippedPowerDiagnostics)),
         Method(
             "clipped-power",

@@ -5,7 +5,7 @@ Checks, messages and the table of docs/reference/methods.md follow from the decl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
@@ -209,6 +209,8 @@ class Method:
     needs : what else it needs of a problem.
     keeps_moments : whether its solution holds the released moments, for intervals and further questions.
     whole_budget : whether it spends an (epsilon, delta) of its own, as samples of people have no mu.
+    by_products : the options with which it asks for nothing but products with one noisy pencil; None where it asks for
+        more.
     """
 
     name: str
@@ -219,6 +221,7 @@ class Method:
     needs: tuple[Need, ...] = ()
     keeps_moments: bool = False
     whole_budget: bool = False
+    by_products: Mapping[str, str] | None = None
 
     def with_options(self, options: dict[str, Any]) -> Any:
         """Its options, checked. Raises TypeError for those that it does not take."""

@@ -11,7 +11,7 @@ import scipy  # its sparse solvers are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.methods import method_named
+from dpgep.methods import METHODS, method_named
 from dpgep.methods.base import component_count
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.curator import Curator, Query
@@ -23,13 +23,6 @@ from dpgep.reports.report import PrivacyReport
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 
 Matrix = NDArray[np.float64]
-
-# Methods that need only products of one noisy pencil, with the options that restrict them to it.
-_METHODS: dict[str, dict[str, Any]] = {
-    "release": {"storage": "operator"},
-    "rayleigh-flow": {},
-    "truncated-rayleigh-flow": {},
-}
 
 
 class MatrixFreeRelease:
@@ -114,11 +107,11 @@ class MatrixFreeRelease:
         MemoryError
             If ``memory_limit`` leaves no capacity for new directions.
         """
-        if method not in _METHODS:
-            known = ", ".join(map(repr, sorted(_METHODS)))
-            raise ValueError(f"method must be one that needs only products, {known}; got {method!r}")
         chosen = method_named(method)
-        settings = chosen.with_options({**_METHODS[method], **options})
+        if chosen.by_products is None:
+            known = ", ".join(repr(name) for name in sorted(METHODS) if METHODS[name].by_products is not None)
+            raise ValueError(f"method must be one that needs only products, {known}; got {method!r}")
+        settings = chosen.with_options({**chosen.by_products, **options})
         k = component_count(self._curator.model, n_components)
         chosen.check(settings, self._curator.public, k)
         try:

@@ -24,11 +24,11 @@ import scipy.linalg
 from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
-from dpgep.methods.intervals import RowLaw, require_law
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean, total_share
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.intervals import RowLaw, require_law
 from dpgep.results.solution import project
 from dpgep.sources.names import Names
 

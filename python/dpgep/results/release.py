@@ -16,7 +16,6 @@ from dpgep._checks import did_you_mean, require_flag, whole_number
 from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.base import MethodResult, checked_options, component_count
-from dpgep.methods.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.methods.options import PairOptions
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
 from dpgep.models.cca import CcaModel
@@ -37,6 +36,7 @@ from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.classifier import LinearClassifier, classifier
 from dpgep.results.estimates import MatrixEstimate, correlation_of, covariance_estimate
+from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.results.regression import Regression, regression
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.results.synthetic import sample
@@ -161,7 +161,7 @@ class Release:
         return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
 
     def correlation(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
-        """Correlations of columns, each with an interval (`dpgep.methods.intervals.correlation_intervals`).
+        """Correlations of columns, each with an interval (`dpgep.results.intervals.correlation_intervals`).
 
         Entries of a column that is constant are 0, and nothing is known of them.
         """

@@ -17,13 +17,6 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
-from dpgep.methods.intervals import (
-    Intervals,
-    RowLaw,
-    bootstrap_intervals,
-    require_law,
-    solved,
-)
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Model, view_labels
@@ -31,6 +24,13 @@ from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.unclipped import unclipped
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.intervals import (
+    Intervals,
+    RowLaw,
+    bootstrap_intervals,
+    require_law,
+    solved,
+)
 from dpgep.serialization import Format
 from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed

@@ -11,8 +11,8 @@ from conftest import Matrix, solve_seeded
 from scipy import stats
 
 import dpgep
-from dpgep.methods.intervals import bootstrap_intervals, correlation_intervals, solved
 from dpgep.models.moments import NO_NOISE, with_eigenvalues
+from dpgep.results.intervals import bootstrap_intervals, correlation_intervals, solved
 
 
 def rows(n: int, rng: np.random.Generator, d: int = 6) -> Matrix:
@@ -46,7 +46,7 @@ def test_intervals_hold_the_estimates_and_grow_with_the_level(
     budget = {} if math.isinf(epsilon) else {"delta": 1e-6}
     solution = solve_seeded(problems(rng)[name], epsilon=epsilon, n_components=2, **budget)
     found, again, surer = solution.intervals(), solution.intervals(), solution.intervals(0.99)
-    assert isinstance(found, dpgep.methods.intervals.Intervals)
+    assert isinstance(found, dpgep.results.intervals.Intervals)
     low, high = found.eigenvalues.T
     assert ((low <= found.estimates) & (found.estimates <= high)).all()
     assert ((low < high) & (surer.eigenvalues[:, 0] <= low) & (surer.eigenvalues[:, 1] >= high)).all()
@@ -160,7 +160,7 @@ def test_loadings_of_many_features_stray_as_if_all_were_simulated(
     x = rng.standard_normal((20_000, 90)) * np.sqrt(np.r_[0.3, 0.1, np.full(88, 0.001)])
     solution = solve_seeded(dpgep.pca(x, bound=1.2), epsilon=4.0, delta=1e-6, n_components=2)
     thinned = solution.intervals().loadings
-    monkeypatch.setattr("dpgep.methods.intervals._WHOLE", 90)
+    monkeypatch.setattr("dpgep.results.intervals._WHOLE", 90)
     whole = solution.intervals().loadings
     assert thinned is not None
     assert whole is not None
