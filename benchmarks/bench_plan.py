@@ -179,7 +179,7 @@ def measured(setting: Setting) -> tuple[Matrix, Matrix]:
         k = len(right)
         private = support.solve_seeded(problem, seed, n_components=k, **budget)
         plain = support.solve_seeded(problem, seed, n_components=k, epsilon=math.inf)
-        units = 1.0 if not private.model.standardized or plain.scale is None else plain.scale
+        units = 1.0 if not private.model.traits.standardized or plain.scale is None else plain.scale
         found.append(
             [
                 support.squared_sine_distance(private.components * units, other * units)

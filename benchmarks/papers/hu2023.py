@@ -449,7 +449,7 @@ def check_solve_limit(case: Case, moments: Moments, method: str, rng: np.random.
         published = options if case.sparsity is None or method == "fresh" else options | {"refine": False}
         few = support.solve_seeded(problem, 0, epsilon=math.inf, n_components=1, **published).components
         again = printed_flows.rayleigh_flow(
-            a + problem.model.shift * b,
+            a + problem.model.traits.shift * b,
             b,
             start,
             sparsity=case.sparsity,

@@ -196,7 +196,7 @@ class Plan:
 
         def spectrum(gap: float) -> Matrix:
             values = np.concatenate([[next_one + gap], np.full(k - 1, next_one), rest])
-            return _summing_to(len(values), values) if self.model.standardized else values
+            return _summing_to(len(values), values) if self.model.traits.standardized else values
 
         def error_at(gap: float) -> float:
             return replace(setting, spectrum=spectrum(gap), n_components=1).outcome(self.n, self.mu).population.span
@@ -408,7 +408,7 @@ def _most_eigenvalue(model: RowModel, deviation: float) -> float:
     """What no eigenvalue of the population may reach."""
     if isinstance(model, PlsModel):
         return deviation**2
-    return float(model.n_features) if model.standardized else model.largest_eigenvalue
+    return float(model.n_features) if model.traits.standardized else model.traits.largest_eigenvalue
 
 
 def _spectrum(model: RowModel, spectrum: ArrayLike | None, eigengap: float | None, deviation: float) -> Matrix:
@@ -418,7 +418,7 @@ def _spectrum(model: RowModel, spectrum: ArrayLike | None, eigengap: float | Non
         require_positive("eigengap", eigengap)
         rest = 0.0
         if isinstance(model, PcaModel):
-            rest = 1 - eigengap / size if model.standardized else deviation**2
+            rest = 1 - eigengap / size if model.traits.standardized else deviation**2
         given = np.array([rest + eigengap])
     else:
         given = np.atleast_1d(np.asarray(spectrum, dtype=float))
@@ -428,12 +428,12 @@ def _spectrum(model: RowModel, spectrum: ArrayLike | None, eigengap: float | Non
     if not (given < most).all():
         raise ValueError(f"the eigenvalues of this population must be below {most:g}, got {given.max():g}")
     rest = 0.0
-    if model.standardized:
+    if model.traits.standardized:
         rest = max(size - float(given.sum()), 0.0) / max(size - len(given), 1)
     elif isinstance(model, PcaModel):
         rest = deviation**2
     values = np.sort(np.append(given, np.full(size - len(given), rest)))[::-1]
-    return _summing_to(size, values) if model.standardized else np.asarray(values)
+    return _summing_to(size, values) if model.traits.standardized else np.asarray(values)
 
 
 def _summing_to(size: int, values: Matrix) -> Matrix:
@@ -641,7 +641,7 @@ class _Population:
 def _population(model: RowModel, spectrum: Matrix, deviation: float, shares: Matrix) -> _Population:
     d, generator = model.n_features, np.random.default_rng(0)
     means = np.zeros((len(shares), d))
-    if model.standardized:
+    if model.traits.standardized:
         from scipy.stats import random_correlation  # slow to import
 
         correlations = random_correlation.rvs(spectrum, random_state=generator, tol=1e-8)

@@ -223,7 +223,7 @@ def biplot(
         ax.scatter(x, y, s=8, color=GREY, alpha=0.4, linewidths=0)
         furthest = float(np.abs(points[:, rows]).max())
         arrows, longest = arrows * furthest / longest, furthest
-    elif solution.model.standardized:
+    elif solution.model.traits.standardized:
         ax.add_patch(patches.Circle((0, 0), 1.0, fill=False, color=GREY, linewidth=0.8))
         longest = 1.0
     lengths = np.linalg.norm(arrows, axis=1)

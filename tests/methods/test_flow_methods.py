@@ -316,7 +316,7 @@ def test_without_noise_and_refinement_it_is_the_flow_of_tan_et_al(name: str, d: 
             problem, epsilon=math.inf, n_components=1, method="truncated-rayleigh-flow", sparsity=sparsity, init=v,
             step_size=step_size, n_iterations=100, **options,
         )  # fmt: skip
-    expected = rifle(pair.a + problem.model.shift * b, b, v, sparsity, step_size, 100)
+    expected = rifle(pair.a + problem.model.traits.shift * b, b, v, sparsity, step_size, 100)
     found = solution.components[0] * np.sign(solution.components[0] @ expected)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
     assert solution.diagnostics.n_exchanges == 0

@@ -195,7 +195,7 @@ def log_supports(d: int, k: int) -> float:
 
 def null_eigenvalue(model: Model, values: Matrix) -> float:
     """The eigenvalue that all directions with these ``values`` would have without signal."""
-    return float(values.mean()) if model.equal_eigenvalues else 0.0
+    return float(values.mean()) if model.traits.equal_eigenvalues else 0.0
 
 
 def judged_components(
@@ -217,14 +217,14 @@ def judged_components(
     k, found, drawn = min(k, r), 0, 0
     while found < k:
         # fewer dimensions are left to noise by what stands above it
-        left = (r - found) / r if model.isotropic_noise else 1.0
-        edge = (mean * math.sqrt(left) + deviation) ** model.noise_order
+        left = (r - found) / r if model.traits.isotropic_noise else 1.0
+        edge = (mean * math.sqrt(left) + deviation) ** model.traits.noise_order
         centre = null_eigenvalue(model, values[found:])
         edges[found:] = centre + edge
         one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
         if one_left or values[found] - centre > edge:
             found += 1
-        elif model.isotropic_noise or drawn == found:
+        elif model.traits.isotropic_noise or drawn == found:
             break
         else:  # the edge in the directions that are left is lower
             rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])
@@ -235,7 +235,7 @@ def judged_components(
 def _edge(model: Model, released: Released, system: Eigensystem, log_searched: float) -> tuple[float, float]:
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
     leading = _drawn_edges(model, released, system)
-    rooted, n_draws = np.maximum(leading, 0.0) ** (1 / model.noise_order), len(leading)
+    rooted, n_draws = np.maximum(leading, 0.0) ** (1 / model.traits.noise_order), len(leading)
     spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
     return float(rooted.mean()), _reach(n_draws, log_searched, len(system.values)) * spread
 
@@ -353,7 +353,7 @@ def products_accuracy(
         ridge=ridge,
         centre=centre,
         groups=products.groups,
-        noise_order=model.noise_order,
+        noise_order=model.traits.noise_order,
     )
 
 

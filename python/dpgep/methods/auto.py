@@ -120,7 +120,7 @@ def may_favour_clipping(model: Model, k: int, n: int | None, mu: float) -> bool:
     The noise of a release is not small, nor so large that a probe would show nothing.
     """
     d = model.n_features
-    if not model.is_covariance or k > _MOST_COMPONENTS * d or n is None:
+    if not model.traits.is_covariance or k > _MOST_COMPONENTS * d or n is None:
         return False
     edge = 2 * math.sqrt(d) / (n * mu)
     if edge * d <= _SMALL_NOISE or edge >= _LARGE_NOISE * math.sqrt(_PROBE_SHARE):
@@ -178,7 +178,7 @@ def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
 
 def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
     """That of the rows, where the model shifts them."""
-    if not curator.model.shift_free or groups is None:
+    if not curator.model.traits.shift_free or groups is None:
         return None
     return NoisyMean(groups.sums[:, 0], groups.noise.sums, int(groups.n))
 

@@ -48,18 +48,18 @@ class Need:
 
 SECOND_MOMENT = Need(
     "`pca(center=False)`",
-    lambda public: public.model.is_second_moment,
+    lambda public: public.model.traits.is_second_moment,
     '{method} is for pca(X, center=False), the second moment of the rows, not for this {model}: use method="release"',
 )
 CLIPPED_PRODUCTS = Need(
     "`pca` without `standardize`, `pls`, `cca`",
-    lambda public: public.model.has_clipped_products,
+    lambda public: public.model.traits.has_clipped_products,
     "{method} is for cca, pls, and pca without standardize: what clipped products change is not proved for {model}; "
     'use method="release"',
 )
 PRODUCTS = Need(
     "all but standardized `pca`",
-    lambda public: not public.model.standardized,
+    lambda public: not public.model.traits.standardized,
     "{model} needs the diagonal of a released matrix, which products with vectors do not show: use "
     'method="release" with storage="matrix", or pca of columns divided by public scales',
 )
@@ -298,10 +298,10 @@ def _lost_warning(lost: tuple[bool, ...], n_searched: int, n: float | None) -> I
 
 def _beyond_warning(model: Model, eigenvalues: Matrix) -> Iterator[str]:
     """Where noise has made more of an eigenvalue than it can be."""
-    beyond = [f"{value:.3g}" for value in eigenvalues if value > model.largest_eigenvalue * (1 + 1e-9)]
+    beyond = [f"{value:.3g}" for value in eigenvalues if value > model.traits.largest_eigenvalue * (1 + 1e-9)]
     if beyond:
         yield (
-            f"eigenvalues {', '.join(beyond)} exceed {model.largest_eigenvalue:g}, their upper limit: "
+            f"eigenvalues {', '.join(beyond)} exceed {model.traits.largest_eigenvalue:g}, their upper limit: "
             "noise in the covariances caused this; use more rows, fewer features, a larger budget or regularization"
         )
 

@@ -166,7 +166,7 @@ class Begun:
 def clipped_power(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
     """The K leading eigenvectors of a model's pair."""
     assert isinstance(curator.model, MomentModel)
-    if not curator.model.identity_b:
+    if not curator.model.traits.identity_b:
         return _correlations(curator, n_components, options)
     run = _Run(curator, options, None)
     return run.result(*run.iterate(n_components))
@@ -182,7 +182,7 @@ def continued(curator: Curator, begun: Begun) -> MethodResult | None:
 def _correlations(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
     """Canonical pairs."""
     model, d = curator.model, curator.model.n_features
-    share = _MEAN_SHARE * model.shift_free
+    share = _MEAN_SHARE * model.traits.shift_free
     ascent = ResidualAscent(
         curator,
         _polar(first_block(curator, n_components, options.init), model.views),
@@ -220,7 +220,7 @@ class _Run:
     def __init__(self, curator: Curator, options: ClippedPowerOptions, begun: Begun | None) -> None:
         self._curator, self._options, self._begun = curator, options, begun
         self._views, self.leads_away = curator.model.views, False
-        centred, steps = curator.model.shift_free and begun is None, options.n_iterations
+        centred, steps = curator.model.traits.shift_free and begun is None, options.n_iterations
         looks = options.threshold == "auto" and not curator.noiseless
         self._look_at = {steps // 2} | ({0} if begun is None else set()) if looks else set()
         share = begun.share if begun else 1.0

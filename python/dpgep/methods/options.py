@@ -178,7 +178,7 @@ class ReleaseOptions(PairOptions):
         """What depends on the problem. Raises before anything is released."""
         super().check(public, k)
         if self.screen is not None:
-            if public.model.standardized:
+            if public.model.traits.standardized:
                 raise ValueError(
                     "screen keeps the columns with the largest variances, and those of standardized columns are all 1: "
                     "choose columns by public facts, or screen for pca without standardize"
@@ -224,8 +224,8 @@ class ReleaseOptions(PairOptions):
             and not curator.noiseless
             and self.sparsity is None
             and isinstance(model, MomentModel)
-            and model.identity_b
-            and not model.standardized
+            and model.traits.identity_b
+            and not model.traits.standardized
             and len(model.views) == 1
         )
 

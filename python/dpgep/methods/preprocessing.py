@@ -78,7 +78,7 @@ def prepare(
     Rows may be ``shifted``; where ``auto`` leaves that open, their columns may be ``mixed``. Where people are
     ``grouped``, those without a group have no row.
     """
-    least_cut = _LEAST_CUT_OF_SIZES if model.asks_sizes else _LEAST_CUT
+    least_cut = _LEAST_CUT_OF_SIZES if model.traits.asks_sizes else _LEAST_CUT
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
     estimator = _Estimator(stages, auto, shares, grouped=grouped, least_cut=least_cut)
     return estimator.preprocessing(model, shifted=shifted, mixed=mixed)
@@ -118,9 +118,9 @@ class _Estimator:
 
     def preprocessing(self, model: Model, *, shifted: bool, mixed: bool) -> Preprocessing:
         affordable = self._d <= _MOST_COLUMNS and self._affords("columns")
-        if model.scale_free and affordable:
+        if model.traits.scale_free and affordable:
             prepared = self._bounded(self.columns(shifted=shifted))
-            if self._auto.precondition == "full" or (mixed and model.linear_free and self._affords("full")):
+            if self._auto.precondition == "full" or (mixed and model.traits.linear_free and self._affords("full")):
                 return self._uncorrelated(prepared, model.views)
             return prepared
         if shifted and affordable and self._missing:  # a mean of rows would count what is absent as 0

@@ -212,7 +212,7 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
             regularization=xi,
             rounding=pair.rounding,
             fallback=fallback,
-            n_vectors=rows_needed(n_components, len(pair.a)) if model.isotropic_noise else None,
+            n_vectors=rows_needed(n_components, len(pair.a)) if model.traits.isotropic_noise else None,
             low_rank=pair.low_rank,
         )
         k = min(n_components, len(system.values))

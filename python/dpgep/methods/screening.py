@@ -84,7 +84,7 @@ def _missed(curator: Curator, screen: Screen, features: NDArray[np.intp], n_feat
 def _score_deviation(curator: Curator, screen: Screen) -> Matrix:
     """(d,), deviation of the noise in each score, to first order."""
     model = curator.model
-    if model.noise_order == 1 or screen.energy is None:
+    if model.traits.noise_order == 1 or screen.energy is None:
         return np.full(len(screen.scores), screen.noise)
     # scatter of the means of G groups over variance; sums have the noise of the diagonal over the bound
     groups, noise = model.max_components + 1, screen.noise / (curator.facts.bound or 1.0)

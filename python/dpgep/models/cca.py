@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.models.model import Matrix
+from dpgep.models.model import Matrix, Traits
 from dpgep.models.moments import Pencil, PencilPart, PlausibleMoments, ReleasedGroups, ReleasedMoments, mean_factor
 from dpgep.models.views import TwoViewModel, ViewsModel, block_form_variance, truth_of_views
 from dpgep.serialization import stored_as
@@ -16,7 +16,7 @@ from dpgep.serialization import stored_as
 class CorrelationModel(ViewsModel):
     """A the blocks of the covariance between views, B the blocks within them."""
 
-    shift = 1.0  # A + B is a covariance: no eigenvalue is below -1
+    traits = Traits(shift=1.0)  # A + B is a covariance: no eigenvalue is below -1
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)
@@ -37,8 +37,4 @@ class CcaModel(CorrelationModel, TwoViewModel):
     """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation."""
 
     name = "cca"
-    largest_eigenvalue = 1.0
-
-    @property
-    def has_clipped_products(self) -> bool:
-        return True
+    traits = Traits(has_clipped_products=True, largest_eigenvalue=1.0, shift=1.0)

@@ -12,7 +12,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise, upright
-from dpgep.models.model import Matrix, MatrixPencil, Model
+from dpgep.models.model import Matrix, MatrixPencil, Model, Traits
 from dpgep.models.moments import goe, goe_of, normals, symmetric_form_variance
 from dpgep.models.tridiagonal_noise import leading_of_noise
 from dpgep.serialization import stored_as
@@ -63,7 +63,7 @@ class GepModel(Model):
 
     n_features: int
     name = "gep"
-    equal_eigenvalues = True
+    traits = Traits(equal_eigenvalues=True)
 
     @property
     def max_components(self) -> int:

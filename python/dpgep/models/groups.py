@@ -22,7 +22,7 @@ from dpgep.models.denoise import (
     swamped_mean,
     upright,
 )
-from dpgep.models.model import Matrix, PublicFacts
+from dpgep.models.model import Matrix, PublicFacts, Traits
 from dpgep.models.moments import (
     NO_NOISE,
     MomentLayout,
@@ -46,7 +46,7 @@ _AT_ONCE = 1 << 20
 class GroupModel(RowModel):
     """A model whose A is the scatter of noisy group means; what people's groups are, and what B is, are its own."""
 
-    noise_order = 2
+    traits = Traits(noise_order=2)
 
     @property
     @abstractmethod

@@ -16,7 +16,7 @@ import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep.models.denoise import low_rank_before_noise, spectrum_before_noise
-from dpgep.models.model import Matrix, MatrixPencil, PublicFacts
+from dpgep.models.model import Matrix, MatrixPencil, PublicFacts, Traits
 from dpgep.models.moments import (
     NO_NOISE,
     MomentLayout,
@@ -35,7 +35,12 @@ def in_units(model: MomentModel, preprocessing: Preprocessing | None) -> tuple[M
 
     That is the power of two near the largest: no square of a variance overflows.
     """
-    if model.scale_free or preprocessing is None or preprocessing.scale is None or np.ptp(preprocessing.scale) == 0:
+    if (
+        model.traits.scale_free
+        or preprocessing is None
+        or preprocessing.scale is None
+        or np.ptp(preprocessing.scale) == 0
+    ):
         return model, preprocessing
     scale = preprocessing.scale
     unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
@@ -48,9 +53,11 @@ class InUnits(MomentModel):
 
     inner: MomentModel
     scale: Matrix
-    scale_free = False
-    isotropic_noise = False
-    identity_b = True
+
+    def __post_init__(self) -> None:
+        equal = self.inner.traits.equal_eigenvalues
+        traits = Traits(scale_free=False, isotropic_noise=False, identity_b=True, equal_eigenvalues=equal)
+        object.__setattr__(self, "traits", traits)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -59,10 +66,6 @@ class InUnits(MomentModel):
     @property
     def n_features(self) -> int:  # type: ignore[override]
         return self.inner.n_features
-
-    @property
-    def equal_eigenvalues(self) -> bool:  # type: ignore[override]
-        return self.inner.equal_eigenvalues
 
     @property
     def view_sizes(self) -> tuple[int, ...]:  # type: ignore[override]

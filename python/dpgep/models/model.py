@@ -63,6 +63,46 @@ class Released(Protocol):
         """Share of the people whose rows were beyond the bound; known only where there is no noise."""
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What holds of a model's answer, whatever the data are.
+
+    Attributes
+    ----------
+    scale_free : whether it stays the same if the columns of the rows are multiplied by factors.
+    shift_free : whether it does if all rows are shifted.
+    linear_free : whether it does if the rows of each view are multiplied by any invertible matrix.
+    identity_b : whether B is the identity.
+    standardized : whether columns are divided by deviations, which only a released matrix shows.
+    is_second_moment : whether A is the second moment of the rows and B the identity: a sum over people, and no more.
+    is_covariance : whether A is their second moment or covariance, and B the identity.
+    has_clipped_products : whether sums of clipped products are known to serve it.
+    asks_sizes : whether it is about sizes, variances and coefficients, as much as about directions.
+    isotropic_noise : whether the noise is the same in all directions.
+    noise_order : the power of the noise in which the eigenvalues of a pair without signal grow.
+    equal_eigenvalues : whether these are all equal, as where A is a moment itself; if not, they are zero.
+    largest_eigenvalue : what no eigenvalue exceeds without noise.
+    shift : a flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B): with eigenvalues of at
+        least -shift, no step divides by a quotient near zero, and none follows the negative ones; None: they are those
+        of -A, in the units of the data.
+    """
+
+    scale_free: bool = True
+    shift_free: bool = True
+    linear_free: bool = True
+    identity_b: bool = False
+    standardized: bool = False
+    is_second_moment: bool = False
+    is_covariance: bool = False
+    has_clipped_products: bool = False
+    asks_sizes: bool = False
+    isotropic_noise: bool = True
+    noise_order: int = 1
+    equal_eigenvalues: bool = False
+    largest_eigenvalue: float = math.inf
+    shift: float | None = 0.0
+
+
 class Model(ABC):
     """A generalized eigenvalue problem as a function of released values."""
 
@@ -70,45 +110,9 @@ class Model(ABC):
     n_features: int
     # names of the features, where the columns of the data have any
     feature_names: tuple[str, ...] | None = None
-    # a flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B): with eigenvalues of at least
-    # -shift, no step divides by a quotient near zero, and none follows the negative ones; None: they are those of -A,
-    # in the units of the data
-    shift: float | None = 0.0
-    # whether all eigenvalues are equal without signal, as where A is a moment itself; if not, they are zero
-    equal_eigenvalues: bool = False
-    # the power of the noise in which the eigenvalues of a pair without signal grow
-    noise_order: int = 1
-    # whether the answer stays the same if the columns of the rows are multiplied by factors
-    scale_free: bool = True
-    # whether it does if all rows are shifted
-    shift_free: bool = True
-    # whether it does if the rows of each view are multiplied by any invertible matrix
-    linear_free: bool = True
-    # whether the noise is the same in all directions
-    isotropic_noise: bool = True
-    # whether it is about sizes, variances and coefficients, as much as about directions
-    asks_sizes: bool = False
     # the number of features of each view, in their order; empty where there is one view
     view_sizes: tuple[int, ...] = ()
-    # what no eigenvalue exceeds without noise
-    largest_eigenvalue: float = math.inf
-    # whether columns are divided by deviations, which only a released matrix shows
-    standardized: bool = False
-
-    @property
-    def is_second_moment(self) -> bool:
-        """Whether A is the second moment of the rows of people and B the identity: a sum over people, and no more."""
-        return False
-
-    @property
-    def is_covariance(self) -> bool:
-        """Whether A is the second moment or the covariance of the rows of people, and B the identity."""
-        return False
-
-    @property
-    def has_clipped_products(self) -> bool:
-        """Whether sums of clipped products are known to serve it."""
-        return self.is_covariance
+    traits: Traits = Traits()
 
     @property
     @abstractmethod

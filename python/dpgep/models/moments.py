@@ -280,12 +280,7 @@ class PlausibleMoments:
 
 
 class MomentModel(Model):
-    """A model of rows: A and B follow from their moment matrix.
-
-    ``identity_b`` says whether B is the identity.
-    """
-
-    identity_b: bool = False
+    """A model of rows: A and B follow from their moment matrix."""
 
     @abstractmethod
     def layout(self, facts: PublicFacts) -> MomentLayout:
@@ -321,7 +316,7 @@ class MomentModel(Model):
         return vectors if b is None else np.asarray(b @ vectors)
 
     def noise_of_b(self, released: ReleasedMoments) -> float | None:
-        return None if self.identity_b else released.second_noise_level
+        return None if self.traits.identity_b else released.second_noise_level
 
     def pair(self, released: ReleasedMoments) -> MatrixPencil:
         level, rounding = released.second_noise_level, released.rounding

@@ -23,14 +23,11 @@ class MultisetCcaModel(CorrelationModel):
         if len(self.sizes) < 2:
             raise ValueError(f"multiset-cca compares two views or more, got {len(self.sizes)}")
         super().__post_init__()
+        object.__setattr__(self, "traits", replace(self.traits, largest_eigenvalue=len(self.sizes) - 1.0))
 
     @property
     def view_sizes(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.sizes
-
-    @property
-    def largest_eigenvalue(self) -> float:  # type: ignore[override]
-        return len(self.sizes) - 1.0
 
     @property
     def max_components(self) -> int:

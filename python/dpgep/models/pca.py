@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.models.denoise import merged_directions, spectrum_before_noise, upright
-from dpgep.models.model import Matrix, MatrixPencil, PublicFacts, Standardization
+from dpgep.models.model import Matrix, MatrixPencil, PublicFacts, Standardization, Traits
 from dpgep.models.moments import (
     NO_NOISE,
     MomentLayout,
@@ -45,10 +45,20 @@ class PcaModel(RowModel):
     n_features: int
     center: bool
     name = "pca"
-    identity_b = True
-    equal_eigenvalues = True
-    scale_free = False
-    linear_free = False
+    traits = Traits(
+        scale_free=False,
+        linear_free=False,
+        identity_b=True,
+        is_covariance=True,
+        has_clipped_products=True,
+        equal_eigenvalues=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        is_second_moment = not (self.center or self.traits.standardized)
+        traits = replace(type(self).traits, shift_free=self.center, is_second_moment=is_second_moment)
+        object.__setattr__(self, "traits", traits)
 
     @property
     def max_components(self) -> int:
@@ -57,18 +67,6 @@ class PcaModel(RowModel):
     @property
     def max_components_reason(self) -> str:
         return f"PCA of {self.n_features} features has {self.n_features} components"
-
-    @property
-    def shift_free(self) -> bool:  # type: ignore[override]
-        return self.center
-
-    @property
-    def is_second_moment(self) -> bool:
-        return not self.center
-
-    @property
-    def is_covariance(self) -> bool:
-        return True
 
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, 0, sums=self.center, facts=facts)
@@ -121,16 +119,7 @@ class StandardizedPcaModel(PcaModel):
     """
 
     name = "standardized-pca"
-    standardized = True
-    scale_free = True
-
-    @property
-    def is_second_moment(self) -> bool:
-        return False
-
-    @property
-    def is_covariance(self) -> bool:
-        return False
+    traits = Traits(linear_free=False, identity_b=True, standardized=True, equal_eigenvalues=True)
 
     def standardization(self, released: ReleasedMoments) -> Standardization:
         return standardization_of(released)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgep.models.model import Matrix
+from dpgep.models.model import Matrix, Traits
 from dpgep.models.moments import Pencil, PencilPart, ReleasedGroups, mean_factor
 from dpgep.models.views import TwoViewModel, block_form_variance
 from dpgep.serialization import stored_as
@@ -19,14 +19,8 @@ class PlsModel(TwoViewModel):
     """max x^T Sxy y over unit x and y, as A v = lambda v with v = (x, y); lambda is the covariance of the scores."""
 
     name = "pls"
-    shift = None  # eigenvalues come in pairs, lambda and -lambda
-    identity_b = True
-    scale_free = False
-    linear_free = False
-
-    @property
-    def has_clipped_products(self) -> bool:
-        return True
+    # eigenvalues come in pairs, lambda and -lambda: no shift is public
+    traits = Traits(scale_free=False, linear_free=False, identity_b=True, has_clipped_products=True, shift=None)
 
     def pencil(self, released: ReleasedGroups) -> Pencil:
         mean = mean_factor(released)

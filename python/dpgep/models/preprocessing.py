@@ -216,11 +216,11 @@ class Preprocessing(Shown):
             if part is not None and len(part) != model.n_features:
                 raise ValueError(f"this preprocessing is of {len(part)} columns, not of {model.n_features}")
         changes = []
-        if self.location is not None and not model.shift_free:
+        if self.location is not None and not model.traits.shift_free:
             changes.append("location")
-        if self.scale is not None and not model.scale_free and np.ptp(self.scale) > 0:
+        if self.scale is not None and not model.traits.scale_free and np.ptp(self.scale) > 0:
             changes.append("scale")
-        if self.linear is not None and not (model.linear_free and _is_within(self.linear, model.views)):
+        if self.linear is not None and not (model.traits.linear_free and _is_within(self.linear, model.views)):
             changes.append("linear")
         if changes:
             raise ValueError(

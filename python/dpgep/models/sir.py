@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.models.groups import GroupModel
-from dpgep.models.model import Matrix
+from dpgep.models.model import Matrix, Traits
 from dpgep.models.moments import (
     ReleasedGroups,
     schur_form_variance,
@@ -26,7 +26,7 @@ class SirModel(GroupModel):
     n_features: int
     interior_edges: tuple[float, ...]
     name = "sir"
-    largest_eigenvalue = 1.0  # a part of the variance
+    traits = Traits(noise_order=2, largest_eigenvalue=1.0)  # a part of the variance
     inputs = ("X", "y")
 
     @property

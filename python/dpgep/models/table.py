@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep.models.fda import FdaModel
 from dpgep.models.groups import GroupModel
-from dpgep.models.model import Matrix, PublicFacts
+from dpgep.models.model import Matrix, PublicFacts, Traits
 from dpgep.models.moments import MomentLayout, Pencil, ReleasedGroups, moment_layout, total_mean
 from dpgep.models.row_model import Classes, Grouping, RowModel, Slices
 from dpgep.models.sir import SirModel
@@ -27,8 +27,7 @@ class TableModel(RowModel):
     classes: tuple[Hashable, ...] | None = None
     interior_edges: tuple[float, ...] | None = None
     name = "table"
-    linear_free = False  # questions are about columns
-    asks_sizes = True
+    traits = Traits(linear_free=False, asks_sizes=True)  # questions are about columns
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -50,9 +50,9 @@ class ViewsModel(RowModel):
     def n_features(self) -> int:  # type: ignore[override]
         return sum(self.view_sizes)
 
-    @property
-    def shift_free(self) -> bool:  # type: ignore[override]
-        return self.center
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "traits", replace(type(self).traits, shift_free=self.center))
 
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, 0, sums=self.center, facts=facts)

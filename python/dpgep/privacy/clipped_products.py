@@ -139,7 +139,7 @@ class ClippedProducts:
     """Answers about the rows of ``problem`` with noise from ``stream``. Raises ValueError where n is not public."""
 
     def __init__(self, problem: MomentProblem, stream: core.NoiseStream) -> None:
-        if not problem.model.has_clipped_products:
+        if not problem.model.traits.has_clipped_products:
             raise ValueError(
                 f"clipped products are for pca, pls and cca, whose sums have a proof, not {problem.model.name}"
             )

@@ -60,7 +60,7 @@ class LocalReports:
 
     def answer(self, problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
         n = problem.facts.n
-        if not problem.model.is_second_moment or n is None:
+        if not problem.model.traits.is_second_moment or n is None:
             raise ValueError("local reports contain only x x^T, from a public number of people")
 
         def charge_each(entry: LedgerEntry) -> None:

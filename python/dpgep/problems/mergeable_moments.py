@@ -144,7 +144,7 @@ class Moments(Problem):
     def public(self) -> PublicSide:
         """What a method may see: covariances are at most the squared row bound."""
         mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
-        largest_b = 1.0 if self.model.identity_b else self.bound**2
+        largest_b = 1.0 if self.model.traits.identity_b else self.bound**2
         return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes)
 
     def update(self, X: Any, y: Any = None, *others: Any, client: Any = None, n_threads: int | None = None) -> None:

@@ -59,7 +59,7 @@ class MomentProblem(Problem):
     @property
     def can_shift(self) -> bool:
         """Whether rows may be shifted: the answer must allow it, and zeros of sparse rows stay zeros."""
-        return self.model.shift_free and not self.is_sparse
+        return self.model.traits.shift_free and not self.is_sparse
 
     @property
     def takes_missing(self) -> bool:
@@ -90,7 +90,7 @@ class MomentProblem(Problem):
     @cached_property
     def public(self) -> PublicSide:
         """What a method may see: covariances are at most the squared row bound."""
-        data, largest_b = self.dataset, 1.0 if self.model.identity_b else self.dataset.bound**2
+        data, largest_b = self.dataset, 1.0 if self.model.traits.identity_b else self.dataset.bound**2
         mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
         mixes = mixes if self.auto is None else self.auto.precondition == "full"
         return PublicSide(self.model, self.facts, largest_b, data.at_hand, data.mapped, data.read_once, mixes)
@@ -185,7 +185,7 @@ def moment_problem(
     facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
     if isinstance(found, AutoPreprocessing):
         is_sparse = any(hasattr(part, "tocsr") for part in data)
-        if found.precondition == "full" and not model.linear_free:
+        if found.precondition == "full" and not model.traits.linear_free:
             raise ValueError(
                 f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
             )

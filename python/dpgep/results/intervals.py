@@ -126,7 +126,7 @@ def bootstrap_intervals(
     people = _People(truth.moments, truth.numbers, bound if rows == "bounded" else None)
     world = _World.of(truth, people, regularization)
     # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were
-    whole = model.identity_b and not model.view_sizes
+    whole = model.traits.identity_b and not model.view_sizes
     kept = min(len(truth.numbers) if whole else max(found, 1), len(world.right.values))
     merged = _merged(values, truth.numbers) if whole else values[: len(world.right.values)]
     mixing = world.mixing()
@@ -135,7 +135,7 @@ def bootstrap_intervals(
     deviations = np.sqrt(np.diagonal(mixing))[:kept]
     shaken = np.where(np.arange(kept) < found, deviations, 0.0)
     centre = estimates
-    if truth.model.standardized:  # eigenvalues cannot be chosen: they belong to a diagonal of 1
+    if truth.model.traits.standardized:  # eigenvalues cannot be chosen: they belong to a diagonal of 1
         centre, shaken = world.right.values[:kept], np.zeros(kept)
     n_draws = int(np.clip(_DRAWS_TIMES_SQUARE / len(truth.numbers) ** 2, _FEWEST_DRAWS, _MOST_DRAWS))
     generator = np.random.default_rng(_SEED)
@@ -183,7 +183,7 @@ def bootstrap_intervals(
     turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
     turned[found:] = 90.0
     estimate = np.clip(estimate, low, high)
-    limits = 0.0, model.largest_eigenvalue
+    limits = 0.0, model.traits.largest_eigenvalue
     ends = np.clip(np.column_stack([low, high]), *limits)
     of_loadings = None if loadings is None else loadings.intervals(tail)
     return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost, of_loadings)
@@ -260,7 +260,7 @@ class _World:
 
     def possible(self, eigenvalues: Matrix) -> Matrix:
         """The nearest eigenvalues that a truth can have."""
-        limit = self.truth.model.largest_eigenvalue
+        limit = self.truth.model.traits.largest_eigenvalue
         return np.clip(eigenvalues, 0.0, limit if math.isinf(limit) else limit * (1 - 1e-9))
 
     def drawn(self, eigenvalues: Matrix, generator: np.random.Generator) -> Eigensystem:

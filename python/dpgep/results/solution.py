@@ -88,7 +88,7 @@ class Solution:
         """
         if isinstance(self.diagnostics, ReleaseDiagnostics) and self.diagnostics.scale is not None:
             return self.diagnostics.scale
-        return self.preprocessing.scale if self.preprocessing is not None and self.model.scale_free else None
+        return self.preprocessing.scale if self.preprocessing is not None and self.model.traits.scale_free else None
 
     @property
     def relative_components(self) -> Matrix:
@@ -156,12 +156,12 @@ class Solution:
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
         model, preprocessing = in_units(model, self.preprocessing)
-        if model.standardized:
+        if model.traits.standardized:
             moments, _ = unclipped(moments, preprocessing)
-        cut = 1 - preprocessing.energy_kept if preprocessing is not None and not model.scale_free else 0.0
+        cut = 1 - preprocessing.energy_kept if preprocessing is not None and not model.traits.scale_free else 0.0
         components = self.relative_components
         found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut, components)
-        if preprocessing is None or model.scale_free:
+        if preprocessing is None or model.traits.scale_free:
             return found
         of_rows = preprocessing.eigenvalues
         return replace(found, estimates=of_rows(found.estimates), eigenvalues=of_rows(found.eigenvalues))
@@ -366,7 +366,7 @@ def solution_of(
     """The caller's view of a method's result, in the units of the rows."""
     components, eigenvalues, mean, diagnostics = result.components, result.eigenvalues, result.mean, result.diagnostics
     if preprocessing is not None:
-        if model.scale_free:
+        if model.traits.scale_free:
             components = preprocessing.components(components)
         else:
             eigenvalues = preprocessing.eigenvalues(eigenvalues)

@@ -135,7 +135,7 @@ class FlowOptions(Options):
                 'step_size is needed with noise="fresh" and a private B: its eigenvalues have no public bound; pass '
                 "0.9 divided by a public bound on the largest"
             )
-        if self.noise == "fresh" and public.model.shift is None and k > 1:
+        if self.noise == "fresh" and public.model.traits.shift is None and k > 1:
             raise ValueError(
                 f'noise="fresh" finds one component of {public.model.name}, not {k}: its eigenvalues come in pairs, '
                 'lambda and -lambda, and several need a shift that is not public; use noise="lazy"'
@@ -325,7 +325,7 @@ def _ridge(products: NoisyProducts, options: FlowOptions) -> float:
 
 def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> float:
     if products.identity_b:
-        return STEP if products.lazy or curator.model.shift is not None else _STEP_OF_ONE
+        return STEP if products.lazy or curator.model.traits.shift is not None else _STEP_OF_ONE
     if products.lazy:
         largest = _largest_eigenvalue(lambda v: products.times(v)[1], products, curator)
         return STEP / max(largest + ridge, np.finfo(float).tiny)
@@ -335,8 +335,8 @@ def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> fl
 
 def _shift(curator: Curator, products: NoisyProducts) -> float:
     """About what makes A + shift B positive semidefinite."""
-    if curator.model.shift is not None:
-        return curator.model.shift
+    if curator.model.traits.shift is not None:
+        return curator.model.traits.shift
     if products.lazy:
         return _largest_eigenvalue(lambda v: products.times(v)[0], products, curator)
     return 0.0  # and one component alone: its own quotient takes the place of the shift
