@@ -66,6 +66,14 @@ def codec(write: Callable[[Any], Any], read: Callable[[Any, str], Any]) -> dict[
     return {"write": write, "read": read}
 
 
+# Metadata of a field that no file holds: it has a default.
+NOT_STORED = {"stored": False}
+
+
+def _stored_fields(kind: Any) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(kind) if field.metadata.get("stored", True)]
+
+
 @dataclass(frozen=True)
 class Format:
     """The name and the version of what a file holds."""
@@ -195,7 +203,7 @@ class _Encoder:
     def _record(self, record: Any) -> dict[str, Any]:
         kind: Any = type(record)
         hints, found = _hints(kind), {"kind": _NAMES[kind]} if kind in _NAMES else {}
-        for field in dataclasses.fields(record):
+        for field in _stored_fields(kind):
             value = getattr(record, field.name)
             if value is not None and "write" in field.metadata:
                 found[_key(field)] = field.metadata["write"](value)
@@ -269,7 +277,7 @@ class _Decoder:
                     f"{where} is of kind {_shown(name)}; this dpgep knows {', '.join(variants)}; written by {self._by}"
                 )
             kind = variants[name]
-        fields, hints = {_key(field): field for field in dataclasses.fields(kind)}, _hints(kind)
+        fields, hints = {_key(field): field for field in _stored_fields(kind)}, _hints(kind)
         if unknown := [key for key in given if key not in fields]:
             raise ValueError(f"{where} has a field {unknown[0]!r} that this dpgep does not know; written by {self._by}")
         if absent := [name for name, field in fields.items() if name not in given and not _has_default(field)]:

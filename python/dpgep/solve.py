@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -130,9 +131,16 @@ def solve(
     passes = problem.passes - before
     name = result.method or method
     solution = solution_of(result, run.report, curator.model, name, passes=passes, preprocessing=run.preprocessing)
+    if name == "release" and result.moments is not None:
+        solution = replace(solution, release=_release(problem, run, result.moments))
     run.warn_of_counted(solution)
     warn_of_accuracy(result, solution)
     return solution
+
+
+def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:
+    """What a run released about the people of a problem."""
+    return Release(problem.model, run.report, noisy, frozenset([problem.population_id]), run.preprocessing)
 
 
 @overload
@@ -279,7 +287,7 @@ def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
     with run.reserved():
         noisy = run.curator(Curator).answer(moment_release.Release())
     assert isinstance(noisy, ReleasedMoments)
-    found = Release(problem.model, run.report, noisy, frozenset([problem.population_id]), run.preprocessing)
+    found = _release(problem, run, noisy)
     run.warn_of_counted(found)
     return found
 

@@ -81,7 +81,7 @@ def test_a_restored_solution_is_the_same(name: str, tmp_path: Path) -> None:
     written = solution(name)
     written.save(tmp_path / "solution.json")
     restored = dpgep.load(tmp_path / "solution.json")
-    assert same(written, restored)
+    assert same(dataclasses.replace(written, release=None), restored)  # a release has a file of its own
     assert repr(written) == repr(restored)
     assert bytes_of(restored) == bytes_of(written)
     rows = np.random.default_rng(1).standard_normal((3, written.model.n_features))

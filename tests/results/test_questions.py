@@ -1,10 +1,12 @@
 """`dpgep.release` of rows and the questions to it: answers are those of `solve`, in the units of the columns."""
 
+import json
 import math
 import pickle
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -339,6 +341,26 @@ def test_rows_are_released_as_their_problem_is(x: Matrix, y: Matrix) -> None:
         for problem, groups in pairs:
             ours, theirs = dpgep.release(x, **groups, **given), dpgep.release(problem, mu=1.0, seed=3)
             assert ours.fingerprint == theirs.fingerprint
+
+
+def test_a_solution_has_its_release(x: Matrix, tmp_path: Path) -> None:
+    """The same as that of `dpgep.release`, to be asked other questions; it knows its people, and no file holds it."""
+    problem = dpgep.pca(x, bound=BOUND)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        solution, release = (run(problem, mu=1.0, seed=3) for run in (dpgep.solve, dpgep.release))
+        screened = dpgep.solve(problem, mu=1.0, seed=3, screen=2, n_components=1)
+    assert solution.release.fingerprint == release.fingerprint
+    assert solution.release.report == release.report
+    again = solution.release.pca(n_components=1)
+    np.testing.assert_array_equal(again.components, release.pca(n_components=1).components)
+    assert again.release is solution.release
+    assert screened.release is None
+    with pytest.raises(ValueError, match="releases of the same people"):
+        solution.release + release
+    solution.save(tmp_path / "solution.json")
+    assert dpgep.load(tmp_path / "solution.json").release is None
+    assert '"release"' not in json.dumps(sorted(json.loads((tmp_path / "solution.json").read_text())))
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,8 @@ class Release:
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
-        return answer(self.model, noisy, self.preprocessing, self.report, n_components, options)
+        solution = answer(self.model, noisy, self.preprocessing, self.report, n_components, options)
+        return replace(solution, release=self)
 
     @property
     def fingerprint(self) -> str:
@@ -286,7 +287,7 @@ class Release:
     ) -> Solution:
         model = replace(model, feature_names=self._names_of(features))
         noisy, preprocessing = self._moments_of(features, grouped=isinstance(model, GroupModel))
-        return answer(model, noisy, preprocessing, self.report, n_components, options)
+        return replace(answer(model, noisy, preprocessing, self.report, n_components, options), release=self)
 
     def __add__(self, other: Release) -> Release:
         if not isinstance(other, Release):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
@@ -31,7 +31,7 @@ from dpgep.results.intervals import (
     require_law,
     solved,
 )
-from dpgep.serialization import Format
+from dpgep.serialization import NOT_STORED, Format
 from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed
 from dpgep.sources.tables import table_matrix
@@ -63,6 +63,9 @@ class Solution:
         products with vectors. 0 for moments summed earlier, and for problems in matrix form.
     preprocessing : the public map of the rows that the answer is about (location, scale, bound); None where they are as
         they were given. Components and the mean are in the units of the rows nevertheless.
+    release : the `dpgep.Release` that this is an answer from, to be asked more at no further cost. None where there is
+        none: for other methods, where the released moments were not kept (`intervals`), and in a solution from a file,
+        which does not hold it: save the release itself.
     """
 
     components: Matrix
@@ -75,6 +78,7 @@ class Solution:
     passes: int = 0
     preprocessing: Preprocessing | None = None
     _moments: ReleasedMoments | None = None
+    release: Any = field(default=None, metadata=NOT_STORED)  # a Release, which makes solutions
 
     @property
     def n_components(self) -> int:
