@@ -26,11 +26,11 @@ from dpgep.methods.matrix_free import OperatorDiagnostics as OperatorDiagnostics
 from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics as ReductionDiagnostics
 from dpgep.methods.papers.stochastic import StochasticDiagnostics as StochasticDiagnostics
 from dpgep.methods.release import ReleaseDiagnostics
+from dpgep.models import MODELS as MODELS
 from dpgep.models.gep import GepModel as GepModel
 from dpgep.models.groups import GroupModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
-from dpgep.models.registry import MODELS as MODELS
 from dpgep.models.row_model import RowModel
 from dpgep.models.table import TableModel
 from dpgep.planning import PLAN, Plan

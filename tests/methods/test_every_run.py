@@ -13,7 +13,7 @@ from every_run import MATRIX_ALONE, PCA_ALONE, SECOND_MOMENT_ALONE, D, of_a_matr
 
 import dpgep
 from dpgep.methods import METHODS
-from dpgep.models.registry import MODELS
+from dpgep.models import MODELS
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 OPTIONS = {name: options for name, options in reversed(runs(D))}

@@ -17,7 +17,7 @@ import dpgep
 from dpgep import AutoPreprocessing, Moments, Preprocessing, PrivacyBudgetError
 from dpgep.methods import METHODS
 from dpgep.methods.preprocessing import Norms
-from dpgep.models.registry import MODELS
+from dpgep.models import MODELS
 from dpgep.privacy.ledger import cost_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")

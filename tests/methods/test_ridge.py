@@ -15,7 +15,10 @@ import dpgep
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
 from dpgep.models.cca import CcaModel
-from dpgep.models.denoise import (
+from dpgep.models.fda import FdaModel
+from dpgep.models.gep import GepModel, ReleasedMatrices
+from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
+from dpgep.models.null import (
     LEAST_DEVIATIONS,
     edge,
     low_rank_before_noise,
@@ -24,9 +27,6 @@ from dpgep.models.denoise import (
     signal_of,
     spectrum_before_noise,
 )
-from dpgep.models.fda import FdaModel
-from dpgep.models.gep import GepModel, ReleasedMatrices
-from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 
 D = 12
 

@@ -14,9 +14,9 @@ from dpgep.methods.accuracy import null_eigenvalue
 from dpgep.models.fda import FdaModel
 from dpgep.models.gep import GepModel, ReleasedMatrices
 from dpgep.models.moments import MomentNoise, ReleasedGroups
+from dpgep.models.null import leading_of_noise
 from dpgep.models.pca import PcaModel
 from dpgep.models.sir import SirModel
-from dpgep.models.tridiagonal_noise import leading_of_noise
 
 N_DRAWS = 2000
 # Two samples of N_DRAWS from one law differ by as much with a probability of at most 2 exp(-2.75^2 2) = 6e-7

@@ -6,7 +6,7 @@ is added to it again, and eigenvectors are compared. This runs when someone asks
 
 A component is lost whose eigenvalue noise alone could show: its direction may be any. The leading eigenvalue of noise
 alone is simulated through the same B: for B the identity its law is that of the edge of the semicircle, sigma sqrt(2 d)
-and the fluctuations of Tracy and Widom, found without matrices (`models.tridiagonal_noise`).
+and the fluctuations of Tracy and Widom, found without matrices (`models.null`).
 
 A pair that is known by its products has no spectrum, only quotients of components, and the law of the noise stands in
 for it. For B the identity: a semicircle around ``centre``, above which a component of eigenvalue centre + theta shows
@@ -30,7 +30,7 @@ from dpgep._threads import blas_on_one_thread
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.model import Matrix, Model, Released
 from dpgep.models.moments import ReleasedGroups
-from dpgep.models.tridiagonal_noise import leading_of_noise
+from dpgep.models.null import leading_of_noise
 from dpgep.privacy.products import NoisyProducts
 
 # Probability that noise alone passes for a component.

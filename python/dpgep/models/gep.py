@@ -11,10 +11,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.models.denoise import mixed_directions, signal_of, spectrum_before_noise, upright
 from dpgep.models.model import Matrix, MatrixPencil, Model, Traits
 from dpgep.models.moments import goe, goe_of, normals, symmetric_form_variance
-from dpgep.models.tridiagonal_noise import leading_of_noise
+from dpgep.models.null import leading_of_noise, mixed_directions, signal_of, spectrum_before_noise, upright
 from dpgep.serialization import stored_as
 
 

@@ -13,15 +13,6 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from dpgep.models.denoise import (
-    LowRank,
-    edge,
-    low_rank_before_noise,
-    merged_directions,
-    spectrum_before_noise,
-    swamped_mean,
-    upright,
-)
 from dpgep.models.model import Matrix, PublicFacts, Traits
 from dpgep.models.moments import (
     NO_NOISE,
@@ -36,6 +27,15 @@ from dpgep.models.moments import (
     moment_layout,
     total_mean,
     total_shares,
+)
+from dpgep.models.null import (
+    LowRank,
+    edge,
+    low_rank_before_noise,
+    merged_directions,
+    spectrum_before_noise,
+    swamped_mean,
+    upright,
 )
 from dpgep.models.row_model import Grouping, RowModel
 

@@ -15,7 +15,6 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
-from dpgep.models.denoise import low_rank_before_noise, spectrum_before_noise
 from dpgep.models.model import Matrix, MatrixPencil, PublicFacts, Traits
 from dpgep.models.moments import (
     NO_NOISE,
@@ -27,6 +26,7 @@ from dpgep.models.moments import (
     ReleasedMoments,
     mean_factor,
 )
+from dpgep.models.null import low_rank_before_noise, spectrum_before_noise
 from dpgep.models.preprocessing import Preprocessing
 
 

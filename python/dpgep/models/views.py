@@ -13,14 +13,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.models.denoise import (
-    edge,
-    low_rank_before_noise,
-    merged_directions,
-    spectrum_before_noise,
-    swamped_mean,
-    upright,
-)
 from dpgep.models.model import Matrix, PublicFacts, view_labels
 from dpgep.models.moments import (
     NO_NOISE,
@@ -33,6 +25,14 @@ from dpgep.models.moments import (
     squares,
     symmetric_form_variance,
     total_mean,
+)
+from dpgep.models.null import (
+    edge,
+    low_rank_before_noise,
+    merged_directions,
+    spectrum_before_noise,
+    swamped_mean,
+    upright,
 )
 from dpgep.models.row_model import RowModel
 

@@ -30,7 +30,7 @@ from dpgep.models.moments import (
     mean_factor,
     with_eigenvalues,
 )
-from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
+from dpgep.models.pca import correlation_form_variance, correlations, standardization_of
 
 RowLaw = Literal["gaussian", "bounded"]
 
