@@ -18,11 +18,11 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
 from dpgep.methods.clipped_power import (
-    Begun,
-    continued,
+    WarmStart,
     kept_of_normal,
     leading_axes,
-    look_of,
+    norm_histogram,
+    resumed,
     sampling_error,
     variance_before_clipping,
 )
@@ -240,9 +240,9 @@ def test_a_tilt_towards_a_direction_of_few_is_seen_at_the_end() -> None:
     assert 1 - float(chosen.components[0] @ truth) ** 2 < 0.1
 
 
-def begun_at(curator: Curator, vectors: Matrix) -> Begun:
-    look = look_of(curator.answer(ProductNorms(Asked(vectors)), 0.02), 0.5, len(vectors))
-    return Begun(
+def begun_at(curator: Curator, vectors: Matrix) -> WarmStart:
+    look = norm_histogram(curator.answer(ProductNorms(Asked(vectors)), 0.02), 0.5, len(vectors))
+    return WarmStart(
         vectors=vectors, beside=vectors, edge=0.01, look=look, mean=None, centre=0.0, centre_deviation=0.0, share=0.9,
         look_share=0.02,
     )  # fmt: skip
@@ -256,7 +256,7 @@ def test_steps_end_where_they_lead_to_less_variance(cosine: float, leads_away: b
     curator = Curator(problem, ledger, core.NoiseStream(bytes(32)))
     start = np.zeros((1, 100))
     start[0, :2] = cosine, math.sqrt(1 - cosine**2)
-    found = continued(curator, begun_at(curator, start))
+    found = resumed(curator, begun_at(curator, start))
     assert (found is None) == leads_away
     if leads_away:
         assert ledger.remaining > 0.8  # for a release

@@ -64,7 +64,7 @@ class Accuracy(Shown):
 
     @classmethod
     def deferred(cls, simulate: Callable[[], Accuracy], lost: tuple[bool, ...]) -> Accuracy:
-        """What ``simulate()`` returns, asked for when errors are: most who solve never look at them.
+        """The accuracy that ``simulate()`` returns, computed when errors are first read: most callers never read them.
 
         It must be a function of released values, with draws from a public seed. It runs on one thread of BLAS. So when,
         in which process and how often it does changes no bit. Copies and pickles hold the errors.
@@ -101,7 +101,7 @@ class Accuracy(Shown):
         return Accuracy(errors, span, tuple(gone.tolist()))
 
     def after_screen(self, missed: float) -> Accuracy:
-        """Of components of which this share is expected outside of the features that a screen kept."""
+        """The accuracy if a screen has dropped features that are expected to hold this share of the components."""
         k = len(self.lost)
         return Accuracy(1 - (1 - self.errors) * (1 - missed), k - (k - self.span) * (1 - missed), self.lost)
 
@@ -269,7 +269,7 @@ def _semicircle_reach(r: int, log_searched: float) -> float:
 
 
 def _rank(log_probability: float) -> float:
-    """What a normal deviate exceeds with this probability."""
+    """The value that a normal deviate exceeds with this probability."""
     return -float(scipy.special.ndtri_exp(log_probability))
 
 
@@ -393,7 +393,7 @@ def quotient_accuracy(
     else:
         scale = deviation**2 / 2 * (1 + values**2)
         bulk = _squared_sine(scale * used / (max(ridge, deviation) * size * values**2))
-        bulk = 1 - (1 - bulk) * (1 - np.minimum(ridge / size, 1.0))  # what the ridge holds of a component is bias
+        bulk = 1 - (1 - bulk) * (1 - np.minimum(ridge / size, 1.0))  # the ridge's part of a component is bias
     gaps = (values[:, None] - values) ** 2 * (size[:, None] * size)
     np.fill_diagonal(gaps, np.inf)
     with np.errstate(divide="ignore"):

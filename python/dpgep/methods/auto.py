@@ -25,11 +25,11 @@ from dpgep.methods.accuracy import RANK, semicircle_edge
 from dpgep.methods.base import MethodResult
 from dpgep.methods.clipped_power import (
     LEAST_SHARE,
-    Begun,
     ClippedPowerDiagnostics,
-    Look,
-    continued,
-    look_of,
+    NormHistogram,
+    WarmStart,
+    norm_histogram,
+    resumed,
     sampling_error,
 )
 from dpgep.methods.eigen import solve_pair
@@ -71,9 +71,9 @@ def select_method(curator: Curator, n_components: int, options: ReleaseOptions) 
     look_share = _look_share(curator)
     probe, found = _probe(curator, n_components, options), None
     if not _shows_enough(curator, probe):
-        begun = _begun(curator, probe, look_share)
-        if _favours_clipping(curator, probe, begun.look):
-            found = continued(curator, begun)
+        warm = _warm_start(curator, probe, look_share)
+        if _favours_clipping(curator, probe, warm.look):
+            found = resumed(curator, warm)
     if found is None:
         return replace(_rest(curator, probe, n_components, options), method="release")
     return replace(_with_unseen(found, probe), method="clipped-power")
@@ -90,15 +90,15 @@ def _shows_enough(curator: Curator, probe: _Probe) -> bool:
     return _FAVOURED * heights**2 > heights + k * centre / bound**2
 
 
-def _begun(curator: Curator, probe: _Probe, look_share: float) -> Begun:
-    """What clipped products would begin with, for another look along the probe."""
+def _warm_start(curator: Curator, probe: _Probe, look_share: float) -> WarmStart:
+    """A warm start for clipped products, from the probe and a histogram of the rows' products with it."""
     vectors, location = probe.vectors[:-1], None if probe.mean is None else probe.mean.values
     answer = curator.answer(ProductNorms(Asked(vectors, location)), look_share, "look along the probe")
-    return Begun(
+    return WarmStart(
         vectors=vectors,
         beside=probe.vectors,
         edge=probe.deviation * math.sqrt(2 * curator.model.n_features),
-        look=look_of(answer, _QUANTILE, len(vectors)),
+        look=norm_histogram(answer, _QUANTILE, len(vectors)),
         mean=probe.mean,
         centre=probe.centre,
         centre_deviation=probe.deviation / math.sqrt(curator.model.n_features),
@@ -145,7 +145,7 @@ def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Probe:
-    """What a release with little of the budget shows.
+    """A release for a small part of the budget.
 
     ``vectors`` (K + 1, d) and ``values``: its leading eigenvectors and eigenvalues; ``deviation``: of its noise, as
     that of `goe`; ``centre``: the mean of all variances. ``moments``: the release, where it is a matrix.
@@ -177,13 +177,13 @@ def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
 
 
 def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
-    """That of the rows, where the model shifts them."""
+    """The released mean of the rows; None where the model does not shift them."""
     if not curator.model.traits.shift_free or groups is None:
         return None
     return NoisyMean(groups.sums[:, 0], groups.noise.sums, int(groups.n))
 
 
-def _favours_clipping(curator: Curator, probe: _Probe, look: Look) -> bool:
+def _favours_clipping(curator: Curator, probe: _Probe, look: NormHistogram) -> bool:
     """Whether clipped products have less error, from a ``look`` along the probe.
 
     Where V may be any block, as S is about c and the probe nothing but noise, they are compared without c.
@@ -212,7 +212,7 @@ def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> M
 
 
 def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:
-    """With what the probe cannot exclude: see `ClippedPowerDiagnostics.unseen`."""
+    """The result with the variance that the probe cannot exclude: see `ClippedPowerDiagnostics.unseen`."""
     diagnostics, largest = found.diagnostics, _largest_beyond(probe, found.components)
     assert isinstance(diagnostics, ClippedPowerDiagnostics)
     unseen = largest / max(float(found.eigenvalues[-1]), largest / _MOST_UNSEEN)

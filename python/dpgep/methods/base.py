@@ -91,7 +91,7 @@ class Options:
     """Options of a method: a frozen dataclass that checks its fields when it is made."""
 
     def check(self, public: PublicSide, k: int) -> None:
-        """What depends on the problem. Raises before anything is released."""
+        """Raise ValueError where the options do not fit the problem; nothing was released."""
 
     def in_one_pass(self, n_features: int) -> bool:
         """Whether one pass over the rows is enough."""
@@ -157,7 +157,7 @@ class Diagnostics(Shown):
 
     @property
     def expected_subspace_error(self) -> float:
-        """The same for the span of all K components: expected squared sines, summed, between 0 and K."""
+        """Expected squared sines between the spans of all K components, summed, between 0 and K."""
         return self.accuracy.span
 
     @property
@@ -205,8 +205,8 @@ class Method:
     Attributes
     ----------
     options, diagnostics : the classes of its options, and of what it may say about a result.
-    data : what it can ask of a curator who holds such data; others refuse, and nothing is spent.
-    needs : what else it needs of a problem.
+    data : the kinds of data that it can query; for others the curator refuses, and nothing is spent.
+    needs : its other needs of a problem.
     keeps_moments : whether its solution holds the released moments, for intervals and further questions.
     whole_budget : whether it spends an (epsilon, delta) of its own, as samples of people have no mu.
     by_products : the options with which it asks for nothing but products with one noisy pencil; None where it asks for

@@ -45,7 +45,7 @@ _MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
 _GROWTH = 2
 # No answer of a dozen steps takes less than this share of mu^2.
 LEAST_SHARE = (1 - _MEAN_SHARE - _LOOKS_SHARE - _VALUES_SHARE) / sum(t**_GROWTH for t in range(1, 13))
-# Noise of eigenvalues, as a part of the variance, up to which rows are clipped less where others began; what is seen of
+# Noise of eigenvalues, as a part of the variance, up to which rows are clipped less after a warm start; what is seen of
 # the squares of entries between V and the rest, in deviations; rows shorter than this are in the span of V.
 _NOISE_OF_VALUES, _SEEN, _NOTHING = 0.005, 4.5, 1e-6
 # What clipping to the median of the components leaves of other variances, about.
@@ -92,7 +92,7 @@ class ClippedPowerOptions(Options):
             require_one_of("init", self.init, RANDOM)
 
     def check(self, public: PublicSide, k: int) -> None:
-        """What depends on the problem. Raises before anything is released."""
+        """Raise ValueError where the options do not fit the problem; nothing was released."""
         if not isinstance(self.init, str):
             vectors = given_vectors(self.init, k, public.model.n_features, RANDOM)
             if any(np.linalg.matrix_rank(part) < k for part in public.model.views_of(vectors)):
@@ -138,8 +138,8 @@ class ClippedPowerDiagnostics(Diagnostics):
 
 
 @dataclass(frozen=True, eq=False)
-class Begun:
-    """What is known before the first step, and paid for.
+class WarmStart:
+    """Released values that steps may begin with.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Begun:
     vectors: Matrix
     beside: Matrix
     edge: float
-    look: Look
+    look: NormHistogram
     mean: NoisyMean | None
     centre: float
     centre_deviation: float
@@ -172,10 +172,10 @@ def clipped_power(curator: Curator, n_components: int, options: ClippedPowerOpti
     return run.result(*run.iterate(n_components))
 
 
-def continued(curator: Curator, begun: Begun) -> MethodResult | None:
-    """The same from where others began; None, half way, where steps lead to less variance than they began at."""
-    run = _Run(curator, ClippedPowerOptions(), begun)
-    found = run.iterate(len(begun.vectors))
+def resumed(curator: Curator, warm: WarmStart) -> MethodResult | None:
+    """The same from a warm start; None where steps lead to less variance, by half of them, than they began at."""
+    run = _Run(curator, ClippedPowerOptions(), warm)
+    found = run.iterate(len(warm.vectors))
     return None if run.leads_away else run.result(*found)
 
 
@@ -211,49 +211,49 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
 
 
 class _Run:
-    """What the steps share: the mean, shares of the budget, and thresholds.
+    """State of the steps: the mean, shares of the budget, and thresholds.
 
     ``leads_away``: whether a look half way found less variance than there was at the beginning, by what noise cannot
     explain: of rows of which few have a direction. There the steps end.
     """
 
-    def __init__(self, curator: Curator, options: ClippedPowerOptions, begun: Begun | None) -> None:
-        self._curator, self._options, self._begun = curator, options, begun
+    def __init__(self, curator: Curator, options: ClippedPowerOptions, warm: WarmStart | None) -> None:
+        self._curator, self._options, self._warm = curator, options, warm
         self._views, self.leads_away = curator.model.views, False
-        centred, steps = curator.model.traits.shift_free and begun is None, options.n_iterations
+        centred, steps = curator.model.traits.shift_free and warm is None, options.n_iterations
         looks = options.threshold == "auto" and not curator.noiseless
-        self._look_at = {steps // 2} | ({0} if begun is None else set()) if looks else set()
-        share = begun.share if begun else 1.0
-        self._each_look = begun.look_share if begun else _LOOKS_SHARE / (min(steps, 2) * len(self._views))
-        bought = begun.look_share if begun else _LOOKS_SHARE * looks
+        self._look_at = {steps // 2} | ({0} if warm is None else set()) if looks else set()
+        share = warm.share if warm else 1.0
+        self._each_look = warm.look_share if warm else _LOOKS_SHARE / (min(steps, 2) * len(self._views))
+        bought = warm.look_share if warm else _LOOKS_SHARE * looks
         self._values_share = share * _VALUES_SHARE
         self._share = share - self._values_share - _MEAN_SHARE * centred - bought
         self._weights = np.arange(1.0, steps + 1) ** _GROWTH
         self._weights /= self._weights.sum()
         require_affordable(curator, min(self._share * float(self._weights[0]), self._values_share))
-        self._mean = begun.mean if begun else curator.answer(Mean(), _MEAN_SHARE) if centred else None
+        self._mean = warm.mean if warm else curator.answer(Mean(), _MEAN_SHARE) if centred else None
         threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
-        self._now = (begun.look.threshold if begun else threshold,) * len(self._views)
+        self._now = (warm.look.threshold if warm else threshold,) * len(self._views)
         self._thresholds: list[float] = []
         self._deviations: list[float] = []
         self._variance = 0.0  # along V, where a look has told
         # the mean of all variances, and how far noise has moved it; 0 where it is not known
-        self._centre, self._centre_deviation = (begun.centre, begun.centre_deviation) if begun else (0.0, 0.0)
+        self._centre, self._centre_deviation = (warm.centre, warm.centre_deviation) if warm else (0.0, 0.0)
         self._n = 1
 
     def iterate(self, k: int) -> tuple[Matrix, Matrix]:
         """The block (K, d) after all steps, and the mean of the answers that it follows from."""
-        if self._begun is None:
+        if self._warm is None:
             start = _polar(first_block(self._curator, k, self._options.init), self._views)
         else:
-            start = self._begun.vectors
+            start = self._warm.vectors
         vectors = start
         answers, blocks, quotients = np.zeros_like(start), np.zeros_like(start), np.zeros((k, k))
         for step, weight in enumerate(self._weights.tolist()):
             answer = self._product(vectors, step)
             if self.leads_away:
                 break
-            if step == 0 and self._begun is None:
+            if step == 0 and self._warm is None:
                 self._set_centre(start, answer)
             answers += weight * answer
             blocks += weight * vectors
@@ -299,20 +299,20 @@ class _Run:
     def _look(self, asked: Asked) -> float:
         """The threshold that a histogram of norms shows."""
         answer = self._curator.answer(ProductNorms(asked), self._each_look)
-        look = look_of(answer, self._options.quantile, len(asked.vectors))
+        look = norm_histogram(answer, self._options.quantile, len(asked.vectors))
         self._variance = look.variance
-        if self._begun is not None:
-            before = self._begun.look
+        if self._warm is not None:
+            before = self._warm.look
             self.leads_away = before.variance - look.variance > RANK * math.hypot(before.deviation, look.deviation)
         return look.threshold
 
     def _quotients(self, vectors: Matrix) -> NoisyMean:
         """V^T S V, for all that is left; V_x^T S V_y, of two views.
 
-        Where others began, clipped as little as noise of a small part of the variance allows: rows beside may be long.
+        After a warm start, clipped as little as noise of a small part of the variance allows: rows beside may be long.
         """
         limits = tuple(min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * threshold) for threshold in self._now)
-        if self._begun is not None and self._variance > 0:
+        if self._warm is not None and self._variance > 0:
             # a second moment clipped to C has noise of sqrt(2) C^2/(n mu)
             most = math.sqrt(_NOISE_OF_VALUES * self._variance * self._n * self._curator.remaining / math.sqrt(2))
             limits = (min(LARGEST_THRESHOLD, max(limits[0], most)),)
@@ -321,7 +321,7 @@ class _Run:
     def result(self, vectors: Matrix, answer: Matrix) -> MethodResult:
         """Eigenvectors on the span of V, which the mean ``answer`` led to, or beside it."""
         curator, d, k, n_views = self._curator, self._curator.model.n_features, len(vectors), len(self._views)
-        basis = vectors if self._begun is None else np.vstack([vectors, across(self._begun.beside, vectors)])
+        basis = vectors if self._warm is None else np.vstack([vectors, across(self._warm.beside, vectors)])
         quotients = self._quotients(basis)
         axes = leading_axes(quotients, k) if n_views == 1 else self._axes_of_views(quotients)
         values = axes.values
@@ -334,7 +334,7 @@ class _Run:
         accuracy = quotient_accuracy(values, np.ones(k), noise_level=level, n_features=d, centre=self._largest_centre())
         if level > 0:
             accuracy = accuracy.worsened(sampling_error(values, self._centre, kept) * d / self._n)
-        if self._begun is not None:
+        if self._warm is not None:
             accuracy = accuracy.worsened(self._error_beside(axes, level, kept))
         diagnostics = ClippedPowerDiagnostics(
             noise_level=level,
@@ -347,7 +347,7 @@ class _Run:
         return method_result(curator.model, released, axes.of(basis, self._views), values, diagnostics, ())
 
     def _largest_centre(self) -> float:
-        """What the mean of all variances may be: noise may have lowered it; it is at most b^2/d."""
+        """An upper limit for the mean of all variances, which noise may have lowered; it is at most b^2/d."""
         if not self._centre_deviation:
             return self._centre
         most = row_bound(self._curator.facts) ** 2 / self._curator.model.n_features
@@ -355,10 +355,10 @@ class _Run:
 
     def _error_beside(self, axes: Axes, level: float, kept: float) -> Matrix:
         """(K,), squared sines: of parts that come from beside V, and of mixing with what is there."""
-        assert self._begun is not None
+        assert self._warm is not None
         least = 1e-6 * level  # far within the noise
         theta = np.maximum(axes.values - self._centre, least)
-        coarse = axes.beside * np.minimum(self._begun.edge / (2 * theta), 1.0) ** 2
+        coarse = axes.beside * np.minimum(self._warm.edge / (2 * theta), 1.0) ** 2
         gaps = np.maximum(axes.values[:, None] - axes.others, least)
         products = np.maximum(axes.values, 0.0)[:, None] * np.maximum(axes.others, 0.0)
         variances = level**2 / (4 * self._curator.model.n_features) + products * changed_by_clipping(kept) / self._n
@@ -398,7 +398,7 @@ class Axes:
 
 
 def leading_axes(quotients: NoisyMean, k: int) -> Axes:
-    """Those of V itself, unless noise cannot explain what its second moment with the rest of the basis is.
+    """The axes of V itself, unless noise cannot explain its second moment with the rest of the basis.
 
     That is: one of the entries between them, all together, or more variance in the rest than in V, at 1/200 each.
     """
@@ -438,8 +438,8 @@ def _groups(mean: NoisyMean) -> ReleasedGroups:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a histogram of |V^T (x - m)| tells, in bounds, V with K directions; whatever the law of the rows.
+class NormHistogram:
+    """Facts about |V^T (x - m)| from a histogram, in bounds, V with K directions; for any law of the rows.
 
     Attributes
     ----------
@@ -457,12 +457,12 @@ class Look:
     across: float
 
 
-def look_of(answer: NoisyMean, quantile: float, k: int) -> Look:
-    """From the shares of people between `PRODUCT_EDGES`."""
+def norm_histogram(answer: NoisyMean, quantile: float, k: int) -> NormHistogram:
+    """From the released shares of people between `PRODUCT_EDGES`."""
     threshold, shares = norm_quantile(answer.values, quantile), answer.values
     norms = np.concatenate([[PRODUCT_EDGES[0] / 2], np.sqrt(PRODUCT_EDGES[1:] * PRODUCT_EDGES[:-1]), [1.0]])
     shrunk, squares = np.minimum(1.0, threshold / norms), norms**2
-    return Look(
+    return NormHistogram(
         threshold,
         variance=float(shares @ squares),
         deviation=answer.deviation * float(np.linalg.norm(squares)),
@@ -472,7 +472,7 @@ def look_of(answer: NoisyMean, quantile: float, k: int) -> Look:
 
 
 def variance_before_clipping(left: float, threshold: float, k: int) -> float:
-    """That of k normal entries p with E |p| min(|p|, C)/k = ``left``: a fixed point of left/(part that is kept)."""
+    """The variance of k normal entries p with E |p| min(|p|, C)/k = ``left``: a fixed point of left/(part kept)."""
     variance = left
     for _ in range(60 if left > 0 else 0):  # each halves the error, or more
         variance = left / kept_of_normal(threshold**2 / variance, k)

@@ -45,7 +45,7 @@ _LEAST_RESIDUAL = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """What an ascent has found.
+    """The result of an ascent.
 
     Attributes
     ----------
@@ -226,13 +226,13 @@ def _leading_pairs(cross: Matrix, roots: list[Matrix], k: int) -> tuple[Matrix, 
 
 
 def _squared_sines(vectors: Matrix, others: Matrix) -> Matrix:
-    """Of orthonormal columns to the span of ``others``."""
+    """Squared sines between orthonormal columns and the span of ``others``."""
     basis = np.linalg.qr(others)[0]
     return np.asarray(np.maximum(0.0, 1 - np.sum((basis.T @ vectors) ** 2, axis=0)))
 
 
 def _across(rows: Matrix, others: Matrix) -> Matrix:
-    """What is left of ``rows`` across the span of ``others``."""
+    """The parts of ``rows`` orthogonal to the span of ``others``."""
     basis = np.linalg.qr(others.T)[0]
     return np.asarray(rows - rows @ basis @ basis.T)
 

@@ -56,7 +56,7 @@ class Size:
         return np.concatenate([view.start + largest_of(values[view], count) for view, count in parts])
 
     def largest_with(self, values: Matrix, j: np.intp) -> Support:
-        """The same with a coordinate j, whose own value is 0."""
+        """The support of the largest values and a coordinate j, whose own value is 0."""
         if not self.views:
             return np.append(largest_of(values, self.k - 1), j)
         first = values.copy()
@@ -98,7 +98,7 @@ class Candidate:
 
 
 class Oracle(Protocol):
-    """What solves the pair on few coordinates."""
+    """Solves the pair on few coordinates."""
 
     def eigenpairs(self, support: Support, n_components: int) -> Candidate | None:
         """The K leading ones on a support; None where B has fewer directions there."""
@@ -115,7 +115,7 @@ class Oracle(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Exchanged:
-    """What was found, by how many exchanges, and whether none is left that helps."""
+    """The result of exchanges, their number, and whether none is left that helps."""
 
     found: Candidate
     n_exchanges: int

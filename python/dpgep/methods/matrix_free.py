@@ -388,7 +388,7 @@ class _Progress:
 
 
 class _InNoise(_Progress):
-    """The same for B = I: each by itself, compared with what noise turned it by; those that noise hides, never."""
+    """Progress for B = I: each component by itself, compared with its error by noise; hidden ones never settle."""
 
     part = 24  # soon: a settled component asks for no more passes
 
@@ -415,7 +415,7 @@ class _InNoise(_Progress):
         return np.flatnonzero(open_)
 
     def _centre_of(self, subspace: SearchSpace, system: Eigensystem) -> float:
-        """From the quotients of random directions, those it began with, without what found components add to them.
+        """The centre from the quotients of the random directions of the start, less the parts of components found.
 
         Eigenvalues in the subspace do not serve: all but the leading of them lie too low.
         """

@@ -1,4 +1,4 @@
-"""Options of a release, and of solving a pair that was released; what they need of a problem, before data is read."""
+"""Options of a release, and of solving a released pair; their checks against a problem, before data are read."""
 
 from __future__ import annotations
 
@@ -121,14 +121,14 @@ class PairOptions(Options):
             raise ValueError("separate_supports requires sparsity")
 
     def check(self, public: PublicSide, k: int) -> None:
-        """What depends on the problem. Raises before anything is released."""
+        """Raise ValueError where the options do not fit the problem; nothing was released."""
         self.check_model(public.model, k)
 
     def in_one_pass(self, n_features: int) -> bool:
         return True
 
     def check_model(self, model: Model, k: int) -> None:
-        """What depends on the model of a problem."""
+        """Raise ValueError where the options do not fit the model of a problem."""
         if self.sparsity is not None and self.sparsity != "auto":
             require_sparsity(self.sparsity, model, k, separate=self.separate_supports)
 
@@ -175,7 +175,7 @@ class ReleaseOptions(PairOptions):
                 raise ValueError("screen_share requires screen: it is the share of the budget for scores")
 
     def check(self, public: PublicSide, k: int) -> None:
-        """What depends on the problem. Raises before anything is released."""
+        """Raise ValueError where the options do not fit the problem; nothing was released."""
         super().check(public, k)
         if self.screen is not None:
             if public.model.traits.standardized:
@@ -209,7 +209,8 @@ class ReleaseOptions(PairOptions):
     def by_products(self, curator: Curator, k: int) -> bool:
         """Whether the released matrix is to be known by its products.
 
-        Where it does not fit, or they serve as well, and sooner: by public numbers, and what kind of data there are.
+        It is where it does not fit into memory, and where products give the same accuracy sooner, which follows from
+        public numbers and the kind of data.
         """
         public, model, facts = curator.public, curator.model, curator.facts
         if self.storage != "auto" or self.storage_for(model.n_features) == "operator":

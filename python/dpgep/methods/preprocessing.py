@@ -191,7 +191,7 @@ class _Estimator:
         return np.asarray(np.maximum(counts, 1.0))
 
     def _look_closer(self, found: ColumnRanges, mu: float) -> float:
-        """Narrower intervals for columns far from zero; what is left of mu."""
+        """Narrow the intervals of columns far from zero; returns the mu that is left."""
         for _ in range(_MOST_LOOKS):
             narrow = np.flatnonzero(found.narrow)
             if not len(narrow):
@@ -231,7 +231,7 @@ class _Estimator:
         return self._with_bound(mapped, norms)
 
     def _bounded(self, mapped: Preprocessing) -> Preprocessing:
-        """The same with a bound for its rows."""
+        """The map with a bound for its rows."""
         return self._with_bound(mapped, self._norms(mapped))
 
     def _with_bound(self, mapped: Preprocessing, norms: Norms) -> Preprocessing:
@@ -342,7 +342,7 @@ class Limits:
 
     @classmethod
     def of(cls, histogram: NoisyCounts) -> Limits:
-        """Of a histogram of one column or, in rows, of several."""
+        """Limits for a histogram of one column, or of several, one in each row."""
         counts, deviation = histogram.values, histogram.deviation
         n_near = (2 * _NEAR + 1) * (len(counts) if counts.ndim > 1 else 1)
         anywhere = -deviation * NormalDist().inv_cdf(_FALSE_BIN / counts.size)

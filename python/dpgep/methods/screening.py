@@ -1,4 +1,4 @@
-"""Keep the features with the largest noisy scores, and a smaller bound for what is left of the rows."""
+"""Keep the features with the largest noisy scores, and a smaller bound for rows restricted to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEED = 0x73637265656E
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Screened(Shown):
-    """What a screen kept; all from released scores.
+    """Features kept by a screen; all of it follows from released scores.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ class InitialVectors(Shown):
     kind : "random", "given", "convex" or "screen".
     starts : the blocks, the most promising first.
     share : fraction of the run's mu^2 that they cost.
-    status : what there is to say of how they were found.
+    status : how they were found, in words.
     """
 
     kind: str

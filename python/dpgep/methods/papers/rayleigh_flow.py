@@ -119,7 +119,7 @@ class FlowOptions(Options):
             raise ValueError('budget_split applies to init="convex" and "screen": other starts cost nothing')
 
     def check(self, public: PublicSide, k: int) -> None:
-        """What depends on the problem. Raises before anything is released."""
+        """Raise ValueError where the options do not fit the problem; nothing was released."""
         d = public.model.n_features
         if not isinstance(self.init, str):
             given_vectors(self.init, k, d)

@@ -74,7 +74,7 @@ class StochasticOptions(Options):
             require_one_of("init", self.init, RANDOM)
 
     def check(self, public: PublicSide, k: int) -> None:
-        """What depends on the problem. Raises before anything is released."""
+        """Raise ValueError where the options do not fit the problem; nothing was released."""
         assert public.facts.n is not None  # `KNOWN_N`
         assert public.facts.bound is not None  # `given_bound`
         if self.batch_size is not None and self.batch_size > public.facts.n:
