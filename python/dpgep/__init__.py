@@ -17,8 +17,10 @@ from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBu
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.budget import Budget
 from dpgep.problems.gep import gep
+from dpgep.problems.groups import fda, sir
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.pca import pca
+from dpgep.problems.views import cca, multiset_cca, pls
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution
@@ -62,16 +64,11 @@ __all__ = [
 # What a first fit does without, by its module: imported when it is first asked for (PEP 562).
 _LAZY = {
     "auditing": "auditing",
-    "cca": "problems.cca",
-    "fda": "problems.fda",
     "load": "loading",
     "local": "local",
     "masked": "masked",
-    "multiset_cca": "problems.multiset_cca",
     "planning": "planning",
     "plot": "plot",
-    "pls": "problems.pls",
-    "sir": "problems.sir",
     "sklearn": "sklearn",
 }
 
@@ -80,11 +77,6 @@ if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that th
     from dpgep import masked as masked
     from dpgep import sklearn as sklearn
     from dpgep.loading import load
-    from dpgep.problems.cca import cca
-    from dpgep.problems.fda import fda
-    from dpgep.problems.multiset_cca import multiset_cca
-    from dpgep.problems.pls import pls
-    from dpgep.problems.sir import sir
 else:
 
     def __getattr__(name):

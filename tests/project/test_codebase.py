@@ -68,7 +68,7 @@ def test_a_first_fit_does_without_the_rest() -> None:
         "dpgep.solve(problem, epsilon=1.0, delta=1e-6, n_components=1);"
         "print(sys.modules.keys() & {f'dpgep.{name}' for name in dpgep._LAZY.values()});"
         "print({name for name in sys.modules.keys() - before if name.startswith('dpgep')});"
-        "from dpgep import pls, local; import dpgep.masked; print(dpgep.pls is pls is dpgep.problems.pls.pls)"
+        "from dpgep import load, local; import dpgep.masked; print(dpgep.load is load is dpgep.loading.load)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["set()", "set()", "True"]

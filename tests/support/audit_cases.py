@@ -27,8 +27,8 @@ from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import Release
+from dpgep.problems.groups import table_problem
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.table import table_problem
 
 Matrix = NDArray[np.float64]
 EPSILON, DELTA = 1.0, 1e-3

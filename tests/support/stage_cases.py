@@ -30,7 +30,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import Release
 from dpgep.privacy.stages import NoisyCounts, Stages
-from dpgep.problems.table import table_problem
+from dpgep.problems.groups import table_problem
 
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 D = 3

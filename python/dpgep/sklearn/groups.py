@@ -17,8 +17,7 @@ from dpgep.data.groups import public_classes
 from dpgep.methods.base import component_count
 from dpgep.methods.options import PairOptions
 from dpgep.models.model import Matrix
-from dpgep.problems.fda import fda
-from dpgep.problems.sir import sir
+from dpgep.problems.groups import fda, sir
 from dpgep.results.classifier import class_priors, label_array
 from dpgep.results.release import Release
 from dpgep.sklearn.base import Components, options_of, values_withheld

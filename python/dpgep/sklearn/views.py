@@ -9,9 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from dpgep.problems.cca import cca
 from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.pls import pls
+from dpgep.problems.views import cca, pls
 from dpgep.results.solution import Solution
 from dpgep.sklearn.base import Projection, options_of, values_withheld
 from dpgep.solve import solve
