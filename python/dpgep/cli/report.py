@@ -77,7 +77,7 @@ def _print_verified(file: str, found: ReportDocument) -> None:
 
 
 def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDocument:
-    """The document in a file, or that of the solution or the kept release in it."""
+    """The document in a file, or that of the solution or the release in it."""
     if opened(text).name != REPORT.name:
         found = dpgep.load(text)
         if not isinstance(found, (dpgep.Solution, dpgep.Release)):

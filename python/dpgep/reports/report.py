@@ -54,8 +54,8 @@ class PrivacyReport(Guarantee):
     exact : whether the guarantee has no approximation term: every release is of integer sums, or of values rounded to a
         public grid whose rounding the noise covers, plus exactly rounded normal deviates. ``rounding`` says which.
     seeded : whether the noise came from a seed. Anyone who knows the seed can subtract it: there is no privacy.
-    release : the fingerprint of a release that was kept (`Release`), in the reports of its answers: those that
-        name the same release were paid for once, together.
+    release : the fingerprint of a `Release`, in the reports of its answers: those that name the same release were paid
+        for once, together.
     public : what was public about the data (`PublicInputs`); None where nobody said.
     """
 
