@@ -254,3 +254,46 @@ def test_a_message_is_short() -> None:
     assert sum(len(text) > 40 for text in found.values()) > 500
     documents = {"reports/words.py"}
     assert {where: text for where, text in found.items() if len(text) > 200 and where[0] not in documents} == {}
+
+
+# What only hands on what it was given, and what depends on the kind of a problem: no more than there are today.
+_FORWARDERS, _KINDS_ASKED = 52, 5
+
+
+def _only_forwards(function: ast.FunctionDef) -> bool:
+    """Whether a function returns an attribute of a part of its object, or calls one function with its own arguments."""
+    body = [each for each in function.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
+    parameters = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)]
+    if len(body) != 1 or not isinstance(body[0], (ast.Return, ast.Expr)):
+        return False
+    value = body[0].value
+    if isinstance(value, ast.Attribute):
+        return parameters == ["self"] and ast.unparse(value.value).startswith("self.")
+    if not isinstance(value, ast.Call) or ast.unparse(value.func).partition(".")[0] in ("np", "math", "core"):
+        return False
+    given = [ast.unparse(each) for each in (*value.args, *(keyword.value for keyword in value.keywords))]
+    return bool(given) and {*given} <= {*parameters} and {*parameters} - {"self", "cls"} <= {*given}
+
+
+def test_few_functions_only_forward() -> None:
+    functions = (
+        node
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("__")
+    )
+    found = [function.name for function in functions if _only_forwards(function)]
+    assert len(found) <= _FORWARDERS, sorted(found)
+
+
+def test_few_places_ask_what_kind_of_problem_there_is() -> None:
+    kinds = re.compile(r"isinstance\([^)]*\b(MomentProblem|MatrixProblem)\b")
+    places = [place for path in PACKAGE.rglob("*.py") for place in kinds.findall(path.read_text(encoding="utf-8"))]
+    assert len(places) <= _KINDS_ASKED
+
+
+def test_one_place_spends() -> None:
+    """A run; and a site of a masked sum, which answers once by itself."""
+    reserves = re.compile(r"account\.reserve\(")
+    spends = {path.name for path in PACKAGE.rglob("*.py") if reserves.search(path.read_text(encoding="utf-8"))}
+    assert spends == {"run.py", "masked.py"}
