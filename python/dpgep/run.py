@@ -22,8 +22,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.stages import Stages
-from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.problem import Problem
+from dpgep.problems.problem import MomentProblem, Problem
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 

@@ -23,8 +23,7 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.problems.groups import table_problem
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.problem import Problem
+from dpgep.problems.problem import MomentProblem, Problem
 from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy

@@ -25,7 +25,7 @@ from dpgep.methods.accuracy import Accuracy
 from dpgep.privacy import clipped_products, moment_release, noise, products, sampled_products, screening, stages
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Ledger
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.problem import MomentProblem
 from dpgep.results.solution import Solution
 
 Patch = pytest.MonkeyPatch

@@ -28,7 +28,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.moment_release import Release
 from dpgep.problems.groups import table_problem
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.problem import MomentProblem
 
 Matrix = NDArray[np.float64]
 EPSILON, DELTA = 1.0, 1e-3

@@ -35,7 +35,7 @@ from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled, epsilon_of_event
 from dpgep.privacy.sampled_products import Samples
 from dpgep.privacy.screening import Scores
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.problem import MomentProblem
 
 MU = 3.0  # at which some hundred runs come within a fifth of the claim
 DELTA = 1e-3

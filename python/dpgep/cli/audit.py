@@ -8,7 +8,7 @@ import numpy as np
 
 import dpgep
 from dpgep.cli.command import Commands, positive, usage
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.problem import MomentProblem
 
 
 def add(commands: Commands) -> None:

@@ -45,8 +45,7 @@ from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.moment_release import row_bound
-from dpgep.problems.moment_problem import MomentProblem, rows_of
-from dpgep.problems.problem import Problem
+from dpgep.problems.problem import MomentProblem, Problem, rows_of
 
 # Directions are orthonormal up to this, in Frobenius norm.
 _ORTHONORMAL = 2.0**-36

@@ -20,8 +20,7 @@ from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.matrix_release import release_matrices
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.mergeable_moments import Moments
-from dpgep.problems.moment_problem import MomentProblem
-from dpgep.problems.problem import Problem
+from dpgep.problems.problem import MomentProblem, Problem
 
 
 @dataclass(frozen=True)

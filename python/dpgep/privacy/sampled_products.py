@@ -13,8 +13,7 @@ from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.moment_release import row_bound
 from dpgep.privacy.rounding import covering_multiplier, most_people, product_error, sampled_product_error
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled
-from dpgep.problems.moment_problem import MomentProblem, rows_of
-from dpgep.problems.problem import Problem
+from dpgep.problems.problem import MomentProblem, Problem, rows_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,7 @@ from dpgep.privacy.moment_release import normalized_groups, row_bound
 from dpgep.privacy.noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.moment_problem import MomentProblem, rows_of
-from dpgep.problems.problem import Problem
+from dpgep.problems.problem import MomentProblem, Problem, rows_of
 
 # Share of mu^2 for the number of people if it is not public and two views are screened: a public constant.
 _COUNT_SHARE = 0.1

@@ -35,7 +35,7 @@ from dpgep.models.pca import PcaModel
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
 from dpgep.privacy.moment_release import release_moments
-from dpgep.problems.moment_problem import prepared_problem
+from dpgep.problems.problem import prepared_problem
 
 # Everything is released on the grid 2^-_BITS of one person, with noise of at most 2^_MOST_SCALE_BITS steps.
 _BITS, _MOST_SCALE_BITS = 2 * PLACE_BITS, 55

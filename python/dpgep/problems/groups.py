@@ -13,7 +13,7 @@ from dpgep.models.model import Adjacency
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.sir import SirModel
 from dpgep.models.table import TableModel
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.problem import MomentProblem, moment_problem
 
 
 def fda(

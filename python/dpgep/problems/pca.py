@@ -10,7 +10,7 @@ from dpgep.data.views import opened, width
 from dpgep.models.model import Adjacency
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.problem import MomentProblem, moment_problem
 
 
 def pca(

@@ -1,17 +1,28 @@
-"""A problem: a data set and the model to fit to it."""
+"""A problem: data of people and the model to fit to them. That of rows is what `pca`, `cca` and the others build."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NoReturn
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dataset import Dataset
-from dpgep.data.rows import NotFiniteError
-from dpgep.models.model import Model, PublicFacts, PublicSide
-from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
+from dpgep.data.blocks import GridSums
+from dpgep.data.dataset import Dataset, PreprocessedDataset
+from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
+from dpgep.data.histograms import not_finite_in
+from dpgep.data.inputs import dataset_of
+from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
+from dpgep.data.rows import NotFiniteError, Rows
+from dpgep.data.views import clipping_of, fewest_rows
+from dpgep.models.model import Matrix, Model, PublicFacts, PublicSide, check_adjacency
+from dpgep.models.moments import MomentLayout
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
+from dpgep.models.row_model import RowModel
 
 
 class Problem(ABC):
@@ -66,3 +77,185 @@ class Problem(ABC):
             f"{self.kind} contain no rows and cannot provide {purpose}: use method='release' (with "
             "storage='matrix'), or a problem on the rows themselves; nothing was released and no budget was spent"
         )
+
+
+class KeptSums:
+    """Exact sums over rows, kept for several releases: rows are read once, unless grids differ."""
+
+    def __init__(self) -> None:
+        self._sums: IntegerMoments | None = None
+
+    def integer_moments(self, bits: int, read: Callable[[int], IntegerMoments]) -> IntegerMoments:
+        """A copy of them, to which noise may be added."""
+        if self._sums is None or self._sums.bits != bits:
+            self._sums = read(bits)
+        return self._sums.copy()
+
+
+@dataclass(frozen=True, eq=False)
+class MomentProblem(Problem):
+    """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`.
+
+    With ``auto`` a run buys preprocessing first, and then solves the problem of the rows that it maps; ``is_sparse``
+    says whether zeros of rows must stay zeros.
+    """
+
+    model: RowModel
+    facts: PublicFacts
+    layout: MomentLayout
+    dataset: Dataset
+    preprocessing: Preprocessing | None = None
+    auto: AutoPreprocessing | None = None
+    is_sparse: bool = False
+    kept: KeptSums | None = None
+    kind = "rows"
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether rows may be shifted: the answer must allow it, and zeros of sparse rows stay zeros."""
+        return self.model.traits.shift_free and not self.is_sparse
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether NaN is an absent value, which counts as the location of its column."""
+        return takes_missing(self.preprocessing) if self.auto is None else self.auto.missing == "center"
+
+    grid_bits = None  # any grid serves: rows are put on it when they are read
+
+    @property
+    def rows(self) -> Rows:
+        """All rows, where they are in memory."""
+        return self.dataset.in_memory("this").rows
+
+    @property
+    def groups(self) -> NDArray[np.intp] | None:
+        """The group of each row, where they are in memory."""
+        return self.dataset.in_memory("this").groups
+
+    @property
+    def population_id(self) -> str:
+        """A random name of the people."""
+        return self.dataset.population_id
+
+    @property
+    def n_counted(self) -> int | None:
+        return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
+
+    @cached_property
+    def public(self) -> PublicSide:
+        """What a method may see: covariances are at most the squared row bound."""
+        data, largest_b = self.dataset, 1.0 if self.model.traits.identity_b else self.dataset.bound**2
+        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
+        mixes = mixes if self.auto is None else self.auto.precondition == "full"
+        return PublicSide(self.model, self.facts, largest_b, data.at_hand, data.mapped, data.read_once, mixes)
+
+    def keeping_sums(self) -> MomentProblem:
+        """The same, whose exact sums over rows are kept from one release to the next."""
+        return replace(self, kept=KeptSums())
+
+    def naming_columns(self, error: NotFiniteError) -> NotFiniteError:
+        """What refuses the rows, with the names of the columns."""
+        return not_finite_in(self.model, self.dataset, missing=self.takes_missing)
+
+    def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
+        """(number of people, blocks of the sums in floating point, share of clipped people)."""
+        sums = self.float_moments()
+        return sums.n, self.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
+
+    def float_moments(self) -> FloatSums:
+        """The moment matrix in floating point."""
+        return self.dataset.accumulate(partial(FloatSums, self.layout), alone=True)
+
+    def integer_moments(self, bits: int) -> IntegerMoments:
+        """The moment matrix of rows in fixed point, exact."""
+        if self.kept is not None:
+            return self.kept.integer_moments(bits, self._integer_moments)
+        return self._integer_moments(bits)
+
+    def _integer_moments(self, bits: int) -> IntegerMoments:
+        return self.dataset.accumulate(partial(ExactMomentAccumulator, self.layout, bits), alone=True).moments()
+
+    def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
+        """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""
+        return self.dataset.accumulate(partial(GridSums, self.layout, bits, with_squares=with_squares))
+
+    def group_sums(self, *, with_squares: bool = False) -> GroupSums:
+        """Counts and sums per group, and on request squares of all features, in floating point."""
+        return self.dataset.accumulate(partial(GroupSums, self.layout, with_squares=with_squares))
+
+    def cross_norms(self) -> Matrix:
+        """Norm of each feature's row of the covariance with other views (the second moment, if not centred).
+
+        Sums over people of clipped rows in the unit ball: not divided by n.
+        """
+        return cross_norms(self.dataset.accumulate, self.model.views, centred=self.layout.sums)
+
+    def row_products(self) -> RowProducts | StreamedProducts:
+        """Rows for products with the second moment."""
+        return self.dataset.row_products()
+
+    def rows_in_memory(self, purpose: str) -> RowProducts:
+        """The same for rows that are in memory; ValueError, which names the purpose, where they are not."""
+        return RowProducts(self.dataset.in_memory(purpose).rows)
+
+    def prepared(self, preprocessing: Preprocessing) -> MomentProblem:
+        """The problem of the rows that ``preprocessing`` maps."""
+        return prepared_problem(self.model, self.facts, self.dataset, preprocessing)
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
+        """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
+        return MomentProblem(
+            self.model.restricted(features),
+            replace(self.facts, bound=bound),
+            replace(self.layout, n_features=len(features)),
+            self.dataset.restricted(features, bound),
+            None if self.preprocessing is None else self.preprocessing.restricted(features, bound),
+        )
+
+    def __repr__(self) -> str:
+        facts = self.facts
+        size = f"n={facts.n}, " if facts.n is not None else ""
+        bound = "'auto'" if facts.bound is None else f"{facts.bound:g}"
+        return f"{self.model.name}({size}d={self.model.n_features}, bound={bound}, {facts.adjacency})"
+
+
+def rows_of(problem: Problem, purpose: str) -> MomentProblem:
+    """The problem itself, where there are rows; ValueError, which names the purpose, where there are none."""
+    return problem if isinstance(problem, MomentProblem) else problem.refuse(purpose)
+
+
+def moment_problem(
+    model: RowModel,
+    data: tuple[Any, ...],
+    *,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Any,
+    public_n: Any,
+) -> MomentProblem:
+    """The problem of ``model`` for data as `batch_of` takes them: arrays, Dask's too, or selections of one source."""
+    found = clipping_of(bound, preprocessing)
+    dataset = dataset_of(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
+    facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
+    if isinstance(found, AutoPreprocessing):
+        is_sparse = any(hasattr(part, "tocsr") for part in data)
+        if found.precondition == "full" and not model.traits.linear_free:
+            raise ValueError(
+                f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
+            )
+        auto = found.for_columns(model.n_features, model.feature_names)
+        return MomentProblem(model, facts, model.layout(facts), dataset, auto=auto, is_sparse=is_sparse)
+    if isinstance(found, Preprocessing):
+        found.require_fits(model)
+        return prepared_problem(model, facts, dataset, found)
+    facts = PublicFacts(adjacency, found, facts.n)
+    return MomentProblem(model, facts, model.layout(facts), dataset)
+
+
+def prepared_problem(
+    model: RowModel, facts: PublicFacts, dataset: Dataset, preprocessing: Preprocessing, *, grouped: bool = True
+) -> MomentProblem:
+    """The problem of rows that preprocessing maps; of a model without groups, if not ``grouped``."""
+    facts = replace(facts, bound=preprocessing.bound)
+    mapped = PreprocessedDataset(dataset, preprocessing, model.n_features, grouped=grouped)
+    return MomentProblem(model, facts, model.layout(facts), mapped, preprocessing)

@@ -14,7 +14,7 @@ from dpgep.models.multiset_cca import MultisetCcaModel
 from dpgep.models.pls import PlsModel
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.views import ViewsModel
-from dpgep.problems.moment_problem import MomentProblem, moment_problem
+from dpgep.problems.problem import MomentProblem, moment_problem
 
 
 def cca(

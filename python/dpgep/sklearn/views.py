@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from dpgep.problems.moment_problem import MomentProblem
+from dpgep.problems.problem import MomentProblem
 from dpgep.problems.views import cca, pls
 from dpgep.results.solution import Solution
 from dpgep.sklearn.base import Projection, options_of, values_withheld
