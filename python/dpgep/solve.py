@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -129,9 +128,16 @@ def solve(
         result = chosen.run(curator, k, settings)
     passes = problem.passes - before
     name = result.method or method
-    solution = solution_of(result, run.report, curator.model, name, passes=passes, preprocessing=run.preprocessing)
-    if name == "release" and result.moments is not None:
-        solution = replace(solution, release=_release(problem, run, result.moments))
+    kept = result.moments if name == "release" else None
+    solution = solution_of(
+        result,
+        run.report,
+        curator.model,
+        name,
+        passes=passes,
+        preprocessing=run.preprocessing,
+        release=None if kept is None else _release(problem, run, kept),
+    )
     run.warn_of_counted(solution)
     warn_of_accuracy(result, solution)
     return solution

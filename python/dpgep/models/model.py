@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -188,6 +189,12 @@ class Model(ABC):
     def views(self) -> list[slice]:
         """The features of each view."""
         return slices_of(self.view_sizes or (self.n_features,))
+
+
+@cache
+def traits_of(kind: type[Model], **known: bool) -> Traits:
+    """The traits of a class of models, with those that depend on the model: one record for all that are alike."""
+    return replace(kind.traits, **known)
 
 
 def view_labels(n_views: int) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
-from dpgep.models.model import Matrix, MatrixPencil, PublicFacts, Standardization, Traits
+from dpgep.models.model import Matrix, MatrixPencil, PublicFacts, Standardization, Traits, traits_of
 from dpgep.models.moments import (
     NO_NOISE,
     MomentLayout,
@@ -61,7 +61,7 @@ class PcaModel(RowModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_second_moment = not (self.center or self.traits.standardized)
-        traits = replace(type(self).traits, shift_free=self.center, is_second_moment=is_second_moment)
+        traits = traits_of(type(self), shift_free=self.center, is_second_moment=is_second_moment)
         object.__setattr__(self, "traits", traits)
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.models.model import Matrix, PublicFacts, view_labels
+from dpgep.models.model import Matrix, PublicFacts, traits_of, view_labels
 from dpgep.models.moments import (
     NO_NOISE,
     MomentLayout,
@@ -52,7 +52,7 @@ class ViewsModel(RowModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "traits", replace(type(self).traits, shift_free=self.center))
+        object.__setattr__(self, "traits", traits_of(type(self), shift_free=self.center))
 
     def layout(self, facts: PublicFacts) -> MomentLayout:
         return moment_layout(self.n_features, 0, sums=self.center, facts=facts)

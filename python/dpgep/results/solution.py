@@ -366,6 +366,7 @@ def solution_of(
     *,
     passes: int,
     preprocessing: Preprocessing | None,
+    release: Any = None,
 ) -> Solution:
     """The caller's view of a method's result, in the units of the rows."""
     components, eigenvalues, mean, diagnostics = result.components, result.eigenvalues, result.mean, result.diagnostics
@@ -389,6 +390,7 @@ def solution_of(
         model=model,
         method=method,
         passes=passes,
+        release=release,
         _moments=result.moments,
     )
 
