@@ -51,7 +51,7 @@ from support import Matrix  # noqa: E402
 
 import dpgep  # noqa: E402
 from dpgep.local import GaussianRandomizer  # noqa: E402
-from dpgep.local.sparse import default_penalty, sparse_components  # noqa: E402
+from dpgep.local.aggregator import default_penalty, sparse_components  # noqa: E402
 from dpgep.methods.sparse import sparse_eigenvectors  # noqa: E402
 from dpgep.privacy.accounting import epsilon_of  # noqa: E402
 

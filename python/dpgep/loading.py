@@ -20,7 +20,9 @@ from dpgep._files import Target
 from dpgep.data.integer_moments import BITS, ExactMomentAccumulator
 from dpgep.local.aggregator import SUMS as LOCAL_SUMS
 from dpgep.local.aggregator import Aggregator, StoredSums
-from dpgep.local.sparse import FantopeDiagnostics as FantopeDiagnostics  # classes that a file may name are registered
+from dpgep.local.aggregator import (
+    FantopeDiagnostics as FantopeDiagnostics,  # classes that a file may name are registered
+)
 from dpgep.methods.clipped_power import ClippedPowerDiagnostics as ClippedPowerDiagnostics
 from dpgep.methods.matrix_free import OperatorDiagnostics as OperatorDiagnostics
 from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics as ReductionDiagnostics

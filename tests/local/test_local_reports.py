@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stored import bytes_of
 
 import dpgep
-from dpgep.local import Aggregator, GaussianRandomizer, Report, ReportBatch, ReportError, report
+from dpgep.local import Aggregator, GaussianRandomizer, Report, ReportBatch, ReportError, protocol
 from dpgep.serialization import Format, opened
 
 TERMS: dict[str, Any] = {"dim": 3, "bound": 2.0, "epsilon": 1.0, "delta": 1e-6}
@@ -298,4 +298,4 @@ def test_a_header_holds_nothing_but_public_numbers() -> None:
     randomizer = GaussianRandomizer(**TERMS)
     first, second = (randomizer.randomize(x).to_bytes() for x in ([2.0, 0, 0], [0, 0.1, 0]))
     assert first[:60] == second[:60]
-    assert report.VERSION == 2
+    assert protocol.VERSION == 2

@@ -10,7 +10,7 @@ from conftest import Matrix, unit_rows
 
 import dpgep
 from dpgep.local import Aggregator, GaussianRandomizer
-from dpgep.local.sparse import FantopeDiagnostics, default_penalty
+from dpgep.local.aggregator import FantopeDiagnostics, default_penalty
 
 D, SUPPORT = 24, (2, 7, 11, 20)
 

@@ -302,7 +302,7 @@ def products() -> Iterator[ReplayCase]:
     across = (E1 + E2) / math.sqrt(2)
     yield next(asked("fresh products, iid", ROWS, partial(freshly, shape="iid", question=across)))
     yield list(asked("fresh products, iid", ROWS, partial(freshly, shape="iid", question=E1)))[1]
-    yield from run("private_operator", ROWS, operator)
+    yield from run("release as an operator", ROWS, operator)
     yield from run("rayleigh-flow, all components", ROWS, flow)
 
 

@@ -8,8 +8,7 @@ Nobody is trusted with records, and the price is high: the noise of n people add
 """
 
 from dpgep.local.aggregator import Aggregator
-from dpgep.local.mechanism import LocalMechanism
+from dpgep.local.protocol import LocalMechanism, Report, ReportBatch, ReportError
 from dpgep.local.randomizer import GaussianRandomizer
-from dpgep.local.report import Report, ReportBatch, ReportError
 
 __all__ = ["Aggregator", "GaussianRandomizer", "LocalMechanism", "Report", "ReportBatch", "ReportError"]

@@ -15,8 +15,7 @@ from dpgep._threads import thread_count
 from dpgep.data.blocks import clipped_blocks
 from dpgep.data.rows import Rows
 from dpgep.data.views import as_matrix
-from dpgep.local.mechanism import LocalMechanism, calibrate
-from dpgep.local.report import ENTRY_TYPES, Report, ReportBatch, diagonal, triangle
+from dpgep.local.protocol import ENTRY_TYPES, LocalMechanism, Report, ReportBatch, calibrate, diagonal, triangle
 from dpgep.privacy.noise import noise_stream
 
 # Products of a block of rows with themselves: small enough for the memory of the last block to be used again, since new

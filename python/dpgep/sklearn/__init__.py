@@ -8,9 +8,12 @@ from dpgep._optional import import_extra
 
 import_extra("sklearn", "sklearn")  # before the modules below, which cannot say what to install
 
+from dpgep.sklearn.components import (  # noqa: E402
+    PrivateCCA,
+    PrivatePCA,
+    PrivatePLS,
+)
 from dpgep.sklearn.groups import PrivateFDA, PrivateSIR  # noqa: E402
-from dpgep.sklearn.pca import PrivatePCA  # noqa: E402
 from dpgep.sklearn.scaler import PrivateScaler  # noqa: E402
-from dpgep.sklearn.views import PrivateCCA, PrivatePLS  # noqa: E402
 
 __all__ = ["PrivateCCA", "PrivateFDA", "PrivatePCA", "PrivatePLS", "PrivateSIR", "PrivateScaler"]
