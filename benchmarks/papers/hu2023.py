@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from printed_flows import Matrix, Moments, Name
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests" / "support")]
 
 import support  # noqa: E402
 from reference import noise_times_vector  # noqa: E402
