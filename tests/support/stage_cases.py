@@ -156,7 +156,7 @@ def transcript(build: Callable[..., Any], table: Matrix, tables: Any, mu: float,
         kept.append(Transcript(Stages(dataset, facts, n_columns, *rest, **options), exact))
         return kept[0]
 
-    with mock.patch("dpgep.solve.Stages", stages), warnings.catch_warnings():
+    with mock.patch("dpgep.run.Stages", stages), warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         released = dpgep.release(build(table), mu=mu, seed=seed)
     exact = [
