@@ -26,11 +26,11 @@ import numpy as np
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "support")]  # before this folder, which has a conftest of its own
 
-import replay_matrix
-from replay_people import EDGES
-from replay_ways import ways
+import replay_matrix  # noqa: E402
+from replay_people import EDGES  # noqa: E402
+from replay_ways import ways  # noqa: E402
 
-import dpgep
+import dpgep  # noqa: E402
 
 # sizes of most groups: a replay of many people takes longer and finds no more, but at the edges of blocks
 _SMALL = range(0, 13)
