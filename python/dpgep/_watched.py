@@ -8,7 +8,6 @@ none of this happens in other runs.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -69,7 +68,7 @@ def _watched() -> Transcript | None:
 
 def random_name() -> str:
     """A name that no other object has."""
-    return noted(uuid.uuid4().hex)
+    return noted(os.urandom(16).hex())
 
 
 def noted(name: str) -> str:

@@ -103,8 +103,7 @@ class Options:
 
     def require_separate_columns(self, *, mixed: bool) -> None:
         """Raise ValueError where options choose among columns and preprocessing has ``mixed`` them."""
-        chosen = self.on_columns()
-        if mixed and chosen:
+        if mixed and (chosen := self.on_columns()):
             raise ValueError(
                 f'{" and ".join(chosen)} needs individual columns, but precondition="full" mixes them: use '
                 'precondition="columns"'
