@@ -98,8 +98,7 @@ class Release:
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
-        solution = answer(self.model, noisy, self.preprocessing, self.report, n_components, options)
-        return replace(solution, release=self)
+        return self._answer(self.model, noisy, self.preprocessing, n_components, options)
 
     @property
     def fingerprint(self) -> str:
@@ -287,7 +286,30 @@ class Release:
     ) -> Solution:
         model = replace(model, feature_names=self._names_of(features))
         noisy, preprocessing = self._moments_of(features, grouped=isinstance(model, GroupModel))
-        return replace(answer(model, noisy, preprocessing, self.report, n_components, options), release=self)
+        return self._answer(model, noisy, preprocessing, n_components, options)
+
+    def _answer(
+        self,
+        model: RowModel,
+        noisy: ReleasedMoments,
+        preprocessing: Preprocessing | None,
+        n_components: int | None,
+        options: dict[str, Any],
+    ) -> Solution:
+        """The solution of ``model`` for released moments of mapped rows, which are overwritten."""
+        k = component_count(model, n_components)
+        settings = checked_options("an answer from a release", PairOptions, options)
+        settings.check_model(model, k)
+        settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
+        asked, mapped = in_units(model, preprocessing)
+        result = solve_released(asked, noisy, k, settings)
+        if asked is not model:
+            assert mapped is not None
+            result = _diagnosed_in_units(result, mapped)
+        solution = solution_of(result, self.report, model, "release", passes=0, preprocessing=mapped, release=self)
+        solution = replace(solution, preprocessing=preprocessing)
+        warn_of_accuracy(result, solution)
+        return solution
 
     def __add__(self, other: Release) -> Release:
         if not isinstance(other, Release):
@@ -342,30 +364,6 @@ class Release:
         grouped = [("fda", "classes"), ("classifier", "classes"), ("sir", "interior_edges")]
         of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "regression", "sample"]
         return of_all + [name for name, groups in grouped if getattr(self.model, groups, None) is not None]
-
-
-def answer(
-    model: RowModel,
-    noisy: ReleasedMoments,
-    preprocessing: Preprocessing | None,
-    report: PrivacyReport,
-    n_components: int | None,
-    options: dict[str, Any],
-) -> Solution:
-    """The solution of ``model`` for released moments of mapped rows, which are overwritten."""
-    k = component_count(model, n_components)
-    settings = checked_options("an answer from a release", PairOptions, options)
-    settings.check_model(model, k)
-    settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
-    asked, mapped = in_units(model, preprocessing)
-    result = solve_released(asked, noisy, k, settings)
-    if asked is not model:
-        assert mapped is not None
-        result = _diagnosed_in_units(result, mapped)
-    solution = solution_of(result, report, model, "release", passes=0, preprocessing=mapped)
-    solution = replace(solution, preprocessing=preprocessing)
-    warn_of_accuracy(result, solution)
-    return solution
 
 
 def _diagnosed_in_units(result: MethodResult, preprocessing: Preprocessing) -> MethodResult:
