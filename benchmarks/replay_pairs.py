@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "support")]  # before this folder, which has a conftest of its own
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # before this folder, which has a conftest of its own
 
 import replay_matrix  # noqa: E402
 from replay_people import EDGES  # noqa: E402

@@ -301,7 +301,7 @@ _MODELS: dict[str, tuple[Any, str | None]] = {
 def _sums() -> Iterator[Way]:
     """Exact sums that are kept, merged, sent and masked, and then released."""
     for name in _MODELS:
-        bounds = ("known", "prepared")
+        bounds = ("known", "reused")
         yield Way("Moments", name, partial(_merged, name), ("Moments", "load", name), bounds)
         covers = ("masked", "masked.Terms", "masked.Site", "masked.release")
         yield Way("masked", name, partial(_masked, name), covers, bounds, at_end=True)
@@ -353,12 +353,12 @@ def _masked(name: str, people: People, terms: Terms) -> Any:
 def _elsewhere() -> Iterator[Way]:
     """Sums that are made where the rows are."""
     for name in _MODELS:
-        bounds = ("known", "prepared")
+        bounds = ("known", "reused")
         yield Way("Moments of Dask", name, partial(_of_dask, name), ("Moments",), bounds)
         yield Way("Moments of Spark", name, partial(_of_spark, name), ("Moments",), bounds)
     parquet = partial(_of_dask_parquet, "FdaModel")
     covers = ("Moments", "ParquetPart")
-    yield Way("Moments of Dask", "FdaModel of Parquet", parquet, covers, ("known", "prepared"))
+    yield Way("Moments of Dask", "FdaModel of Parquet", parquet, covers, ("known", "reused"))
     for question in _QUESTIONS:
         yield Way("Spark", question, partial(_in_spark, question), ("scan", "SparkFrame"))
     for name, (question, options) in _METHODS.items():

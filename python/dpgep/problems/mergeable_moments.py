@@ -57,7 +57,7 @@ class Moments(Problem):
 
     Parameters
     ----------
-    model : `PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel`, `SirModel` or `TableModel`
+    model : one of `dpgep.models`
         What is to be computed, and from how many features: public.
     bound : float
         A public bound on the row norm. There is no "auto": sums are made before a budget is there to buy a bound from.
@@ -95,8 +95,7 @@ class Moments(Problem):
     ) -> None:
         if not isinstance(model, RowModel):
             raise TypeError(
-                "model must be a PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel or TableModel, "
-                f"got {type(model).__name__}"
+                f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}"
             )
         if isinstance(bits, bool) or bits not in BITS:
             raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
