@@ -26,11 +26,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # before this folder, which has a conftest of its own
 
-import replay_matrix  # noqa: E402
-from replay_people import EDGES  # noqa: E402
-from replay_ways import ways  # noqa: E402
+import replay_matrix
+from replay_people import EDGES
+from replay_ways import ways
 
-import dpgep  # noqa: E402
+import dpgep
 
 # sizes of most groups: a replay of many people takes longer and finds no more, but at the edges of blocks
 _SMALL = range(0, 13)
