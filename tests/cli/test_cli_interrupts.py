@@ -205,7 +205,7 @@ def test_a_second_interrupt_gives_up_what_is_paid_for_unless_the_answer_is_there
     assert "a part of the budget is spent: the run goes on until its answer is kept" in outcome.err
     assert judged(place, outcome) == "kept"
     assert runs.judged(paid, ("ledger.record", 400)) == "given up"
-    assert runs.judged(paid, ("solve.solution_of", 0)) == "given up"
+    assert runs.judged(paid, ("solution.solution_of", 0)) == "given up"
     assert runs.judged(paid, ("fit._keep", 0)) == "kept"
     assert runs.judged(paid, ("command.take", 0)) == "kept"
 

@@ -118,7 +118,7 @@ def test_compensated_sums_are_nearly_exact(terms: list[float]) -> None:
     for i, term in enumerate(terms):
         total.add(np.array([term]))
         halves[i % 2].add(np.array([term]))
-    halves[0].merge(halves[1])
+    halves[0] += halves[1]
     for found in (total, halves[0]):
         assert abs(found.total[0] - math.fsum(terms)) <= 4 * UNIT * abs(math.fsum(terms)) + 1e4 * UNIT**2 * 1e9
 
