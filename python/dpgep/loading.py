@@ -39,7 +39,7 @@ from dpgep.planning import PLAN, Plan
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
 from dpgep.reports.report import REPORT, PrivacyReport, verify
-from dpgep.results.release import RELEASE, Release
+from dpgep.results.release import RELEASE, Release, paid_noise
 from dpgep.results.solution import SOLUTION, Solution
 from dpgep.serialization import Document, decoded, encoded, opened, upper_triangle_of
 
@@ -175,7 +175,7 @@ def _release(document: Document) -> Release:
     for name in ("second", "sums", "counts"):
         _require_finite(name, getattr(noisy, name))
     if math.isfinite(report.mu):
-        paid = iter(block.deviation for block in report.releases[-1].noise)
+        paid = iter(block.deviation for block in paid_noise(report))
         units = (report.bound * report.bound, report.bound, 1.0)
         parts = (True, layout.sums, layout.counts)
         expected = tuple(next(paid) * unit / noisy.n if part else 0.0 for unit, part in zip(units, parts, strict=True))

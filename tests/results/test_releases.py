@@ -162,3 +162,19 @@ def test_releases_of_the_same_sums_are_not_added(rng: np.random.Generator) -> No
     for same in (sums, sums.copy(), pickle.loads(pickle.dumps(sums))):
         with pytest.raises(ValueError, match="releases of the same people"):
             one + released(same, mu=1.0)
+
+
+def test_a_release_pooled_with_a_probe_is_stored_and_added(rng: np.random.Generator) -> None:
+    def pooled() -> dpgep.Release:
+        rows = rng.standard_normal((2000, 64)) * np.r_[5.0, 3.0, np.ones(62)]
+        given = dpgep.pca(rows, bound=8.0)
+        found = solve_seeded(given, epsilon=1.0, delta=1e-6, method="auto", n_components=2).release
+        assert found is not None
+        assert [entry.query for entry in found.privacy.releases][::2] == ["probe: moment matrix", "moment matrix"]
+        return found
+
+    one, two = pooled(), pooled()
+    for each in (one, one + two):
+        assert dpgep.load(bytes_of(each)).fingerprint == each.fingerprint
+    noise = (one + two).privacy.releases[-1].noise[0].deviation
+    assert noise == pytest.approx((one + two)._noisy.noise.second * 4000 / 64)

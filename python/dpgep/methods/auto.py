@@ -42,6 +42,8 @@ from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyM
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.moment_release import Release, row_bound
 
+# What the ledger calls the probe.
+PROBE = "probe"
 # Share of mu^2 of the probe.
 _PROBE_SHARE = 1 / 16
 # That of the histogram is so large that S, in squared bounds, has noise of this deviation; within limits.
@@ -162,12 +164,12 @@ class _Probe:
 def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
     model = curator.model
     if options.by_products(curator, k):
-        products, leading = leading_by_products(curator, k + 1, options, _PROBE_SHARE, "probe")
+        products, leading = leading_by_products(curator, k + 1, options, _PROBE_SHARE, PROBE)
         deviation = products.noise_level / math.sqrt(2 * model.n_features)
         values = leading.system.values[: k + 1]
         return _Probe(leading.vectors, values, deviation, _mean(curator, products.groups), leading.centre, None)
     curator.keep_sums()
-    moments = curator.answer(Release(), _PROBE_SHARE, "probe")
+    moments = curator.answer(Release(), _PROBE_SHARE, PROBE)
     assert isinstance(moments, ReleasedMoments)
     pair = model.pair(replace(moments, second=moments.second.copy()))
     centre = float(np.trace(pair.a)) / len(pair.a)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpgep._checks import did_you_mean, require_flag, whole_number
 from dpgep._files import Target, save
 from dpgep.data.inputs import named
+from dpgep.methods.auto import PROBE
 from dpgep.methods.base import MethodResult, checked_options, component_count
 from dpgep.methods.options import PairOptions
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
@@ -429,6 +430,22 @@ def _deviations(noisy: ReleasedMoments) -> tuple[float, float, float]:
     return noisy.noise.second, noisy.noise.sums, noisy.noise.counts
 
 
+def paid_noise(report: PrivacyReport) -> tuple[NoiseBlock, ...]:
+    """The noise of released moments by the ledger: of the last release, pooled with that of a probe before it."""
+    *before, last = report.releases
+    found, names = last.noise, [block.name for block in last.noise]
+    for entry in before:
+        if entry.query == f"{PROBE}: {last.query}" and [block.name for block in entry.noise] == names:
+            found = tuple(map(_pooled_block, found, entry.noise))
+    return found
+
+
+def _pooled_block(one: NoiseBlock, other: NoiseBlock) -> NoiseBlock:
+    """Of what is weighted by precision."""
+    s, t = one.deviation, other.deviation
+    return NoiseBlock(one.name, one.shape, s * (t / math.hypot(s, t)))
+
+
 def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
     """The report of releases of disjoint populations: each person is in only one, so the larger cost covers all."""
     assert a.mu is not None
@@ -437,7 +454,7 @@ def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
     deltas = [report.delta for report in (a, b)]
     delta = None if None in deltas else max(delta for delta in deltas if delta is not None)
     # the moments are the last release, after what prepared them; without noise they have no blocks
-    blocks = zip(a.releases[-1].noise, b.releases[-1].noise, strict=False)
+    blocks = zip(paid_noise(a), paid_noise(b), strict=False)
     noise = tuple(NoiseBlock(x.name, x.shape, math.hypot(x.deviation, y.deviation)) for x, y in blocks)
     bits = [report.releases[-1].grid_bits for report in (a, b)]
     merged = LedgerEntry("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
