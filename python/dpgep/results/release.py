@@ -359,7 +359,7 @@ class Release:
         )
 
     def _questions(self) -> list[str]:
-        """The questions that were released for: `Questions`."""
+        """The questions that it answers, by name."""
         if not self._noisy.sums.size:
             return []
         grouped = [("fda", "classes"), ("classifier", "classes"), ("sir", "interior_edges")]
