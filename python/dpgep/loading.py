@@ -30,7 +30,6 @@ from dpgep.methods.papers.stochastic import StochasticDiagnostics as StochasticD
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models import MODELS as MODELS
 from dpgep.models.gep import GepModel as GepModel
-from dpgep.models.groups import GroupModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.row_model import RowModel
@@ -145,7 +144,7 @@ def _require_moments(solution: Solution, moments: ReleasedMoments, d: int) -> No
     if not isinstance(solution.model, RowModel) or solution.privacy.bound is None:
         raise ValueError("moments are those of a model of rows, within a bound")
     _require_noise(moments, solution.privacy.mu)
-    groups = solution.model.n_groups if isinstance(solution.model, GroupModel) else None
+    groups = None if solution.model.grouping is None else solution.model.grouping.n_groups
     _require_finite("moments.second", moments.second, (d, d))
     _require_finite("moments.sums", moments.sums, (d, int(solution.mean is not None) if groups is None else groups))
     _require_finite("moments.counts", moments.counts, (min(moments.counts.size, 1) if groups is None else groups,))

@@ -338,7 +338,8 @@ def plan(
         raise ValueError("d belongs to a model that is given by name")
     if not isinstance(model, _PLANNED):
         raise TypeError(
-            f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}"
+            f"model must be a model of rows that plans know, such as dpgep.models.PcaModel(20, True), got "
+            f"{type(model).__name__}"
         )
     setting = _Setting(
         model=_by_number(model),

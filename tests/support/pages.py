@@ -66,7 +66,7 @@ def run(page: Path, folder: Path, noise: str = "") -> list[Output]:
                 if is_command:
                     _run_commands(text)
                 else:  # leading newlines make the line numbers of a failure those of the page
-                    exec(compile("\n" * (line - 1) + text, str(page), "exec"), namespace)
+                    exec(compile("\n" * (line - 1) + text, str(page), "exec", dont_inherit=True), namespace)
             # the local model tells that its noise has a seed, which a reader's has not
             printed = stream.getvalue().replace("; SEEDED: not private to anyone who knows the seed", "")
     return outputs

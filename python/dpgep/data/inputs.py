@@ -14,7 +14,7 @@ from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.groups import Codes, class_codes, slice_codes
 from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view, check_same_rows, frame_columns, n_rows
+from dpgep.data.views import as_view, check_same_rows, frame_columns, n_rows, opened, require_width, width
 from dpgep.models.row_model import Classes, Grouping, RowModel
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
@@ -90,6 +90,22 @@ def inputs_of(model: RowModel, X: Any, *others: Any) -> tuple[Any, ...]:
     if len(data) != len(model.inputs):
         raise TypeError(f"{model.name} needs {' and '.join(model.inputs)} for every person")
     return data
+
+
+def opened_views(
+    model: M, data: tuple[Any, ...], adjacency: Any, fewest: int | None = None
+) -> tuple[M, tuple[Any, ...]]:
+    """The model with the names of the columns, and the data of `inputs_of` with its views as `opened` has them.
+
+    Raises ValueError for a view of another width than the model's.
+    """
+    views, rows, names = model.views, [], []
+    for values, name, columns in zip(data, model.inputs, views, strict=False):
+        view, found = opened(values, name, adjacency, fewest)
+        require_width(width(view), name, columns.stop - columns.start)
+        rows.append(view)
+        names.append(found)
+    return named(model, *names), (*rows, *data[len(views) :])
 
 
 def named(model: M, *views: Names) -> M:

@@ -15,10 +15,10 @@ from dpgep._threads import use_threads
 from dpgep._watched import random_name
 from dpgep.data.dataset import PreprocessedDataset, preprocessed_parts
 from dpgep.data.histograms import not_finite_in, not_finite_in_batch
-from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named
+from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named, opened_views
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Batch, NotFiniteError
-from dpgep.data.views import clipping_of, column_names, is_elsewhere, opened, require_width, width
+from dpgep.data.views import clipping_of, column_names, is_elsewhere
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
@@ -195,13 +195,7 @@ class Moments(Problem):
 
     def _update_elsewhere(self, views: tuple[Any, ...], others: tuple[Any, ...], client: Any) -> None:
         """Add people who are read from a source, or lie on other machines."""
-        inputs = self.model.inputs[: len(views)]
-        found = [opened(view, name, self._adjacency, fewest=0) for view, name in zip(views, inputs, strict=True)]
-        rows = tuple(view for view, _ in found)
-        for view, name, columns in zip(rows, inputs, self.model.views, strict=True):
-            require_width(width(view), name, columns.stop - columns.start)
-        names = [each for _, each in found]
-        model = named(self.model, *names)  # before a pass
+        model, rows = opened_views(self.model, views, self._adjacency, fewest=0)  # before a pass
         dataset = dataset_of(self.model, (*rows, *others), self.bound, 0, client)
         if self.preprocessing is not None:
             dataset = PreprocessedDataset(dataset, self.preprocessing, self.model.n_features)
@@ -210,7 +204,7 @@ class Moments(Problem):
         except NotFiniteError:
             raise not_finite_in(model, dataset, missing=takes_missing(self.preprocessing)) from None
         with self._lock:
-            model = named(self.model, *names)
+            model = named(self.model, *model.view_names)
             self._sums.merge(sums)
             self.model = model
 

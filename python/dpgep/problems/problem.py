@@ -15,11 +15,11 @@ from dpgep.data.blocks import GridSums
 from dpgep.data.dataset import Dataset, PreprocessedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.histograms import not_finite_in
-from dpgep.data.inputs import dataset_of
+from dpgep.data.inputs import dataset_of, inputs_of, opened_views
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import NotFiniteError, Rows
 from dpgep.data.views import clipping_of, fewest_rows
-from dpgep.models.model import Matrix, Model, PublicFacts, PublicSide, check_adjacency
+from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel
@@ -250,6 +250,42 @@ def moment_problem(
         return prepared_problem(model, facts, dataset, found)
     facts = PublicFacts(adjacency, found, facts.n)
     return MomentProblem(model, facts, model.layout(facts), dataset)
+
+
+def problem_of(
+    model: RowModel,
+    *data: Any,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """The problem of any model of rows, also of one that is defined elsewhere (docs/your-own-model.md).
+
+    Parameters
+    ----------
+    model : RowModel
+        A and B. The columns of a table give it its ``feature_names``, unless it has them.
+    *data
+        What ``model.inputs`` names, one argument each: rows of each view as `dpgep.pca` takes them, and labels or a
+        response where the model has a grouping.
+    bound, preprocessing, adjacency, public_n
+        As in `dpgep.pca`; the bound is that of the joint row of all views.
+
+    Returns
+    -------
+    MomentProblem
+        For `dpgep.solve` and `dpgep.release`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, and for a model of another kind, or more or fewer data than the model's inputs.
+    """
+    if not isinstance(model, RowModel):
+        raise TypeError(f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}")
+    model, data = opened_views(model, inputs_of(model, *data), adjacency)
+    return moment_problem(model, data, bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n)
 
 
 def prepared_problem(

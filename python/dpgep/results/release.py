@@ -21,7 +21,6 @@ from dpgep.methods.options import PairOptions
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
 from dpgep.models.cca import CcaModel
 from dpgep.models.fda import FdaModel
-from dpgep.models.groups import GroupModel
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, in_one_group, total_mean
@@ -286,7 +285,7 @@ class Release:
         self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
     ) -> Solution:
         model = replace(model, feature_names=self._names_of(features))
-        noisy, preprocessing = self._moments_of(features, grouped=isinstance(model, GroupModel))
+        noisy, preprocessing = self._moments_of(features, grouped=model.grouping is not None)
         return self._answer(model, noisy, preprocessing, n_components, options)
 
     def _answer(
