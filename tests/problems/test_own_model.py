@@ -40,7 +40,7 @@ def test_names_come_from_the_columns_in_memory_and_in_files(tmp_path: Path) -> N
 def test_what_does_not_fit_the_model_is_refused() -> None:
     x: Any = np.ones((4, 3))
     model: Any = "pca"
-    with pytest.raises(TypeError, match=r"model must be a RowModel, .* got str"):
+    with pytest.raises(TypeError, match=r"model must be a model of rows, .* got str"):
         problem_of(model, x)
     with pytest.raises(ValueError, match="X must have 2 columns, it has 3"):
         problem_of(PcaModel(2, True), x)

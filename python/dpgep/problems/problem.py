@@ -283,7 +283,9 @@ def problem_of(
         As in `dpgep.pca`, and for a model of another kind, or more or fewer data than the model's inputs.
     """
     if not isinstance(model, RowModel):
-        raise TypeError(f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}")
+        raise TypeError(
+            f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}"
+        )
     model, data = opened_views(model, inputs_of(model, *data), adjacency)
     return moment_problem(model, data, bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n)
 
