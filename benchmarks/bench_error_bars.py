@@ -22,7 +22,7 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
+from dpgep.privacy.release import Release
 
 Matrix = support.Matrix
 

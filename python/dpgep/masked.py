@@ -46,8 +46,8 @@ from dpgep.models.row_model import RowModel
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import LARGEST_MU, IntegerNoise, share_noise
 from dpgep.privacy.ledger import LedgerEntry, Owner
-from dpgep.privacy.moment_release import add_share, normalized_moments, share_entry, summed_shares
 from dpgep.privacy.noise import noise_stream
+from dpgep.privacy.release import add_share, normalized_moments, share_entry, summed_shares
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release

@@ -44,7 +44,7 @@ from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import integer_noise
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import release_moments, released_people, released_shares
+from dpgep.privacy.release import release_moments, released_people, released_shares
 from dpgep.problems.problem import MomentProblem, moment_problem
 from dpgep.run import prepare_table
 from dpgep.serialization import Format

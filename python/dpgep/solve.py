@@ -16,7 +16,7 @@ from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
-from dpgep.privacy import moment_release
+from dpgep.privacy import release as of_moments
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
@@ -290,7 +290,7 @@ def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
         )
     run = start()
     with run.reserved():
-        noisy = run.curator(Curator).answer(moment_release.Release())
+        noisy = run.curator(Curator).answer(of_moments.Release())
     assert isinstance(noisy, ReleasedMoments)
     found = _release(problem, run, noisy)
     run.warn_of_counted(found)

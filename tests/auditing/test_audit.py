@@ -217,7 +217,7 @@ def test_a_block_without_noise_is_an_error() -> None:
     from dpgep._dispatch import core
     from dpgep.privacy.curator import Curator
     from dpgep.privacy.ledger import Ledger
-    from dpgep.privacy.moment_release import Release
+    from dpgep.privacy.release import Release
 
     with pytest.raises(ValueError, match="was released without noise"):
         statistic(Curator(problems[0], Ledger(math.inf), core.NoiseStream()).answer(Release()))

@@ -31,8 +31,8 @@ from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentNoise, ReleasedGroups, total_mean, total_share
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
 from dpgep.privacy.products import ProductNoise, Products
+from dpgep.privacy.release import Release
 from dpgep.privacy.screening import Scores
 
 N, NAMES = 600, list("abcd")

@@ -33,7 +33,7 @@ from dpgep.privacy import clipped_products
 from dpgep.privacy.clipped_products import Asked, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
+from dpgep.privacy.release import Release
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -24,8 +24,8 @@ from dpgep.methods.options import ReleaseOptions
 from dpgep.methods.release import release
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import FeatureRelease, Release
 from dpgep.privacy.products import ProductNoise, Products
+from dpgep.privacy.release import FeatureRelease, Release
 from dpgep.privacy.screening import Scores
 
 

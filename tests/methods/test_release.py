@@ -16,7 +16,7 @@ from dpgep.methods.eigen import solve_pair
 from dpgep.privacy.calibration import calibrate_moments, moment_mu
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
+from dpgep.privacy.release import Release
 
 
 def released(problem: Any, mu: float, seed: int) -> Any:

@@ -18,8 +18,8 @@ from dpgep.methods.exchange import LARGEST_SUPPORT, exchange_features
 from dpgep.methods.papers.initial_vectors import initial_vectors
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
 from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
+from dpgep.privacy.release import Release
 
 FLOW: dict[str, Any] = {"epsilon": math.inf, "method": "truncated-rayleigh-flow"}
 # What "found" means: the figure for the worst squared sine.

@@ -24,7 +24,7 @@ from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, mu_of
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger, LedgerEntry, cost_of, mu_rounded_down, mu_rounded_up, split_budget
-from dpgep.privacy.moment_release import Release
+from dpgep.privacy.release import Release
 
 
 def spend(budget: Budget, share: float | None = None, adjacency: Adjacency = "replace-one") -> float:

@@ -24,7 +24,7 @@ from dpgep.methods.eigen import Eigensystem
 from dpgep.models.in_units import InUnits
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
 from dpgep.models.pls import PlsModel
-from dpgep.models.unclipped import unclipped
+from dpgep.models.preprocessing import unclipped
 from dpgep.problems.groups import table_problem
 
 D, N = 6, 3000

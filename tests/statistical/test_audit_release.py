@@ -19,7 +19,7 @@ from dpgep.auditing.statistical import audit
 from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
+from dpgep.privacy.release import Release
 
 pytestmark = [pytest.mark.statistical, pytest.mark.deep]
 

@@ -26,7 +26,7 @@ from dpgep.privacy.accounting import mu_of
 from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
+from dpgep.privacy.release import Release
 from dpgep.problems.groups import table_problem
 from dpgep.problems.problem import MomentProblem
 

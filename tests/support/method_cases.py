@@ -30,8 +30,8 @@ from dpgep.privacy import sampled_products, screening
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import FeatureRelease, LocalReports, normalized_groups
 from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
+from dpgep.privacy.release import FeatureRelease, LocalReports, normalized_groups
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled, epsilon_of_event
 from dpgep.privacy.sampled_products import Samples
 from dpgep.privacy.screening import Scores

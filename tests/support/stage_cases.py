@@ -28,7 +28,7 @@ from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
+from dpgep.privacy.release import Release
 from dpgep.privacy.stages import NoisyCounts, Stages
 from dpgep.problems.groups import table_problem
 

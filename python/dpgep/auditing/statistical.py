@@ -32,7 +32,7 @@ from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
+from dpgep.privacy.release import Release
 from dpgep.problems.problem import Problem
 from dpgep.results.solution import Solution
 from dpgep.solve import solve

@@ -40,7 +40,7 @@ from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled
 from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.moment_release import Release, row_bound
+from dpgep.privacy.release import Release, row_bound
 
 # What the ledger calls the probe.
 PROBE = "probe"

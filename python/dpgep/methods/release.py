@@ -34,7 +34,7 @@ from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.moment_release import FeatureRelease, LocalReports, Release
+from dpgep.privacy.release import FeatureRelease, LocalReports, Release
 from dpgep.serialization import stored_as
 
 # Share of mu^2 for the scores of a screen: a public constant.

@@ -44,7 +44,7 @@ from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
-from dpgep.privacy.moment_release import row_bound
+from dpgep.privacy.release import row_bound
 from dpgep.problems.problem import MomentProblem, Problem, rows_of
 
 # Directions are orthonormal up to this, in Frobenius norm.

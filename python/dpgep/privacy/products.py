@@ -32,9 +32,8 @@ from dpgep.privacy.calibration import (
     require_cost,
 )
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
-from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
-from dpgep.privacy.moment_release import normalized_groups, row_bound
 from dpgep.privacy.noise import noisy_groups
+from dpgep.privacy.release import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.rounding import (
     Allowance,
     iid_allowance,

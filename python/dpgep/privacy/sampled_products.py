@@ -10,7 +10,7 @@ from typing import Any
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
-from dpgep.privacy.moment_release import row_bound
+from dpgep.privacy.release import row_bound
 from dpgep.privacy.rounding import covering_multiplier, most_people, product_error, sampled_product_error
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled
 from dpgep.problems.problem import MomentProblem, Problem, rows_of

@@ -22,9 +22,8 @@ from dpgep.privacy.calibration import (
     require_cost,
 )
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
-from dpgep.privacy.matrix_release import matrix_blocks, prepare_matrices
-from dpgep.privacy.moment_release import normalized_groups, row_bound
 from dpgep.privacy.noise import add_grid_noise, noisy_groups, noisy_squares
+from dpgep.privacy.release import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.problem import MomentProblem, Problem, rows_of

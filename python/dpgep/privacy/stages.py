@@ -34,7 +34,7 @@ from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.pca import PcaModel
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
-from dpgep.privacy.moment_release import release_moments
+from dpgep.privacy.release import release_moments
 from dpgep.problems.problem import prepared_problem
 
 # Everything is released on the grid 2^-_BITS of one person, with noise of at most 2^_MOST_SCALE_BITS steps.

@@ -16,8 +16,8 @@ from dpgep.methods.base import component_count
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.curator import Curator, Query
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.moment_release import Release
 from dpgep.privacy.products import ProductNoise, Products
+from dpgep.privacy.release import Release
 from dpgep.problems.problem import Problem
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy

@@ -26,10 +26,9 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, in_one_group, total_mean
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.pls import PlsModel
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.row_model import RowModel
 from dpgep.models.sir import SirModel
-from dpgep.models.unclipped import unclipped
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs

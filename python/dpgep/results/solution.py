@@ -21,8 +21,7 @@ from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics
 from dpgep.models.in_units import in_units
 from dpgep.models.model import Model, view_labels
 from dpgep.models.moments import MomentModel, ReleasedMoments
-from dpgep.models.preprocessing import Preprocessing
-from dpgep.models.unclipped import unclipped
+from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import (
     Intervals,

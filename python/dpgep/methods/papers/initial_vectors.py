@@ -18,7 +18,7 @@ from dpgep.methods.screening import keep_features
 from dpgep.methods.sparse import sparse_solution
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.moment_release import FeatureRelease, Release
+from dpgep.privacy.release import FeatureRelease, Release
 
 RANDOM = ("random",)
 KINDS = (*RANDOM, "convex", "screen")
