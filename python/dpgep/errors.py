@@ -23,7 +23,7 @@ class DataError(ValueError):
 
 
 class DataChangedError(DataError):
-    """Two passes over a source, or over Dask partitions, read different rows.
+    """Two passes over a source, or over partitions of Dask or Spark, read different rows.
 
     Raised before anything of the later pass is released; what was paid for before stays spent.
     """

@@ -49,11 +49,10 @@ _ROUNDING = 1e-9
 
 
 def load(source: Target | bytes) -> Any:
-    """What `save` wrote: the file says whether it is a `Solution`, a release, `Moments`, a
-    `PrivacyReport`, a `Plan`
-    or an `Aggregator` of local reports.
+    """What `save` wrote: the file says whether it is a `Solution`, `Release`, `Moments`, `PrivacyReport`, `Plan` or
+    `Aggregator` of local reports.
 
-    It answers as the one that was saved. Nothing but numbers and text is read: no file can run code.
+    What is loaded answers as before. Nothing but numbers and text is read: no file can run code.
 
     Parameters
     ----------

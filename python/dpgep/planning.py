@@ -108,7 +108,7 @@ class Plan:
     ----------
     model : what is to be computed.
     n, mu : number of people, and the Gaussian-DP parameter of the budget.
-    bound : on the norm of rows: as given, or as ``bound="auto"`` would find it, in units of the prepared rows.
+    bound : on the norm of rows: as given, or as ``bound="auto"`` would find it, in units of the rows that it maps.
     share : the part of mu^2 that is left for the answer; 1 for a given bound.
     noise_level : expected operator norm of the noise in B, or in A where B is the identity, in units of such rows.
     sample : `PlannedErrors` of the noise alone, against the components of the same people at epsilon = infinity: what
@@ -386,7 +386,7 @@ def _named_model(
 def _bound(bound: Any, preprocessing: Any) -> float | AutoPreprocessing:
     found = clipping_of(bound, preprocessing)
     if isinstance(found, Preprocessing):
-        raise TypeError("preprocessing is of rows in their own units: give its bound, and a spectrum of prepared rows")
+        raise TypeError("preprocessing is of rows in their own units: give its bound, and a spectrum of mapped rows")
     if isinstance(found, AutoPreprocessing) and found.ranges:
         raise ValueError("ranges are in units of columns, which a plan does not know: plan without them")
     return found

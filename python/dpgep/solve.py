@@ -49,7 +49,7 @@ def solve(
 
     Parameters
     ----------
-    problem : from `dpgep.pca`, `cca`, `pls`, `fda`, `sir` or `gep`
+    problem : from `dpgep.pca`, `cca`, `multiset_cca`, `pls`, `fda`, `sir` or `gep`; or `dpgep.Moments`
         The data and the model.
     epsilon, delta, rho, mu : float
         The budget of this run, in exactly one form (see `dpgep.Budget`). ``epsilon=math.inf`` runs without noise.

@@ -32,7 +32,8 @@ def pca(
     X : array_like of shape (n, d)
         One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never modified, never
         copied as a whole. Or a table, whose columns keep their names and whose categorical columns become indicators
-        (docs/your-table.md), or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches.
+        (docs/your-table.md), or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches;
+        or a Dask or Spark collection.
     bound : "auto" or float
         The bound on the row norm. It is enforced: longer rows are clipped to it, and how many stays secret. A number
         is a public bound: it must follow from what is known about the columns, never from the data (not checked).
@@ -46,7 +47,7 @@ def pca(
     preprocessing : `AutoPreprocessing` or `Preprocessing`, optional
         Instead of a number as the bound. `AutoPreprocessing` sets shares and public ranges of what ``bound="auto"``
         buys, and admits missing values. A `Preprocessing` is what was bought, the ``preprocessing`` of an earlier
-        solution: it prepares rows of the same columns, and bounds them, at no cost.
+        solution: it maps rows of the same columns, and bounds them, at no cost.
     center : bool
         Whether to subtract the mean. If False, nothing is spent on the mean.
     standardize : bool

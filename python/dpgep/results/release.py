@@ -69,9 +69,8 @@ class Release:
     Attributes
     ----------
     model : what was computed.
-    adjacency, bound : of the release.
     privacy : PrivacyReport
-    n_people : number of people used for normalization: public, or a released noisy count.
+    preprocessing : the public map of the rows that the moments are about; None where they are as they were given.
     """
 
     model: RowModel
