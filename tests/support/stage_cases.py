@@ -143,7 +143,7 @@ class Transcript:
 
 
 def transcript(build: Callable[..., Any], table: Matrix, tables: Any, mu: float, seed: int) -> Transcript:
-    """All answers of a run with a budget of mu: the stages, and the release of the prepared rows."""
+    """All answers of a run with a budget of mu: the stages, and the release of the mapped rows."""
     kept: list[Transcript] = []
 
     def stages(dataset: Any, facts: Any, n_columns: int, *rest: Any, **options: Any) -> Transcript:
