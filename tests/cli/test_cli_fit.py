@@ -25,6 +25,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep import cli
+from dpgep.cli import fit
 from dpgep.privacy.ledger import LedgerEntry
 
 N = 600
@@ -66,6 +67,11 @@ def run(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
         return status, captured.out, captured.err
 
     return command
+
+
+def test_every_model_has_a_command() -> None:
+    """Standardized columns are an option of ``dpgep pca``."""
+    assert set(fit._MODELS) == set(dpgep.models.MODELS) - {"standardized-pca"}
 
 
 def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:

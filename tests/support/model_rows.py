@@ -8,17 +8,20 @@ import numpy as np
 from conftest import Matrix
 
 import dpgep
+from dpgep.models.row_model import RowModel
 
 D = 5
-MODELS = {
-    "pca": dpgep.models.PcaModel(D, center=True),
-    "standardized-pca": dpgep.models.StandardizedPcaModel(D, center=True),
-    "cca": dpgep.models.CcaModel(2, D - 2, center=True),
-    "pls": dpgep.models.PlsModel(2, D - 2, center=True),
-    "multiset-cca": dpgep.models.MultisetCcaModel((1, 1, D - 2), center=True),
-    "fda": dpgep.models.FdaModel(D, ("a", "b", "c")),
-    "sir": dpgep.models.SirModel(D, (-0.5, 0.0, 0.5)),
-}
+_EACH = [
+    dpgep.models.PcaModel(D, center=True),
+    dpgep.models.StandardizedPcaModel(D, center=True),
+    dpgep.models.CcaModel(2, D - 2, center=True),
+    dpgep.models.PlsModel(2, D - 2, center=True),
+    dpgep.models.MultisetCcaModel((1, 1, D - 2), center=True),
+    dpgep.models.FdaModel(D, ("a", "b", "c")),
+    dpgep.models.SirModel(D, (-0.5, 0.0, 0.5)),
+]
+MODELS: dict[str, RowModel] = {model.name: model for model in _EACH}
+assert {*MODELS, "table"} == set(dpgep.models.MODELS), "a model that no test adds up"
 
 
 def dataset(rng: np.random.Generator, n: int = 500) -> tuple[Matrix, Any, Matrix]:
@@ -28,13 +31,8 @@ def dataset(rng: np.random.Generator, n: int = 500) -> tuple[Matrix, Any, Matrix
 
 
 def arguments(name: str, rows: Any, chosen: Any = slice(None)) -> tuple[Any, ...]:
-    x, labels, y = rows
-    return {
-        "pca": lambda: (x[chosen],),
-        "standardized-pca": lambda: (x[chosen],),
-        "cca": lambda: (x[chosen, :2], x[chosen, 2:]),
-        "pls": lambda: (x[chosen, :2], x[chosen, 2:]),
-        "multiset-cca": lambda: (x[chosen, :1], x[chosen, 1:2], x[chosen, 2:]),
-        "fda": lambda: (x[chosen], labels[chosen]),
-        "sir": lambda: (x[chosen], y[chosen]),
-    }[name]()
+    """What the model's ``inputs`` name, of the people chosen."""
+    model, (x, labels, y) = MODELS[name], rows
+    groups = {"labels": labels, "y": y}
+    views = [x[chosen, view] for view in model.views]
+    return (*views, *(groups[each][chosen] for each in model.inputs[len(views) :]))

@@ -286,16 +286,17 @@ def _multiplied(question: str, people: People, terms: Terms) -> Any:
     return seen, operator.solve(1, method="rayleigh-flow", n_iterations=2)
 
 
-_MODELS: dict[str, tuple[Any, str | None]] = {
-    "PcaModel": (dpgep.models.PcaModel(3, center=True), None),
-    "StandardizedPcaModel": (dpgep.models.StandardizedPcaModel(3, center=True), None),
-    "CcaModel": (dpgep.models.CcaModel(3, 2, center=True), "y"),
-    "PlsModel": (dpgep.models.PlsModel(3, 2, center=False), "y"),
-    "MultisetCcaModel": (dpgep.models.MultisetCcaModel((3, 2), center=True), "y"),
-    "FdaModel": (dpgep.models.FdaModel(3, CLASSES), "labels"),
-    "SirModel": (dpgep.models.SirModel(3, (0.0, 0.5)), "response"),
-    "TableModel": (dpgep.models.TableModel(3), None),
-}
+_EACH = [
+    dpgep.models.PcaModel(3, center=True),
+    dpgep.models.StandardizedPcaModel(3, center=True),
+    dpgep.models.CcaModel(3, 2, center=True),
+    dpgep.models.PlsModel(3, 2, center=False),
+    dpgep.models.MultisetCcaModel((3, 2), center=True),
+    dpgep.models.FdaModel(3, CLASSES),
+    dpgep.models.SirModel(3, (0.0, 0.5)),
+    dpgep.models.TableModel(3),
+]
+_MODELS: dict[str, Any] = {type(model).__name__: model for model in _EACH}
 
 
 def _sums() -> Iterator[Way]:
@@ -311,7 +312,7 @@ def _of_moments(name: str, terms: Terms) -> dict[str, Any]:
     """The public facts; preprocessing has scales where they do not change the answer."""
     if terms.bound == "known":
         return terms.of_problem
-    d = _MODELS[name][0].n_features
+    d = _MODELS[name].n_features
     scale = None if name in ("PcaModel", "PlsModel") else np.linspace(0.5, 2.0, d)
     location = None if name == "PlsModel" else np.linspace(0.1, 0.3, d)
     preprocessing = dpgep.Preprocessing(2.0, location, scale, largest=3.0, missing=True)
@@ -320,7 +321,8 @@ def _of_moments(name: str, terms: Terms) -> dict[str, Any]:
 
 def _summed(name: str, people: People, terms: Terms) -> Any:
     """Moments, batch by batch."""
-    model, second = _MODELS[name]
+    model = _MODELS[name]
+    second = {"labels": "labels", "y": "response"}.get(model.inputs[-1], "y" if len(model.views) > 1 else None)
     moments = dpgep.Moments(model, **_of_moments(name, terms))
     for part in people.batches(BATCH):
         given = FORMS["arrays of float64"].make(part, terms.folder)
@@ -341,7 +343,7 @@ def _merged(name: str, people: People, terms: Terms) -> Any:
 def _masked(name: str, people: People, terms: Terms) -> Any:
     """Two sites, of which the first has three people. Messages are masks, and drawn anew in each run."""
     agreed = masked.Terms(
-        _MODELS[name][0], sites=("one", "two"), colluding=1, session="replay", mu=MU, **_of_moments(name, terms)
+        _MODELS[name], sites=("one", "two"), colluding=1, session="replay", mu=MU, **_of_moments(name, terms)
     )
     sites = {site: masked.Site(agreed, site) for site in agreed.sites}
     keys = {site: each.key for site, each in sites.items()}
@@ -374,14 +376,16 @@ _SECOND = {None: None, "y": Y, "labels": "label", "response": "response"}
 
 
 def _of_dask(name: str, people: People, terms: Terms) -> Any:
-    model, second = _MODELS[name]
+    model = _MODELS[name]
+    second = {"labels": "labels", "y": "response"}.get(model.inputs[-1], "y" if len(model.views) > 1 else None)
     frame = dask.dataframe.from_pandas(typed_frame(people), npartitions=max(1, len(people) // BATCH))
     sums = moments(model, frame, _SECOND[second], columns=X, **_of_moments(name, terms))
     return dpgep.release(sums, mu=MU)
 
 
 def _of_dask_parquet(name: str, people: People, terms: Terms) -> Any:
-    model, second = _MODELS[name]
+    model = _MODELS[name]
+    second = {"labels": "labels", "y": "response"}.get(model.inputs[-1], "y" if len(model.views) > 1 else None)
     paths = [str(terms.folder / f"{i}.parquet") for i in range(2)]
     for path, part in zip(paths, (people.part(0, BATCH), people.part(BATCH, len(people))), strict=True):
         pyarrow.parquet.write_table(table_of(part), path)
@@ -394,7 +398,8 @@ def _spark_frame(people: People) -> fake_spark.DataFrame:
 
 
 def _of_spark(name: str, people: People, terms: Terms) -> Any:
-    model, second = _MODELS[name]
+    model = _MODELS[name]
+    second = {"labels": "labels", "y": "response"}.get(model.inputs[-1], "y" if len(model.views) > 1 else None)
     with fake_spark.in_place_of_pyspark():
         frame = _spark_frame(people)
         sums = moments(model, frame, _SECOND[second], columns=X, **_of_moments(name, terms))

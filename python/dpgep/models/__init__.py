@@ -1,6 +1,6 @@
 """Models: A and B of each problem as functions of released values. Pure mathematics, without data and noise.
 
-A new model of rows is a file here, a line in `MODELS`, and its builder among the names of `dpgep`.
+A new model of rows is a file here and a line in `_KINDS`; CONTRIBUTING.md says what makes it one of ours.
 """
 
 from dpgep.models.cca import CcaModel
