@@ -153,7 +153,7 @@ OF_ABSENT = ("your-table.md", "NaN is refused, unless absent values are to count
 OF_INFINITE = ("your-table.md", "Infinities are always refused.")
 OF_TYPES = (
     "sources.md",
-    "Types are found in the first megabyte of the first file, and public as those of any table.",
+    "Types are found in the first megabyte of the first file, and public, as the types of any table are.",
 )
 NOT_FINITE = (
     "arrays of float64, pca", "arrays in Fortran order, sir", "SciPy's CSR, fda", "pandas, pca", "polars, fda",
