@@ -595,3 +595,18 @@ def test_workers_that_keep_dying_are_an_error_that_says_what_to_do(client: distr
     with pytest.raises(RuntimeError, match="use smaller partitions or give workers more memory"):
         moments(PcaModel(6, center=True), rows, client=client, bound=1.0)
     client.run_on_scheduler(allow_failures, before)
+
+
+def test_an_error_of_the_collection_itself_quotes_no_value() -> None:
+    words = pd.DataFrame({"a": ["1.0"] * 19 + ["a person's word"], "b": 1.0})
+    frame = dd.from_pandas(words, npartitions=2)
+    given = frame.assign(a=frame.a.astype(float))
+    budget = dpgep.Budget(mu=1.0)
+    sums = dpgep.Moments(PcaModel(2, True), bound=1.0)
+    for run in (lambda: dpgep.solve(dpgep.pca(given, bound=1.0), budget=budget), lambda: sums.update(given)):
+        with nothing_spent(budget), pytest.raises(dpgep.DataError, match="message is suppressed") as caught:
+            run()
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert "word" not in str(error)
+            error = error.__cause__ or error.__context__

@@ -29,7 +29,7 @@ from dpgep.sources import Scan, Selection, scan
 from dpgep.sources.encoding import Categories
 from dpgep.sources.kinds import is_dask_collection
 from dpgep.sources.names import Key, Names, as_text, check_same
-from dpgep.sources.source import packages_messages_withheld
+from dpgep.sources.source import packages_messages_withheld, replaced, without_message
 from dpgep.sources.tables import pyarrow
 
 # What a task hands on: the number of people, the pickled sums over them and the checksum of their rows (none of a pass
@@ -209,18 +209,11 @@ class DaskDataset(DistributedDataset):
         self._client = client
 
     def _reduced(self, task: Task) -> Partial:
-        """Raises RuntimeError if workers keep dying over one part."""
-        try:
-            result = import_extra("dask", "dask").compute(self._tree(task), scheduler=self._client)
-            return result[0]  # type: ignore[no-any-return]
-        except Exception as error:
-            distributed = sys.modules.get("distributed")
-            if distributed is None or not isinstance(error, distributed.KilledWorker):
-                raise
-            raise RuntimeError(
-                "Dask workers died repeatedly while summing one part of the rows, usually for lack of memory: use "
-                "smaller partitions or give workers more memory; nothing of this pass was released"
-            ) from error
+        """Raises RuntimeError if workers keep dying over one part, DataError if Dask cannot compute the rows."""
+        dask = import_extra("dask", "dask")
+        with replaced(_of_dask):
+            result = dask.compute(self._tree(task), scheduler=self._client)
+        return result[0]  # type: ignore[no-any-return]
 
     def _tree(self, task: Task) -> Any:
         delayed = import_extra("dask", "dask").delayed
@@ -236,6 +229,17 @@ class DaskDataset(DistributedDataset):
         while len(level) > 1:
             level = [merge(*level[i : i + _DASK_FAN_IN]) for i in range(0, len(level), _DASK_FAN_IN)]
         return level[0]
+
+
+def _of_dask(error: Exception) -> Exception:
+    """What is raised in the place of an error of the collection's own tasks, or of the cluster."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None or not isinstance(error, distributed.KilledWorker):
+        return without_message("the Dask collection", error)
+    return RuntimeError(
+        "Dask workers died repeatedly while summing one part of the rows, usually for lack of memory: use smaller "
+        "partitions or give workers more memory; nothing of this pass was released"
+    )
 
 
 def dask_parts(data: tuple[Any, ...]) -> list[Part]:

@@ -166,14 +166,14 @@ _PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j", "duckdb", "_duckd
 @contextmanager
 def messages_withheld(what: str) -> Iterator[None]:
     """Raise DataError for whatever goes wrong while ``what`` is converted; MemoryError stays one."""
-    with replaced(lambda error: _without_message(what, error)):
+    with replaced(lambda error: without_message(what, error)):
         yield
 
 
 @contextmanager
 def packages_messages_withheld(what: str) -> Iterator[None]:
     """The same for errors of these packages alone: others, the user's among them, pass through."""
-    with replaced(lambda error: _without_message(what, error) if _is_of_package(error) else error):
+    with replaced(lambda error: without_message(what, error) if _is_of_package(error) else error):
         yield
 
 
@@ -200,7 +200,8 @@ def _is_of_package(error: Exception) -> bool:
     return type(error).__module__.split(".")[0] in _PACKAGES
 
 
-def _without_message(what: str, error: Exception) -> Exception:
+def without_message(what: str, error: Exception) -> Exception:
+    """What is raised in the place of an error that may quote values."""
     if isinstance(error, MemoryError):
         return MemoryError(f"not enough memory to read {what}: select fewer columns or use smaller batches")
     if isinstance(error, DataError):
