@@ -11,6 +11,7 @@ from model_rows import MODELS, arguments, dataset
 
 import dpgep
 from dpgep.models import CcaModel, PcaModel
+from dpgep.models.moments import MomentModel
 from dpgep.problems.problem import problem_of
 
 BUILDERS: dict[str, Any] = {"pca": dpgep.pca, "cca": dpgep.cca, "pls": dpgep.pls}
@@ -35,6 +36,19 @@ def test_names_come_from_the_columns_in_memory_and_in_files(tmp_path: Path) -> N
     named = PcaModel(3, True, feature_names=("x", "y", "z"))
     with pytest.raises(ValueError, match="'x'"):
         problem_of(named, frame)
+
+
+class Unsaid(PcaModel):
+    """A model that does not say what may have been before the noise."""
+
+    plausible_population = MomentModel.plausible_population
+
+
+def test_intervals_need_a_model_that_has_them() -> None:
+    x = arguments("pca", dataset(np.random.default_rng(0), 4000))
+    solution = solve_seeded(problem_of(Unsaid(5, True), *x, bound=1.0), epsilon=5.0, delta=1e-6, n_components=1)
+    with pytest.raises(TypeError, match=r"the model of pca does not say what may have been before .*plausible_truth"):
+        solution.intervals()
 
 
 def test_what_does_not_fit_the_model_is_refused() -> None:

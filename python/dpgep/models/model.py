@@ -167,7 +167,7 @@ class Model(ABC):
         A problem of many features is thinned out to about ``most_features`` of a kind: of neighbouring directions in
         the spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
         """
-        raise TypeError(f"B of {self.name} carries no noise: there is nothing to denoise")
+        raise TypeError(f"the model of {self.name} does not say what may have been before the noise (plausible_truth)")
 
     @abstractmethod
     def restricted(self, features: NDArray[np.intp]) -> Any:
