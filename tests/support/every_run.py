@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,26 +46,33 @@ def runs(d: int) -> list[tuple[str, dict[str, Any]]]:
     return [(name, each) for name in options for each in options[name]]
 
 
+def builders(**rest: Any) -> dict[str, Callable[[Any, Any, Any, Any], Any]]:
+    """A builder for every model, of rows (n, D), others for several views, labels and a response."""
+    return {
+        "pca": lambda x, views, labels, y: dpgep.pca(x, **rest),
+        "pca uncentred": lambda x, views, labels, y: dpgep.pca(x, center=False, **rest),
+        "standardized-pca": lambda x, views, labels, y: dpgep.pca(x, standardize=True, **rest),
+        "cca": lambda x, views, labels, y: dpgep.cca(views[:, :5], views[:, 5:], **rest),
+        "pls": lambda x, views, labels, y: dpgep.pls(views[:, :5], views[:, 5:], **rest),
+        "multiset-cca": lambda x, views, labels, y: dpgep.multiset_cca(
+            [views[:, :2], views[:, 2:4], views[:, 4:]], **rest
+        ),
+        "fda": lambda x, views, labels, y: dpgep.fda(x, labels, classes=[0, 1, 2], **rest),
+        "sir": lambda x, views, labels, y: dpgep.sir(x, y, slices=4, y_range=(-1, 1), **rest),
+    }
+
+
 def problems(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, Any]:
-    """A problem of rows for every model."""
+    """A problem of rows for every model that products with vectors serve."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((N, D)) * np.linspace(2.0, 0.5, D) / 4
     y = x[:, 0] + 0.1 * rng.standard_normal(N)
     labels = rng.integers(0, 3, N)
     x += labels[:, None] * rng.standard_normal(D) / 3
     form = scipy.sparse.csr_array if sparse else np.asarray
-    rest: dict[str, Any] = {"bound": 2.0, "adjacency": adjacency}
     both = np.hstack([x[:, :5], x[:, 5:] + x[:, :3] * [1.0, 0.3, 0.1]])
-    first, second = form(both[:, :5]), form(both[:, 5:])
-    return {
-        "pca": dpgep.pca(form(x), **rest),
-        "pca uncentred": dpgep.pca(form(x), center=False, **rest),
-        "cca": dpgep.cca(first, second, **rest),
-        "pls": dpgep.pls(first, second, **rest),
-        "multiset-cca": dpgep.multiset_cca([form(part) for part in np.split(both, [2, 4], axis=1)], **rest),
-        "fda": dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
-        "sir": dpgep.sir(form(x), y, slices=4, y_range=(-1, 1), **rest),
-    }
+    each = builders(bound=2.0, adjacency=adjacency)
+    return {name: build(form(x), form(both), labels, y) for name, build in each.items() if name != "standardized-pca"}
 
 
 def of_a_matrix_alone(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, Any]:

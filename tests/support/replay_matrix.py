@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, D, runs
+from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, D, builders, runs
 
 import dpgep
 
 BOUND = 2.0
 EPSILON, DELTA = 1.0, 1e-5
-CLASSES = [0, 1, 2]
 # Beyond 2^500 bounds a row's length overflows when it is squared.
 SCALES = {
     "of length 0": 0.0,
@@ -91,24 +90,19 @@ def pairs(rng: np.random.Generator, adjacency: str, count: int, sizes: tuple[int
 def models(bound: Any, adjacency: str) -> dict[str, Any]:
     """A builder for every model of rows."""
     rest: dict[str, Any] = {"bound": bound, "adjacency": adjacency}
-    builders = {
-        "pca": lambda g: dpgep.pca(g.rows, **rest),
-        "pca uncentred": lambda g: dpgep.pca(g.rows, center=False, **rest),
-        "standardized-pca": lambda g: dpgep.pca(g.rows, standardize=True, **rest),
-        "cca": lambda g: dpgep.cca(g.rows[:, :5], g.rows[:, 5:], **rest),
-        "cca uncentred": lambda g: dpgep.cca(g.rows[:, :5], g.rows[:, 5:], center=False, **rest),
-        "pls": lambda g: dpgep.pls(g.rows[:, :5], g.rows[:, 5:], **rest),
-        "multiset-cca": lambda g: dpgep.multiset_cca([g.rows[:, :3], g.rows[:, 3:5], g.rows[:, 5:]], **rest),
-        "fda": lambda g: dpgep.fda(g.rows, g.labels, classes=CLASSES, **rest),
-        "sir": lambda g: dpgep.sir(g.rows, g.response, slices=4, y_range=(-1, 1), **rest),
-    }
+
+    def of_group(build: Any) -> Any:
+        return lambda g: build(g.rows, g.rows, g.labels, g.response)
+
+    found = {name: of_group(build) for name, build in builders(**rest).items()}
+    found["cca uncentred"] = lambda g: dpgep.cca(g.rows[:, :5], g.rows[:, 5:], center=False, **rest)
     if adjacency == "add-remove":
         known = {**rest, "public_n": 100}
-        builders["pca public n"] = lambda g: dpgep.pca(g.rows, **known)
-        builders["pca uncentred public n"] = lambda g: dpgep.pca(g.rows, center=False, **known)
-        builders["pls public n"] = lambda g: dpgep.pls(g.rows[:, :5], g.rows[:, 5:], **known)
-        builders["cca public n"] = lambda g: dpgep.cca(g.rows[:, :5], g.rows[:, 5:], **known)
-    return builders
+        found["pca public n"] = lambda g: dpgep.pca(g.rows, **known)
+        found["pca uncentred public n"] = lambda g: dpgep.pca(g.rows, center=False, **known)
+        found["pls public n"] = lambda g: dpgep.pls(g.rows[:, :5], g.rows[:, 5:], **known)
+        found["cca public n"] = lambda g: dpgep.cca(g.rows[:, :5], g.rows[:, 5:], **known)
+    return found
 
 
 def cases() -> Iterator[tuple[str, str, Any, str, str, dict[str, Any]]]:
