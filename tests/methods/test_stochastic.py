@@ -14,7 +14,9 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import sparse, stats
 
 import dpgep
+from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger, LedgerEntry
+from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.sampled import (
     SampledMechanism,
     add_remove_target,
@@ -22,6 +24,7 @@ from dpgep.privacy.sampled import (
     delta_of_event,
     epsilon_of_event,
 )
+from dpgep.privacy.sampled_products import Samples
 
 METHODS = ["dp-spca", "dp-vrpca"]
 DELTA = 1e-6
@@ -314,3 +317,17 @@ def test_bad_options_are_refused_before_data_is_read(options, message):
     with pytest.raises(ValueError, match=message):
         solve(dpgep.pca(np.full((100, 6), np.nan), center=False, bound=1.0), budget=budget, **options)
     assert budget.remaining_mu == budget.mu
+
+
+@pytest.mark.parametrize("target", [(1.0, 1e-6), None])
+def test_samples_are_paid_for_with_the_ledgers_own_target(target):
+    problem = dpgep.pca(np.eye(6)[[0, 1, 2] * 20], bound=1.0, center=False)
+    curator = Curator(problem, ledger := Ledger(0.2367, target), noise_stream())
+    with pytest.raises(dpgep.PrivacyBudgetError, match=r"separate|curator\.target"):
+        curator.answer(Samples(SampledMechanism(0.1, 5, 0), (10.0, 1e-6), 0.0))
+    assert not ledger.releases
+    assert not problem.passes
+    if target is None:
+        with pytest.raises(dpgep.PrivacyBudgetError, match="separate"):
+            ledger.record(LedgerEntry("samples", None, ()))
+        assert not ledger.releases

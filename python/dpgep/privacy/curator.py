@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpgep._dispatch import core
+from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import PublicSide
 from dpgep.privacy.ledger import Charge, Ledger, LedgerEntry
 from dpgep.problems.problem import Problem
@@ -59,8 +60,14 @@ class Curator:
     def answer(self, query: Query[Answer], share: float | None = None, purpose: str = "") -> Answer:
         """The answer to a query, for a ``share`` of the ledger's mu^2 (default: all that is left).
 
-        Whether the ledger can pay is checked before data are read; ``purpose`` is shown in the ledger.
+        Whether the ledger can pay is checked before data are read; ``purpose`` is shown in the ledger. Raises
+        PrivacyBudgetError if it cannot, or if the ``target`` of a query about samples is not that of the ledger.
         """
+        if (target := getattr(query, "target", None)) is not None and target != self._ledger.whole_target():
+            raise PrivacyBudgetError(
+                "answers about samples are for all of a run's (epsilon, delta), curator.target: this query is for "
+                "another; no data was read and nothing was spent"
+            )
 
         def charge(entry: LedgerEntry) -> None:
             self._ledger.record(replace(entry, query=f"{purpose}: {entry.query}") if purpose else entry)

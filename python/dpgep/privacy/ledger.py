@@ -308,6 +308,8 @@ class Ledger:
 
     def record(self, release: LedgerEntry) -> None:
         """Record a release, before its noise is drawn: what fails later has been paid for."""
+        if release.mu is None:
+            self.whole_target()
         mu = self.mu if release.mu is None else release.mu
         self._account.update(lambda before: _Account((before.entries, release), self._spent_after(before, mu)))
         note_payment(release)
