@@ -750,6 +750,9 @@ def test_directions_must_be_orthonormal_and_thresholds_within_limits() -> None:
     with pytest.raises(ValueError, match="orthonormal, they miss it by"):
         curator.answer(ClippedMean(Asked(directions_of() * (1 - 1e-10)), (0.1,)))
     for query in (ClippedMean, ClippedMoment):
+        with pytest.raises(ValueError, match="location must be finite"):
+            curator.answer(query(Asked(directions_of(), np.full(D, np.nan)), (0.1,)))
+    for query in (ClippedMean, ClippedMoment):
         with pytest.raises(ValueError, match=r"operator norm of at most 1, got 1\.00000000"):
             curator.answer(query(Asked(directions_of() * (1 + 1e-10)), (0.1,)))
     with pytest.raises(ValueError, match="operator norm of at most 1"):

@@ -650,3 +650,10 @@ def test_each_view_needs_features_of_its_own(name: str, options: dict[str, Any],
     with pytest.raises(ValueError, match=message):
         dpgep.solve(problems()[name], budget=budget, n_components=k, **options)
     assert budget.remaining_mu == budget.mu
+
+
+def test_products_without_noise_are_not_to_be_had():
+    with pytest.raises(ValueError, match="kind"):
+        ProductNoise("none", "goe", 1)
+    with pytest.raises(ValueError, match="shape"):
+        ProductNoise("fresh", "none", 1)

@@ -246,6 +246,8 @@ class ClippedProducts:
         """The location in bounds, of a norm below 1."""
         if asked.location is None:
             return None
+        if not np.isfinite(asked.location).all():
+            raise ValueError("location must be finite")
         location = asked.location / self._bound
         return np.asarray(location * min(1.0, _INSIDE / max(float(np.linalg.norm(location)), _INSIDE)))
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from dpgep._checks import require_one_of
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.blocks import GridSums, group_counts
@@ -68,6 +69,10 @@ class ProductNoise:
     shape: NoiseShape
     n_products: int
     memory_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of("kind", self.kind, ("fresh", "lazy"))  # the kernel has a third one: none at all
+        require_one_of("shape", self.shape, ("goe", "iid"))
 
     def most_directions(self, d: int, n_matrices: int) -> int | None:
         """Directions of length d that lazy noise may store, with the answers of this many private matrices."""
