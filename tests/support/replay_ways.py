@@ -480,7 +480,7 @@ _COMMANDS: dict[str, list[str]] = {
     "multiset-cca": ["--view", "a,b", "--view", "c", "--view", "p,q"],
     "fda": [*_DATA, "--labels", "label", "--classes", ",".join(CLASSES)],
     "sir": [*_DATA, "--response", "response", "--slices", "3", "--y-range=-1:1"],
-    "table": [*_DATA, "--labels", "label", "--classes", ",".join(CLASSES)],
+    "release": [*_DATA, "--labels", "label", "--classes", ",".join(CLASSES)],
 }
 
 
@@ -529,10 +529,10 @@ def _command(
     out, data = terms.folder / "answer", _write(people, terms.folder, suffix)
     words = [name, data, *_COMMANDS[name], *_words(terms), "--adjacency", terms.adjacency, "--mu", str(MU)]
     words += [] if filter is None else ["--filter", filter]
-    words += [] if name in ("table", "fda") else ["--n-components", "1"]
+    words += [] if name in ("release", "fda") else ["--n-components", "1"]
     status = _dpgep(*words, *(["--dry-run", "--people", "5"] if dry else ["-o", str(out)]))
     answer = _bytes_of(terms.folder, "answer")
-    if name == "table" and answer is not None:
+    if name == "release" and answer is not None:
         answer = dpgep.load(answer)  # of the bytes, a checksum holds a name drawn at random
     return status, answer, sorted(each.name for each in terms.folder.iterdir())
 

@@ -48,7 +48,7 @@ def add(commands: Commands) -> None:
             "--missing", choices=("error", "center"), default="error",
             help="center: replace missing values by the location of their column (default: refuse them)",
         )  # fmt: skip
-        if name != "table":
+        if name != "release":
             parser.add_argument(
                 "--n-components", type=positive, metavar="K", help="number of components (default: all)"
             )
@@ -56,7 +56,7 @@ def add(commands: Commands) -> None:
                 "--sparsity", type=_sparsity, metavar="K", help="nonzero features per component, or auto"
             )
         add_budget(parser)
-        _add_running(parser, "OUT.dpgep" if name == "table" else "OUT.json")
+        _add_running(parser, "OUT.dpgep" if name == "release" else "OUT.json")
         parser.set_defaults(run=_run, model=name)
 
 
@@ -148,8 +148,8 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
 
 def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.Release:
     common = {"budget": paying.budget, "seed": options.seed, **paying.part}
-    sparse = {} if options.model == "table" or options.sparsity is None else {"sparsity": options.sparsity}
-    if options.model == "table":
+    sparse = {} if options.model == "release" or options.sparsity is None else {"sparsity": options.sparsity}
+    if options.model == "release":
         found: dpgep.Release = dpgep.release(problem, n_threads=options.threads, **common)
         return found
     return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
@@ -235,13 +235,13 @@ def _sir(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Pro
     return dpgep.sir(_rest(data, options, options.response), data.vector(options.response), **slices, **common)
 
 
-def _add_table(parser: argparse.ArgumentParser) -> None:
+def _add_release(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
     _add_labels(parser, required=False)
     _add_response(parser, required=False)
 
 
-def _table(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
+def _release_of(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
     if options.labels and options.response:
         raise UsageError("the groups of a table are classes or slices: give --labels or --response")
     if options.labels:
@@ -285,5 +285,7 @@ _MODELS = {
     "multiset-cca": _Model("Canonical correlations of two views or more", _add_view, _multiset_cca),
     "fda": _Model("Discriminant directions of classes", _add_fda, _fda),
     "sir": _Model("Sliced inverse regression: directions that a response depends on", _add_sir, _sir),
-    "table": _Model("All second moments of a table, for any number of later questions", _add_table, _table),
+    "release": _Model(
+        "One release of all second moments, for any number of later questions", _add_release, _release_of
+    ),
 }

@@ -101,7 +101,7 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
     print(f"price     {line}, {paying.adjacency}")
     model: Any = problem.model
     print(f"features  {listed_features(model)}")
-    if options.model == "table":
+    if options.model == "release":
         if model.n_groups > 1:
             print("noise     not planned for tables with groups: see dpgep fda or dpgep sir --dry-run")
             return 0

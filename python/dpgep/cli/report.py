@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
         description="Writes the privacy report of a solution or a release, or shows a report that was written with\n"
         "--json. 'verify' recomputes its hash, and its guarantee from the ledger: exit status 1 if they disagree.",
     )
-    report.add_argument("file", nargs="+", metavar="FILE", help="a solution, a report, or a release of dpgep table")
+    report.add_argument("file", nargs="+", metavar="FILE", help="a solution, a report, or a release of dpgep release")
     form = report.add_mutually_exclusive_group()
     for name, what in (
         ("html", "an HTML page"),
