@@ -286,6 +286,6 @@ _MODELS = {
     "fda": _Model("Discriminant directions of classes", _add_fda, _fda),
     "sir": _Model("Sliced inverse regression: directions that a response depends on", _add_sir, _sir),
     "release": _Model(
-        "One release of all second moments, for any number of later questions", _add_release, _release_of
+        "One release of all second moments, for any later question", _add_release, _release_of
     ),
 }
