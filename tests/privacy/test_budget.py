@@ -689,3 +689,13 @@ def test_a_mu_is_reserved_in_full_or_not_at_all() -> None:
         with pytest.raises(ValueError, match="two parts"), budget.reserve(**parts, adjacency="replace-one"):
             pytest.fail("it was reserved")
     assert budget.remaining_mu == 1.0
+
+
+def test_a_query_needs_something_that_is_left(rng: np.random.Generator) -> None:
+    problem = dpgep.pca(rng.standard_normal((50, 3)) / 3, bound=1.0)
+    ledger = Ledger(1.0)
+    curator = Curator(problem, ledger, core.NoiseStream(bytes(32)))
+    curator.answer(Release())
+    with pytest.raises(PrivacyBudgetError, match="nothing is left"):
+        curator.answer(Release())
+    assert len(ledger.releases) == 1

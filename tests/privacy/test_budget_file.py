@@ -793,6 +793,21 @@ def test_the_lines_can_be_checked_and_recomposed_without_us(used: Path) -> None:
     assert total <= accountant.get_epsilon(1e-6) <= total + 1e-3
 
 
+@pytest.mark.parametrize("changed", [{"dataset": None}, {"mu": -1.0}, {"adjacency": "local"}, {"delta": "much"}])
+def test_terms_that_make_no_sense_are_refused(path: Path, changed: dict[str, Any]) -> None:
+    """Also where whoever wrote them has computed the hash."""
+    Budget.open(path, **TERMS)
+    (line,) = path.read_text().splitlines()
+    header = {**json.loads(line[: -len(',"hash":""}') - 64] + "}"), **changed}
+    header = {name: value for name, value in header.items() if value is not None}
+    body = json.dumps(header, separators=(",", ":"))
+    digest = hashlib.sha256(("0" * 64 + body).encode()).hexdigest()
+    path.write_text(f'{body[:-1]},"hash":"{digest}"}}\n')
+    Path(f"{path}.head").unlink()
+    with pytest.raises(PrivacyBudgetError):
+        Budget.open(path)
+
+
 def test_history_says_when_who_and_what_for(used: Path) -> None:
     budget = Budget.open(used)
     kinds = [record["kind"] for record in budget.history]

@@ -285,7 +285,5 @@ _MODELS = {
     "multiset-cca": _Model("Canonical correlations of two views or more", _add_view, _multiset_cca),
     "fda": _Model("Discriminant directions of classes", _add_fda, _fda),
     "sir": _Model("Sliced inverse regression: directions that a response depends on", _add_sir, _sir),
-    "release": _Model(
-        "One release of all second moments, for any later question", _add_release, _release_of
-    ),
+    "release": _Model("One release of all second moments, for any later question", _add_release, _release_of),
 }

@@ -433,11 +433,14 @@ class LastingBudget(Budget):
 
     def __init__(self, store: FileStore) -> None:
         header = store.header
-        super().__init__(**{name: header[name] for name in _TERMS if name in header})
+        try:
+            super().__init__(**{name: header[name] for name in _TERMS if name in header})
+            self.dataset: str = header["dataset"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise PrivacyBudgetError(f"the terms of the budget in {store.path} make no sense: {error}") from None
         store.begin(self._store.balance())
         self._store = store
         self.path: Path = store.path
-        self.dataset: str = header["dataset"]
         self.purpose = store.purpose
 
     @property

@@ -268,10 +268,12 @@ class Ledger:
     def affordable(self, share: float | None) -> float:
         """Gaussian-DP parameter of ``share`` of mu^2 as `begin` found it, or (None) of what is left; rounded down.
 
-        Raises as `check` does.
+        Raises as `check` does, and where nothing is left.
         """
         mu = self.remaining if share is None else split_budget(self._whole, share)[0]
         self.check(mu)
+        if not mu > 0:
+            raise PrivacyBudgetError(f"nothing is left: this run has spent mu = {self.spent_mu:.6g} of {self.mu:.6g}")
         return mu
 
     def begin(self) -> None:
