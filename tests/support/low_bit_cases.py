@@ -166,7 +166,7 @@ def _prepared(model: str, mu: float, auto: dpgep.AutoPreprocessing) -> Mechanism
     """A solution with a bound that is bought, and what was bought."""
 
     def solved(rows: Matrix, seed: int) -> Any:
-        solution = dpgep.solve(MODELS[model](rows, preprocessing=auto), mu=mu, seed=seed, n_components=1)
+        solution = dpgep.solve(MODELS[model](rows, bound="auto", preprocessing=auto), mu=mu, seed=seed, n_components=1)
         preprocessing: Any = solution.preprocessing
         # whether rows are shifted depends on the noise
         bought = (
