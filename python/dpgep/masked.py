@@ -29,7 +29,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -66,7 +66,7 @@ _CHUNK = 1 << 14
 _VALUE_BITS = 63 + LOW_BITS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Terms:
     """What all sites and the coordinator have agreed on: public, and the same everywhere, or nothing is opened.
 
@@ -89,8 +89,7 @@ class Terms:
         The guarantee, in one form, as in `dpgep.Budget`; mu is between 2^-20 and 32, or infinite: without noise.
     """
 
-    model: RowModel
-    _: KW_ONLY
+    model: RowModel = field(kw_only=False)
     bound: float | None = None
     preprocessing: Preprocessing | None = None
     sites: tuple[str, ...]
