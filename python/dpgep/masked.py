@@ -436,9 +436,9 @@ def _unpacked(kind: Format, name: str, data: bytes, fields: dict[str, type]) -> 
     except ValueError as error:
         raise ValueError(f"from {name}: {error}") from None
     header = document.fields
-    for field, its_type in {"site": str, **fields}.items():
-        if not isinstance(header.get(field), its_type):
-            raise ValueError(f"from {name}: this {kind.name} makes no sense, its {field} is missing or damaged")
+    for key, its_type in {"site": str, **fields}.items():
+        if not isinstance(header.get(key), its_type):
+            raise ValueError(f"from {name}: this {kind.name} makes no sense, its {key} is missing or damaged")
     if header["site"] != name:
         raise ValueError(f"what was given as from {name} was made by {header['site']:.200}")
     return header, document.payload
