@@ -18,7 +18,7 @@ from dpgep.data.views import as_view, check_same_rows, frame_columns, n_rows, op
 from dpgep.models.row_model import Classes, Grouping, RowModel
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
-from dpgep.sources.names import Names, check_same
+from dpgep.sources.names import Names, check_same, require_features
 from dpgep.sources.opening import parquet_parts
 
 M = TypeVar("M", bound=RowModel)
@@ -119,5 +119,7 @@ def named(model: M, *views: Names) -> M:
         return model
     if not any(views):
         return model
+    for found in views:
+        require_features(found)
     names = (found or map(str, range(view.stop - view.start)) for found, view in zip(views, model.views, strict=True))
     return replace(model, feature_names=tuple(chain.from_iterable(names)))

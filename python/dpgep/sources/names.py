@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -15,6 +16,13 @@ Key: TypeAlias = Hashable | slice | None
 
 _LISTED = 20
 
+# Words of a name: runs of capitals, words with or without a capital. Glued to "id" they are listed, as in "patientid".
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_PEOPLE = "patient|person|people|user|customer|client|member|subject|subj|student|employee|account|respondent|household"
+_IDENTIFIES = re.compile(
+    rf"id|ids|uuid|guid|ssn|mrn|rowid|rownames|({_PEOPLE}|hh|case|visit|record|row|order|session|device)ids?"
+)
+
 
 def as_text(columns: Iterable[Hashable]) -> tuple[str, ...]:
     """Names of columns as text. Raises ValueError where two are the same."""
@@ -23,6 +31,22 @@ def as_text(columns: Iterable[Hashable]) -> tuple[str, ...]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"several columns are named {twice!r}: rename them")
     return names
+
+
+def identifies(name: str) -> bool:
+    """Whether a column holds ids by its name, which is public: "id", "patient_id", "PatientID", "userid", "id=17"."""
+    words = [word.lower() for word in _WORDS.findall(name.partition("=")[0])]
+    return bool(words) and any(_IDENTIFIES.fullmatch(word) for word in (words[0], words[-1]))
+
+
+def require_features(names: Names) -> None:
+    """Raise ValueError where a column holds ids: as a feature it would publish them, and order people by nothing."""
+    for name in names or ():
+        if identifies(name):
+            raise ValueError(
+                f"column {name!r} seems to identify people or rows, and is no feature: leave it out, or rename it if "
+                "it is a measurement. Rows count as people: bring several rows of one person into one"
+            )
 
 
 def listed(names: Sequence[object]) -> str:
