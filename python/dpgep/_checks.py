@@ -6,7 +6,8 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -90,11 +91,37 @@ def require_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def require_each(require: Callable[[str, Any], object], options: object, *names: str, optional: bool = True) -> None:
-    """The same check of several options; None is a default, where they are ``optional``."""
-    for name in names:
-        if not optional or getattr(options, name) is not None:
-            require(name, getattr(options, name))
+# Types of fields that `check_fields` checks.
+Count: TypeAlias = Annotated[int, require_count]
+NonNegative: TypeAlias = Annotated[float, require_non_negative]
+Positive: TypeAlias = Annotated[float, require_positive]
+Share: TypeAlias = Annotated[float, require_share]
+
+
+def check_fields(record: Any) -> None:
+    """Raise an error unless fields of these types, booleans and `Literal` words fit; None fits where it may be."""
+    for name, (check, optional) in _field_checks(record.__class__).items():
+        value = getattr(record, name)
+        if value is not None or not optional:
+            check(name, value)
+
+
+@lru_cache(maxsize=64)
+def _field_checks(kind: type) -> dict[str, tuple[Callable[[str, Any], object], bool]]:
+    """By field, its check, and whether it may be None."""
+    found = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        optional = type(None) in get_args(hint)
+        one, *others = [each for each in get_args(hint) if each is not type(None)] if optional else [hint]
+        if others:
+            continue
+        if get_origin(one) is Annotated:
+            found[name] = get_args(one)[1], optional
+        elif get_origin(one) is Literal:
+            found[name] = partial(require_one_of, known=get_args(one)), optional
+        elif one is bool:
+            found[name] = require_flag, optional
+    return found
 
 
 def _is_number(value: Any) -> bool:

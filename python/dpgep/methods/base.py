@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from dpgep._checks import require_count, suggestion
+from dpgep._checks import check_fields, require_count, suggestion
 from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, PublicSide, Released
@@ -88,7 +88,10 @@ def given_bound(reason: str) -> Need:
 
 
 class Options:
-    """Options of a method: a frozen dataclass that checks its fields when it is made."""
+    """Options of a method: a frozen dataclass that checks its fields, by their types, when it is made."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def check(self, public: PublicSide, k: int) -> None:
         """Raise ValueError where the options do not fit the problem; nothing was released."""

@@ -25,7 +25,7 @@ import numpy as np
 import scipy  # its special functions are loaded when they are used
 import scipy.linalg
 
-from dpgep._checks import require_count, require_each, require_one_of, require_share
+from dpgep._checks import Count, Share, require_one_of
 from dpgep.methods.accuracy import FALSE_ALARM, RANK, quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.clipped_residuals import ResidualAscent, polar, require_affordable
@@ -71,14 +71,13 @@ class ClippedPowerOptions(Options):
         An array must be public: it must not be computed from these data outside the budget.
     """
 
-    n_iterations: int = 12
+    n_iterations: Count = 12
     threshold: Any = "auto"
-    quantile: float = 0.5
+    quantile: Share = 0.5
     init: Any = "random"
 
     def __post_init__(self) -> None:
-        require_count("n_iterations", self.n_iterations)
-        require_each(require_share, self, "quantile")
+        super().__post_init__()
         if isinstance(self.threshold, str):
             require_one_of("threshold", self.threshold, ("auto",))
         elif not (

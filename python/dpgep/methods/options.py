@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dpgep._checks import (
-    require_count,
-    require_each,
-    require_flag,
-    require_non_negative,
-    require_one_of,
-    require_share,
-)
+from dpgep._checks import Count, NonNegative, Share, require_count
 from dpgep.methods.base import PRODUCTS, Options
 from dpgep.methods.sparse import Sparsity
 from dpgep.models.model import Model, PublicSide, view_labels
@@ -103,12 +96,12 @@ class PairOptions(Options):
         Several sparse components have k entries each; default, all share one support of k features.
     """
 
-    regularization: float | None = None
+    regularization: NonNegative | None = None
     sparsity: Sparsity | None = None
     separate_supports: bool = False
 
     def __post_init__(self) -> None:
-        require_each(require_non_negative, self, "regularization")
+        super().__post_init__()
         if isinstance(self.sparsity, str):
             if self.sparsity != "auto":
                 raise ValueError(f'sparsity must be a whole number or "auto", got {self.sparsity!r}')
@@ -116,7 +109,6 @@ class PairOptions(Options):
             object.__setattr__(self, "sparsity", tuple(require_count("sparsity", each) for each in self.sparsity))
         elif self.sparsity is not None:
             object.__setattr__(self, "sparsity", require_count("sparsity", self.sparsity))
-        require_flag("separate_supports", self.separate_supports)
         if self.separate_supports and self.sparsity is None:
             raise ValueError("separate_supports requires sparsity")
 
@@ -156,23 +148,17 @@ class ReleaseOptions(PairOptions):
         matrix. Default 4 GiB, a public constant: the storage must not depend on data, and does not on the machine.
     """
 
-    screen: int | None = None
-    screen_share: float | None = None
+    screen: Count | None = None
+    screen_share: Share | None = None
     storage: Literal["auto", "matrix", "operator"] = "auto"
-    memory_limit: int = MEMORY_LIMIT
+    memory_limit: Count = MEMORY_LIMIT
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_one_of("storage", self.storage, ("auto", "matrix", "operator"))
-        require_count("memory_limit (in bytes)", self.memory_limit)
-        if self.screen is not None:
-            require_count("screen", self.screen)
-            if self.storage == "operator":
-                raise ValueError('screen releases the block of selected features as a matrix, not as an "operator"')
-        if self.screen_share is not None:
-            require_share("screen_share", self.screen_share)
-            if self.screen is None:
-                raise ValueError("screen_share requires screen: it is the share of the budget for scores")
+        if self.screen is not None and self.storage == "operator":
+            raise ValueError('screen releases the block of selected features as a matrix, not as an "operator"')
+        if self.screen_share is not None and self.screen is None:
+            raise ValueError("screen_share requires screen: it is the share of the budget for scores")
 
     def check(self, public: PublicSide, k: int) -> None:
         """Raise ValueError where the options do not fit the problem; nothing was released."""

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import require_each, require_one_of, require_positive, require_share, whole_number
+from dpgep._checks import Positive, Share, check_fields, require_share, whole_number
 from dpgep._show import Shown
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
@@ -59,19 +59,15 @@ class AutoPreprocessing:
     """
 
     ranges: Mapping[str | int, tuple[float, float]] = field(default_factory=dict)
-    share: float | None = None
+    share: Share | None = None
     quantile: float | None = None
     precondition: Literal["auto", "columns", "full"] | None = "auto"
     missing: Literal["error", "center"] = "error"
 
     def __post_init__(self) -> None:
-        if self.share is not None:
-            require_share("share", self.share)
+        check_fields(self)
         if self.quantile not in (None, 1):
             require_share("quantile", self.quantile)
-        if self.precondition is not None:
-            require_one_of("precondition", self.precondition, ("auto", "columns", "full"))
-        require_one_of("missing", self.missing, ("error", "center"))
 
     def for_columns(self, n_columns: int, names: Sequence[str] | None) -> AutoPreprocessing:
         """The same with the numbers of columns for their names. Raises ValueError for ranges of others, or none."""
@@ -124,16 +120,16 @@ class Preprocessing(Shown):
     energy_kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
     """
 
-    bound: float
+    bound: Positive
     location: Matrix | None = None
     scale: Matrix | None = None
     linear: Matrix | None = None
-    largest: float = _LARGEST
+    largest: Positive = _LARGEST
     missing: bool = False
-    energy_kept: float = 1.0
+    energy_kept: Positive = 1.0
 
     def __post_init__(self) -> None:
-        require_each(require_positive, self, "bound", "largest", "energy_kept", optional=False)
+        check_fields(self)
         if min(self.bound, self.largest) < 1 / _EXTREME or max(self.bound, self.largest) > _EXTREME:
             raise ValueError(f"bound and largest must be between {1 / _EXTREME:.3g} and {_EXTREME:.3g}")
         if self.energy_kept > 1:

@@ -17,15 +17,7 @@ import numpy as np
 import scipy  # its sparse solvers are loaded when they are used
 import scipy.linalg
 
-from dpgep._checks import (
-    require_count,
-    require_each,
-    require_flag,
-    require_non_negative,
-    require_one_of,
-    require_positive,
-    require_share,
-)
+from dpgep._checks import Count, NonNegative, Positive, Share, require_count, require_one_of
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, support_of
@@ -88,14 +80,14 @@ class FlowOptions(Options):
         private pair of matrices). Flows stop where there is no room for a step. Default 4 GiB, a public constant.
     """
 
-    n_iterations: int | None = None
-    step_size: float | None = None
+    n_iterations: Count | None = None
+    step_size: Positive | None = None
     init: Any = "random"
     noise: Literal["fresh", "lazy"] = "lazy"
     noise_shape: Literal["goe", "iid"] = "goe"
-    budget_split: float | None = None
-    regularization: float | None = None
-    memory_limit: int = MEMORY_LIMIT
+    budget_split: Share | None = None
+    regularization: NonNegative | None = None
+    memory_limit: Count = MEMORY_LIMIT
 
     sparsity = 0  # not truncated
     separate_supports = False
@@ -103,17 +95,11 @@ class FlowOptions(Options):
     truncates_start = False
 
     def __post_init__(self) -> None:
-        require_one_of("noise", self.noise, ("fresh", "lazy"))
-        require_one_of("noise_shape", self.noise_shape, ("goe", "iid"))
+        super().__post_init__()
         if self.noise_shape == "iid" and self.noise == "lazy":
             raise ValueError('noise_shape="iid" requires noise="fresh": lazy noise has the shape "goe"')
         if isinstance(self.init, str):
             require_one_of("init", self.init, KINDS)
-        require_each(require_count, self, "n_iterations")
-        require_each(require_positive, self, "step_size")
-        require_each(require_non_negative, self, "regularization")
-        require_each(require_share, self, "budget_split")
-        require_count("memory_limit (in bytes)", self.memory_limit)
         private = isinstance(self.init, str) and self.init != "random"
         if self.budget_split is not None and not private:
             raise ValueError('budget_split applies to init="convex" and "screen": other starts cost nothing')
@@ -181,8 +167,6 @@ class TruncatedFlowOptions(FlowOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_given_sparsity(self.sparsity)
-        require_flag("separate_supports", self.separate_supports)
-        require_each(require_flag, self, "refine")
         if self.refine and self.noise == "fresh":
             raise ValueError('refine=True requires noise="lazy": under fresh noise each further product costs')
         if self.n_starts is not None:

@@ -32,7 +32,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import require_count, require_each, require_non_negative, require_one_of, require_positive
+from dpgep._checks import Count, NonNegative, Positive
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, singular_warning, support_of
@@ -70,10 +70,7 @@ class SimultaneousReductionOptions(Options):
         xi >= 0, as in "release".
     """
 
-    regularization: float | None = None
-
-    def __post_init__(self) -> None:
-        require_each(require_non_negative, self, "regularization")
+    regularization: NonNegative | None = None
 
     def in_one_pass(self, n_features: int) -> bool:
         return True
@@ -109,20 +106,14 @@ class DpsrOptions(Options):
         xi >= 0, public. Default: 0.3 of the known noise level of B (over sqrt(n_iterations_b) under fresh noise).
     """
 
-    n_iterations_b: int | None = None
-    n_iterations_a: int | None = None
-    step_size_b: float | None = None
-    step_size_a: float | None = None
+    n_iterations_b: Count | None = None
+    n_iterations_a: Count | None = None
+    step_size_b: Positive | None = None
+    step_size_a: Positive | None = None
     noise: Literal["fresh", "lazy"] = "lazy"
-    regularization: float | None = None
+    regularization: NonNegative | None = None
 
     sparsity = 0  # not truncated
-
-    def __post_init__(self) -> None:
-        require_one_of("noise", self.noise, ("fresh", "lazy"))
-        require_each(require_count, self, "n_iterations_b", "n_iterations_a")
-        require_each(require_positive, self, "step_size_b", "step_size_a")
-        require_each(require_non_negative, self, "regularization")
 
     @property
     def most_iterations_b(self) -> int:

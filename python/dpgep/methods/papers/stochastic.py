@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgep._checks import require_count, require_each, require_one_of, require_positive, require_share
+from dpgep._checks import Count, Share, require_one_of, require_positive
 from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.eigen import leading_first
@@ -57,14 +57,13 @@ class StochasticOptions(Options):
         An array must be public: it must not be computed from these data outside the budget.
     """
 
-    n_passes: int = 10
-    batch_size: int | None = None
+    n_passes: Count = 10
+    batch_size: Count | None = None
     step_sizes: Any = None
     init: Any = "random"
 
     def __post_init__(self) -> None:
-        require_each(require_count, self, "batch_size")
-        require_count("n_passes", self.n_passes)
+        super().__post_init__()
         if self.step_sizes is not None:
             if not (isinstance(self.step_sizes, (tuple, list)) and len(self.step_sizes) == 2):
                 raise ValueError(f"step_sizes must be a pair, the first and the last, got {self.step_sizes!r}")
@@ -109,13 +108,11 @@ class ReducedOptions(StochasticOptions):
         Share of the budget for full gradients; default 0.7.
     """
 
-    n_epochs: int = 5
-    budget_split: float = 0.7
+    n_epochs: Count = 5
+    budget_split: Share = 0.7
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("n_epochs", self.n_epochs)
-        require_share("budget_split", self.budget_split)
         if self.n_passes <= self.n_epochs:
             raise ValueError(
                 f"n_passes must exceed n_epochs, whose full gradients take one pass each: "
