@@ -14,7 +14,8 @@ from stored import bytes_of
 import dpgep
 from dpgep.models.model import PublicFacts
 from dpgep.models.row_model import RowModel
-from dpgep.planning import _contrasts, _least, _moments, _Setting, _Target, plan
+from dpgep.planning import Simulation, _least, _Target, plan
+from dpgep.population import contrasts, exact_moments
 from dpgep.privacy.calibration import integer_noise
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -56,7 +57,7 @@ def test_a_column_that_few_people_agree_about() -> None:
     """Its standard deviation is 0 up to rounding; a plan for few people must not divide by it."""
     model = dpgep.models.StandardizedPcaModel(3, center=True)
     x = np.array([[1.0, 0.5, -0.3], [-1.0, 0.5, 0.4]])
-    moments = _moments(dpgep.pca(x, standardize=True, bound=3.0))
+    moments = exact_moments(dpgep.pca(x, standardize=True, bound=3.0))
     scale = model.standardization(moments).scale
     assert scale[1] > 0
     np.testing.assert_allclose(scale[[0, 2]], x.std(axis=0)[[0, 2]])
@@ -197,9 +198,9 @@ def test_the_search_finds_where_a_function_falls_below() -> None:
 def test_the_population_has_the_spectrum(model: RowModel, spectrum: list[float], shares: Any) -> None:
     """Of 200000 people, within six deviations of their moments."""
     groups = np.full(1, 1.0) if shares is None else np.array(shares)
-    setting = _Setting(model, np.array(spectrum), 2.0, groups, 1e3, "replace-one", 1)
-    problem = setting._problem(setting._people(0, 200_000), 1e3)
-    released = _moments(problem)
+    setting = Simulation(model, np.array(spectrum), 2.0, groups, 1e3, "replace-one", 1)
+    problem = setting.problem(setting.people(0, 200_000), 1e3)
+    released = exact_moments(problem)
     k = len(spectrum)
     values = solve_seeded(problem, epsilon=math.inf, n_components=k).eigenvalues
     assert values == pytest.approx(spectrum, rel=0.03, abs=0.02)
@@ -209,9 +210,9 @@ def test_the_population_has_the_spectrum(model: RowModel, spectrum: list[float],
 
 def test_contrasts_are_orthonormal_and_balanced() -> None:
     shares = np.array([0.1, 0.2, 0.3, 0.4])
-    contrasts = _contrasts(shares)
-    assert contrasts @ contrasts.T == pytest.approx(np.eye(3), abs=1e-12)
-    assert contrasts @ np.sqrt(shares) == pytest.approx(np.zeros(3), abs=1e-12)
+    found = contrasts(shares)
+    assert found @ found.T == pytest.approx(np.eye(3), abs=1e-12)
+    assert found @ np.sqrt(shares) == pytest.approx(np.zeros(3), abs=1e-12)
 
 
 def test_the_number_of_people_is_noisy_under_add_remove() -> None:

@@ -14,37 +14,44 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgep._checks import require_count, require_one_of, require_people, require_positive
+from dpgep._checks import require_one_of, require_people, require_positive
 from dpgep._dispatch import core
 from dpgep._files import Target, save
 from dpgep.data.views import clipping_of
 from dpgep.methods.base import component_count
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
-from dpgep.models.cca import CcaModel
-from dpgep.models.fda import FdaModel
-from dpgep.models.groups import GroupModel
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
-from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.pls import PlsModel
+from dpgep.models.pca import PcaModel
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import RowModel
-from dpgep.models.sir import SirModel
-from dpgep.models.views import TwoViewModel
+from dpgep.population import (
+    PLANNED,
+    Population,
+    by_number,
+    exact_moments,
+    largest_eigenvalue,
+    mean_moments,
+    model_named,
+    moments_of_more,
+    of_model,
+    shares_of,
+    spectrum_of,
+)
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import integer_noise
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.release import release_moments, released_people, released_shares
+from dpgep.privacy.release import released_people, released_shares
 from dpgep.problems.problem import MomentProblem, moment_problem
 from dpgep.run import prepare_table
 from dpgep.serialization import Format
@@ -52,8 +59,6 @@ from dpgep.serialization import Format
 __all__ = ["Plan", "plan"]
 
 Against = Literal["sample", "population"]
-
-_PLANNED = (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel)
 
 # People of a draw, more of many features. Public constants, as all that follow.
 _PEOPLE, _PEOPLE_PER_FEATURE = 2048, 16
@@ -67,8 +72,6 @@ _MOST_PEOPLE, _MOST_EPSILON, _LEAST_EPSILON = 10**12, 1e6, 1e-6
 _STEP, _EXACTNESS = 4.0, 1.03
 # A component with this squared sine is as much noise as signal.
 _SEEN = 0.5
-# The variance of a column that few people agree about, of the largest mean square.
-_AGREED = 1e-6
 # Room for rounding where a bound is to clip nobody.
 _ROOM = 1 + 1e-9
 
@@ -99,6 +102,12 @@ class PlannedErrors:
         mean, (low, high) = draws.mean(axis=0), np.quantile(draws, (_LOW, _HIGH), axis=0)
         return PlannedErrors(mean[1:], low[1:], high[1:], float(mean[0]), float(low[0]), float(high[0]))
 
+    def shown(self, row: int | None = None) -> str:
+        """That of a component; None: of the span."""
+        if row is None:
+            return f"{self.span:.2g} ({self.span_low:.2g} to {self.span_high:.2g})"
+        return f"{self.mean[row]:.2g} ({self.low[row]:.2g} to {self.high[row]:.2g})"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
@@ -124,7 +133,7 @@ class Plan:
     noise_level: float
     sample: PlannedErrors
     population: PlannedErrors
-    _setting: _Setting
+    _setting: Simulation
     _epsilon: float | None
     _delta: float | None
     _accounting: Accounting
@@ -135,7 +144,7 @@ class Plan:
             raise ValueError(f"a plan is for two people or more, got n = {self.n!r}")
         if not (self.mu > 0 and self.bound > 0 and 0 < self.share <= 1):
             raise ValueError("mu, bound and share of a plan must be positive")
-        if not isinstance(self.model, _PLANNED) or self._setting.model != _by_number(self.model):
+        if not isinstance(self.model, tuple(PLANNED.values())) or self._setting.model != by_number(self.model):
             raise ValueError("the setting of a plan is of another model")
         if self._epsilon is not None and self.mu != self._budget(self._epsilon).mu:
             raise ValueError(f"mu is {self.mu!r}, which is not that of epsilon = {self._epsilon!r} and the delta")
@@ -172,13 +181,13 @@ class Plan:
         if self._delta is None:
             raise ValueError("an epsilon needs a delta: plan with epsilon= and delta=, not with rho= or mu=")
 
-        def error_at(epsilon: float) -> float:
-            return self._error(against, mu=self._budget(epsilon).mu)
-
-        start = self._epsilon or 1.0
-        start = min(max(start, _LEAST_EPSILON), _MOST_EPSILON)
-        limits = (start, _LEAST_EPSILON, _MOST_EPSILON)
-        return _least(error_at, self._wanted(error), limits, f"no epsilon up to {_MOST_EPSILON:.0e}")
+        start = min(max(self._epsilon or 1.0, _LEAST_EPSILON), _MOST_EPSILON)
+        return _least(
+            lambda epsilon: self._error(against, mu=self._budget(epsilon).mu),
+            self._wanted(error),
+            (start, _LEAST_EPSILON, _MOST_EPSILON),
+            f"no epsilon up to {_MOST_EPSILON:.0e}",
+        )
 
     def smallest_eigengap(self, error: float = _SEEN) -> float:
         """The least distance of the leading eigenvalue from the next, to 3 %, at which its component can be seen.
@@ -192,11 +201,10 @@ class Plan:
         if not len(rest) and isinstance(self.model, PcaModel):
             raise ValueError(f"all {k} eigenvalues were planned to lead: plan fewer components")
         next_one = float(rest[0]) if len(rest) else 0.0
-        most = _most_eigenvalue(self.model, setting.deviation) - next_one
+        most = largest_eigenvalue(self.model, setting.deviation) - next_one
 
         def spectrum(gap: float) -> Matrix:
-            values = np.concatenate([[next_one + gap], np.full(k - 1, next_one), rest])
-            return _summing_to(len(values), values) if self.model.traits.standardized else values
+            return of_model(self.model, np.concatenate([[next_one + gap], np.full(k - 1, next_one), rest]))
 
         def error_at(gap: float) -> float:
             return replace(setting, spectrum=spectrum(gap), n_components=1).outcome(self.n, self.mu).population.span
@@ -236,10 +244,10 @@ class Plan:
             f"  bound        {bound}",
             f"  noise level  {self.noise_level:.3g}",
             "    k  expected error (5 to 95 %)         with sampling of the people",
-            *(f"{name}  {_shown(self.sample, row):33}  {_shown(self.population, row)}" for name, row in rows),
+            *(f"{name}  {self.sample.shown(row):33}  {self.population.shown(row)}" for name, row in rows),
         ]
         if k > 1:
-            lines.append(f" span  {_shown(self.sample):33}  {_shown(self.population)}")
+            lines.append(f" span  {self.sample.shown():33}  {self.population.shown()}")
         return "\n".join(lines)
 
 
@@ -333,20 +341,25 @@ def plan(
     if (spectrum is None) == (eigengap is None):
         raise ValueError("give either a spectrum or an eigengap")
     if isinstance(model, str):
-        model = _named_model(model, d, spectrum, shares)
+        model = model_named(model, d, spectrum, shares)
     elif d is not None:
         raise ValueError("d belongs to a model that is given by name")
-    if not isinstance(model, _PLANNED):
+    if not isinstance(model, tuple(PLANNED.values())):
         raise TypeError(
             f"model must be a model of rows that plans know, such as dpgep.models.PcaModel(20, True), got "
             f"{type(model).__name__}"
         )
-    setting = _Setting(
-        model=_by_number(model),
-        spectrum=_spectrum(model, spectrum, eigengap, float(deviation)),
+    clipping = clipping_of(bound, preprocessing)
+    if isinstance(clipping, Preprocessing):
+        raise TypeError("preprocessing is of rows in their own units: give its bound, and a spectrum of mapped rows")
+    if isinstance(clipping, AutoPreprocessing) and clipping.ranges:
+        raise ValueError("ranges are in units of columns, which a plan does not know: plan without them")
+    setting = Simulation(
+        model=by_number(model),
+        spectrum=spectrum_of(model, spectrum, eigengap, float(deviation)),
         deviation=float(deviation),
-        shares=_shares(model, shares),
-        bound=_bound(bound, preprocessing),
+        shares=shares_of(model, shares),
+        bound=clipping,
         adjacency=adjacency,
         n_components=component_count(model, n_components),
     )
@@ -354,94 +367,7 @@ def plan(
     return Plan(model, people, budget.mu, *outcome, setting, budget.epsilon, budget.delta, accounting)
 
 
-def _by_number(model: RowModel) -> RowModel:
-    """The model of groups 0, 1, ...: names of classes and edges of slices change nothing."""
-    if isinstance(model, FdaModel):
-        return replace(model, classes=tuple(range(model.n_groups)))
-    if isinstance(model, SirModel):
-        return replace(model, interior_edges=tuple(i + 0.5 for i in range(model.n_groups - 1)))
-    return model
-
-
-def _named_model(
-    name: str, d: int | tuple[int, int] | None, spectrum: ArrayLike | None, shares: Sequence[float] | None
-) -> RowModel:
-    kinds: dict[str, type[RowModel]] = {kind.name: kind for kind in _PLANNED}
-    require_one_of("model", name, sorted(kinds))
-    kind = kinds[name]
-    if issubclass(kind, TwoViewModel):
-        if not (isinstance(d, Sequence) and len(d) == 2):
-            raise ValueError(f"the two views of {name!r} need d=(d_x, d_y), got {d!r}")
-        return kind(require_count("d_x", d[0]), require_count("d_y", d[1]), center=True)
-    features = require_count("d", d)
-    if issubclass(kind, PcaModel):
-        return kind(features, center=True)
-    if issubclass(kind, FdaModel):
-        n_classes = (1 if spectrum is None else np.size(spectrum)) + 1 if shares is None else len(shares)
-        return kind(features, classes=tuple(range(n_classes)))
-    n_slices = 10 if shares is None else len(shares)
-    return SirModel(features, interior_edges=tuple(float(edge) for edge in range(1, n_slices)))
-
-
-def _bound(bound: Any, preprocessing: Any) -> float | AutoPreprocessing:
-    found = clipping_of(bound, preprocessing)
-    if isinstance(found, Preprocessing):
-        raise TypeError("preprocessing is of rows in their own units: give its bound, and a spectrum of mapped rows")
-    if isinstance(found, AutoPreprocessing) and found.ranges:
-        raise ValueError("ranges are in units of columns, which a plan does not know: plan without them")
-    return found
-
-
-def _shares(model: RowModel, shares: Sequence[float] | None) -> Matrix:
-    """Shares of the groups; of everybody, where there are none."""
-    n_groups = model.n_groups if isinstance(model, GroupModel) else 1
-    if shares is None:
-        return np.full(n_groups, 1 / n_groups)
-    array = np.asarray(shares, dtype=float)
-    if not isinstance(model, GroupModel):
-        raise ValueError(f"shares are of classes or slices, which {model.name} has none of")
-    if array.shape != (n_groups,) or not (array > 0).all() or abs(array.sum() - 1) > 1e-6:
-        raise ValueError(f"shares must be {n_groups} positive numbers that add up to 1, got {shares!r}")
-    return np.asarray(array / array.sum())
-
-
-def _most_eigenvalue(model: RowModel, deviation: float) -> float:
-    """What no eigenvalue of the population may reach."""
-    if isinstance(model, PlsModel):
-        return deviation**2
-    return float(model.n_features) if model.traits.standardized else model.traits.largest_eigenvalue
-
-
-def _spectrum(model: RowModel, spectrum: ArrayLike | None, eigengap: float | None, deviation: float) -> Matrix:
-    """All eigenvalues of the population that a component may have, descending."""
-    size = model.max_components
-    if eigengap is not None:
-        require_positive("eigengap", eigengap)
-        rest = 0.0
-        if isinstance(model, PcaModel):
-            rest = 1 - eigengap / size if model.traits.standardized else deviation**2
-        given = np.array([rest + eigengap])
-    else:
-        given = np.atleast_1d(np.asarray(spectrum, dtype=float))
-    most = _most_eigenvalue(model, deviation)
-    if given.ndim != 1 or not 1 <= len(given) <= size or not ((given >= 0) & (given < math.inf)).all():
-        raise ValueError(f"spectrum must be 1 to {size} finite numbers, none negative, got {spectrum!r}")
-    if not (given < most).all():
-        raise ValueError(f"the eigenvalues of this population must be below {most:g}, got {given.max():g}")
-    rest = 0.0
-    if model.traits.standardized:
-        rest = max(size - float(given.sum()), 0.0) / max(size - len(given), 1)
-    elif isinstance(model, PcaModel):
-        rest = deviation**2
-    values = np.sort(np.append(given, np.full(size - len(given), rest)))[::-1]
-    return _summing_to(size, values) if model.traits.standardized else np.asarray(values)
-
-
-def _summing_to(size: int, values: Matrix) -> Matrix:
-    return np.asarray(values * (size / values.sum()))
-
-
-class _Outcome(NamedTuple):
+class Outcome(NamedTuple):
     """What a simulation shows; the order is that of `Plan`."""
 
     bound: float
@@ -466,70 +392,54 @@ class _Release(NamedTuple):
     draws: list[_Draw]
     mean: ReleasedMoments
 
-    def facts(self, adjacency: Adjacency, n: int) -> PublicFacts:
-        return PublicFacts(adjacency, self.bound, n if adjacency == "replace-one" else None)
-
 
 @dataclass(frozen=True, eq=False)
-class _Setting:
+class Simulation(Population):
     """A population and a release of it, but for the number of people and the budget."""
 
-    model: RowModel
-    spectrum: Matrix
-    deviation: float
-    shares: Matrix
     bound: float | AutoPreprocessing
     adjacency: Adjacency
     n_components: int
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there are K directions to find, and what `plan` has made of its arguments."""
-        require_positive("deviation", self.deviation)
+        super().__post_init__()
         component_count(self.model, self.n_components)
-        most, size = _most_eigenvalue(self.model, self.deviation), self.model.max_components
-        if self.spectrum.shape != (size,) or not ((self.spectrum >= 0) & (self.spectrum < most)).all():
-            raise ValueError(f"spectrum must be {size} numbers, none negative, below {most:g}")
-        _shares(self.model, self.shares.tolist() if isinstance(self.model, GroupModel) else None)
         if not isinstance(self.bound, AutoPreprocessing):
             require_positive("bound", self.bound)
         signal = int((self.spectrum > 0).sum())
         if self.n_components > signal:
             raise ValueError(f"n_components = {self.n_components}, but {signal} eigenvalues are positive")
 
-    def outcome(self, n: int, mu: float) -> _Outcome:
+    def outcome(self, n: int, mu: float) -> Outcome:
         """Errors of n people with this budget."""
         releases = self._releases(n, mu)
-        parts = [self._part(release, n, first) for first, release in enumerate(releases)]
+        parts = [self._part(release, n, number) for number, release in enumerate(releases)]
         levels, of_sample, of_population = (np.concatenate(each) for each in zip(*parts, strict=True))
         share = 1.0 if math.isinf(mu) else min(float(np.mean([each.mu for each in releases])) ** 2 / mu**2, 1.0)
         bound = float(np.median([each.bound for each in releases]))
         errors = PlannedErrors.over(of_sample), PlannedErrors.over(of_population)
-        return _Outcome(bound, share, float(levels.mean()), *errors)
+        return Outcome(bound, share, float(levels.mean()), *errors)
 
     def _part(self, release: _Release, n: int, number: int) -> tuple[Matrix, Matrix, Matrix]:
         """Of each draw, the noise level, and errors beside the sample and the population."""
-        k, noise, facts = self.n_components, NO_NOISE, release.facts(self.adjacency, n)
+        model, k, noise = self.model, self.n_components, NO_NOISE
+        facts = PublicFacts(self.adjacency, release.bound, n if self.adjacency == "replace-one" else None)
         if math.isfinite(release.mu):
-            _, deviations = integer_noise(release.mu, self.model.layout(facts), self.adjacency, None)
+            _, deviations = integer_noise(release.mu, model.layout(facts), self.adjacency, None)
             noise = deviations.scaled(release.bound**2 / n, release.bound / n, 1 / n)
-        population = _Target.of(self.model, release.mean, k)
+        population, most = _Target.of(model, release.mean, k), np.append(float(k), np.ones(k))
         shown, multiple = [], 0.0
         for index, draw in enumerate(release.draws):
-            sums = _of_people(draw.moments, release.mean, n, len(release.draws), self._n_drawn)
+            sums = moments_of_more(draw.moments, release.mean, n, len(release.draws), self._n_drawn)
             noisy = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
-            level = self.model.noise_of_b(noisy) or 0.0
-            if index % _DRAWS_PER_RIDGE == 0:
-                multiple = self._ridge_multiple(noisy, level)
-            found, noise_level = _directions(self.model, noisy, k, multiple * level)
-            sample = _Target.of(self.model, sums, k).errors(found) + draw.beside * min(self._n_drawn / n, 1.0)
-            shown.append((np.array([noise_level]), sample, population.errors(found)))
+            level = model.noise_of_b(noisy) or 0.0
+            if index % _DRAWS_PER_RIDGE == 0 and level > 0:  # the ridge that the method chooses, in units of the noise
+                multiple = released_ridge(model, noisy, k, level, None, sparse=False)[0] / level
+            found, noise_level = _directions(model, noisy, k, multiple * level)
+            sample = _Target.of(model, sums, k).errors(found) + draw.beside * min(self._n_drawn / n, 1.0)
+            shown.append((np.array([noise_level]), np.minimum(sample, most), population.errors(found)))
         levels, of_sample, of_population = (np.array(each) for each in zip(*shown, strict=True))
-        return levels, np.minimum(of_sample, self._most_errors), of_population
-
-    @property
-    def _most_errors(self) -> Matrix:
-        """(1 + K,), what errors cannot exceed."""
-        return np.append(float(self.n_components), np.ones(self.n_components))
+        return levels, of_sample, of_population
 
     @property
     def _n_drawn(self) -> int:
@@ -544,24 +454,25 @@ class _Setting:
         """Draws of min(n, m) people, each time that a bound is found for them; of a given bound, once."""
         m, bound = min(n, self._n_drawn), self.bound
         if not isinstance(bound, AutoPreprocessing):
-            draws = self._large_draws if m == self._n_drawn else self._draws(m, bound)
-            return [_Release(bound, mu, draws, _mean([draw.moments for draw in self._large_draws]))]
+            large = self._large_draws
+            draws = large if m == self._n_drawn else self._draws(m, bound)
+            return [_Release(bound, mu, draws, mean_moments([draw.moments for draw in large]))]
         found = []
         for first in range(0, self._n_draws, _DRAWS_PER_BOUND):
-            indices = range(first, first + _DRAWS_PER_BOUND)
-            people = [self._people(index, m) for index in indices]
+            numbers = range(first, first + _DRAWS_PER_BOUND)
+            people = [self.people(number, m) for number in numbers]
             more = n / (m * len(people))  # than are there
             ledger = Ledger(mu * more)
-            table = self._problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
+            table = self.problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
             preprocessing = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
             left = mu if math.isinf(mu) else ledger.remaining / more
             draws = [self._draw(each, preprocessing) for each in people]
-            large = [draw.moments for draw in draws]
             if m < self._n_drawn:
-                large = [
-                    _moments(self._problem(self._people(index, self._n_drawn), preprocessing)) for index in indices
-                ]
-            found.append(_Release(preprocessing.bound, left, draws, _mean(large)))
+                people = [self.people(number, self._n_drawn) for number in numbers]
+                mean = mean_moments([exact_moments(self.problem(each, preprocessing)) for each in people])
+            else:
+                mean = mean_moments([draw.moments for draw in draws])
+            found.append(_Release(preprocessing.bound, left, draws, mean))
         return found
 
     @cached_property
@@ -571,30 +482,23 @@ class _Setting:
         return self._draws(self._n_drawn, self.bound)
 
     def _draws(self, m: int, bound: float) -> list[_Draw]:
-        return [self._draw(self._people(index, m), bound) for index in range(self._n_draws)]
+        return [self._draw(self.people(number, m), bound) for number in range(self._n_draws)]
 
     def _draw(self, data: tuple[Any, ...], bound: float | Preprocessing) -> _Draw:
-        moments, k = _moments(self._problem(data, bound)), self.n_components
+        moments, k = exact_moments(self.problem(data, bound)), self.n_components
         if not isinstance(bound, Preprocessing):  # it also holds without noise
             return _Draw(moments, np.zeros(1 + k))
         longest = bound.largest * math.sqrt(self.model.n_features) * _ROOM
         if bound.linear is not None:
             longest *= float(np.linalg.norm(bound.linear, 2))
-        unclipped = _moments(self._problem(data, replace(bound, bound=longest)))
+        unclipped = exact_moments(self.problem(data, replace(bound, bound=longest)))
         found, _ = _directions(self.model, moments, k, 0.0)
         return _Draw(moments, _Target.of(self.model, unclipped, k).errors(found))
 
-    def _people(self, index: int, m: int) -> tuple[Any, ...]:
-        """A draw of m people, by its number."""
-        return self._population.people(self.model, np.random.default_rng([1, index]), m)
-
-    def _problem(self, data: tuple[Any, ...], bound: float | AutoPreprocessing | Preprocessing) -> Any:
+    def problem(self, data: tuple[Any, ...], bound: float | AutoPreprocessing | Preprocessing) -> MomentProblem:
+        """The problem of people whose rows are clipped to a bound, or mapped first."""
         clipping: dict[str, Any] = {"bound" if isinstance(bound, float) else "preprocessing": bound}
         return moment_problem(self.model, data, **clipping, adjacency=self.adjacency, public_n=None)
-
-    @cached_property
-    def _population(self) -> _Population:
-        return _population(self.model, self.spectrum, self.deviation, self.shares)
 
     def _noisy(
         self, exact: ReleasedMoments, noise: MomentNoise, facts: PublicFacts, generator: np.random.Generator
@@ -606,77 +510,8 @@ class _Setting:
         counts = exact.counts + layout.counts * noise.counts * generator.standard_normal(exact.counts.shape)
         people = released_people(facts, int(n), counts * n)
         more = n / people
-        return ReleasedMoments(
-            sums=sums * more,
-            counts=released_shares(layout, counts * n, people),
-            n=people,
-            noise=noise.scaled(more, more, more),
-            second=second * more,
-        )
-
-    def _ridge_multiple(self, noisy: ReleasedMoments, level: float) -> float:
-        """The ridge that the method chooses, in units of the noise level of B."""
-        if level == 0:
-            return 0.0
-        return released_ridge(self.model, noisy, self.n_components, level, None, sparse=False)[0] / level
-
-
-@dataclass(frozen=True, eq=False)
-class _Population:
-    """Gaussian rows ``means[group] + normal @ root``, with groups of these shares."""
-
-    means: Matrix
-    shares: Matrix
-    root: Matrix
-
-    def people(self, model: RowModel, generator: np.random.Generator, m: int) -> tuple[Any, ...]:
-        """A draw of m people, as `RowModel.batch` takes them."""
-        groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
-        rows = self.means[groups]
-        rows += generator.standard_normal((m, len(self.root))) @ self.root
-        if isinstance(model, GroupModel):
-            return rows, groups
-        return tuple(rows[:, view] for view in model.views)
-
-
-def _population(model: RowModel, spectrum: Matrix, deviation: float, shares: Matrix) -> _Population:
-    d, generator = model.n_features, np.random.default_rng(0)
-    means = np.zeros((len(shares), d))
-    if model.traits.standardized:
-        from scipy.stats import random_correlation  # slow to import
-
-        correlations = random_correlation.rvs(spectrum, random_state=generator, tol=1e-8)
-        values, vectors = np.linalg.eigh(correlations)
-        root = deviation * np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-        return _Population(means, shares, root)
-    variances = np.full(d, deviation**2)
-    covariance = np.diag(variances)
-    if isinstance(model, TwoViewModel):
-        pairs = np.arange(len(spectrum))
-        cross = spectrum * (deviation**2 if isinstance(model, CcaModel) else 1.0)
-        covariance[pairs, model.d_x + pairs] = covariance[model.d_x + pairs, pairs] = cross
-    elif isinstance(model, GroupModel):
-        size = len(spectrum)
-        contrasts = _contrasts(shares)[:size]
-        means[:, :size] = deviation * (np.sqrt(spectrum)[:, None] * contrasts).T / np.sqrt(shares)[:, None]
-        if isinstance(model, SirModel):  # its eigenvalues are parts of the whole variance
-            covariance[np.arange(size), np.arange(size)] -= deviation**2 * spectrum
-    else:
-        covariance = np.diag(spectrum)
-    values, vectors = np.linalg.eigh(covariance)
-    rotation = np.zeros((d, d))
-    for view in model.views:
-        size = view.stop - view.start
-        rotation[view, view] = np.linalg.qr(generator.standard_normal((size, size)))[0]
-    root = np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ rotation)
-    return _Population(means @ rotation, shares, root)
-
-
-def _contrasts(shares: Matrix) -> Matrix:
-    """(G - 1, G), orthonormal rows, all orthogonal to the roots of the shares: means that add up to zero."""
-    groups = np.arange(len(shares))
-    waves = np.cos(np.pi * np.outer(groups + 0.5, groups) / len(shares)) * np.sqrt(shares)[:, None]
-    return np.asarray(np.linalg.qr(waves)[0][:, 1:].T)
+        shares = released_shares(layout, counts * n, people)
+        return ReleasedMoments(sums * more, shares, people, noise.scaled(more, more, more), second * more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -707,52 +542,15 @@ def _units(columns: Matrix) -> Matrix:
 def _directions(model: RowModel, moments: ReleasedMoments, k: int, ridge: float) -> tuple[Matrix, float]:
     """(d, K), the leading directions of released moments, zero where B has a lower rank; the noise level."""
     level, standard, pair = model.noise_of_b(moments), model.standardization(moments), model.pair(_copy(moments))
-    noise_level = pair.noise_level
     fallback = public_ridge(level) if level else 0.0
     vectors = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding, fallback=fallback).vectors[:, :k]
     if standard is not None:
         vectors = vectors / standard.scale[:, None]
-    return np.hstack([vectors, np.zeros((len(vectors), k - vectors.shape[1]))]), noise_level
-
-
-def _moments(problem: MomentProblem) -> ReleasedMoments:
-    """Of synthetic people, without noise."""
-    moments = release_moments(problem, math.inf, core.NoiseStream(bytes(32)), lambda entry: None)
-    return _varying(problem.model, moments)
-
-
-def _varying(model: RowModel, moments: ReleasedMoments) -> ReleasedMoments:
-    """Moments in which every column varies by more than rounding, if it is to be standardized: few people may agree."""
-    standard = model.standardization(moments)
-    if standard is None or standard.scale.all():
-        return moments
-    constant, squares = np.flatnonzero(standard.scale == 0), np.diagonal(moments.second)
-    second = moments.second.copy()
-    second[constant, constant] += _AGREED * float(squares.max())
-    return replace(moments, second=second)
+    return np.hstack([vectors, np.zeros((len(vectors), k - vectors.shape[1]))]), pair.noise_level
 
 
 def _copy(moments: ReleasedMoments) -> ReleasedMoments:
     return replace(moments, second=moments.second.copy())  # pairs overwrite it
-
-
-def _blocks(moments: ReleasedMoments) -> Iterator[tuple[str, Matrix]]:
-    for name in ("second", "sums", "counts"):
-        yield name, getattr(moments, name)
-
-
-def _mean(draws: Sequence[ReleasedMoments]) -> ReleasedMoments:
-    blocks = {name: np.mean([getattr(draw, name) for draw in draws], axis=0) for name, _ in _blocks(draws[0])}
-    return replace(draws[0], **blocks)
-
-
-def _of_people(draw: ReleasedMoments, mean: ReleasedMoments, n: int, n_draws: int, most: int) -> ReleasedMoments:
-    """Moments of n people from those of a draw of at most ``most``, and their mean over draws."""
-    if n < most:
-        return replace(draw, n=float(n))
-    share = math.sqrt(most / n * n_draws / (n_draws - 1))  # of what varies: the mean of all draws does, too
-    blocks = {name: middle + share * (getattr(draw, name) - middle) for name, middle in _blocks(mean)}
-    return replace(draw, n=float(n), **blocks)
 
 
 def _least(
@@ -762,29 +560,22 @@ def _least(
 
     ``limits``: where to start, the least, and the largest argument; ValueError, with ``nothing``, if that is too small.
     """
-    low, lowest, highest = map(float, limits)
-    high, above = low, error_at(low)
-    below = above
-    while below > wanted:
+    start, lowest, highest = map(float, limits)
+    error, low, high = cache(error_at), start, start
+    while error(high) > wanted:
         if high >= highest:
-            raise ValueError(f"{nothing} leaves an expected error of {wanted:g}: {below:.3g} is left")
-        low, above, high = high, below, min(_STEP * high, highest)
-        below = error_at(high)
-    while above <= wanted and low > lowest:
-        high, below, low = low, above, max(low / _STEP, lowest)
-        above = error_at(low)
-    if above <= wanted:
+            raise ValueError(f"{nothing} leaves an expected error of {wanted:g}: {error(high):.3g} is left")
+        low, high = high, min(_STEP * high, highest)
+    while error(low) <= wanted and low > lowest:
+        low, high = max(low / _STEP, lowest), low
+    if error(low) <= wanted:
         return low
     for step in itertools.count(1):
         if high <= _EXACTNESS * low:
             break
         # every third step halves, whatever the errors are like
-        middle = math.sqrt(low * high) if step % 3 == 0 else _between(low, above, high, below, wanted)
-        error = error_at(middle)
-        if error <= wanted:
-            high, below = middle, error
-        else:
-            low, above = middle, error
+        middle = math.sqrt(low * high) if step % 3 == 0 else _between(low, error(low), high, error(high), wanted)
+        low, high = (low, middle) if error(middle) <= wanted else (middle, high)
     return high
 
 
@@ -796,9 +587,3 @@ def _between(low: float, above: float, high: float, below: float, wanted: float)
     share = math.log(above / wanted) / math.log(above / below)
     middle = low * math.exp(share * math.log(high / low))
     return min(max(middle, low * near), high / near)
-
-
-def _shown(errors: PlannedErrors, row: int | None = None) -> str:
-    if row is None:
-        return f"{errors.span:.2g} ({errors.span_low:.2g} to {errors.span_high:.2g})"
-    return f"{errors.mean[row]:.2g} ({errors.low[row]:.2g} to {errors.high[row]:.2g})"
