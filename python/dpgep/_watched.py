@@ -8,14 +8,18 @@ none of this happens in other runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from dpgep._dispatch import core
 
-_watching: ContextVar[Transcript | None] = ContextVar("_watching", default=None)
+# the transcript of an audit in this context
+watching: ContextVar[Transcript | None] = ContextVar("watching", default=None)
+# draws a name that no other object has, of this many bytes
+naming: ContextVar[Callable[[int], str]] = ContextVar("naming", default=secrets.token_hex)
 _noting: ContextVar[list[str] | None] = ContextVar("_noting", default=None)
 
 
@@ -36,39 +40,21 @@ class Transcript:
         """Whether this is its run, in the process where it began."""
         return not self._is_over and self._process == os.getpid()
 
+    def note_payment(self, entry: object) -> None:
+        """Note what a ledger has recorded."""
+        if self.is_open:
+            self.payments.append((self.draws.n_queries, entry))
+
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Streams made in this block, and ledgers that record in it, are watched."""
-        token = _watching.set(self)
+        token = watching.set(self)
         try:
             yield
         finally:
-            _watching.reset(token)
+            watching.reset(token)
             self._is_over = True
             self.draws.close()
-
-
-def watched_draws() -> core.Transcript | None:
-    """For a new stream: None, but in an audit."""
-    transcript = _watched()
-    return None if transcript is None else transcript.draws
-
-
-def note_payment(entry: object) -> None:
-    """Called by a ledger that recorded the entry."""
-    transcript = _watched()
-    if transcript is not None:
-        transcript.payments.append((transcript.draws.n_queries, entry))
-
-
-def _watched() -> Transcript | None:
-    transcript = _watching.get()
-    return transcript if transcript is not None and transcript.is_open else None
-
-
-def random_name() -> str:
-    """A name that no other object has."""
-    return noted(os.urandom(16).hex())
 
 
 def noted(name: str) -> str:
@@ -83,8 +69,9 @@ def noted(name: str) -> str:
 def names_drawn() -> Iterator[list[str]]:
     """The names drawn in this block and this context, in their order: an audit leaves them out of what it compares."""
     names: list[str] = []
-    token = _noting.set(names)
+    tokens = _noting.set(names), naming.set(lambda n_bytes: noted(secrets.token_hex(n_bytes)))
     try:
         yield names
     finally:
-        _noting.reset(token)
+        _noting.reset(tokens[0])
+        naming.reset(tokens[1])

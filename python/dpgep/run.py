@@ -39,11 +39,12 @@ class Run:
 
     Attributes
     ----------
-    report : what was paid; set once the curator has answered.
+    report, passes : what was paid, and the number of passes over rows; set once the curator has answered.
     preprocessing : the public map of the rows that the curator answers about; None where they are as they were given.
     """
 
     report: PrivacyReport
+    passes: int
     preprocessing: Preprocessing | None = None
 
     def __init__(
@@ -69,12 +70,14 @@ class Run:
     @contextmanager
     def reserved(self) -> Iterator[None]:
         """While the budget's reservation lasts."""
-        start, adjacency = time.perf_counter(), self._problem.facts.adjacency
+        start, adjacency, rows = time.perf_counter(), self._problem.facts.adjacency, self._problem.dataset
+        before = 0 if rows is None else rows.passes
         try:
             with self._account.reserve(self._share, epsilon=self._amount, adjacency=adjacency) as self._ledger:
                 yield
                 public = _public_inputs_of(self._problem)
                 self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
+            self.passes = 0 if rows is None else rows.passes - before
             model, seconds = self._problem.model, time.perf_counter() - start
             _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
         except NotFiniteError as error:
@@ -197,7 +200,7 @@ def _report(
         adjacency=facts.adjacency,
         bound=facts.bound,
         releases=entries,
-        exact=all(entry.rounding != "none" for entry in entries),
+        exact=all(entry.noise for entry in entries),
         seeded=seeded,
         public=public,
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
-from dpgep.methods import method_named
+from dpgep.methods import METHODS
 from dpgep.methods.base import component_count
 from dpgep.methods.options import MEMORY_LIMIT, require_capacity
 from dpgep.methods.ridge import products_ridge
@@ -114,19 +114,16 @@ def solve(
     True
     """
     require_problem(problem)
-    chosen = method_named(method)
+    chosen, public = METHODS[method], problem.public
     settings = chosen.with_options(options)
-    k = component_count(problem.model, n_components)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    k = chosen.check(settings, public, n_components)
+    if public.read_once and not settings.in_one_pass(problem.model.n_features):
+        raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
     with use_threads(n_threads), run.reserved():
-        before, public = problem.passes, problem.public
-        if public.read_once and not settings.in_one_pass(problem.model.n_features):
-            raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
-        chosen.check(settings, public, k)
         curator = run.curator(Curator, mixed=not settings.on_columns())
         result = chosen.run(curator, k, settings)
-    passes = problem.passes - before
     name = result.method or method
     kept = result.moments if name == "release" else None
     solution = solution_of(
@@ -134,7 +131,7 @@ def solve(
         run.report,
         curator.model,
         name,
-        passes=passes,
+        passes=run.passes,
         preprocessing=run.preprocessing,
         release=None if kept is None else _release(problem, run, kept),
     )
@@ -145,7 +142,8 @@ def solve(
 
 def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:
     """What a run released about the people of a problem."""
-    return Release(problem.model, run.report, noisy, frozenset([problem.population_id]), run.preprocessing)
+    people = problem if problem.dataset is None else problem.dataset
+    return Release(problem.model, run.report, noisy, frozenset([people.population_id]), run.preprocessing)
 
 
 @overload

@@ -19,10 +19,10 @@ from replay_matrix import DELTA, EPSILON, cases, models, pairs
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep._watched import Transcript, random_name, watched_draws
+from dpgep._watched import Transcript, naming
 from dpgep.methods import METHODS
 from dpgep.privacy.ledger import Ledger, LedgerEntry
-from dpgep.privacy.noise import add_grid_noise, noise_stream
+from dpgep.privacy.noise import add_grid_noise, noise_stream, watched_draws
 
 CASES = {case[0]: case[1:] for case in cases()}
 # runs that take a second
@@ -159,14 +159,15 @@ def test_every_channel_is_seen(channel: str) -> None:
 def test_names_drawn_at_random_and_seconds_of_the_log_are_no_difference() -> None:
     def mechanism(_: int) -> str:
         logging.getLogger("dpgep.something").info("answered: %.3f s", np.random.default_rng().random())
-        return f"the name is {random_name()}"
+        return f"the name is {naming.get()(16)}"
 
     assert not dpgep.auditing.replay(mechanism, (1, 2), mu=1.0).differences
 
 
 def test_random_names_in_a_set_are_no_difference() -> None:
     for _ in range(20):
-        assert not dpgep.auditing.replay(lambda _: {random_name(), random_name(), "a"}, (1, 2), mu=1.0).differences
+        names = dpgep.auditing.replay(lambda _: {naming.get()(16), naming.get()(16), "a"}, (1, 2), mu=1.0)
+        assert not names.differences
 
 
 def test_hashes_of_data_and_figures_that_look_like_seconds_are_seen() -> None:

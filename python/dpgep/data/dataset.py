@@ -17,7 +17,7 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._watched import random_name
+from dpgep._watched import naming
 from dpgep.data.blocks import joined_views
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
@@ -56,7 +56,7 @@ class Dataset(ABC):
     @cached_property
     def population_id(self) -> str:
         """A random name of these people: what tells that two releases are of the same."""
-        return random_name()
+        return naming.get()(16)
 
     @property
     @abstractmethod

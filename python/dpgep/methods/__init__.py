@@ -66,8 +66,17 @@ _RELEASE = Method(
     "release", release, ReleaseOptions, (ReleaseDiagnostics, OperatorDiagnostics), _ANY, keeps_moments=True
 )
 
-METHODS: dict[str, Method] = {
-    method.name: method
+
+class _Methods(dict[str, Method]):
+    """Methods by name. Raises ValueError for other names."""
+
+    def __missing__(self, name: str) -> Method:
+        hint = suggestion(name, self) or f"; known: {', '.join(sorted(self))}"
+        raise ValueError(f"unknown method {name!r}{hint}")
+
+
+METHODS = _Methods(
+    (method.name, method)
     for method in (
         replace(_RELEASE, by_products={"storage": "operator"}),
         replace(_RELEASE, name="auto", run=select_method, diagnostics=(*_RELEASE.diagnostics, ClippedPowerDiagnostics)),
@@ -96,12 +105,4 @@ METHODS: dict[str, Method] = {
         _SPCA,
         replace(_SPCA, name="dp-vrpca", run=dp_vrpca, options=ReducedOptions),
     )
-}
-
-
-def method_named(name: str) -> Method:
-    """The method of this name. Raises ValueError for others."""
-    if name not in METHODS:
-        hint = suggestion(name, METHODS) or f"; known: {', '.join(sorted(METHODS))}"
-        raise ValueError(f"unknown method {name!r}{hint}")
-    return METHODS[name]
+)

@@ -229,12 +229,14 @@ class Method:
         """Its options, checked. Raises TypeError for those that it does not take."""
         return checked_options(f"method {self.name!r}", self.options, options)
 
-    def check(self, options: Options, public: PublicSide, k: int) -> None:
-        """Raise ValueError where a problem does not serve. Nothing was released."""
+    def check(self, options: Options, public: PublicSide, n_components: Any) -> int:
+        """K. Raises ValueError where a problem does not serve. Nothing was released."""
+        k = component_count(public.model, n_components)
         options.require_separate_columns(mixed=public.mixes_columns)
         for need in self.needs:
             need.require(self.name, public)
         options.check(public, k)
+        return k
 
 
 def method_result(

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
-from dpgep._watched import random_name
+from dpgep._watched import naming
 from dpgep.errors import PrivacyBudgetError, warn
 from dpgep.models.model import Adjacency
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
@@ -84,7 +84,7 @@ class FileStore:
     def reserve(self, choose: Callable[[Balance], Amount], adjacency: Adjacency) -> Reservation:
         """Hold the part that ``choose`` finds in the balance, whose adjacency is always given."""
         self.owner.require("this budget")
-        name = random_name()
+        name = naming.get()(16)
 
         def write(is_awaited: Callable[[], bool]) -> Reservation:
             reservation = Reservation(name, *choose(self.known))

@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import count, groupby
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
-from dpgep._watched import note_payment
+from dpgep._watched import watching
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
 from dpgep.privacy.sampled import event_from_json, event_to_json
@@ -314,7 +314,8 @@ class Ledger:
             self.whole_target()
         mu = self.mu if release.mu is None else release.mu
         self._account.update(lambda before: _Account((before.entries, release), self._spent_after(before, mu)))
-        note_payment(release)
+        if (transcript := watching.get()) is not None:
+            transcript.note_payment(release)
         _log.info("paid mu = %.6g for %s", mu, release.query)
 
 

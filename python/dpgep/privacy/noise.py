@@ -14,7 +14,7 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep._watched import watched_draws
+from dpgep._watched import watching
 from dpgep.data.blocks import HALF, GridSums
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.model import Matrix
@@ -32,6 +32,12 @@ def noise_stream(seed: Any = None) -> core.NoiseStream:
     warn("a seeded run is not private: anyone who knows the seed can subtract the noise", PrivacyWarning)
     key = hashlib.sha256(f"dpgep seed {operator.index(seed)}".encode()).digest()
     return core.NoiseStream(key, transcript=watched_draws())
+
+
+def watched_draws() -> core.Transcript | None:
+    """For a new stream: None, but in an audit."""
+    transcript = watching.get()
+    return transcript.draws if transcript is not None and transcript.is_open else None
 
 
 def add_grid_noise(values: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpgep._files import Target, save
 from dpgep._threads import use_threads
-from dpgep._watched import random_name
+from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset, preprocessed_parts
 from dpgep.data.histograms import not_finite_in, not_finite_in_batch
 from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named, opened_views
@@ -115,7 +115,7 @@ class Moments(Problem):
         layout = model.layout(PublicFacts(adjacency, self.bound, self._public_n))
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
-        self.population_id = random_name()
+        self.population_id = naming.get()(16)
 
     kind = "summed moments"
 

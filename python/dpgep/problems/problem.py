@@ -52,16 +52,13 @@ class Problem(ABC):
     @property
     def n_counted(self) -> int | None:
         """The number of people where it is public, though it may have become known only by reading."""
-        return self.facts.n
+        if self.facts.n is not None or self.dataset is None:
+            return self.facts.n
+        return self.dataset.n if self.facts.n_is_public else None
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Problem:
         """The same of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
         self.refuse("a release of some features")
-
-    @property
-    def passes(self) -> int:
-        """Number of passes over rows so far."""
-        return 0 if self.dataset is None else self.dataset.passes
 
     def keeping_sums(self) -> Problem:
         """The same, for several releases: sums of rows are kept from one to the next."""
@@ -131,15 +128,6 @@ class MomentProblem(Problem):
     def groups(self) -> NDArray[np.intp] | None:
         """The group of each row, where they are in memory."""
         return self.dataset.in_memory("this").groups
-
-    @property
-    def population_id(self) -> str:
-        """A random name of the people."""
-        return self.dataset.population_id
-
-    @property
-    def n_counted(self) -> int | None:
-        return self.dataset.n if self.facts.n_is_public and self.facts.n is None else self.facts.n
 
     @cached_property
     def public(self) -> PublicSide:

@@ -11,8 +11,7 @@ import scipy  # its sparse solvers are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.methods import METHODS, method_named
-from dpgep.methods.base import component_count
+from dpgep.methods import METHODS
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.curator import Curator, Query
 from dpgep.privacy.ledger import Ledger
@@ -107,13 +106,12 @@ class MatrixFreeRelease:
         MemoryError
             If ``memory_limit`` leaves no capacity for new directions.
         """
-        chosen = method_named(method)
+        chosen = METHODS[method]
         if chosen.by_products is None:
             known = ", ".join(repr(name) for name in sorted(METHODS) if METHODS[name].by_products is not None)
             raise ValueError(f"method must be one that needs only products, {known}; got {method!r}")
         settings = chosen.with_options({**chosen.by_products, **options})
-        k = component_count(self._curator.model, n_components)
-        chosen.check(settings, self._curator.public, k)
+        k = chosen.check(settings, self._curator.public, n_components)
         try:
             result = chosen.run(self._curator, k, settings)
         except MemoryError as error:
