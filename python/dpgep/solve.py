@@ -10,8 +10,7 @@ from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.methods import METHODS
-from dpgep.methods.base import component_count
-from dpgep.methods.options import MEMORY_LIMIT, require_capacity
+from dpgep.methods.base import MEMORY_LIMIT, component_count, require_capacity
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedMoments
@@ -81,7 +80,7 @@ def solve(
         Default: ``DPGEP_NUM_THREADS``, or the processors available to this process, within threadpoolctl's limit;
         beyond 1000 features LAPACK then uses its own setting (docs/distributed.md).
     **options
-        Options of the method: see `dpgep.methods.options.ReleaseOptions` (``regularization``, ``sparsity``,
+        Options of the method: see `dpgep.methods.base.ReleaseOptions` (``regularization``, ``sparsity``,
         ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
         `dpgep.methods.papers.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
         ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).

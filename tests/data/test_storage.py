@@ -12,9 +12,9 @@ from scipy import stats
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.methods.base import MEMORY_LIMIT, ReleaseOptions
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.matrix_free import _start, leading_solutions
-from dpgep.methods.options import MEMORY_LIMIT, ReleaseOptions
 from dpgep.methods.ridge import WHOLE, public_ridge
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger

@@ -12,8 +12,8 @@ from conftest import Matrix, solve_seeded, unit_rows
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.methods import base as of_release
 from dpgep.methods import eigen
-from dpgep.methods import options as of_release
 from dpgep.methods.accuracy import products_accuracy
 from dpgep.methods.matrix_free import Leading, _start, leading_solutions
 from dpgep.privacy.curator import Curator
@@ -238,7 +238,7 @@ def test_few_components_of_wide_rows_come_from_products(monkeypatch: pytest.Monk
 
 
 def test_both_storages_agree_where_products_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpgep.methods.options.WIDE", D)
+    monkeypatch.setattr("dpgep.methods.base.WIDE", D)
     given = dpgep.pca(spiked(np.r_[0.8, 0.5, 0.4], n=1500), bound=1.0)
     chosen, matrix = (
         solve_seeded(given, mu=20.0, n_components=3, method="release", **s) for s in ({}, {"storage": "matrix"})

@@ -17,6 +17,7 @@ from every_run import problems
 import dpgep
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
+from dpgep.methods.base import ReleaseOptions
 from dpgep.methods.clipped_power import (
     WarmStart,
     kept_of_normal,
@@ -27,7 +28,6 @@ from dpgep.methods.clipped_power import (
     variance_before_clipping,
 )
 from dpgep.methods.matrix_free import OperatorDiagnostics
-from dpgep.methods.options import ReleaseOptions
 from dpgep.models.moments import ReleasedMoments, pooled
 from dpgep.privacy import clipped_products
 from dpgep.privacy.clipped_products import Asked, NoisyMean, ProductNorms

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.methods.options import ReleaseOptions
+from dpgep.methods.base import ReleaseOptions
 from dpgep.methods.release import release
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger

@@ -15,8 +15,7 @@ from dpgep._files import Target, save
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.local.protocol import LocalMechanism, ReportBatch, ReportError, calibrate, require_calibrated, unpack
 from dpgep.methods.accuracy import quotient_accuracy
-from dpgep.methods.base import Diagnostics, MethodResult, method_result, support_of
-from dpgep.methods.options import PairOptions
+from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, method_result, support_of
 from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
 from dpgep.methods.release import solve_released
 from dpgep.models.model import Matrix, Model

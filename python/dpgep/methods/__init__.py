@@ -15,11 +15,12 @@ from dpgep.methods.base import (
     SECOND_MOMENT,
     Data,
     Method,
+    PairOptions,
+    ReleaseOptions,
     given_bound,
 )
 from dpgep.methods.clipped_power import ClippedPowerDiagnostics, ClippedPowerOptions, clipped_power
 from dpgep.methods.matrix_free import OperatorDiagnostics
-from dpgep.methods.options import PairOptions, ReleaseOptions
 from dpgep.methods.papers.rayleigh_flow import FlowDiagnostics, FlowOptions, TruncatedFlowOptions, rayleigh_flow
 from dpgep.methods.papers.simultaneous_reduction import (
     DpsrOptions,

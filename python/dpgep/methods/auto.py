@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpgep.methods.accuracy import RANK, semicircle_edge
-from dpgep.methods.base import MethodResult
+from dpgep.methods.base import MethodResult, ReleaseOptions, matrix_bytes
 from dpgep.methods.clipped_power import (
     LEAST_SHARE,
     ClippedPowerDiagnostics,
@@ -34,7 +34,6 @@ from dpgep.methods.clipped_power import (
 )
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.matrix_free import leading_by_products, operator_release
-from dpgep.methods.options import ReleaseOptions, matrix_bytes
 from dpgep.methods.release import release, solve_released
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled

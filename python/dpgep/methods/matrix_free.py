@@ -22,9 +22,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep.methods.accuracy import RANK, null_eigenvalue, products_accuracy
-from dpgep.methods.base import Diagnostics, MethodResult, method_result
+from dpgep.methods.base import Diagnostics, MethodResult, ReleaseOptions, directions_in, method_result
 from dpgep.methods.eigen import Eigensystem, bordered, solve_pair
-from dpgep.methods.options import ReleaseOptions, directions_in
 from dpgep.methods.papers.initial_vectors import InitialVectors
 from dpgep.methods.papers.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.ridge import products_ridge

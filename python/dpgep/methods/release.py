@@ -24,10 +24,17 @@ from dpgep.methods.accuracy import (
     null_eigenvalue,
     rows_needed,
 )
-from dpgep.methods.base import Diagnostics, MethodResult, method_result, singular_warning, support_of
+from dpgep.methods.base import (
+    Diagnostics,
+    MethodResult,
+    PairOptions,
+    ReleaseOptions,
+    method_result,
+    singular_warning,
+    support_of,
+)
 from dpgep.methods.eigen import Eigensystem, eigensystem, embedded, on_one_thread, solve_pair
 from dpgep.methods.matrix_free import operator_release
-from dpgep.methods.options import PairOptions, ReleaseOptions
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution

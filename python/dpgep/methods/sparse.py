@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import scipy  # its special functions and sparse solvers are loaded when they are used
@@ -17,15 +17,13 @@ import scipy.linalg
 
 from dpgep._checks import require_share, whole_number
 from dpgep.methods.accuracy import log_supports
-from dpgep.methods.base import oriented
+from dpgep.methods.base import Sparsity, oriented
 from dpgep.methods.eigen import check_pair, embedded, positive_part
 from dpgep.methods.exchange import Candidate, Size, Support, exchanged, largest_of, row_norms
 from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix, MatrixPencil
 
-# How many coordinates a support has: this many, this many of each view, or those that stand out of the noise.
-Sparsity: TypeAlias = int | tuple[int, ...] | Literal["auto"]
 # (vectors (m, d), values (m,)) -> (m, d), see sparse_eigenvectors
 ResidualDeviation: TypeAlias = Callable[[Matrix, Matrix], Matrix]
 

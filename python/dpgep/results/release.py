@@ -16,8 +16,7 @@ from dpgep._checks import did_you_mean, require_flag, whole_number
 from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
-from dpgep.methods.base import MethodResult, checked_options, component_count
-from dpgep.methods.options import PairOptions
+from dpgep.methods.base import MethodResult, PairOptions, checked_options, component_count
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
 from dpgep.models.cca import CcaModel
 from dpgep.models.fda import FdaModel
@@ -64,7 +63,7 @@ class Release:
 
     Questions are about any of its columns, named or numbered (those of both views, one after the other), and about the
     mean: a release without sums (``pca(center=False)``, say) answers `solve` alone. ``**options`` are those of
-    `dpgep.methods.options.PairOptions`: ``regularization``, ``sparsity``, ``separate_supports``.
+    `dpgep.methods.base.PairOptions`: ``regularization``, ``sparsity``, ``separate_supports``.
 
     Attributes
     ----------
@@ -92,7 +91,7 @@ class Release:
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
         """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
 
-        Free, any number of times. Options: `dpgep.methods.options.PairOptions` (``regularization``,
+        Free, any number of times. Options: `dpgep.methods.base.PairOptions` (``regularization``,
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it

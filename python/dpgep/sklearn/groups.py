@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from dpgep._checks import require_non_negative
 from dpgep.data.groups import public_classes
-from dpgep.methods.base import component_count
-from dpgep.methods.options import PairOptions
+from dpgep.methods.base import PairOptions, component_count
 from dpgep.models.model import Matrix
 from dpgep.problems.groups import fda, sir
 from dpgep.results.classifier import class_priors, label_array

@@ -20,15 +20,19 @@ import scipy.linalg
 from dpgep._checks import Count, NonNegative, Positive, Share, require_count, require_one_of
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
-from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, support_of
-from dpgep.methods.exchange import exchange_features
-from dpgep.methods.options import (
+from dpgep.methods.base import (
     MEMORY_LIMIT,
+    Diagnostics,
+    MethodResult,
+    Options,
     matrix_bytes,
+    method_result,
     require_capacity,
     require_given_sparsity,
     require_sparsity,
+    support_of,
 )
+from dpgep.methods.exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.ridge import PART, WHOLE, products_ridge
 from dpgep.models.model import Matrix, PublicSide

@@ -35,9 +35,18 @@ from numpy.typing import NDArray
 from dpgep._checks import Count, NonNegative, Positive
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
-from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result, singular_warning, support_of
+from dpgep.methods.base import (
+    Diagnostics,
+    MethodResult,
+    Options,
+    ReleaseOptions,
+    method_result,
+    require_given_sparsity,
+    require_sparsity,
+    singular_warning,
+    support_of,
+)
 from dpgep.methods.eigen import leading_first
-from dpgep.methods.options import ReleaseOptions, require_given_sparsity, require_sparsity
 from dpgep.methods.release import release
 from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix, PublicSide
