@@ -6,12 +6,10 @@ pairs of neighbours that differ in such a row through all that a ledger entry pa
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -20,10 +18,11 @@ import pytest
 import reference
 import scipy.sparse
 from conftest import Matrix
+from gmpy2 import mpq
 from numpy.typing import NDArray
+from variants import kernels
 
 import dpgep
-from dpgep._dispatch import available_variants
 from dpgep.data.blocks import GridSums
 from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, ProductMoment, ProductNormCounts
 from dpgep.data.rows import Batch, Rows
@@ -156,7 +155,7 @@ KERNELS: dict[str, Kernel] = {
     "SampledProducts of dense rows": partial(in_samples, sparse=False),
     "SampledProducts of sparse rows": partial(in_samples, sparse=True),
 }
-VARIANTS = [importlib.import_module(f"dpgep._core_{variant}") for variant in available_variants()]
+VARIANTS = list(kernels().values())
 
 
 def in_every_variant(kernel: str, rows: NDArray[Any], bound: float) -> Matrix:
@@ -236,20 +235,20 @@ class Mechanism:
 def exact(values: Any) -> NDArray[Any]:
     """As Python's integers, or fractions: a difference or square of them is not rounded."""
     flat = np.asarray(values).ravel().tolist()
-    return np.array([value if isinstance(value, int) else Fraction(value) for value in flat], dtype=object)
+    return np.array([value if isinstance(value, int) else mpq(value) for value in flat], dtype=object)
 
 
-def squared_change(one: list[tuple[Any, Any]], other: list[tuple[Any, Any]]) -> Fraction:
-    total = Fraction(0)
+def squared_change(one: list[tuple[Any, Any]], other: list[tuple[Any, Any]]) -> mpq:
+    total = mpq(0)
     for (a, weight), (b, _) in zip(one, other, strict=True):
-        total += sum((a - b) ** 2) * Fraction(weight)
+        total += sum((a - b) ** 2) * mpq(weight)
     return total
 
 
 def scales(problem: Any, adjacency: Adjacency) -> tuple[Any, Any, Any]:
     """Of second moment, sums and counts, in 1/s^2, of a release for mu = 1."""
     noise = calibrate_moments(1.0, problem.layout, adjacency)
-    return tuple(1 / Fraction(s) ** 2 if s else Fraction(0) for s in (noise.second, noise.sums, noise.counts))
+    return tuple(1 / mpq(s) ** 2 if s else mpq(0) for s in (noise.second, noise.sums, noise.counts))
 
 
 def released(build: Callable[..., Any], rows: Any, adjacency: Adjacency) -> list[tuple[Any, Any]]:
@@ -257,7 +256,7 @@ def released(build: Callable[..., Any], rows: Any, adjacency: Adjacency) -> list
     sums = problem.integer_moments(GRID_BITS)
     assert sums.high is None
     second, *rest = scales(problem, adjacency)
-    unit = Fraction(1, 16**GRID_BITS)
+    unit = mpq(1, 16**GRID_BITS)
     return [
         (exact(np.diagonal(sums.second)), second * unit),
         (exact(sums.second[np.triu_indices(D, 1)]), 2 * second * unit),
@@ -290,7 +289,7 @@ def squares_of(problem: Any) -> NDArray[Any]:
 
 def screened_views(build: Callable[..., Any], rows: Any, adjacency: Adjacency) -> list[tuple[Any, Any]]:
     problem = build(rows, adjacency)
-    return [(squares_of(problem), Fraction(1, 16**GRID_BITS)), (exact(problem.cross_norms()), 1)]
+    return [(squares_of(problem), mpq(1, 16**GRID_BITS)), (exact(problem.cross_norms()), 1)]
 
 
 def summed(make: Callable[[], Any], rows: Any, adjacency: Adjacency) -> list[tuple[Any, Any]]:
@@ -306,7 +305,7 @@ def reported(rows: Any, adjacency: Adjacency) -> list[tuple[Any, Any]]:
     del adjacency
     values = dpgep.local.GaussianRandomizer(dim=D, bound=1.0, epsilon=math.inf).randomize_rows(rows[-1:]).values[0]
     first, second = np.triu_indices(D)
-    unit = Fraction(1, 16**GRID_BITS)
+    unit = mpq(1, 16**GRID_BITS)
     return [(exact(values[first == second]), unit), (exact(values[first != second]), 2 * unit)]
 
 
@@ -388,6 +387,6 @@ def test_neighbours_of_any_length_cost_what_is_paid(mechanism: str, adjacency: A
     else:
         pairs = itertools.product(sums, [values(make(OTHERS), adjacency)])
     largest = max(squared_change(*pair) for pair in pairs)
-    claimed = Fraction(MECHANISMS[mechanism].claimed(adjacency))
-    assert largest <= claimed * Fraction(ROUNDING)
+    claimed = mpq(MECHANISMS[mechanism].claimed(adjacency))
+    assert largest <= claimed * mpq(ROUNDING)
     assert largest > claimed / 6  # some of these neighbours come near it

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import flow_problems
 import numpy as np
 import pytest
 import reference
@@ -18,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 from statistics_helpers import seeded_key
+from variants import kernels
 
 from dpgep import _dispatch
 from dpgep._dispatch import core
@@ -434,37 +434,23 @@ def test_threads_change_no_bit_with_matrices(n_vectors):
         np.testing.assert_array_equal(flow[1], flows[0][1])
 
 
-FLOWS = """
-import sys
-import numpy as np
-from dpgep._dispatch import core
-from flow_problems import FORMS, STORAGES, kernel_oracle, problem
-
-results = {"1": [], "3": []}
-for form in FORMS:
-    for storage in STORAGES:
-        for noise in ("none", "fresh", "lazy"):
-            for n_vectors, flows in results.items():
+def flows_of(kernels):
+    """All values of the flows of every form, storage and noise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow_problems, "core", kernels)
+        flows = []
+        for form, storage, noise in itertools.product(FORMS, STORAGES, ("none", "fresh", "lazy")):
+            for n_vectors in (1, 3):
                 kernel = kernel_oracle(problem(form, storage), storage, noise, 0.05, bytes(32), n_products=6)
-                start = np.random.default_rng(1).normal(size=(int(n_vectors), kernel.n_features))
-                vectors, quotients, _, _ = core.rayleigh_flow(kernel, start, 6, 0.1, sparsity=8)
+                start = np.random.default_rng(1).normal(size=(n_vectors, kernel.n_features))
+                vectors, quotients, _, _ = kernels.rayleigh_flow(kernel, start, 6, 0.1, sparsity=8)
                 flows += [vectors.ravel(), quotients.ravel()]
-np.savez(sys.argv[1], **{n_vectors: np.concatenate(flows) for n_vectors, flows in results.items()})
-"""
-
-
-def flows_of(variant, path):
-    environment = {**os.environ, "DPGEP_SIMD": variant, "OPENBLAS_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[1] / "support")
-    subprocess.run([sys.executable, "-c", FLOWS, str(path)], env=environment, check=True, timeout=300)
-    return np.load(path)
+    return np.concatenate(flows)
 
 
 @pytest.mark.parametrize("variant", _dispatch.available_variants()[1:])
-def test_variants_agree(variant, tmp_path):
-    baseline, other = (flows_of(v, tmp_path / f"{v}.npz") for v in ("baseline", variant))
-    for n_vectors in ("1", "3"):
-        np.testing.assert_array_equal(other[n_vectors], baseline[n_vectors])
+def test_variants_agree(variant):
+    np.testing.assert_array_equal(flows_of(kernels()[variant]), flows_of(kernels()["baseline"]))
 
 
 # --- contract ---

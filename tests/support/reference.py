@@ -347,6 +347,9 @@ def _checked(shape: NoiseShape) -> NoiseShape:
 
 def counts_as_zero(row: NDArray[Any], bound: float) -> bool:
     """Whether a row is longer than 2^500 times ``bound``: then it counts as zero everywhere. Source: section 1."""
+    longest = float(np.max(np.abs(row), initial=0))
+    if longest / 2.0**400 <= bound:  # so that it is no longer than sqrt(d) 2^400 bounds
+        return False
     squares = (Fraction(float(x)) ** 2 for x in row)
     return bool(sum(squares) > Fraction(bound) ** 2 * 4**500)
 
