@@ -290,7 +290,8 @@ def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count
     assert found.keys() <= {"kept", "kept to the end", "nothing spent"}
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(MANY // 4, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("count", [MANY // 4])
 def test_interrupts_at_random_times_of_a_process(folder: Path, tmp_path: Path, count: int) -> None:
     """In ``count`` processes, from their start on, at times that are spread evenly, each moved by chance.
 
