@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import dpgep
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 
 DRAWS = 1 if support.QUICK else 7
 

@@ -20,7 +20,7 @@ import numpy as np
 import support
 
 import dpgep
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 
 N, D = (20_000, 30)
 DRAWS = 3 if support.QUICK else 11

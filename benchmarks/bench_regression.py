@@ -18,7 +18,7 @@ import pytest
 import support
 
 import dpgep
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 from dpgep.results.regression import Regression
 
 Matrix = support.Matrix

@@ -19,7 +19,7 @@ from dpgep.privacy import release as of_moments
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.problem import MomentProblem, Problem
 from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease

@@ -16,7 +16,7 @@ from scipy import stats
 
 import dpgep
 from dpgep.methods.sparse import ResidualDeviation, SparseFit, sparse_eigenvectors
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 
 
 def goe(rng: np.random.Generator, d: int, deviation: float = 1.0) -> Matrix:

@@ -25,7 +25,7 @@ from dpgep.models.in_units import InUnits
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
 from dpgep.models.pls import PlsModel
 from dpgep.models.preprocessing import unclipped
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 
 D, N = 6, 3000
 SCALE = np.geomspace(1.0, 300.0, D)

@@ -24,7 +24,7 @@ from stored import bytes_of
 import dpgep
 from dpgep.cli import main
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, percent, up
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 from dpgep.reports.report import document_of, verify
 
 DATA = Path(__file__).resolve().parents[1] / "support"

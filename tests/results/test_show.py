@@ -12,7 +12,7 @@ import pytest
 from conftest import solve_seeded
 
 import dpgep
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 
 EVIL = "<script>alert('x')</script>"
 

@@ -36,7 +36,7 @@ from dpgep.models import FdaModel, PcaModel
 from dpgep.privacy import sampled
 from dpgep.privacy.calibration import COUNTS, RECORD, SECOND, SUMS
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 from dpgep.reports import guarantee, report
 from dpgep.reports.report import verify
 from dpgep.serialization import Format

@@ -27,7 +27,7 @@ from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.release import Release
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 from dpgep.problems.problem import MomentProblem
 
 Matrix = NDArray[np.float64]

@@ -30,7 +30,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.release import Release
 from dpgep.privacy.stages import NoisyCounts, Stages
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 D = 3

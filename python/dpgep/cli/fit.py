@@ -17,7 +17,7 @@ from dpgep.cli.paying import Paying, add_budget
 from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.models.table import TableModel
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 from dpgep.problems.problem import Problem
 
 

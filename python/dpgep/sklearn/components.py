@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dpgep.models.model import Matrix
-from dpgep.problems.pca import pca
+from dpgep.problems.builders import cca, pca, pls
 from dpgep.problems.problem import MomentProblem
-from dpgep.problems.views import cca, pls
 from dpgep.results.solution import Solution
 from dpgep.sklearn.base import Components, Projection, options_of, values_withheld
 from dpgep.solve import solve

@@ -16,7 +16,7 @@ from dpgep._checks import require_non_negative
 from dpgep.data.groups import public_classes
 from dpgep.methods.base import PairOptions, component_count
 from dpgep.models.model import Matrix
-from dpgep.problems.groups import fda, sir
+from dpgep.problems.builders import fda, sir
 from dpgep.results.classifier import class_priors, label_array
 from dpgep.results.release import Release
 from dpgep.sklearn.base import Components, options_of, values_withheld

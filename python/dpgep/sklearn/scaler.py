@@ -12,7 +12,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dpgep.models.preprocessing import AutoPreprocessing
-from dpgep.problems.groups import table_problem
+from dpgep.problems.builders import table_problem
 from dpgep.run import Run
 from dpgep.sklearn.base import PrivateEstimator
 

@@ -1,0 +1,410 @@
+"""Builders: a model joined to data of people. What they take is what estimators and the command line offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal
+
+from dpgep._checks import require_flag
+from dpgep.data.groups import public_classes, slice_edges
+from dpgep.data.inputs import named
+from dpgep.data.views import n_rows, opened, width
+from dpgep.models.cca import CcaModel
+from dpgep.models.fda import FdaModel
+from dpgep.models.model import Adjacency, view_labels
+from dpgep.models.multiset_cca import MultisetCcaModel
+from dpgep.models.pca import PcaModel, StandardizedPcaModel
+from dpgep.models.pls import PlsModel
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
+from dpgep.models.row_model import RowModel
+from dpgep.models.sir import SirModel
+from dpgep.models.table import TableModel
+from dpgep.problems.problem import MomentProblem, moment_problem
+
+
+def pca(
+    X: Any,
+    *,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    center: bool = True,
+    standardize: bool = False,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Principal component analysis of the rows of X.
+
+    Problem: A v = lambda v with A = (1/n) sum x x^T - m m^T, or (1/n) sum x x^T if not ``center``; no factor n/(n-1).
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        One row per person, real numbers, any dtype and memory order, or a SciPy sparse matrix; never modified, never
+        copied as a whole. Or a table, whose columns keep their names and whose categorical columns become indicators
+        (docs/your-table.md), or data read in batches: columns of a `dpgep.scan`, a path, an iterator of batches;
+        or a Dask or Spark collection.
+    bound : "auto" or float
+        The bound on the row norm. It is enforced: longer rows are clipped to it, and how many stays secret. A number
+        is a public bound: it must follow from what is known about the columns, never from the data (not checked).
+
+        "auto" buys a bound from the budget of the run, and needs no prior range. Rows are first shifted by a mean, if
+        that is long, ``center`` is set and rows are not sparse; with ``standardize``, every column gets a location and
+        a scale. That takes 2 to 25 % of mu^2, with ``standardize`` 17 to 55 %: the less, the larger n and the budget
+        are. Each stage is a release in the report, and a pass over the data, which must be readable several times:
+        ``solution.passes`` counts. Components, eigenvalues and the mean are in the units of the columns; with
+        ``standardize``, ``components * solution.scale`` has unit rows (docs/your-table.md).
+    preprocessing : `AutoPreprocessing` or `Preprocessing`, optional
+        Instead of a number as the bound. `AutoPreprocessing` sets shares and public ranges of what ``bound="auto"``
+        buys, and admits missing values. A `Preprocessing` is what was bought, the ``preprocessing`` of an earlier
+        solution: it maps rows of the same columns, and bounds them, at no cost.
+    center : bool
+        Whether to subtract the mean. If False, nothing is spent on the mean.
+    standardize : bool
+        Whether to divide the columns by their standard deviations (roots of their mean squares, if not ``center``): the
+        components of the correlation matrix. The deviations are read off the same release, at no cost. Problem:
+        A v = lambda diag(A) v, with v^T diag(A) v = 1: components are in the units of the columns, `Solution.transform`
+        gives the scores of standardized rows, and components times ``diagnostics.scale`` are the unit eigenvectors of
+        the correlation matrix. Solved by the methods "release" and "sr-dp", with the matrix in memory.
+
+        A constant column has no correlations. Without noise it gets no weight, and the solution is that of the others.
+        With noise a column is divided by at least the root of two deviations of the noise in its variance: one that is
+        constant, or varies less than that, gets a small weight, with an `AccuracyWarning` that lists such columns.
+        Eigenvalues sum to the number of the other columns, up to what these keep.
+    adjacency : {"replace-one", "add-remove"}
+        Which data sets are neighbours. Under "replace-one" n is public; under "add-remove" it is not, and matrices are
+        normalized by ``public_n``, or by a noisy count that the budget pays for.
+    public_n : int, optional
+        A public number of people, for "add-remove" only; it need not be exact.
+
+    Returns
+    -------
+    MomentProblem
+        For `dpgep.solve`. Nothing is computed yet.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is not a real matrix with at least two rows (any number under add-remove), or a parameter is out of range.
+        Columns of text are named.
+        NaN and infinities are detected by `solve`, before anything is released.
+    """
+    require_flag("standardize", standardize)
+    kind = StandardizedPcaModel if standardize else PcaModel
+    return _built(lambda x: kind(width(x), center), (X,), (), bound, preprocessing, adjacency, public_n)
+
+
+def cca(
+    X: Any,
+    Y: Any,
+    *,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    center: bool = True,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Canonical correlation analysis of two views of the same people.
+
+    Problem: A v = lambda B v with v = (x, y), A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy), S the covariance of the
+    joint row (x, y) (its second moment if not ``center``). Eigenvalues are correlations, in [0, 1] up to noise.
+
+    Parameters
+    ----------
+    X, Y : array_like of shapes (n, d_x) and (n, d_y)
+        Row i of each belongs to person i.
+    bound : "auto" or float
+        As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" gives every column a
+        location (if ``center``) and a scale, for 17 to 55 % of mu^2; makes the columns of each view nearly
+        uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`, "full");
+        or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
+        With a number, rescale views of different scales by public factors first.
+    preprocessing, center, adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem
+        For `dpgep.solve`; the solution contains the weights of both views.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, and if X and Y differ in their number of rows.
+    """
+    return _built(
+        lambda x, y: CcaModel(width(x), width(y), center), (X, Y), (), bound, preprocessing, adjacency, public_n
+    )
+
+
+def pls(
+    X: Any,
+    Y: Any,
+    *,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    center: bool = True,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Partial least squares of two views of the same people: the directions whose scores have the largest covariance.
+
+    Problem: A v = lambda v with v = (x, y) and A = [[0, Sxy], [Syx, 0]], Sxy the cross-covariance of the views (their
+    cross moment if not ``center``); no factor n/(n-1). Eigenvalues are the leading singular values of Sxy, the
+    solution's ``x_weights`` and ``y_weights`` its singular vectors. All pairs follow from one Sxy without deflation, as
+    in scikit-learn's `PLSSVD`, unlike `PLSCanonical`. Beyond the rank of Sxy, weights are arbitrary.
+
+    Parameters
+    ----------
+    X, Y : array_like of shapes (n, d_x) and (n, d_y)
+        Row i of each belongs to person i.
+    bound : "auto" or float
+        As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" shifts rows but does not
+        scale columns, since covariances depend on the units: where the views differ in scale, rescale them by public
+        factors first.
+    preprocessing, center, adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem
+        For `dpgep.solve`; the solution contains the weights of both views.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.cca`.
+    """
+    return _built(
+        lambda x, y: PlsModel(width(x), width(y), center), (X, Y), (), bound, preprocessing, adjacency, public_n
+    )
+
+
+def multiset_cca(
+    views: Sequence[Any],
+    *,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    center: bool = True,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Multiset canonical correlation analysis: what two or more views of the same people have in common.
+
+    Problem: A v = lambda B v with v = (x_1, ..., x_m), S the covariance of the joint row of all m views (its second
+    moment if not ``center``), A its blocks S_ij between views (i != j, zero within them) and B its blocks S_ii within.
+    Eigenvalues lie in [0, m - 1] up to noise. For two views they are the canonical correlations of `dpgep.cca`; for m
+    views with equal parts in v, each is m - 1 times the mean correlation of two views. (Kettenring, 1971, the sum of
+    correlations; other packages add 1 to eigenvalues, or divide them by m.)
+
+    Parameters
+    ----------
+    views : sequence of array_like of shapes (n, d_1), ..., (n, d_m)
+        Row i of each belongs to person i.
+    bound : "auto" or float
+        As in `dpgep.cca`, of the joint row: all parts are clipped together.
+    preprocessing, center, adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem
+        For `dpgep.solve`. `Solution.view_weights` are the weights of each view.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, for fewer than two views, and if they differ in their number of rows.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> rng = np.random.default_rng(0)
+    >>> common = rng.standard_normal((20000, 1))
+    >>> views = [common * [1.0, 0.0, 0.0] + rng.standard_normal((20000, 3)) for _ in range(3)]
+    >>> solution = dpgep.solve(dpgep.multiset_cca(views), epsilon=1.0, delta=1e-6, n_components=1)
+    >>> [weights.shape for weights in solution.view_weights]
+    [(1, 3), (1, 3), (1, 3)]
+    """
+    if not isinstance(views, (list, tuple)):
+        raise TypeError(f"views must be a list of matrices, one for each view, got {type(views).__name__}")
+    return _built(
+        lambda *rows: MultisetCcaModel(tuple(map(width, rows)), center),
+        views,
+        (),
+        bound,
+        preprocessing,
+        adjacency,
+        public_n,
+    )
+
+
+def fda(
+    X: Any,
+    labels: Any,
+    *,
+    classes: Sequence[Hashable] | Literal["public"] | None = None,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Fisher discriminant analysis: directions that separate classes.
+
+    Problem: A v = lambda B v with, over classes c of n_c people with mean m_c,
+    A = sum_c (n_c/n) m_c m_c^T - m m^T (between) and B = (1/n) sum x x^T - sum_c (n_c/n) m_c m_c^T (within).
+    Unlike scikit-learn's LDA, A and B are divided by n, not n - C.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        One row per person.
+    labels : array_like of n hashable labels
+        One per person. A replaced person may also change class: labels are protected like rows.
+    classes : sequence of labels, or "public", optional
+        The public set of classes; a class may be empty. A person with another label, or none (NaN), counts as a
+        person and contributes nothing else: no row, no class. Without it, booleans have two classes and categorical
+        data (pandas, a polars Enum) the categories that they declare; otherwise, also of an Arrow dictionary, the set
+        of distinct labels is taken as public knowledge, with a `PrivacyWarning`: it appears in
+        ``solution.model.classes``. "public" confirms that it is. Labels read in batches need ``classes`` unless they
+        are of such a type.
+    bound : "auto" or float
+        As in `dpgep.pca`. "auto" gives every column a location and a scale, for 17 to 55 % of mu^2; makes columns
+        nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`,
+        "full"); or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has
+        unit rows.
+    preprocessing, adjacency, public_n
+        As in `dpgep.pca`.
+
+    Returns
+    -------
+    MomentProblem
+        For `dpgep.solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, and for fewer than two classes, a wrong number of labels, or labels whose type shows that
+        none is in ``classes``. Without ``classes`` also for NaN, and for labels that are not a classification: more
+        than 100 distinct ones, or fractional ones.
+    """
+
+    def model(x: Any) -> FdaModel:
+        return FdaModel(width(x), public_classes(labels, n_rows(x), classes))
+
+    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n)
+
+
+def sir(
+    X: Any,
+    y: Any,
+    *,
+    slices: int = 10,
+    y_range: tuple[float, float] | None = None,
+    edges: Sequence[float] | None = None,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """Sliced inverse regression: directions of X that a response y depends on.
+
+    Problem: A v = lambda B v with A = sum_h (n_h/n) m_h m_h^T - m m^T over slices h of y, and B the covariance of the
+    rows.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        One row per person.
+    y : array_like of shape (n,)
+        The response. A replaced person may also change slice: responses are protected like rows. Infinity belongs to an
+        outer slice; a person with NaN counts as a person and contributes nothing else.
+    slices : int
+        Number of slices of equal width over ``y_range``.
+    y_range : (low, high)
+        Public range of y; values outside it belong to the outer slices. Required unless ``edges`` is given.
+    edges : sequence of increasing numbers
+        Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
+        compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
+    bound, preprocessing, adjacency, public_n
+        As in `dpgep.fda`.
+
+    Returns
+    -------
+    MomentProblem
+        For `dpgep.solve`. Empty slices are allowed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
+    """
+    interior = tuple(slice_edges(slices, y_range, edges).tolist())
+    return _built(lambda x: SirModel(width(x), interior), (X,), (y,), bound, preprocessing, adjacency, public_n)
+
+
+def table_problem(
+    X: Any,
+    groups: Any = None,
+    *,
+    classes: Sequence[Hashable] | Literal["public"] | None = None,
+    slices: int | None = None,
+    y_range: tuple[float, float] | None = None,
+    edges: Sequence[float] | None = None,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+) -> MomentProblem:
+    """One release of all second moments of rows, for any later question.
+
+    Of everybody, or of groups: labels of classes, or a response with its slices. For `dpgep.release`, which says what
+    the parameters are.
+    """
+    cuts = {"slices": slices, "y_range": y_range, "edges": edges}
+
+    def model(x: Any) -> TableModel:
+        if groups is None:
+            given = {"classes": classes, **cuts}
+            described = [name for name, value in given.items() if value is not None]
+            if described:
+                raise ValueError(f"{' and '.join(described)} describe groups: give groups as well")
+            return TableModel(width(x))
+        if slices is None and edges is None:
+            if y_range is not None:
+                raise ValueError("y_range belongs to slices: give their number")
+            return TableModel(width(x), public_classes(groups, n_rows(x), classes))
+        if classes is not None:
+            raise ValueError("the groups of a table are classes or slices of a response: give one of them")
+        if slices is not None and edges is not None:
+            raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
+        return TableModel(width(x), interior_edges=tuple(slice_edges(**cuts).tolist()))
+
+    return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n)
+
+
+def _built(
+    make: Callable[..., RowModel],
+    views: Sequence[Any],
+    groups: tuple[Any, ...],
+    bound: Bound,
+    preprocessing: AutoPreprocessing | Preprocessing | None,
+    adjacency: Adjacency,
+    public_n: int | None,
+) -> MomentProblem:
+    """The problem of the model that ``make`` makes of the views, for rows of the same people and their groups."""
+    found = [opened(view, label, adjacency) for view, label in zip(views, view_labels(len(views)), strict=True)]
+    rows = tuple(view for view, _ in found)
+    model, data = named(make(*rows), *(names for _, names in found)), (*rows, *groups)
+    return moment_problem(model, data, bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n)
+
+
+#: the models by the names of their commands
+BUILDERS: dict[str, Callable[..., MomentProblem]] = {
+    "pca": pca,
+    "cca": cca,
+    "pls": pls,
+    "multiset-cca": multiset_cca,
+    "fda": fda,
+    "sir": sir,
+    "release": table_problem,
+}
