@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -110,11 +109,10 @@ def fantope_relaxation(
     require_non_negative("penalty", penalty)
     require_positive("tolerance", tolerance)
     require_count("max_iterations", max_iterations)
-    projection = _Projection(n_components)
-    splitting = _Identity(a, penalty, projection) if b is None else _Congruence(a, b, ridge, penalty, projection)
+    k = n_components
+    splitting = _Admm(a, penalty, k) if b is None else _Congruence(a, b, ridge, penalty, k)
     if start is not None:
         splitting.resume(start)
-    scale = splitting.scale
     objective = gap = math.inf
     iteration, converged = 0, False
     with blas_on_one_thread() if len(a) < THREADED_DIMENSION else nullcontext():
@@ -124,7 +122,7 @@ def fantope_relaxation(
             if iteration % CHECK_EVERY == 0 or iteration == max_iterations:
                 objective, gap = splitting.certify()
                 # An optimum of zero has no relative gap.
-                converged = gap <= tolerance * max(abs(objective), 1e-6 * scale)
+                converged = gap <= tolerance * max(abs(objective), 1e-6 * splitting.scale)
                 if iteration <= BALANCED_CHECKS * CHECK_EVERY and not converged:
                     splitting.balance(primal, dual)
     return FantopeFit(
@@ -188,8 +186,7 @@ class _Projection:
             # LAPACK's dsyevr returns nothing at all where the boundary cuts a cluster of eigenvalues
             if len(values) == r and values[0] / radius <= _shift(values / radius, self.k):
                 return values, vectors
-        values, vectors = scipy.linalg.eigh(matrix.T, driver="evd", overwrite_a=True, check_finite=False)
-        return values, vectors
+        return scipy.linalg.eigh(matrix.T, driver="evd", overwrite_a=True, check_finite=False)  # type: ignore[no-any-return]
 
 
 def _shift(values: Matrix, total: float) -> float:
@@ -210,47 +207,44 @@ def _excess(ascending: Matrix, points: Matrix) -> Matrix:
     return np.asarray(tails[first_above] - points * (len(ascending) - first_above))
 
 
-class _Splitting(ABC):
-    """State of ADMM, with scaled dual variables."""
+class _Admm:
+    """State of ADMM, with scaled dual variables, that of the lasso first. For B = I: constraint P = H."""
 
     sparse: Matrix
-    scale: float  # largest tr(A P) over the Fantope
-    _nu: float
+    _radius = 1.0
 
-    def __init__(self, a: Matrix, penalty: float, projection: _Projection) -> None:
-        self._a = a
-        self._penalty = penalty
-        self._project = projection
+    def __init__(self, a: Matrix, penalty: float, k: int) -> None:
+        self._a, self._penalty, self._project = a, penalty, _Projection(k)
+        #: largest tr(A P) over the Fantope
+        self.scale = self._project.support_function(self._whitened(a.copy()))
+        self._nu = abs(self.scale) / k / self._radius**2 or 1.0
+        self._h, self._duals = np.zeros_like(a), [np.zeros_like(a)]
 
-    @abstractmethod
-    def step(self) -> tuple[float, float]:
-        """One iteration; the relative primal and dual residuals."""
-
-    @abstractmethod
     def resume(self, fit: FantopeFit) -> None:
         """Start from another fit's primal and dual variables."""
+        self._h = fit.spectral.copy()
+        self._duals = [(self._a - fit.multiplier) / self._nu]
 
-    @abstractmethod
+    def step(self) -> tuple[float, float]:
+        """One iteration; the relative primal and dual residuals."""
+        previous, (dual,) = self._h, self._duals
+        p = self.sparse = self._lasso(previous - dual)
+        dual += OVERRELAXATION * p
+        dual += (1 - OVERRELAXATION) * previous
+        h = self._h = self._project(dual.copy())
+        dual -= h
+        return _residuals((p, h), (h, previous), (dual,))
+
     def spectral(self) -> Matrix:
         """H."""
+        return self._h
 
-    @abstractmethod
     def feasible(self) -> Matrix:
         """B^{-1/2} H B^{-1/2}."""
-
-    @abstractmethod
-    def _lasso_dual(self) -> Matrix:
-        """The scaled dual variable of the lasso block."""
-
-    @abstractmethod
-    def _whitened(self, matrix: Matrix) -> Matrix:
-        """B^{-1/2} M B^{-1/2} up to a rotation, in new memory."""
-
-    @abstractmethod
-    def _scale_duals(self, factor: float) -> None: ...
+        return self._h
 
     def multiplier(self) -> Matrix:
-        return np.clip(self._a - self._nu * self._lasso_dual(), -self._penalty, self._penalty)
+        return np.clip(self._a - self._nu * self._duals[0], -self._penalty, self._penalty)
 
     def certify(self) -> tuple[float, float]:
         """Objective of the feasible point, and the duality gap."""
@@ -264,7 +258,12 @@ class _Splitting(ABC):
         factor = min(max(math.sqrt(primal / dual), 0.2), 5.0) if primal > 0 and dual > 0 else 1.0
         if not 2 / 3 <= factor <= 1.5:
             self._nu *= factor
-            self._scale_duals(1 / factor)
+            for scaled in self._duals:
+                scaled *= 1 / factor
+
+    def _whitened(self, matrix: Matrix) -> Matrix:
+        """B^{-1/2} M B^{-1/2} up to a rotation; may overwrite its argument."""
+        return matrix
 
     def _lasso(self, target: Matrix) -> Matrix:
         """Minimizer of nu/2 |P - target|_F^2 - tr(A P) + phi |P|_{1,1}: a soft threshold. Overwrites the target."""
@@ -274,53 +273,14 @@ class _Splitting(ABC):
         return target
 
 
-class _Identity(_Splitting):
-    """B = I: constraint P = H."""
-
-    def __init__(self, a: Matrix, penalty: float, projection: _Projection) -> None:
-        super().__init__(a, penalty, projection)
-        self.scale = projection.support_function(a.copy())
-        self._nu = abs(self.scale) / projection.k or 1.0
-        self.sparse, self._h, self._dual = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a)
-
-    def resume(self, fit: FantopeFit) -> None:
-        self._h = fit.spectral.copy()
-        self._dual = (self._a - fit.multiplier) / self._nu
-
-    def step(self) -> tuple[float, float]:
-        previous = self._h
-        p = self.sparse = self._lasso(previous - self._dual)
-        self._dual += OVERRELAXATION * p
-        self._dual += (1 - OVERRELAXATION) * previous
-        h = self._h = self._project(self._dual.copy())
-        self._dual -= h
-        return _residuals((p, h), (h, previous), (self._dual,))
-
-    def spectral(self) -> Matrix:
-        return self._h
-
-    def feasible(self) -> Matrix:
-        return self._h
-
-    def _lasso_dual(self) -> Matrix:
-        return self._dual
-
-    def _whitened(self, matrix: Matrix) -> Matrix:
-        return matrix
-
-    def _scale_duals(self, factor: float) -> None:
-        self._dual *= factor
-
-
-class _Congruence(_Splitting):
+class _Congruence(_Admm):
     """B = U diag(c b) U^T with det(b) = 1: constraints P = U Q U^T and H = c S Q, S_ij = sqrt(b_i b_j) entrywise.
 
     H, Q and the second dual variable live in the eigenbasis of B; the Fantope does not see the rotation. H is kept
     as H / c.
     """
 
-    def __init__(self, a: Matrix, b: Matrix, ridge: float, penalty: float, projection: _Projection) -> None:
-        super().__init__(a, penalty, projection)
+    def __init__(self, a: Matrix, b: Matrix, ridge: float, penalty: float, k: int) -> None:
         values, self._basis = scipy.linalg.eigh(b, driver="evd")
         values = values + ridge
         if not values[0] > len(b) * np.finfo(float).eps * values[-1]:
@@ -331,34 +291,33 @@ class _Congruence(_Splitting):
         roots = np.sqrt(values * self._radius)
         self._s = np.outer(roots, roots)
         self._weights = 1.0 / (1.0 + self._s**2)
-        self.scale = projection.support_function(self._whitened(a))
-        self._nu = abs(self.scale) / projection.k / self._radius**2 or 1.0
-        self.sparse, self._p, self._q = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a)
-        self._h, self._lasso_part, self._spectral_part = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a)
+        super().__init__(a, penalty, k)
+        self._p, self._q = np.zeros_like(a), np.zeros_like(a)
+        self._duals.append(np.zeros_like(a))
 
     def resume(self, fit: FantopeFit) -> None:
+        super().resume(fit)
         self._p = fit.feasible.copy()
         self._q = self._rotated(self._p)
-        self._lasso_part = (self._a - fit.multiplier) / self._nu
-        self._spectral_part = -self._rotated(self._lasso_part) / self._s
+        self._duals.append(-self._rotated(self._duals[0]) / self._s)
 
     def step(self) -> tuple[float, float]:
-        image = self._s * self._q
-        p = self.sparse = self._lasso(self._p - self._lasso_part)
-        h = self._h = self._project(image - self._spectral_part, self._radius)
-        self._lasso_part += OVERRELAXATION * p
-        self._lasso_part += (1 - OVERRELAXATION) * self._p
-        self._spectral_part += OVERRELAXATION * h
-        self._spectral_part += (1 - OVERRELAXATION) * image
-        self._q = self._rotated(self._lasso_part)
-        self._q += self._s * self._spectral_part
+        image, (lasso_part, spectral_part) = self._s * self._q, self._duals
+        p = self.sparse = self._lasso(self._p - lasso_part)
+        h = self._h = self._project(image - spectral_part, self._radius)
+        lasso_part += OVERRELAXATION * p
+        lasso_part += (1 - OVERRELAXATION) * self._p
+        spectral_part += OVERRELAXATION * h
+        spectral_part += (1 - OVERRELAXATION) * image
+        self._q = self._rotated(lasso_part)
+        self._q += self._s * spectral_part
         self._q *= self._weights
         previous, self._p = self._p, self._basis @ self._q @ self._basis.T
         new_image = self._s * self._q
-        self._lasso_part -= self._p
-        self._spectral_part -= new_image
+        lasso_part -= self._p
+        spectral_part -= new_image
         return _residuals(
-            (p, self._p, h, new_image), (self._p, previous, new_image, image), (self._lasso_part, self._spectral_part)
+            (p, self._p, h, new_image), (self._p, previous, new_image, image), (lasso_part, spectral_part)
         )
 
     def spectral(self) -> Matrix:
@@ -366,9 +325,6 @@ class _Congruence(_Splitting):
 
     def feasible(self) -> Matrix:
         return np.asarray(self._basis @ (self._h / self._s) @ self._basis.T)
-
-    def _lasso_dual(self) -> Matrix:
-        return self._lasso_part
 
     def _rotated(self, matrix: Matrix) -> Matrix:
         return np.asarray(self._basis.T @ matrix @ self._basis)
@@ -378,10 +334,6 @@ class _Congruence(_Splitting):
         rotated *= self._radius
         rotated /= self._s
         return rotated
-
-    def _scale_duals(self, factor: float) -> None:
-        self._lasso_part *= factor
-        self._spectral_part *= factor
 
 
 def _residuals(primal: tuple[Matrix, ...], change: tuple[Matrix, ...], dual: tuple[Matrix, ...]) -> tuple[float, float]:
