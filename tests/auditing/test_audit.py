@@ -14,8 +14,9 @@ from scipy.special import ndtri
 
 import dpgep
 from dpgep.auditing import low_bits
+from dpgep.auditing.bounds import clopper_pearson
 from dpgep.auditing.low_bits import classes_below, numbers_in
-from dpgep.auditing.statistical import AuditResult, _clopper_pearson, audit, audit_samples, release_statistic
+from dpgep.auditing.statistical import AuditResult, audit, audit_samples, release_statistic
 from dpgep.privacy.accounting import epsilon_of, mu_of
 
 FALSE_ALARM = 1e-6
@@ -67,7 +68,7 @@ def test_thresholds_are_judged_on_runs_that_did_not_choose_them(rng: np.random.G
 @pytest.mark.parametrize("level", [0.3, 1e-3, 1e-9])
 def test_clopper_pearson_is_exact(level: float) -> None:
     errors = np.array([0, 1, 7, 99, 100])
-    upper = _clopper_pearson(errors, 100, level)
+    upper = clopper_pearson(errors, 100, level)
     assert upper[-1] == 1
     np.testing.assert_allclose(stats.binom.cdf(errors[:-1], 100, upper[:-1]), level, rtol=1e-6)
 

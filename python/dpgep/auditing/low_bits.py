@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+import scipy  # its special functions are loaded when they are used
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
@@ -78,65 +79,33 @@ def learn_pattern(first: Values, second: Values, parts: Sequence[int] | None = N
     too rare in any single entry. The alternative with more evidence is used, if it exceeds chance.
     """
     starts = np.cumsum([0, *(parts or [first.shape[1]])])
-    found = [
-        max(learn(first[:, start:end], second[:, start:end]) for learn in (_learn_each, _learn_alike))
-        for start, end in itertools.pairwise(starts.tolist())
-    ]
-    return Pattern(
-        np.concatenate([part.pattern.entries + start for part, start in zip(found, starts[:-1], strict=True)]),
-        np.concatenate([part.pattern.scales for part in found]),
-        np.concatenate([part.pattern.weights for part in found]),
-    )
+    found = []
+    for start, end in itertools.pairwise(starts.tolist()):
+        samples = first[:, start:end], second[:, start:end]
+        each, evidence = _learn(*samples)
+        alike, evidence_alike = _learn(*(values.reshape(-1, 1) for values in samples))
+        if evidence_alike > evidence:
+            used = np.arange(end - start)
+            each = Pattern(used, np.tile(alike.scales, len(used)), np.tile(alike.weights, (len(used), 1)))
+        found.append(replace(each, entries=each.entries + start))
+    return Pattern(*(np.concatenate([getattr(part, each.name) for part in found]) for each in fields(Pattern)))
 
 
-@dataclass(frozen=True)
-class _Learned:
-    """A pattern, and twice the log-likelihood ratio in its favour."""
-
-    pattern: Pattern
-    evidence: float
-
-    def __lt__(self, other: _Learned) -> bool:
-        return self.evidence < other.evidence
-
-
-def _learn_each(first: Values, second: Values) -> _Learned:
-    """Each entry at its most informative scale."""
+def _learn(first: Values, second: Values) -> tuple[Pattern, float]:
+    """Each entry at its most informative scale, and twice the log-likelihood ratio in favour of the pattern."""
     m = first.shape[1]
-    tops = _top(np.maximum(np.abs(first).max(axis=0), np.abs(second).max(axis=0)))
+    # exponents of the least powers of two above all moduli
+    tops = np.frexp(np.abs(np.concatenate([first, second])).max(axis=0, initial=0.0))[1]
     best, scales, weights = np.zeros(m), np.zeros(m, dtype=np.intp), np.zeros((m, N_CLASSES))
     for below in range(_COARSEST, _FINEST + 1):
-        at = _in_range(tops - below)
+        at = np.clip(tops - below, -950, 950)  # 2^-scale is a double, and so are numbers in units of 2^scale
         counts = [_counts(values, at) for values in (first, second)]
         evidence = _evidence(*counts)
         better = evidence > best
-        best[better], scales[better], weights[better] = evidence[better], at[better], _weights(*counts)[better]
+        best[better], scales[better] = evidence[better], at[better]
+        weights[better] = np.log((counts[1] + 0.5) / (counts[0] + 0.5))[better]
     used = np.flatnonzero(best > _chance(m))
-    return _Learned(Pattern(used, scales[used], weights[used]), float(best[used].sum()))
-
-
-def _learn_alike(first: Values, second: Values) -> _Learned:
-    """All entries at the scale most informative for them together."""
-    m, top = first.shape[1], _top(max(float(np.abs(values).max(initial=0.0)) for values in (first, second)))
-    best = _Learned(Pattern(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty((0, N_CLASSES))), 0.0)
-    for below in range(_COARSEST, _FINEST + 1):
-        scale = _in_range(top - below)
-        counts = [_counts(values.reshape(-1, 1), scale)[0] for values in (first, second)]
-        evidence = float(_evidence(*counts))
-        if evidence > max(best.evidence, _chance(1)):
-            weights = np.tile(_weights(*counts), (m, 1))
-            best = _Learned(Pattern(np.arange(m), np.full(m, scale, dtype=np.intp), weights), evidence)
-    return best
-
-
-def _top(largest: Any) -> Any:
-    """Exponent of the least power of two above a modulus."""
-    return np.frexp(largest)[1].astype(np.intp)
-
-
-def _in_range(scales: Any) -> Any:
-    """2^-scale must be a double, and so must numbers in units of 2^scale."""
-    return np.clip(scales, -950, 950)
+    return Pattern(used, scales[used], weights[used]), float(best[used].sum())
 
 
 def _counts(values: Values, scales: Any) -> Values:
@@ -148,21 +117,13 @@ def _counts(values: Values, scales: Any) -> Values:
 
 def _evidence(first: Values, second: Values) -> Values:
     """Likelihood ratio statistic G of two laws against one, (m,)."""
-    from scipy.special import xlogy
-
-    half = np.maximum((first + second) / 2, 0.5)
+    xlogy, half = scipy.special.xlogy, np.maximum((first + second) / 2, 0.5)
     return np.asarray(2 * (xlogy(first, first / half) + xlogy(second, second / half)).sum(axis=-1))
 
 
 def _chance(n_entries: int) -> float:
     """The value that the largest G exceeds by chance with probability of about ``_BY_CHANCE``."""
-    from scipy.special import chdtri
-
-    return float(chdtri(N_CLASSES - 1, _BY_CHANCE / (n_entries * (_FINEST - _COARSEST + 1))))
-
-
-def _weights(first: Values, second: Values) -> Values:
-    return np.asarray(np.log((second + 0.5) / (first + 0.5)))
+    return float(scipy.special.chdtri(N_CLASSES - 1, _BY_CHANCE / (n_entries * (_FINEST - _COARSEST + 1))))
 
 
 def numbers_in(output: Any) -> list[Values]:

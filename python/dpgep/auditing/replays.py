@@ -72,7 +72,7 @@ class ReplayResult:
     @property
     def ratio(self) -> float:
         """``mu`` over its claim; 0 where both are."""
-        return _ratio(self.mu, self.claimed_mu)
+        return 0.0 if self.mu == 0 else self.mu / self.claimed_mu if self.claimed_mu else math.inf
 
     @property
     def flagged(self) -> bool:
@@ -178,10 +178,6 @@ def replay(
     for transcript, data in ((first, before), (second, after)):
         with transcript.watching():
             views.append(observe(partial(run, data)))
-    return _compared(first, second, views, claimed_mu)
-
-
-def _compared(first: Transcript, second: Transcript, views: list[View], claimed_mu: float | None) -> ReplayResult:
     found = _differing_draws(first, second)
     if [entry for _, entry in first.payments] != [entry for _, entry in second.payments]:
         found += differences(str(first.payments), str(second.payments), "ledger")
@@ -314,7 +310,3 @@ def _along(change: NDArray[Any], scales: NDArray[Any], direction: NDArray[Any]) 
     v = shared * direction
     squared = math.fsum(weights * change**2) - (weights * change) @ v * ((weights * change) @ v) / (1 + weights * v @ v)
     return Fraction(max(0.0, squared * (1 - _ROUNDING)))
-
-
-def _ratio(mu: float, claim: float) -> float:
-    return 0.0 if mu == 0 else mu / claim if claim else math.inf

@@ -15,7 +15,7 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import whole_number
 from dpgep._dispatch import core
+from dpgep.auditing.bounds import gaussian_bounds, threshold_bounds
 from dpgep.auditing.low_bits import learn_pattern, numbers_in
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.models.gep import ReleasedMatrices
@@ -39,13 +40,10 @@ from dpgep.solve import solve
 
 Values = NDArray[np.float64]
 Statistic = Callable[[Any], Any]
+# one run: on the data, which are number `side` (0 or 1), run number `run`
+Draw = Callable[[Any, int, int], Any]
 
 FEWEST_RUNS = 20
-# A sample of a normal law fails the checks of `gaussian=True` with at most this probability, each of three.
-_NOT_GAUSSIAN = 1e-9
-_CANDIDATES = 600
-# Level of the bounds by which a threshold is chosen if stricter ones are all 0.
-_LENIENT = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,12 +75,13 @@ class AuditResult:
     @property
     def flagged(self) -> bool:
         """Whether a lower bound exceeds its claim, which is then false (with the confidence of the audit)."""
-        return _exceeds(self.mu, self.claimed_mu) or _exceeds(self.epsilon, self.claimed_epsilon)
+        bounds = (self.mu, self.claimed_mu), (self.epsilon, self.claimed_epsilon)
+        return any(bound is not None and claim is not None and bound > claim for bound, claim in bounds)
 
     def __repr__(self) -> str:
-        method = "Gaussian statistic" if self.gaussian else "thresholds"
-        if self.pattern is not None:
-            method = f"low bits ({self.pattern})"
+        method = (
+            "Gaussian statistic" if self.gaussian else f"low bits ({self.pattern})" if self.pattern else "thresholds"
+        )
         lines = [
             f"AuditResult: {self.runs} runs on each data set, {method}, confidence {self.confidence:.10g}",
             f"  mu      >= {self.mu:<10.4g} {_claim(self.claimed_mu)}",
@@ -95,10 +94,6 @@ class AuditResult:
         else:
             lines.append("  FLAGGED: the claim is false" if self.flagged else "  not flagged: this does not prove it")
         return "\n".join(lines)
-
-
-def _exceeds(bound: float | None, claim: float | None) -> bool:
-    return bound is not None and claim is not None and bound > claim
 
 
 def _claim(claim: float | None) -> str:
@@ -217,38 +212,49 @@ def audit(
     True
     """
     first, second = _check_arguments(mechanism, neighbours, statistic, runs, confidence, delta)
-    claim = {"epsilon": epsilon, "rho": rho, "mu": mu}
-    claimed: tuple[float | None, float | None]
+    claim: dict[str, Any] = {"epsilon": epsilon, "delta": None if epsilon is None else delta, "rho": rho, "mu": mu}
     output = mechanism(first)
+    claimed_mu: float | None
     if isinstance(output, Problem):
-        budget = _budget(claim, delta, options)
+        for shared in ("budget", "share"):
+            if shared in options:
+                raise TypeError(f"every run of an audit has its own budget: give epsilon, rho or mu, not {shared}")
+        budget = Budget(**claim, accounting=options.get("accounting", "gdp"), adjacency=None)
         if statistic is None and released and not low_bits:
             statistic = release_statistic(output, mechanism(second))
-        draw = _problem_runs(mechanism, budget, released, seed, claim, delta, options)
-        claimed = (budget.mu, _epsilon_claimed(budget, delta))
+        draw = (
+            _released_runs(mechanism, budget.mu, seed, options)
+            if released
+            else _solved_runs(mechanism, claim, seed, options)
+        )
+        claimed_mu, claimed_epsilon = budget.mu, None if delta is None else math.inf
+        if delta:
+            claimed_epsilon = epsilon_of(budget.mu, delta) if budget.epsilon is None else budget.epsilon
     else:
-        _refuse_problem_arguments(output, released, seed, options)
-        delta, claimed = _claim_of_output(output, claim, delta)
-
-        def draw(data: Any, side: int, run: int) -> Any:
-            return mechanism(data)
-
-    parts = None
+        if given := [*["released"] * released, *["seed"] * (seed is not None), *options]:
+            raise TypeError(
+                f"mechanism returned {type(output).__name__}, not a problem: {', '.join(given)} would have no effect; "
+                "set it in the mechanism"
+            )
+        delta, claimed_mu, claimed_epsilon = _claim_of_output(output, epsilon, delta, rho, mu)
+        draw = lambda data, side, run: mechanism(data)  # noqa: E731
+    parts: list[int] = []
     if low_bits:
-        samples, parts = _number_samples(draw, (first, second), statistic, runs, progress)
+        read: Callable[[Any, str], Any] = _published_numbers(statistic, parts)
     elif statistic is None:
         raise TypeError("statistic=None requires released=True and a mechanism that returns problems: give a statistic")
     else:
-        samples = [_samples(draw, data, side, statistic, runs, progress) for side, data in enumerate((first, second))]
+        read = _one_number(statistic)
+    samples = _samples(draw, (first, second), read, runs, progress)
     return audit_samples(
         *samples,
         confidence=confidence,
         delta=delta,
-        claimed_mu=claimed[0],
-        claimed_epsilon=claimed[1],
+        claimed_mu=claimed_mu,
+        claimed_epsilon=claimed_epsilon,
         gaussian=gaussian,
         low_bits=low_bits,
-        parts=parts,
+        parts=parts or None,
     )
 
 
@@ -297,16 +303,16 @@ def audit_samples(
         raise ValueError("claimed_epsilon needs its delta")
     if gaussian and delta == 0:
         raise ValueError("gaussian=True needs delta > 0: at delta = 0 no Gaussian noise has a finite epsilon")
-    level, pattern = 1.0 - confidence, None
+    level, shown = 1.0 - confidence, None
     if low_bits:
         n_choose = len(x) // 4  # leaks show in what never happens on one side: the more tests, the better
         pattern = learn_pattern(x[:n_choose], y[:n_choose], parts)
-        mu, epsilon = _threshold_bounds(pattern.scores(x), pattern.scores(y), n_choose, delta, level)
+        mu, epsilon = threshold_bounds(pattern.scores(x), pattern.scores(y), n_choose, delta, level)
+        shown = str(pattern)
     elif gaussian:
-        mu, epsilon = _gaussian_bounds(x, y, delta, level)
+        mu, epsilon = gaussian_bounds(x, y, delta, level)
     else:
-        mu, epsilon = _threshold_bounds(x, y, len(x) // 2, delta, level)
-    shown = None if pattern is None else str(pattern)
+        mu, epsilon = threshold_bounds(x, y, len(x) // 2, delta, level)
     return AuditResult(mu, epsilon, delta, confidence, claimed_mu, claimed_epsilon, len(x), gaussian, shown)
 
 
@@ -330,11 +336,14 @@ def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     callable
         Maps what the curator released to the statistic.
     """
-    exact = [_sums(_curator(p, math.inf, core.NoiseStream()).answer(Release())) for p in (problem, problem_prime)]
-    shapes = [[block.shape for block, _ in blocks] for blocks in exact]
+    exact = []
+    for each in (problem, problem_prime):
+        n, blocks = _blocks(_curator(each, math.inf, core.NoiseStream()).answer(Release()))
+        exact.append([block * n for block, _ in blocks])
+    shapes = [[block.shape for block in blocks] for blocks in exact]
     if shapes[0] != shapes[1]:
         raise ValueError(f"the two problems release blocks of different shapes: {shapes[0]} and {shapes[1]}")
-    differences = [after - before for (before, _), (after, _) in zip(*exact, strict=True)]
+    differences = [after - before for before, after in zip(*exact, strict=True)]
 
     def statistic(released: Any) -> float:
         total = 0.0
@@ -363,17 +372,9 @@ def _blocks(released: ReleasedMoments | ReleasedMatrices) -> tuple[float, list[t
     if isinstance(released, ReleasedMatrices):
         blocks = [(released.a, released.noise_a)]
         return 1.0, blocks if released.b is None else [*blocks, (released.b, released.noise_b)]
-    noise = released.noise
     return released.n, [
-        (released.second, noise.second),
-        (released.sums, noise.sums),
-        (released.counts, noise.counts),
+        (getattr(released, name), getattr(released.noise, name)) for name in ("second", "sums", "counts")
     ]
-
-
-def _sums(released: ReleasedMoments | ReleasedMatrices) -> list[tuple[Values, float]]:
-    n, blocks = _blocks(released)
-    return [(block * n, deviation * n) for block, deviation in blocks]
 
 
 def _check_arguments(
@@ -403,72 +404,32 @@ def _check_numbers(runs: int, confidence: Any, delta: Any) -> None:
         raise ValueError(f"delta must lie in [0, 1), got {delta!r}")
 
 
-def _budget(claim: dict[str, float | None], delta: float | None, options: dict[str, Any]) -> Budget:
-    for shared in ("budget", "share"):
-        if shared in options:
-            raise TypeError(f"every run of an audit has its own budget: give epsilon, rho or mu, not {shared}")
-    return Budget(**_forms(claim, delta), accounting=options.get("accounting", "gdp"), adjacency=None)
+def _solved_runs(
+    mechanism: Callable[[Any], Problem], claim: dict[str, Any], seed: int | None, options: dict[str, Any]
+) -> Draw:
+    def solved(data: Any, side: int, run: int) -> Solution:
+        own = None if seed is None else 2 * (run + (seed << 40)) + side
+        return solve(mechanism(data), **claim, seed=own, **options)
+
+    return solved
 
 
-def _forms(claim: dict[str, float | None], delta: float | None) -> dict[str, float | None]:
-    return {**claim, "delta": None if claim["epsilon"] is None else delta}
-
-
-def _epsilon_claimed(budget: Budget, delta: float | None) -> float | None:
-    if delta is None or delta == 0:
-        return None if delta is None else math.inf
-    return budget.epsilon if budget.epsilon is not None else epsilon_of(budget.mu, delta)
-
-
-def _problem_runs(
-    mechanism: Callable[[Any], Problem],
-    budget: Budget,
-    released: bool,
-    seed: int | None,
-    claim: dict[str, float | None],
-    delta: float | None,
-    options: dict[str, Any],
-) -> Callable[[Any, int, int], Any]:
-    """One run: on data number `side` (0 or 1), run number `run`."""
-    if not released:
-        forms = _forms(claim, delta)
-        epsilon, own_delta, rho, mu = forms["epsilon"], forms["delta"], forms["rho"], forms["mu"]
-
-        def solved(data: Any, side: int, run: int) -> Solution:
-            own = None if seed is None else 2 * (run + (seed << 40)) + side
-            return solve(mechanism(data), epsilon=epsilon, delta=own_delta, rho=rho, mu=mu, seed=own, **options)
-
-        return solved
+def _released_runs(mechanism: Callable[[Any], Problem], mu: float, seed: int | None, options: dict[str, Any]) -> Draw:
     unknown = sorted(set(options) - {"accounting"})
     if options.get("method", "release") != "release" or set(unknown) - {"method"}:
         raise TypeError(f"released=True audits the release of the method 'release': it takes no {', '.join(unknown)}")
-    streams = [core.NoiseStream(_key(seed, side)) for side in (0, 1)]
-
-    def curated(data: Any, side: int, run: int) -> ReleasedMoments | ReleasedMatrices:
-        return _curator(mechanism(data), budget.mu, streams[side]).answer(Release())
-
-    return curated
-
-
-def _key(seed: int | None, side: int) -> bytes | None:
-    return None if seed is None else hashlib.sha256(f"dpgep audit {int(seed)} {side}".encode()).digest()
-
-
-def _refuse_problem_arguments(output: Any, released: bool, seed: int | None, options: dict[str, Any]) -> None:
-    given = [*(["released"] if released else []), *([] if seed is None else ["seed"]), *options]
-    if given:
-        raise TypeError(
-            f"mechanism returned {type(output).__name__}, not a problem: {', '.join(given)} would have no effect; "
-            "set it in the mechanism"
-        )
+    streams = [
+        core.NoiseStream(None if seed is None else hashlib.sha256(f"dpgep audit {int(seed)} {side}".encode()).digest())
+        for side in (0, 1)
+    ]
+    return lambda data, side, run: _curator(mechanism(data), mu, streams[side]).answer(Release())
 
 
 def _claim_of_output(
-    output: Any, claim: dict[str, float | None], delta: float | None
-) -> tuple[float | None, tuple[float | None, float | None]]:
-    """(delta, (claimed mu, claimed epsilon)) of a mechanism that is not a problem."""
-    epsilon, mu = claim["epsilon"], claim["mu"]
-    if claim["rho"] is not None:
+    output: Any, epsilon: float | None, delta: float | None, rho: float | None, mu: float | None
+) -> tuple[float | None, float | None, float | None]:
+    """(delta, claimed mu, claimed epsilon) of a mechanism that is not a problem."""
+    if rho is not None:
         raise ValueError(
             "rho is not a claim about a single test: give mu (sqrt(2 rho) if all noise is Gaussian), or epsilon and "
             "delta"
@@ -481,178 +442,60 @@ def _claim_of_output(
     if epsilon is not None:
         if delta is None:
             raise ValueError("epsilon needs a delta: give delta as well (0 for pure differential privacy)")
-        return delta, (None, epsilon)
-    if mu is not None:
-        return delta, (mu, epsilon_of(mu, delta) if delta else None)
-    if isinstance(output, Solution):
+        return delta, None, epsilon
+    if mu is None and isinstance(output, Solution):
         report = output.privacy
-        if delta is None:
-            return report.delta, (report.mu, report.epsilon if report.delta is not None else None)
-        own = report.epsilon if delta == report.delta else report.epsilon_at(delta) if delta else None
-        return delta, (report.mu, own)
-    return delta, (None, None)
+        if delta is None or delta == report.delta:
+            return report.delta, report.mu, None if report.delta is None else report.epsilon
+        return delta, report.mu, report.epsilon_at(delta) if delta else None
+    return delta, mu, epsilon_of(mu, delta) if mu is not None and delta else None
 
 
-def _runs(
-    draw: Callable[[Any, int, int], Any], data: Any, side: int, statistic: Statistic, runs: int, progress: bool
-) -> Iterator[tuple[Any, str]]:
-    """The statistic in each run, and which run it is, in words."""
-    name = ("data", "data_prime")[side]
+def _samples(
+    draw: Draw, neighbours: tuple[Any, Any], read: Callable[[Any, str], Any], runs: int, progress: bool
+) -> list[Values]:
+    """What ``read`` makes of the output of each run, which it is told in words: (runs, ...) for each data set."""
+    samples = []
     with warnings.catch_warnings():
         # the runs are meant to be noisy, and seeded on request
         warnings.simplefilter("ignore", AccuracyWarning)
         warnings.simplefilter("ignore", PrivacyWarning)
-        for run in range(runs):
-            yield statistic(draw(data, side, run)), f"run {run} on {name}"
-            if progress and (run + 1) % max(1, runs // 10) == 0:
-                print(f"audit: {run + 1} of {runs} runs on {name}", file=sys.stderr)
+        for side, (name, data) in enumerate(zip(("data", "data_prime"), neighbours, strict=True)):
+            values = []
+            for run in range(runs):
+                values.append(read(draw(data, side, run), f"run {run} on {name}"))
+                if progress and (run + 1) % max(1, runs // 10) == 0:
+                    print(f"audit: {run + 1} of {runs} runs on {name}", file=sys.stderr)
+            samples.append(np.array(values, dtype=np.float64))
+    return samples
 
 
-def _samples(
-    draw: Callable[[Any, int, int], Any], data: Any, side: int, statistic: Statistic, runs: int, progress: bool
-) -> Values:
-    values = np.empty(runs)
-    for run, (value, which) in enumerate(_runs(draw, data, side, statistic, runs, progress)):
+def _one_number(statistic: Statistic) -> Callable[[Any, str], float]:
+    def read(output: Any, which: str) -> float:
+        value = statistic(output)
         try:
-            values[run] = float(value)
+            number = float(value)
         except (TypeError, ValueError):
             raise TypeError(f"statistic must return one number, got {type(value).__name__}") from None
-        if not math.isfinite(values[run]):
-            raise ValueError(f"statistic returned {values[run]} in {which}: it must be finite")
-    return values
+        if not math.isfinite(number):
+            raise ValueError(f"statistic returned {number} in {which}: it must be finite")
+        return number
+
+    return read
 
 
-def _number_samples(
-    draw: Callable[[Any, int, int], Any],
-    neighbours: tuple[Any, Any],
-    statistic: Statistic | None,
-    runs: int,
-    progress: bool,
-) -> tuple[list[Values], list[int]]:
-    """The numbers published in each run, (runs, m) for each data set, and the lengths of the arrays they come from."""
-    parts: list[int] = []
+def _published_numbers(statistic: Statistic | None, parts: list[int]) -> Callable[[Any, str], Values]:
+    """The numbers published in a run, in one vector; ``parts`` gets the lengths of the arrays they come from."""
 
-    def numbers(output: Any) -> list[Values]:
-        return numbers_in(output if statistic is None else statistic(output))
+    def read(output: Any, which: str) -> Values:
+        arrays = numbers_in(output if statistic is None else statistic(output))
+        lengths = [len(array) for array in arrays]
+        parts.extend([] if parts else lengths)
+        if not lengths or lengths != parts:
+            raise ValueError(
+                f"low_bits needs arrays of the same lengths from every run: {which} gave lengths {lengths}, the first "
+                f"{parts}; give a statistic that selects arrays"
+            )
+        return np.concatenate(arrays)
 
-    samples = []
-    for side, data in enumerate(neighbours):
-        rows = []
-        for arrays, which in _runs(draw, data, side, numbers, runs, progress):
-            lengths = [len(array) for array in arrays]
-            parts = parts or lengths
-            if not lengths or lengths != parts:
-                raise ValueError(
-                    f"low_bits needs arrays of the same lengths from every run: {which} gave lengths {lengths}, the "
-                    f"first {parts}; give a statistic that selects arrays"
-                )
-            rows.append(np.concatenate(arrays))
-        samples.append(np.stack(rows))
-    return samples, parts
-
-
-def _gaussian_bounds(x: Values, y: Values, delta: float | None, level: float) -> tuple[float, float | None]:
-    """From two normal samples of equal variance s^2: |difference of means|/s is at least this, except w. p. level.
-
-    Except with probability level/2 the pooled deviation is at least c s, and except with level/2 the means differ by at
-    most mu s + z s sqrt(2/n).
-    """
-    from scipy.special import gammaincinv, ndtri
-
-    n = len(x)
-    freedom = 2 * n - 2
-    pooled = math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 2)
-    _check_gaussian(x, y, pooled)
-    c = math.sqrt(2 * float(gammaincinv(freedom / 2, level / 2)) / freedom)
-    z = -float(ndtri(level / 4))
-    mu = max(0.0, abs(float(y.mean() - x.mean())) / pooled * c - z * math.sqrt(2 / n))
-    return mu, None if delta is None else epsilon_of(mu, delta)
-
-
-def _check_gaussian(x: Values, y: Values, pooled: float) -> None:
-    from scipy import stats
-
-    if pooled == 0:
-        raise ValueError("gaussian=True, but the statistic is constant: without noise there is nothing to estimate")
-    ratio = float(x.var(ddof=1) / max(y.var(ddof=1), sys.float_info.min))
-    law = stats.f(len(x) - 1, len(y) - 1)
-    if 2 * min(law.cdf(ratio), law.sf(ratio)) < _NOT_GAUSSIAN:
-        raise ValueError(f"gaussian=True, but the variances differ by a factor {ratio:.3g}: use gaussian=False")
-    for sample in (x, y):
-        standard = (sample - sample.mean()) / sample.std()
-        if stats.kstest(standard, "norm", method="asymp").pvalue < _NOT_GAUSSIAN:
-            raise ValueError("gaussian=True, but the statistic is clearly not normal: use gaussian=False")
-
-
-def _threshold_bounds(
-    x: Values, y: Values, n_choose: int, delta: float | None, level: float
-) -> tuple[float, float | None]:
-    """Clopper-Pearson bounds at thresholds for mu and epsilon, chosen on the first runs, evaluated on the others."""
-    thresholds = _candidate_thresholds(x[:n_choose], y[:n_choose])
-    each = level / (2 if delta is None else 4)
-    mu = _held_out(x, y, n_choose, thresholds, each, _mu_of_rates)
-    if delta is None:
-        return mu, None
-    return mu, _held_out(x, y, n_choose, thresholds, each, lambda a, b: _epsilon_of_rates(a, b, delta))
-
-
-def _held_out(
-    x: Values,
-    y: Values,
-    n_choose: int,
-    thresholds: Values,
-    level: float,
-    bound: Callable[[Values, Values], Values],
-) -> float:
-    # The best of many thresholds is chosen with simultaneous bounds: otherwise an extreme one wins by few lucky counts.
-    # If these prove nothing for any threshold, one must still be chosen.
-    for strict in (level / (2 * len(thresholds)), _LENIENT):
-        trained = [
-            bound(*_rate_bounds(x[:n_choose], y[:n_choose], thresholds, upwards, strict)) for upwards in (True, False)
-        ]
-        if max(float(side.max()) for side in trained) > 0:
-            break
-    upwards = bool(trained[0].max() >= trained[1].max())
-    best = thresholds[[int(np.argmax(trained[0 if upwards else 1]))]]
-    return float(bound(*_rate_bounds(x[n_choose:], y[n_choose:], best, upwards, level))[0])
-
-
-def _candidate_thresholds(x: Values, y: Values) -> Values:
-    """Midpoints between neighbouring values: all of them in both tails, evenly spaced between."""
-    pooled = np.unique(np.concatenate([x, y]))
-    last = len(pooled) - 1
-    if last == 0:
-        return pooled
-    tail = np.arange(min(_CANDIDATES // 4, last))
-    left = np.unique(np.concatenate([tail, np.linspace(0, last - 1, _CANDIDATES).astype(int), last - 1 - tail]))
-    return np.asarray(pooled[left] / 2 + pooled[left + 1] / 2)
-
-
-def _rate_bounds(x: Values, y: Values, thresholds: Values, upwards: bool, level: float) -> tuple[Values, Values]:
-    """Upper bounds, each at ``level``, on the error rates of the tests "data_prime if value > threshold" (or <=)."""
-    above_x = len(x) - np.searchsorted(np.sort(x), thresholds, side="right")
-    above_y = len(y) - np.searchsorted(np.sort(y), thresholds, side="right")
-    if upwards:
-        return _clopper_pearson(above_x, len(x), level), _clopper_pearson(len(y) - above_y, len(y), level)
-    return _clopper_pearson(len(x) - above_x, len(x), level), _clopper_pearson(above_y, len(y), level)
-
-
-def _clopper_pearson(errors: NDArray[np.intp], runs: int, level: float) -> Values:
-    """The rate at which this few errors in that many runs have probability ``level``."""
-    from scipy.special import betaincinv
-
-    failures = np.maximum(runs - errors, 1)
-    return np.asarray(np.where(errors >= runs, 1.0, betaincinv(errors + 1.0, failures, 1.0 - level)))
-
-
-def _mu_of_rates(false_positive: Values, false_negative: Values) -> Values:
-    from scipy.special import ndtri
-
-    return np.asarray(np.maximum(0.0, -ndtri(false_positive) - ndtri(false_negative)))
-
-
-def _epsilon_of_rates(false_positive: Values, false_negative: Values, delta: float) -> Values:
-    smallest = sys.float_info.min
-    caught = np.log(np.maximum(1 - false_negative - delta, smallest)) - np.log(false_positive)
-    cleared = np.log(np.maximum(1 - false_positive - delta, smallest)) - np.log(false_negative)
-    return np.asarray(np.maximum(0.0, np.maximum(caught, cleared)))
+    return read
