@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep._optional import MissingExtraError
+from dpgep.problems.problem import problem_of
 from dpgep.sources.encoding import indicators
 
 N = 600
@@ -115,7 +117,10 @@ def test_both_views_may_have_categories(make: Any, kind: str, tmp_path: Path) ->
     table, by_hand = TABLES[kind](frame(), tmp_path), matrix(frame())
     problem = make(table[["income", "colour"]], table[["member", "age"]], bound=2.0)
     solution = solved(problem, epsilon=1.0, n_components=2)
-    expected = solved(make(by_hand[:, [0, 3, 4]], by_hand[:, [5, 1]], bound=2.0), epsilon=1.0, n_components=2)
+    model = replace(problem.model, feature_names=None)  # columns that are indicators are said to be
+    views = by_hand[:, [0, 3, 4]], by_hand[:, [5, 1]]
+    expected = solved(problem_of(model, *views, bound=2.0), epsilon=1.0, n_components=2)
+    assert model.indicators == ((1, 2),)
     np.testing.assert_array_equal(solution.components, expected.components)
     assert solution.feature_names == ("income", "colour=green", "colour=red", "member", "age")
 

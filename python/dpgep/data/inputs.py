@@ -121,5 +121,9 @@ def named(model: M, *views: Names) -> M:
         return model
     for found in views:
         require_features(found)
-    names = (found or map(str, range(view.stop - view.start)) for found, view in zip(views, model.views, strict=True))
-    return replace(model, feature_names=tuple(chain.from_iterable(names)))
+    pairs = list(zip(views, model.views, strict=True))
+    names = (found or map(str, range(view.stop - view.start)) for found, view in pairs)
+    indicators = (
+        tuple(view.start + j for j in group) for found, view in pairs for group in getattr(found, "indicators", ())
+    )
+    return replace(model, feature_names=tuple(chain.from_iterable(names)), indicators=tuple(indicators))

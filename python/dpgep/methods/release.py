@@ -30,6 +30,7 @@ from dpgep.methods.base import (
     PairOptions,
     ReleaseOptions,
     method_result,
+    oriented,
     singular_warning,
     support_of,
 )
@@ -40,6 +41,7 @@ from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
 from dpgep.models.moments import ReleasedMoments
+from dpgep.models.redundant import Reduced, Redundancy, reduced
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.release import FeatureRelease, LocalReports, Release
 from dpgep.serialization import stored_as
@@ -70,6 +72,8 @@ class ReleaseDiagnostics(Diagnostics):
         else here is about the block alone, but for the expected errors: what the screen is expected to have missed
         is in them.
     scale : (d,), what standardized columns were divided by, 0 for a constant one; None where they were not.
+    left_out : sums of the indicators of a categorical column, which are 1 for everybody who has a listed category: in
+        words, and only where the release shows no variance. Components have no part along them.
     storage : "matrix".
     """
 
@@ -78,6 +82,7 @@ class ReleaseDiagnostics(Diagnostics):
     support: tuple[int, ...] | None = None
     screened: Screened | None = None
     scale: Matrix | None = None
+    left_out: tuple[str, ...] = ()
     storage: str = "matrix"
 
     def summary(self) -> list[str]:
@@ -87,6 +92,7 @@ class ReleaseDiagnostics(Diagnostics):
             lines.append(f"  screen       {len(kept.features)} features kept, rows clipped to {kept.bound:.3g}")
         if self.support is not None:
             lines.append(f"  features     {len(self.support)} in use")
+        lines.extend(f"  left out     {each}, which is 1 for everybody" for each in self.left_out)
         return lines
 
 
@@ -96,7 +102,8 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
         return _screened_release(curator, n_components, options, options.screen)
     if options.by_products(curator, n_components):
         return operator_release(curator, n_components, options)
-    return solve_released(curator.model, curator.answer(Release()), n_components, options)
+    redundant = Redundancy.of(curator.model, curator.public.preprocessing)
+    return solve_released(curator.model, curator.answer(Release()), n_components, options, redundant)
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:
@@ -140,15 +147,43 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
     )
 
 
-def solve_released(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
-    """All that follows from the one answer: post-processing."""
+def solve_released(
+    model: Model,
+    released: Released,
+    n_components: int,
+    options: PairOptions,
+    redundant: Redundancy | None = None,
+) -> MethodResult:
+    """All that follows from the one answer: post-processing.
+
+    Dense components have no part along ``redundant`` directions in which B shows no variance.
+    """
     standard, moments = model.standardization(released), _small_copy(released)
+    smaller = None if options.sparsity is not None else reduced(model, released, redundant)
+    if smaller is not None:
+        return replace(_across(model, released, smaller, n_components, options), moments=moments)
     if standard is None:
         with on_one_thread(model.n_features):
             return replace(_solved(model, released, n_components, options), moments=moments)
     assert isinstance(released, ReleasedMoments)
     solved = _standardized(model, released, standard, n_components, options)
     return replace(solved, moments=moments if standard.scale.all() else None)
+
+
+def _across(
+    model: Model, released: Released, smaller: Reduced, n_components: int, options: PairOptions
+) -> MethodResult:
+    """The solution in the coordinates that are orthogonal to directions without variance."""
+    with on_one_thread(smaller.model.n_features):
+        solved = _solved(smaller.model, smaller.released, min(n_components, smaller.model.max_components), options)
+    diagnostics = solved.diagnostics
+    assert isinstance(diagnostics, ReleaseDiagnostics)
+    return replace(
+        solved,
+        components=oriented(solved.components @ smaller.basis.T),
+        mean=model.mean(released),
+        diagnostics=replace(diagnostics, left_out=smaller.left_out),
+    )
 
 
 def _small_copy(released: Released) -> ReleasedMoments | None:

@@ -257,6 +257,7 @@ class PublicSide:
     mapped : whether each pass maps them first.
     read_once : whether there can be only one pass over the data.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
+    preprocessing : the public map of the rows; None where there is none, or none yet.
     """
 
     model: Model
@@ -266,6 +267,7 @@ class PublicSide:
     mapped: bool = False
     read_once: bool = False
     mixes_columns: bool = False
+    preprocessing: Any = None  # a Preprocessing, which models do not know
 
 
 def check_adjacency(adjacency: Any, n: int | None, public_n: Any) -> int | None:

@@ -41,4 +41,4 @@ class MultisetCcaModel(CorrelationModel):
         )
 
     def resized(self, sizes: Sequence[int]) -> MultisetCcaModel:
-        return replace(self, sizes=tuple(sizes), feature_names=None)
+        return replace(self, sizes=tuple(sizes), feature_names=None, indicators=())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
@@ -39,6 +39,8 @@ class Slices:
 
 
 Grouping: TypeAlias = Classes | Slices
+# The columns that are the indicators of one categorical column, for each such column.
+Indicators: TypeAlias = Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,18 @@ class RowModel(MomentModel):
 
     ``inputs`` names what a person consists of: a row of each view and, with a ``grouping``, a label or a response.
     ``feature_names`` are those of all features, in all views. They say nothing about A and B: models of other names
-    are equal.
+    are equal. ``indicators`` are the features that are those of one categorical column, for each such column: of every
+    person at most one of them is 1, the others 0.
     """
 
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True, compare=False, repr=False)
+    indicators: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True, compare=False, repr=False)
     inputs: ClassVar[tuple[str, ...]] = ("X",)
 
     def __post_init__(self) -> None:
+        features = [j for group in self.indicators for j in group]
+        if len(set(features)) < len(features) or not all(0 <= j < self.n_features for j in features):
+            raise ValueError(f"indicators must be features from 0 to {self.n_features - 1}, each once")
         if self.feature_names is None:
             return
         names: tuple[object, ...] = tuple(self.feature_names)

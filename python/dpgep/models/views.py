@@ -93,7 +93,7 @@ class TwoViewModel(ViewsModel):
 
     def resized(self, sizes: Sequence[int]) -> TwoViewModel:
         d_x, d_y = sizes
-        return replace(self, d_x=d_x, d_y=d_y, feature_names=None)
+        return replace(self, d_x=d_x, d_y=d_y, feature_names=None, indicators=())
 
 
 def block_form_variance(

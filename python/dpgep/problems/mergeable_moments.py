@@ -144,7 +144,7 @@ class Moments(Problem):
         """What a method may see: covariances are at most the squared row bound."""
         mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
         largest_b = 1.0 if self.model.traits.identity_b else self.bound**2
-        return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes)
+        return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes, preprocessing=self.preprocessing)
 
     def update(self, X: Any, y: Any = None, *others: Any, client: Any = None, n_threads: int | None = None) -> None:
         """Add people, all of them or none.

@@ -135,7 +135,8 @@ class MomentProblem(Problem):
         data, largest_b = self.dataset, 1.0 if self.model.traits.identity_b else self.dataset.bound**2
         mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
         mixes = mixes if self.auto is None else self.auto.precondition == "full"
-        return PublicSide(self.model, self.facts, largest_b, data.at_hand, data.mapped, data.read_once, mixes)
+        kind = data.at_hand, data.mapped, data.read_once
+        return PublicSide(self.model, self.facts, largest_b, *kind, mixes, self.preprocessing)
 
     def keeping_sums(self) -> MomentProblem:
         """The same, whose exact sums over rows are kept from one release to the next."""

@@ -25,8 +25,10 @@ from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, total_mean, total_share
+from dpgep.models.moments import PencilPart, ReleasedMoments, mean_factor, total_mean, total_share
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.redundant import Redundancy
+from dpgep.models.row_model import Indicators
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import RowLaw, require_law
 from dpgep.results.solution import project
@@ -55,6 +57,8 @@ class Regression:
         of the columns has added to what would be there with that covariance known. Errors are right to leading order;
         beyond 1/2, coefficients are drawn towards zero.
     ridge : the penalty asked for.
+    left_out : sums of the indicators of a categorical column, in words, which are 1 for everybody as the intercept is.
+        Coefficients of such indicators are contrasts: weighted by the columns' variances they add up to 0.
     rows : what is assumed of rows, "gaussian" or "bounded" (see `regression`).
     level : of the intervals that are printed.
     n_people : number of people, public or released; of groups, those who belong to one.
@@ -78,6 +82,7 @@ class Regression:
     target: str
     privacy: PrivacyReport
     preprocessing: Preprocessing | None
+    left_out: tuple[str, ...]
     _absent: Matrix | None
     _named: bool
 
@@ -155,6 +160,7 @@ class Regression:
         ]
         if self.preprocessing is not None and self.preprocessing.energy_kept < 1:
             lines.append(f"  bound     keeps {self.preprocessing.energy_kept:.1%} of the squares of mapped rows")
+        lines.extend(f"  left out  {each}, which is 1 for everybody" for each in self.left_out)
         labels = ["intercept", *self.names]
         width = max(map(len, labels))
         lines.append(f"  {'':{width}}  coefficient       noise      people      {self.level:.0%} interval")
@@ -173,6 +179,7 @@ def regression(
     *,
     privacy: PrivacyReport,
     names: Names = None,
+    indicators: Indicators = (),
     ridge: float | None = None,
     rows: RowLaw = "gaussian",
     level: float = 0.9,
@@ -193,6 +200,9 @@ def regression(
         Of the release.
     names : tuple of str, optional
         Names of all d columns.
+    indicators : sequence of tuples of int, optional
+        Numbers of the columns that are the indicators of one categorical column, for each such column. If all of them
+        are in ``on`` and their sum shows no variance, its direction is left out.
     ridge : float, optional
         Penalty xi on squared coefficients, in units of the variance of mapped columns: the answer, and what the
         intervals hold, is then (C_xx + xi I)^-1 C_xy of the population. None: no penalty. What the known noise asks for
@@ -214,8 +224,9 @@ def regression(
     require_law(level, rows)
     penalty = 0.0 if ridge is None else ridge
     require_non_negative("ridge", penalty)
-    fit = _Fit.of(released, target, columns, float(penalty))
+    fit, basis, left_out = _fitted(released, preprocessing, target, columns, float(penalty), indicators, names)
     to_units, offset = _units(preprocessing, target, columns)
+    to_units = to_units @ scipy.linalg.block_diag(1.0, basis)
     theta = to_units @ np.append(fit.alpha, fit.b)
     people = fit.people_variances(to_units, None if rows == "gaussian" else _bound(privacy))
     if fit.noise_share > _DROWNED:
@@ -242,14 +253,39 @@ def regression(
         target=labels[target],
         privacy=privacy,
         preprocessing=preprocessing,
+        left_out=left_out,
         _absent=_absent(preprocessing, columns),
         _named=names is not None,
     )
 
 
+def _fitted(
+    released: ReleasedMoments,
+    preprocessing: Preprocessing | None,
+    target: int,
+    on: list[int],
+    ridge: float,
+    indicators: Indicators,
+    names: Names,
+) -> tuple[_Fit, Matrix, tuple[str, ...]]:
+    """The fit in the coordinates along a basis of the columns, as columns; and what is left out across it, in words."""
+    released, places = _of_members(released), {column: place for place, column in enumerate(on)}
+    whole = [tuple(places[j] for j in group) for group in indicators if places.keys() >= set(group)]
+    labels = None if names is None else tuple(names[j] for j in on)
+    mapped = None if preprocessing is None else preprocessing.restricted(np.array(on))
+    redundant = None if ridge else Redundancy.of_columns(whole, len(on), labels, mapped)
+    if redundant is not None:
+        of_columns = released.restricted(np.array(on))
+        redundant = redundant.without_variance(PencilPart(-np.ones(1)), mean_factor(of_columns), of_columns)
+    basis = np.eye(len(on)) if redundant is None else redundant.complement([slice(0, len(on))])
+    if not basis.shape[1]:
+        raise ValueError("the columns in on are constant: indicators of a column with one category vary by nothing")
+    return _Fit.of(released, target, on, ridge, basis), basis, () if redundant is None else redundant.names
+
+
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """Coefficients of mapped columns. Covariances are of theta = (alpha, b), alpha the intercept.
+    """Coefficients of mapped columns, in a basis. Covariances are of theta = (alpha, b), alpha the intercept.
 
     Attributes
     ----------
@@ -272,15 +308,14 @@ class _Fit:
     mean_variation: float
 
     @classmethod
-    def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float) -> _Fit:
-        released = _of_members(released)
+    def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float, basis: Matrix) -> _Fit:
         mean, noise = total_mean(released), released.noise
         variation, mean_variation = noise.second**2 / 2, noise.sums**2 * released.sums.shape[1]
         covariance = released.second - np.outer(mean, mean)
         # E[e e^T] of the noise e of the mean, which its square subtracts
         covariance.flat[:: len(covariance) + 1] += mean_variation
-        c_xy, c_yy, m, m_y = covariance[x, y], float(covariance[y, y]), mean[x], float(mean[y])
-        penalized = covariance[np.ix_(x, x)] + ridge * np.eye(len(x))
+        c_xy, c_yy, m, m_y = basis.T @ covariance[x, y], float(covariance[y, y]), basis.T @ mean[x], float(mean[y])
+        penalized = basis.T @ covariance[np.ix_(x, x)] @ basis + ridge * np.eye(basis.shape[1])
         if variation == 0:
             g, xi = _exact_inverse(penalized), np.zeros_like(penalized)
         else:

@@ -26,6 +26,7 @@ from dpgep.models.moments import MomentNoise, ReleasedMoments, in_one_group, tot
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.pls import PlsModel
 from dpgep.models.preprocessing import Preprocessing, unclipped
+from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import RowModel
 from dpgep.models.sir import SirModel
 from dpgep.privacy.accounting import epsilon_of
@@ -192,6 +193,7 @@ class Release:
             columns,
             privacy=self.report,
             names=self.model.feature_names,
+            indicators=self.model.indicators,
             ridge=ridge,
             rows=rows,
             level=level,
@@ -247,6 +249,11 @@ class Release:
     def _names_of(self, features: NDArray[np.intp]) -> tuple[str, ...] | None:
         return names_of(features, self.model.feature_names)
 
+    def _indicators_of(self, features: NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
+        """The indicators of each categorical column that are all among some features."""
+        places = {feature: place for place, feature in enumerate(features.tolist())}
+        return tuple(tuple(places[j] for j in group) for group in self.model.indicators if places.keys() >= set(group))
+
     @property
     def _row_bound(self) -> float:
         assert self.privacy.bound is not None
@@ -281,7 +288,7 @@ class Release:
     def _solved(
         self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
     ) -> Solution:
-        model = replace(model, feature_names=self._names_of(features))
+        model = replace(model, feature_names=self._names_of(features), indicators=self._indicators_of(features))
         noisy, preprocessing = self._moments_of(features, grouped=model.grouping is not None)
         return self._answer(model, noisy, preprocessing, n_components, options)
 
@@ -299,7 +306,7 @@ class Release:
         settings.check_model(model, k)
         settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
         asked, mapped = in_units(model, preprocessing)
-        result = solve_released(asked, noisy, k, settings)
+        result = solve_released(asked, noisy, k, settings, Redundancy.of(asked, preprocessing))
         if asked is not model:
             assert mapped is not None
             result = _diagnosed_in_units(result, mapped)

@@ -22,6 +22,7 @@ from dpgep.models.in_units import in_units
 from dpgep.models.model import Model, view_labels
 from dpgep.models.moments import MomentModel, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing, unclipped
+from dpgep.models.redundant import Redundancy, reduced
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import (
     Intervals,
@@ -197,6 +198,7 @@ class Solution:
         return judged_components(model, moments, system, model.max_components)[0].count(False)
 
     def _small_moments(self, what: str) -> tuple[ReleasedMoments, MomentModel]:
+        """The released moments and their model, of what components were looked for in."""
         if isinstance(self.diagnostics, ReleaseDiagnostics) and self.diagnostics.support is not None:
             raise ValueError(f"{what} of sparse components are not known: solve without sparsity")
         if self._moments is None:
@@ -205,7 +207,8 @@ class Solution:
                 f"{MOST_FEATURES} features, none of them constant, without screen"
             )
         assert isinstance(self.model, MomentModel)
-        return self._moments, self.model
+        smaller = reduced(self.model, self._moments, Redundancy.of(self.model, self.preprocessing))
+        return (self._moments, self.model) if smaller is None else (smaller.released, smaller.model)
 
     @overload
     def transform(self, X: Any) -> Matrix: ...

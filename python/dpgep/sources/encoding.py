@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.sources.kinds import is_arrow_array, is_categorical, is_instance
-from dpgep.sources.names import as_text, missing
+from dpgep.sources.names import EncodedNames, as_text, missing
 
 # Values that a type or the caller lists: of labels, of a categorical column.
 Declared = tuple[Hashable, ...]
@@ -197,13 +197,18 @@ class Encoding:
         known = {name: declared for name, declared in by_type.items() if declared is not None}
         return Encoding({**known, **self.categories}, self.dates)
 
-    def names(self, columns: Sequence[Hashable]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[Hashable]) -> EncodedNames:
         """Names of the columns of the matrix."""
-        return as_text(
-            each
-            for name in columns
-            for each in ([f"{name}={word}" for word in self.categories[name]] if name in self.categories else [name])
-        )
+        texts: list[Hashable] = []
+        indicators = []
+        for name in columns:
+            words = [f"{name}={word}" for word in self.categories.get(name, ())]
+            if name in self.categories:
+                indicators.append(tuple(range(len(texts), len(texts) + len(words))))
+            texts += words if name in self.categories else [name]
+        names = EncodedNames(as_text(texts))
+        names.indicators = tuple(indicators)
+        return names
 
     def require_known(self, name: Hashable) -> None:
         """Raise TypeError or ValueError for a categorical column without declared categories, or with too many."""

@@ -24,6 +24,12 @@ _IDENTIFIES = re.compile(
 )
 
 
+class EncodedNames(tuple[str, ...]):
+    """Names of the columns of a matrix, and the positions of those that are the ``indicators`` of one column each."""
+
+    indicators: tuple[tuple[int, ...], ...] = ()
+
+
 def as_text(columns: Iterable[Hashable]) -> tuple[str, ...]:
     """Names of columns as text. Raises ValueError where two are the same."""
     names = tuple(map(str, columns))

@@ -1,0 +1,137 @@
+"""Directions without variance that are public: what the indicators of one categorical column have in common.
+
+Everybody who has a listed category has one of them, so that the indicators add up to 1: along their sum a covariance is
+zero, within groups and between them. What was released there is noise, and a quotient of it may seem a component.
+Components are looked for in the directions that are orthogonal to it, in the coordinates of mapped rows, as they are
+where there is no noise and B is singular. Noise is the same in all directions: what is left is a release of rows in
+these coordinates, of the same law.
+
+People without a listed category make such a sum a column like others: it is kept where the release shows its variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentModel, PencilPart, ReleasedMoments
+from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.row_model import Indicators, RowModel
+
+# Variance of a sum of indicators below which it is left out: of few people without a listed category, or what cutting
+# rare categories makes of it. In deviations of the noise, it is shown from the first on, and not looked for beyond the
+# second, so that without noise nothing is left out but what is zero.
+_FEW, _SHOWN, _RESOLVED = 0.005, 4.0, 100.0
+# Names of indicators in a line.
+_LISTED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Redundancy:
+    """Sums of indicators in the coordinates of mapped rows.
+
+    Attributes
+    ----------
+    directions : (m, d), unit rows.
+    units : (m,), their lengths before that: a variance along a row, times the square, is that of the sum itself.
+    names : (m,), the sums in words.
+    """
+
+    directions: Matrix
+    units: Matrix
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Any, preprocessing: Preprocessing | None) -> Redundancy | None:
+        """Those of a model whose B would be singular; None where there are none."""
+        if not isinstance(model, RowModel) or model.traits.identity_b or model.traits.standardized:
+            return None
+        views = model.views if model.indicators and model.traits.shift_free else []
+        inside = [group for group in model.indicators if any(all(v.start <= j < v.stop for j in group) for v in views)]
+        return cls.of_columns(inside, model.n_features, model.feature_names, preprocessing)
+
+    @classmethod
+    def of_columns(
+        cls, indicators: Indicators, d: int, names: tuple[str, ...] | None, preprocessing: Preprocessing | None
+    ) -> Redundancy | None:
+        """Those of d columns, of which some are the indicators of one column each."""
+        if not indicators:
+            return None
+        sums = np.zeros((len(indicators), d))
+        for row, group in enumerate(indicators):
+            sums[row, list(group)] = 1.0
+        if preprocessing is not None and preprocessing.scale is not None:
+            sums *= preprocessing.scale
+        if preprocessing is not None and preprocessing.linear is not None:
+            sums = np.linalg.solve(preprocessing.linear, sums.T).T
+        units = np.linalg.norm(sums, axis=1)
+        return cls(sums / units[:, None], units, tuple(_sum_of(group, names) for group in indicators))
+
+    def without_variance(self, b: PencilPart, factors: Matrix, released: ReleasedMoments) -> Redundancy | None:
+        """Those along which the released B, a part of a pencil, shows no variance; None where it does along all."""
+        noise, along = released.noise, self.directions @ factors.T
+        variances = np.einsum("ij,ij->i", self.directions @ released.second, self.directions)
+        variances += along**2 @ b.weights
+        means = along * b.weights
+        deviations = np.hypot(noise.second, 2 * noise.sums * np.linalg.norm(means, axis=1)) + released.rounding
+        limits = np.clip(_FEW / self.units**2, _SHOWN * deviations, _RESOLVED * deviations)
+        left = np.flatnonzero(variances <= limits)
+        if not len(left):
+            return None
+        return Redundancy(self.directions[left], self.units[left], tuple(self.names[row] for row in left))
+
+    def complement(self, views: Sequence[slice]) -> Matrix:
+        """(d, d - m), orthonormal columns across the directions, within each view."""
+        return np.asarray(scipy.linalg.block_diag(*(_across(self.directions[:, view]) for view in views)))
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A model of the coordinates along the orthonormal columns of ``basis``, and the release of rows in them.
+
+    ``left_out``: the sums across which they lie, in words.
+    """
+
+    model: MomentModel
+    released: ReleasedMoments
+    basis: Matrix
+    left_out: tuple[str, ...]
+
+
+def reduced(model: Any, released: Any, redundant: Redundancy | None) -> Reduced | None:
+    """What is left of a model across redundant directions; None where B shows variance along all of them."""
+    if redundant is None:
+        return None
+    assert isinstance(model, MomentModel)
+    assert isinstance(released, ReleasedMoments)
+    pencil = model.pencil(released)
+    assert pencil.b is not None
+    found = redundant.without_variance(pencil.b, pencil.factors, released)
+    if found is None:
+        return None
+    basis = found.complement(model.views)
+    widths = [np.count_nonzero(basis[view].any(axis=0)) for view in model.views]
+    first = np.concatenate([view.start + np.arange(size) for view, size in zip(model.views, widths, strict=True)])
+    smaller = model.restricted(first)
+    if min(widths) == 0 or not smaller.max_components:
+        raise np.linalg.LinAlgError("B is zero: indicators of one category vary in no direction")
+    second, sums = basis.T @ released.second @ basis, basis.T @ released.sums
+    moments = replace(released, second=(second + second.T) / 2, sums=sums)
+    return Reduced(smaller, moments, basis, found.names)
+
+
+def _across(rows: Matrix) -> Matrix:
+    """Orthonormal columns that are orthogonal to rows, which may be zero or linearly dependent."""
+    rows = rows[rows.any(axis=1)]
+    return np.asarray(scipy.linalg.null_space(rows) if len(rows) else np.eye(rows.shape[1]))
+
+
+def _sum_of(group: tuple[int, ...], names: tuple[str, ...] | None) -> str:
+    terms = [str(j) if names is None else names[j] for j in group]
+    more = f" + {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
+    return " + ".join(terms[:_LISTED]) + more
