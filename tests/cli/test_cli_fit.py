@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from stored import bytes_of
 
 import dpgep
 from dpgep import cli
-from dpgep.cli import fit
 from dpgep.privacy.ledger import LedgerEntry
+from dpgep.problems.builders import BUILDERS
 
 N = 600
 BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
@@ -71,7 +72,31 @@ def run(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 def test_every_model_has_a_command() -> None:
     """Standardized columns are an option of ``dpgep pca``; a table is what ``dpgep release`` is about."""
-    assert {*fit._MODELS} - {"release"} == {*dpgep.models.MODELS} - {"standardized-pca", "table"}
+    assert {*BUILDERS} - {"release"} == {*dpgep.models.MODELS} - {"standardized-pca", "table"}
+
+
+def test_a_command_offers_what_its_builder_takes(run: Run) -> None:
+    """Options follow from the names of its parameters: a new name needs an option."""
+    known = {
+        "X",
+        "Y",
+        "views",
+        "labels",
+        "y",
+        "groups",
+        "classes",
+        "slices",
+        "y_range",
+        "edges",
+        "center",
+        "standardize",
+    }
+    of_all = {"bound", "preprocessing", "adjacency", "public_n"}
+    for name, build in BUILDERS.items():
+        assert of_all <= {*signature(build).parameters} <= known | of_all, name
+    views = ["--x-columns", "age,height", "--y-columns", "weight", "--missing", "center"]
+    assert run("cca", "people.csv", *views, "--no-center", *BUDGET, "-o", "out.json")[0] == 0
+    assert dpgep.load("out.json").model == dpgep.models.CcaModel(2, 1, center=False)
 
 
 def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:

@@ -18,7 +18,7 @@ _TERMS = ("epsilon", "delta", "rho", "mu", "accounting", "adjacency", "dataset")
 def add(commands: Commands) -> None:
     budget = commands.add_parser(
         "budget",
-        help="a budget in a file, from which several runs spend",
+        help="A budget in a file, from which several runs spend",
         description="A budget in a file, from which all runs that open it spend: see docs/budgets.md.",
     )
     actions = budget.add_subparsers(dest="action", metavar="action", required=True)

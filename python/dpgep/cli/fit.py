@@ -1,4 +1,7 @@
-"""The commands that fit a model, as in ``dpgep pca``: data and a budget in, one private answer out."""
+"""The commands that fit a model, as in ``dpgep pca``: data and a budget in, one private answer out.
+
+A command offers what its builder takes: options follow from the names of the builder's parameters.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import argparse
 import base64
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
+from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import dpgep
 from dpgep.cli.command import Commands, Output, UsageError, interval, numbers, positive, say, usage, words
@@ -17,22 +21,16 @@ from dpgep.cli.paying import Paying, add_budget
 from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.models.table import TableModel
-from dpgep.problems.builders import table_problem
+from dpgep.problems.builders import BUILDERS
 from dpgep.problems.problem import Problem
 
 
-class _Model(NamedTuple):
-    help: str
-    add: Callable[[argparse.ArgumentParser], None]
-    #: the problem of the data, with bound, adjacency and public_n
-    problem: Callable[[Data, argparse.Namespace, dict[str, Any]], Problem]
-
-
 def add(commands: Commands) -> None:
-    for name, model in _MODELS.items():
-        parser = commands.add_parser(name, help=model.help, description=f"{model.help}, under differential privacy.")
+    for name, build in BUILDERS.items():
+        summary = (build.__doc__ or name).partition("\n")[0].rstrip(".")
+        parser = commands.add_parser(name, help=summary, description=f"{summary}, under differential privacy.")
         add_data(parser)
-        model.add(parser)
+        _add_people(parser, signature(build).parameters)
         parser.add_argument(
             "--bound",
             type=_bound,
@@ -137,8 +135,9 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
         with usage():
             ranges = ranges_of(options.ranges, data)
             common["preprocessing"] = dpgep.AutoPreprocessing(ranges=ranges, missing=options.missing)
+    build = BUILDERS[options.model]
     with usage():
-        problem = _MODELS[options.model].problem(data, options, common)
+        problem = build(**_people(data, options, signature(build).parameters), **common)
         model: Any = problem.model
         answered = model.group_model if isinstance(model, TableModel) else model  # a table is asked about its groups
         if answered is not None:
@@ -163,99 +162,64 @@ def _sparsity(text: str) -> int | str:
     return text if text == "auto" else positive(text)
 
 
-def _add_pca(parser: argparse.ArgumentParser) -> None:
-    add_columns(parser)
-    parser.add_argument("--standardize", action="store_true", help="divide columns by their deviations (usually right)")
-    parser.add_argument("--no-center", action="store_true", help="second moments instead of covariances")
-
-
-def _pca(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
-    rows = data.matrix(options.columns, options.exclude)
-    return dpgep.pca(rows, standardize=options.standardize, center=not options.no_center, **common)
-
-
-def _add_views(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--x-columns", type=words, required=True, metavar="A,B", help="columns of the first view")
-    parser.add_argument("--y-columns", type=words, required=True, metavar="C,D", help="columns of the second view")
-
-
-def _two_views(make: Callable[..., Problem]) -> Callable[[Data, argparse.Namespace, dict[str, Any]], Problem]:
-    def problem(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
-        return make(data.matrix(options.x_columns), data.matrix(options.y_columns), **common)
-
-    return problem
-
-
-def _add_view(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--view", dest="views", type=words, action="append", required=True, metavar="A,B",
-        help="columns of a view; given once for each view, two times or more",
-    )  # fmt: skip
-
-
-def _multiset_cca(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
-    return dpgep.multiset_cca([data.matrix(columns) for columns in options.views], **common)
-
-
-def _add_labels(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    parser.add_argument("--labels", required=required, metavar="COLUMN", help="each person's class")
-    parser.add_argument(
-        "--classes", type=words, metavar="A,B", help="the public classes; people with other labels are left out"
-    )
-
-
-def _add_response(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    parser.add_argument(
-        "--response", required=required, metavar="COLUMN", help="column that the directions shall explain"
-    )
-    parser.add_argument("--slices", type=positive, metavar="N", help="slices of the range (default: 10)")
-    parser.add_argument(
-        "--y-range", type=interval, metavar="LOW:HIGH", help="the public range of the response; below 0, --y-range=-5:5"
-    )
-    parser.add_argument("--edges", type=numbers, metavar="A,B,C", help="instead: public edges of the slices")
-
-
-def _add_fda(parser: argparse.ArgumentParser) -> None:
-    add_columns(parser)
-    _add_labels(parser, required=True)
-
-
-def _fda(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
-    labels, classes = _labels(data, options)
-    return dpgep.fda(_rest(data, options, options.labels), labels, classes=classes, **common)
-
-
-def _add_sir(parser: argparse.ArgumentParser) -> None:
-    add_columns(parser)
-    _add_response(parser, required=True)
-
-
-def _sir(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
-    slices = {"edges": options.edges} if options.edges else {"slices": options.slices or 10, "y_range": options.y_range}
-    return dpgep.sir(_rest(data, options, options.response), data.vector(options.response), **slices, **common)
-
-
-def _add_release(parser: argparse.ArgumentParser) -> None:
-    add_columns(parser)
-    _add_labels(parser, required=False)
-    _add_response(parser, required=False)
-
-
-def _release_of(data: Data, options: argparse.Namespace, common: dict[str, Any]) -> Problem:
-    if options.labels and options.response:
-        raise UsageError("the groups of a table are classes or slices: give --labels or --response")
-    if options.labels:
-        labels, classes = _labels(data, options)
-        return table_problem(_rest(data, options, options.labels), labels, classes=classes, **common)
-    if options.response:
-        edges = (
-            {"edges": options.edges} if options.edges else {"slices": options.slices or 10, "y_range": options.y_range}
+def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None:
+    """The options that describe a person, for the parameters that a builder takes."""
+    if "views" in takes:
+        parser.add_argument(
+            "--view", dest="views", type=words, action="append", required=True, metavar="A,B",
+            help="columns of a view; given once for each view, two times or more",
+        )  # fmt: skip
+    elif "Y" in takes:
+        parser.add_argument("--x-columns", type=words, required=True, metavar="A,B", help="columns of the first view")
+        parser.add_argument("--y-columns", type=words, required=True, metavar="C,D", help="columns of the second view")
+    else:
+        add_columns(parser)
+    if "standardize" in takes:
+        help = "divide columns by their deviations (usually right)"
+        parser.add_argument("--standardize", action="store_true", help=help)
+    if "center" in takes:
+        parser.add_argument("--no-center", action="store_true", help="second moments instead of covariances")
+    if "classes" in takes:
+        parser.add_argument("--labels", required="labels" in takes, metavar="COLUMN", help="each person's class")
+        parser.add_argument(
+            "--classes", type=words, metavar="A,B", help="the public classes; people with other labels are left out"
         )
-        return table_problem(_rest(data, options, options.response), data.vector(options.response), **edges, **common)
-    return table_problem(data.matrix(options.columns, options.exclude), **common)
+    if "y_range" in takes:
+        parser.add_argument(
+            "--response", required="y" in takes, metavar="COLUMN", help="column that the directions shall explain"
+        )
+        parser.add_argument("--slices", type=positive, metavar="N", help="slices of the range (default: 10)")
+        parser.add_argument(
+            "--y-range", type=interval, metavar="LOW:HIGH",
+            help="the public range of the response; below 0, --y-range=-5:5",
+        )  # fmt: skip
+        parser.add_argument("--edges", type=numbers, metavar="A,B,C", help="instead: public edges of the slices")
 
 
-def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Sequence[Any] | None]:
+def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> dict[str, Any]:
+    """Arguments of a builder, from the options of `_add_people`."""
+    found: dict[str, Any] = {}
+    if "standardize" in takes:
+        found["standardize"] = options.standardize
+    if "center" in takes:
+        found["center"] = not options.no_center
+    if "views" in takes:
+        return {**found, "views": [data.matrix(columns) for columns in options.views]}
+    if "Y" in takes:
+        return {**found, "X": data.matrix(options.x_columns), "Y": data.matrix(options.y_columns)}
+    labels, response = getattr(options, "labels", None), getattr(options, "response", None)
+    if labels and response:
+        raise UsageError("the groups of a table are classes or slices: give --labels or --response")
+    if labels:
+        found["labels" if "labels" in takes else "groups"], found["classes"] = _labels(data, options)
+    if response:
+        found["y" if "y" in takes else "groups"] = data.vector(response)
+        cuts = {"slices": options.slices or 10, "y_range": options.y_range}
+        found.update({"edges": options.edges} if options.edges else cuts)
+    return {**found, "X": _rows(data, options, labels or response)}
+
+
+def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, list[Any] | None]:
     """The labels, and the classes as values of their type."""
     labels = data.vector(options.labels)
     if options.classes is None:
@@ -270,20 +234,9 @@ def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Sequence[Any]
     return labels, typed(options.classes, data.types.get(options.labels))
 
 
-def _rest(data: Data, options: argparse.Namespace, group: str) -> Any:
+def _rows(data: Data, options: argparse.Namespace, group: str | None) -> Any:
     """The rows, without the column of labels or responses."""
     if options.columns and group in options.columns:
         raise UsageError(f"column {group!r} is the group of a person: leave it out of --columns")
-    without = options.exclude if data.columns is None else [*options.exclude, group]
+    without = options.exclude if data.columns is None or group is None else [*options.exclude, group]
     return data.matrix(options.columns, without)
-
-
-_MODELS = {
-    "pca": _Model("Principal components", _add_pca, _pca),
-    "cca": _Model("Canonical correlations of two views", _add_views, _two_views(dpgep.cca)),
-    "pls": _Model("Partial least squares of two views", _add_views, _two_views(dpgep.pls)),
-    "multiset-cca": _Model("Canonical correlations of two views or more", _add_view, _multiset_cca),
-    "fda": _Model("Discriminant directions of classes", _add_fda, _fda),
-    "sir": _Model("Sliced inverse regression: directions that a response depends on", _add_sir, _sir),
-    "release": _Model("One release of all second moments, for any later question", _add_release, _release_of),
-}
