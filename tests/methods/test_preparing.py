@@ -419,6 +419,22 @@ def test_noise_is_not_taken_for_people_of_another_norm() -> None:
     assert 0.5 < min(bounds) <= max(bounds) < 10
 
 
+@pytest.mark.statistical
+def test_variances_that_are_bought_are_as_far_off_as_is_said() -> None:
+    """120 relative errors over their deviations: the chi-square test fails with a probability of 1e-6."""
+    ratios = []
+    for seed in range(40):
+        rows = np.random.default_rng(seed).standard_normal((20_000, 3)) * [1.0, 30.0, 0.01] + [0.0, 50.0, 0.01]
+        found = dpgep.solve(dpgep.pca(rows, standardize=True), mu=0.5, n_components=1).preprocessing
+        assert found is not None
+        assert found.scale is not None
+        assert found.variance_error is not None
+        ratios.append((found.scale**2 / rows.var(axis=0) - 1) / found.variance_error)
+    low, high = scipy.stats.chi2(120).ppf([5e-7, 1 - 5e-7])
+    assert low < np.sum(np.square(ratios)) < high
+    assert np.sum(np.square(ratios)) / 4 < low  # twice the deviations would be seen
+
+
 def test_narrow_columns_are_found() -> None:
     """1000 deviations from zero: closer looks find location and scale."""
     rng = np.random.default_rng(3)

@@ -124,7 +124,9 @@ class _Estimator:
                 return self._uncorrelated(prepared, model.views)
             return prepared
         if shifted and affordable and self._missing:  # a mean of rows would count what is absent as 0
-            return self._bounded(replace(self.columns(shifted=True), scale=None, largest=self._as_is.largest))
+            return self._bounded(
+                replace(self.columns(shifted=True), scale=None, variance_error=None, largest=self._as_is.largest)
+            )
         return self._shifted() if shifted else self._bounded(self._as_is)
 
     def _affords(self, precondition: Literal["columns", "full"]) -> bool:
@@ -174,7 +176,8 @@ class _Estimator:
         spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
         scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(self._least_cut, math.sqrt(self._d))
-        return Preprocessing(1.0, location, scale, largest=largest, missing=self._missing)
+        error = sums.deviation / n * np.sqrt(1 + 4 * mean**2) / spread**2
+        return Preprocessing(1.0, location, scale, largest=largest, missing=self._missing, variance_error=error)
 
     @property
     def _n_rows(self) -> int | None:

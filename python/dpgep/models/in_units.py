@@ -44,7 +44,7 @@ def in_units(model: MomentModel, preprocessing: Preprocessing | None) -> tuple[M
         return model, preprocessing
     scale = preprocessing.scale
     unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
-    return InUnits(model, scale / unit), replace(preprocessing, scale=np.full(len(scale), unit))
+    return InUnits(model, scale / unit), replace(preprocessing, scale=np.full(len(scale), unit), variance_error=None)
 
 
 @dataclass(frozen=True, eq=False)

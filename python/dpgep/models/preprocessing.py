@@ -118,6 +118,8 @@ class Preprocessing(Shown):
     largest : entries are cut off at this magnitude, before that: one wild entry must not cost its row.
     missing : whether NaN is an absent value, which is mapped to 0; else it is refused.
     energy_kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
+    variance_error : (d,), relative deviations of the noise in the squares of ``scale``, which were bought as variances
+        of the columns; None where they were not, and say nothing of them.
     """
 
     bound: Positive
@@ -127,6 +129,7 @@ class Preprocessing(Shown):
     largest: Positive = _LARGEST
     missing: bool = False
     energy_kept: Positive = 1.0
+    variance_error: Matrix | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -137,6 +140,8 @@ class Preprocessing(Shown):
         for name, part in self.parts().items():
             if part is not None:
                 object.__setattr__(self, name, _finite(name, part, 2 if name == "linear" else 1))
+        if self.variance_error is not None and (self.scale is None or not (self.variance_error >= 0).all()):
+            raise ValueError("variance_error must be non-negative, of a scale that was bought")
         if self.scale is not None and not (self.scale >= 1 / _EXTREME).all():
             raise ValueError(f"scale must be positive, at least {1 / _EXTREME:.3g}")
         if self.linear is not None:
@@ -209,11 +214,13 @@ class Preprocessing(Shown):
             bound=self.bound if bound is None else bound,
             location=None if self.location is None else self.location[features],
             scale=None if self.scale is None else self.scale[features],
+            variance_error=None if self.variance_error is None else self.variance_error[features],
         )
 
     def parts(self) -> dict[str, Matrix | None]:
         """The arrays, by name."""
-        return {"location": self.location, "scale": self.scale, "linear": self.linear}
+        names = "location", "scale", "linear", "variance_error"
+        return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> tuple[float, ...]:
         return self.bound, self.largest, self.missing, self.energy_kept
