@@ -8,12 +8,13 @@ from dpgep._optional import import_extra
 
 import_extra("sklearn", "sklearn")  # before the modules below, which cannot say what to install
 
-from dpgep.sklearn.components import (  # noqa: E402
+from dpgep.sklearn.estimators import (  # noqa: E402
     PrivateCCA,
+    PrivateFDA,
     PrivatePCA,
     PrivatePLS,
+    PrivateScaler,
+    PrivateSIR,
 )
-from dpgep.sklearn.groups import PrivateFDA, PrivateSIR  # noqa: E402
-from dpgep.sklearn.scaler import PrivateScaler  # noqa: E402
 
 __all__ = ["PrivateCCA", "PrivateFDA", "PrivatePCA", "PrivatePLS", "PrivateSIR", "PrivateScaler"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numbers
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields
+from inspect import signature
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -20,11 +21,17 @@ from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.privacy.budget import Budget
+from dpgep.problems.problem import MomentProblem
 from dpgep.results.solution import Solution
+from dpgep.solve import solve
 from dpgep.sources.kinds import is_table
 from dpgep.sources.source import replaced
 from dpgep.sources.tables import table_width
 
+P = TypeVar("P", bound="Projection")
+
+# What every problem takes.
+_OF_ALL = ("bound", "preprocessing", "adjacency", "public_n")
 _LARGEST = 2.0**500
 # Messages about the form of data; of those that go on with a print of the data, the part before it.
 _OF_FORM = re.compile(
@@ -186,10 +193,32 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
     bound: Bound = "auto"
     preprocessing: AutoPreprocessing | Preprocessing | None = None
 
-    def _described(self) -> dict[str, Any]:
-        """Arguments about the data, common to all problems."""
-        names = ("bound", "preprocessing", "adjacency", "public_n")
-        return {name: getattr(self, name) for name in names}
+    #: makes the problem of what `_data` returns: what else it takes are parameters of the estimator, of the same names
+    _build: ClassVar[Callable[..., MomentProblem]]
+
+    def fit(self: P, X: Any, y: Any = None) -> P:
+        """Spend the budget on the rows X (n, d), one per person, and on what belongs to them in ``y``.
+
+        That is the second view (n, d_y) or (n,) of CCA and PLS, and the response (n,) of SIR; PCA ignores it.
+        """
+        problem = self._problem(*self._data(X, y))
+        self._keep(solve(problem, n_components=self.n_components, **self._terms(), **self._options()))
+        return self
+
+    def _data(self, X: Any, y: Any) -> tuple[Any, ...]:
+        """What people consist of."""
+        return (self._rows(X),)
+
+    def _problem(self, *data: Any, **known: Any) -> MomentProblem:
+        """The problem of the data, as the parameters describe it."""
+        own = {each.name for each in fields(self)} & {*signature(self._build).parameters}
+        given = {name: getattr(self, name) for name in own.union(_OF_ALL)}
+        return self._build(*data, **{**given, **known})
+
+    def _options(self) -> dict[str, Any]:
+        """Options of the method that were given."""
+        given = {name: getattr(self, name, None) for name in ("method", "sparsity", "regularization")}
+        return {name: value for name, value in given.items() if value is not None}
 
     def _keep(self, solution: Solution) -> None:
         self.solution_, self.privacy_ = solution, solution.privacy
@@ -231,8 +260,3 @@ class Components(Projection):
                 found.spectrum[: solution.n_components] / total if total > 0 else np.full(solution.n_components, np.nan)
             )
             self.explained_variance_ratio_ = shares
-
-
-def options_of(**options: Any) -> dict[str, Any]:
-    """Those that were given."""
-    return {name: value for name, value in options.items() if value is not None}

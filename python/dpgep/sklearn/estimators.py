@@ -1,0 +1,407 @@
+"""The analyses as scikit-learn estimators: components, pairs of directions, discriminants, location and scale."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, OneToOneFeatureMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+
+from dpgep._checks import require_non_negative
+from dpgep.data.groups import public_classes
+from dpgep.methods.base import PairOptions, component_count
+from dpgep.models.model import Matrix
+from dpgep.models.preprocessing import AutoPreprocessing
+from dpgep.problems.builders import cca, fda, pca, pls, sir, table_problem
+from dpgep.results.classifier import class_priors, label_array
+from dpgep.results.release import Release
+from dpgep.results.solution import Solution
+from dpgep.run import Run
+from dpgep.sklearn.base import Components, PrivateEstimator, Projection, values_withheld
+from dpgep.solve import release
+from dpgep.sources import declared_values
+from dpgep.sources.kinds import is_table
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivatePCA(Components):
+    """Principal component analysis with differential privacy: `dpgep.pca`, by default solved from one release.
+
+    Unlike scikit-learn's `PCA`, ``explained_variance_`` has no factor n/(n-1), and nothing limits K to n.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        K. Default: as many as columns. They cost no privacy.
+    bound, preprocessing
+        As in `dpgep.pca`.
+    center, standardize : bool
+        As in `dpgep.pca`: whether to subtract the mean, and to divide columns by their standard deviations.
+    sparsity : int or "auto", optional
+        Number of columns that components use. Default: all.
+    method : {"release", "auto", "clipped-power"}
+        As in `dpgep.solve`. "auto" may have less error where a release is noisy, but then no
+        ``explained_variance_ratio_``.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpgep.sklearn import PrivatePCA
+    >>> X = np.random.default_rng(0).standard_normal((20000, 5)) * [5, 2, 1, 1, 1]
+    >>> pca = PrivatePCA(n_components=1, epsilon=1.0, delta=1e-6).fit(X)
+    >>> bool(abs(pca.components_[0, 0]) > 0.99), pca.privacy_.epsilon
+    (True, 1.0)
+    """
+
+    center: bool = True
+    standardize: bool = False
+    sparsity: int | Literal["auto"] | None = None
+    method: Literal["release", "auto", "clipped-power"] = "release"
+
+    _build: ClassVar[Any] = staticmethod(pca)
+
+    def inverse_transform(self, X: Any) -> Matrix:
+        """Rows (n, d) in the span of the components that have these coordinates (n, K)."""
+        check_is_fitted(self)
+        scores = check_array(X)
+        if scores.shape[1] != self.n_components_:
+            raise ValueError(f"X must have {self.n_components_} columns, one per component, got shape {scores.shape}")
+        scale = 1.0 if self.scale_ is None else self.scale_
+        rows = scores @ np.linalg.pinv(self.components_ * scale).T * scale
+        return np.asarray(rows if self.mean_ is None else rows + self.mean_)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TwoViews(Projection):
+    """A projection of two views of the same people, X and y.
+
+    ``transform(X)`` and ``fit_transform(X, y)`` return the coordinates of X alone, as pipelines need them;
+    ``transform(X, y)`` those of both.
+
+    Attributes
+    ----------
+    x_weights_, y_weights_ : (d_x, K) and (d_y, K), as scikit-learn lays them.
+    x_mean_, y_mean_ : released means of the columns; None without ``center``.
+    """
+
+    center: bool = True
+    sparsity: int | Literal["auto"] | None = None
+
+    def _data(self, X: Any, y: Any) -> tuple[Any, ...]:
+        x = self._rows(X, y=y)
+        with values_withheld("y"):
+            return x, y if is_table(y) else self._second(y)
+
+    def transform(self, X: Any, y: Any = None) -> Any:
+        """Coordinates (n, K) of X, or of both views: as private as the rows are, also where these were fitted."""
+        rows = self._new_rows(X)
+        second = () if y is None else (self._second(y, new=True),)
+        return self.solution_.transform(rows, *second)
+
+    def _second(self, y: Any, *, new: bool = False) -> Any:
+        array = check_array(y, input_name="y", ensure_2d=False, **self._people(new=new), **self._format())
+        return array.reshape(-1, 1) if array.ndim == 1 else array
+
+    def _keep(self, solution: Solution) -> None:
+        super()._keep(solution)
+        self.x_weights_, self.y_weights_ = solution.x_weights.T, solution.y_weights.T
+        means = (None, None) if solution.mean is None else solution.model.views_of(solution.mean[None, :])
+        self.x_mean_, self.y_mean_ = (None if mean is None else np.ravel(mean) for mean in means)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = tags.target_tags.two_d_labels = True
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateCCA(TwoViews):
+    """Canonical correlation analysis with differential privacy: `dpgep.cca`, solved from one release.
+
+    Unlike scikit-learn's `CCA`, weights have unit norm, in units of the columns' spread.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        K. Default: as many as the smaller view has columns. They cost no privacy.
+    bound, preprocessing
+        As in `dpgep.cca`, of both views together.
+    center : bool
+        Whether to subtract the means.
+    regularization : float, optional
+        Added to the covariances of both views. Default: chosen from released values.
+    sparsity : int or "auto", optional
+        Number of columns that components use. Default: all.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+
+    Attributes
+    ----------
+    correlations_ : (K,), descending; noise may take them out of [0, 1].
+    """
+
+    regularization: float | None = None
+
+    _build: ClassVar[Any] = staticmethod(cca)
+
+    def _keep(self, solution: Solution) -> None:
+        super()._keep(solution)
+        self.correlations_ = solution.eigenvalues
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivatePLS(TwoViews):
+    """Partial least squares with differential privacy: `dpgep.pls`, solved from one release, as `PLSSVD` without scale.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        K. Default: as many as the smaller view has columns. They cost no privacy.
+    bound, preprocessing
+        As in `dpgep.pls`, of both views together.
+    center : bool
+        Whether to subtract the means.
+    sparsity : int or "auto", optional
+        Number of columns that components use. Default: all.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+
+    Attributes
+    ----------
+    covariances_ : (K,), those of the scores, descending; no factor n/(n-1).
+    """
+
+    _build: ClassVar[Any] = staticmethod(pls)
+
+    def _keep(self, solution: Solution) -> None:
+        super()._keep(solution)
+        self.covariances_ = solution.eigenvalues
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Groups(Components):
+    """Directions in which groups of people differ."""
+
+    regularization: float | None = None
+    sparsity: int | Literal["auto"] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
+    """Fisher discriminant analysis with differential privacy: directions and a classifier, both from one release.
+
+    The counterpart of scikit-learn's `LinearDiscriminantAnalysis`. The rule is made of released class means and
+    scatter (`dpgep.Release.classifier`): it may be published as a whole.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        K. Default: the smaller of classes - 1 and columns. They cost no privacy.
+    classes : sequence of labels, or "public", optional
+        The public set of classes, as in `dpgep.fda`. Default: those that the type of ``y`` declares, or else the
+        distinct labels, which become public, with a `dpgep.PrivacyWarning`. Give them: then a label that is missing or
+        none of them raises no error, which would tell that there is such a person.
+    priors : sequence of numbers, optional
+        Shares of the classes, in the order of ``classes_``. Default: those released.
+    regularization : float, optional
+        Added to the scatter within classes, for the directions. Default: chosen from released values.
+    ridge : float, optional
+        The same for the rule. Default: a public multiple of the noise.
+    sparsity : int or "auto", optional
+        Number of columns that components use; the rule uses all. Default: all.
+    bound, preprocessing
+        As in `dpgep.fda`; columns are never mixed (``precondition="full"``), since the rule is about columns.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+
+    Attributes
+    ----------
+    classes_ : (C,), sorted.
+    coef_, intercept_ : (C, d) and (C,) of the rule; for two classes (1, d) and (1,).
+    priors_ : (C,), as used.
+    classifier_ : `dpgep.results.classifier.LinearClassifier`, which says more about the rule.
+    """
+
+    classes: Sequence[Hashable] | Literal["public"] | None = None
+    priors: Sequence[float] | None = None
+    ridge: float | None = None
+
+    _build: ClassVar[Any] = staticmethod(fda)
+
+    def fit(self, X: Any, y: Any = None) -> PrivateFDA:
+        """Spend the budget on class means and scatter of the rows X (n, d) with labels y (n,), a person each."""
+        x = self._rows(X, y=y)
+        labels, classes = self._labels(y)
+        problem = self._problem(x, labels, classes=classes)
+        if problem.public.mixes_columns:
+            raise ValueError('a rule is about columns, which this preprocessing would mix: use precondition="columns"')
+        # all that may be wrong with parameters, before anything is spent
+        PairOptions(**self._options()).check_model(problem.model, component_count(problem.model, self.n_components))
+        priors: Literal["released"] | Sequence[float] = "released" if self.priors is None else self.priors
+        class_priors(priors, np.ones(len(classes)))
+        require_non_negative("ridge", 0.0 if self.ridge is None else self.ridge)
+        moments: Release = release(problem, **self._terms())
+        self.classifier_ = moments.classifier(ridge=self.ridge, priors=priors)
+        self._keep(moments.solve(self.n_components, **self._options()))
+        self.classes_, self.priors_ = label_array(classes), self.classifier_.priors
+        weights, intercepts = self.classifier_.weights, self.classifier_.intercepts
+        self.coef_, self.intercept_ = (
+            (weights, intercepts) if len(classes) > 2 else (np.diff(weights, axis=0), np.diff(intercepts))
+        )
+        return self
+
+    def decision_function(self, X: Any) -> Matrix:
+        """Scores (n, C) of rows, the log of each class's posterior density up to a term of the row.
+
+        Of two classes (n,), that of the second less that of the first, as scikit-learn has it.
+        """
+        rows = self._new_rows(X)
+        scores = self.classifier_.decision_function(rows)
+        return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class (n,) of each row with the highest score: as private as the rows are."""
+        rows = self._new_rows(X)
+        return self.classifier_.predict(rows)
+
+    def predict_proba(self, X: Any) -> Matrix:
+        """Probabilities (n, C) of the classes for rows that are Gaussian with one covariance within classes."""
+        rows = self._new_rows(X)
+        return self.classifier_.predict_proba(rows)
+
+    def _labels(self, y: Any) -> tuple[Any, tuple[Hashable, ...]]:
+        """Labels, and the classes in scikit-learn's order. Values are looked at only where they become public."""
+        if (self.classes is None or isinstance(self.classes, str)) and declared_values(y) is None:
+            y = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y", **self._people())
+            check_classification_targets(y)
+        return y, tuple(sorted(public_classes(y, len(y), self.classes)))  # type: ignore[type-var]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateSIR(Groups):
+    """Sliced inverse regression with differential privacy: `dpgep.sir`, solved from one release.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        K. Default: the smaller of slices - 1 and columns. They cost no privacy.
+    slices, y_range, edges
+        As in `dpgep.sir`: public, ``y_range`` or ``edges`` must be given.
+    regularization : float, optional
+        Added to the covariance. Default: chosen from released values.
+    sparsity : int or "auto", optional
+        Number of columns that components use. Default: all.
+    bound, preprocessing
+        As in `dpgep.sir`.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+    """
+
+    slices: int = 10
+    y_range: tuple[float, float] | None = None
+    edges: Sequence[float] | None = None
+
+    _build: ClassVar[Any] = staticmethod(sir)
+
+    def _data(self, X: Any, y: Any) -> tuple[Any, ...]:
+        x = self._rows(X, y=y)
+        if getattr(getattr(y, "dtype", None), "kind", None) == "O":  # of numbers, or of nobody's: None is NaN
+            with values_withheld("y"):
+                y = np.asarray(y, dtype=np.float64)
+        return x, y
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[misc]
+    """Columns less their means, over their standard deviations, both bought with differential privacy.
+
+    The counterpart of scikit-learn's `StandardScaler`. No range of the columns has to be known: histograms over powers
+    of two show where values lie, and sums within the intervals found follow, as for ``bound="auto"``
+    (docs/your-table.md). Values beyond an interval, about 0.5 % of the people at either end, count as its end there.
+
+    Before `PrivatePCA`, `PrivateCCA`, `PrivateFDA` or `PrivateSIR` it is a waste: these buy location and scale
+    themselves, for a part of their budget.
+
+    Parameters
+    ----------
+    with_mean, with_std : bool
+        Whether to subtract the mean and to divide by the deviation. Sparse rows cannot be shifted. Both are paid for in
+        any case, together.
+    ranges : {column: (low, high)}, optional
+        Public ranges of columns, by number or name, as of `dpgep.AutoPreprocessing`: they make the rest cheaper.
+    missing : {"error", "center"}
+        Whether NaN is refused, or counts for nothing, and becomes 0.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+
+    Attributes
+    ----------
+    mean_, scale_, var_ : (d,), means, deviations and their squares (no factor n/(n-1)); None where they are not used.
+    privacy_ : the `dpgep.PrivacyReport`: what this fit cost.
+    n_features_in_, feature_names_in_ : of X.
+    """
+
+    with_mean: bool = True
+    with_std: bool = True
+    ranges: Mapping[str | int, tuple[float, float]] | None = None
+    missing: Literal["error", "center"] = "error"
+
+    _centering: ClassVar[str] = 'missing="center"'
+
+    def fit(self, X: Any, y: Any = None) -> PrivateScaler:
+        """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored."""
+        auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
+        problem = table_problem(self._rows(X), preprocessing=auto, adjacency=self.adjacency, public_n=self.public_n)
+        run = Run(problem, accounting="gdp", **self._terms())
+        with run.reserved():
+            found = run.location_and_scale()
+        self.privacy_ = run.report
+        run.warn_of_counted(self)
+        assert found.scale is not None
+        self.mean_ = found.location if self.with_mean else None
+        self.scale_ = found.scale if self.with_std else None
+        self.var_ = None if self.scale_ is None else self.scale_**2
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """(X - mean_)/scale_: as private as the rows are, also where these were fitted."""
+        rows = self._new_rows(X)
+        if scipy.sparse.issparse(rows):
+            return rows.astype(np.float64) if self.scale_ is None else rows.multiply(1 / self.scale_).tocsr()
+        rows = rows.astype(np.float64)
+        if self.mean_ is not None:
+            rows -= self.mean_
+        if self.scale_ is not None:
+            rows /= self.scale_
+        if self.missing == "center":
+            rows[np.isnan(rows)] = 0.0
+        return rows
+
+    def inverse_transform(self, X: Any) -> Any:
+        """X scale_ + mean_."""
+        check_is_fitted(self)
+        rows = check_array(X, dtype=np.float64, copy=True, accept_sparse="csr" if not self.with_mean else False)
+        if scipy.sparse.issparse(rows):
+            return rows if self.scale_ is None else rows.multiply(self.scale_).tocsr()
+        if self.scale_ is not None:
+            rows *= self.scale_
+        return rows if self.mean_ is None else rows + self.mean_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self.with_mean
+        tags.input_tags.allow_nan = self.missing == "center"
+        return tags
