@@ -29,7 +29,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -45,13 +45,13 @@ from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import LARGEST_MU, IntegerNoise, share_noise
+from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import LedgerEntry, Owner
-from dpgep.privacy.noise import noise_stream
-from dpgep.privacy.release import add_share, normalized_moments, share_entry, summed_shares
-from dpgep.problems.mergeable_moments import Moments
+from dpgep.privacy.release import NoiseShare, normalized_moments, share_entry, summed_shares
+from dpgep.problems.mergeable_moments import Moments, problem_from
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release
-from dpgep.run import public_inputs, warn_of_delta, warn_of_epsilon
+from dpgep.run import Run, public_inputs, warn_of_delta, warn_of_epsilon
 from dpgep.serialization import Format, encoded, opened, triangle_rows, upper_triangle_of
 
 __all__ = ["Site", "Terms", "new_identity", "release"]
@@ -131,10 +131,15 @@ class Terms:
         names = ("bound", "preprocessing", "adjacency", "public_n", "bits")
         return Moments(self.model, **{name: getattr(self, name) for name in names})
 
-    @property
+    @cached_property
+    def facts(self) -> PublicFacts:
+        """Public facts: the adjacency, the bound, and the number of people where it is public beforehand."""
+        return PublicFacts(self.adjacency, self.no_people.bound, self.public_n)
+
+    @cached_property
     def layout(self) -> MomentLayout:
         """What is released."""
-        return self.no_people.layout
+        return self.model.layout(self.facts)
 
     @cached_property
     def share(self) -> IntegerNoise:
@@ -154,7 +159,7 @@ class Terms:
             **encoded(self),
             "bound": float(checked.bound),
             "public_n": None if self.public_n is None else int(self.public_n),
-            "bits": checked.grid_bits,
+            "bits": int(self.bits),
             "colluding": int(self.colluding),
             **{name: None if value is None else encoded(float(value)) for name, value in forms.items()},
         }
@@ -242,11 +247,10 @@ class Site:
             raise ValueError(
                 f"a masked sum is proved for budgets of a mu up to {LARGEST_MU:g}, this one has mu = {budget.mu:.6g}"
             )
-        account = self.terms.guarantee if budget is None else budget
-        with account.reserve(mu=self.terms.guarantee.mu, adjacency=self.terms.adjacency) as ledger:
-            sums = moments.integer_moments(self.terms.share.bits)
+        run = Run(problem_from(moments), budget or self.terms.guarantee, {"mu": self.terms.guarantee.mu})
+        with run.reserved():
             seeds = self._take_seeds(roster)  # after all that may be refused
-            add_share(sums, self.terms.share, self.terms.entry(), noise_stream(), ledger.record)
+            sums = run.curator(Curator).answer(NoiseShare(self.terms.share, self.terms.entry()))
             words = _words(sums, self.terms)
             for sign, seed in seeds:
                 _add_mask(words, seed, sign)
@@ -336,9 +340,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
         words = np.frombuffer(payload, dtype="<u8").reshape(total.shape)
         _add(total, words[0], words[1])
     sums = _integers(total, terms)
-    facts = terms.no_people.facts
-    if facts.adjacency == "replace-one":
-        facts = PublicFacts(facts.adjacency, facts.bound, sums.n)
+    facts = replace(terms.facts, n=sums.n) if terms.adjacency == "replace-one" else terms.facts
     noise = summed_shares(terms.share, len(terms.sites))
     noisy = normalized_moments(facts, terms.layout, sums.n, sums.to_float(), noise)
     report = _report(terms, facts)

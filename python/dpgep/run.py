@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from dpgep._dispatch import core
 from dpgep.data.dataset import ANOTHER_PASS
@@ -27,6 +27,8 @@ from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 
 C = TypeVar("C", bound=Curator)
+# Of a budget: a share, an amount in epsilon or in mu, or nothing of these, which is all that is left.
+Part: TypeAlias = Mapping[str, float | None]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ _LARGE_EPSILON = 20.0
 
 
 class Run:
-    """A problem, its budget (given, or for this run alone), and its noise stream.
+    """A problem, a part of a budget, and a noise stream.
 
     Attributes
     ----------
@@ -47,8 +49,14 @@ class Run:
     passes: int
     preprocessing: Preprocessing | None = None
 
-    def __init__(
-        self,
+    def __init__(self, problem: Problem, account: Budget, part: Part, *, seed: int | None = None) -> None:
+        self._problem, self._account, self._part = problem, account, part
+        self._is_seeded, self._known_n = seed is not None, problem.facts.n
+        self._stream = noise_stream(seed)
+
+    @classmethod
+    def paid_by(
+        cls,
         problem: Problem,
         *,
         budget: Budget | None,
@@ -56,16 +64,13 @@ class Run:
         accounting: Accounting,
         seed: int | None,
         **forms: float | None,
-    ) -> None:
-        self._problem = problem
-        self._share = share
-        self._amount = forms["epsilon"] if budget is not None else None
-        self._account = _budget_of(problem, budget, share, accounting, forms)
-        self._is_seeded = seed is not None
-        self._known_n = problem.facts.n
-        warn_of_epsilon(self._account)
-        warn_of_delta(self._account, self._known_n, None)
-        self._stream = noise_stream(seed)
+    ) -> Run:
+        """A run that a caller pays for: in one form, or by a part of a budget that several runs share."""
+        account = _budget_of(problem, budget, share, accounting, forms)
+        warn_of_epsilon(account)
+        warn_of_delta(account, problem.facts.n, None)
+        part: Part = {"share": share, "epsilon": None if budget is None else forms["epsilon"]}
+        return cls(problem, account, part, seed=seed)
 
     @contextmanager
     def reserved(self) -> Iterator[None]:
@@ -73,7 +78,7 @@ class Run:
         start, adjacency, rows = time.perf_counter(), self._problem.facts.adjacency, self._problem.dataset
         before = 0 if rows is None else rows.passes
         try:
-            with self._account.reserve(self._share, epsilon=self._amount, adjacency=adjacency) as self._ledger:
+            with self._account.reserve(**self._part, adjacency=adjacency) as self._ledger:
                 yield
                 public = _public_inputs_of(self._problem)
                 self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)

@@ -20,7 +20,7 @@ from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.problems.builders import table_problem
-from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.mergeable_moments import Moments, SummedProblem, problem_from
 from dpgep.problems.problem import MomentProblem, Problem
 from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease
 from dpgep.results.release import Release
@@ -29,7 +29,7 @@ from dpgep.run import Run
 
 
 def solve(
-    problem: Problem,
+    problem: Problem | Moments,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -112,11 +112,11 @@ def solve(
     >>> bool(abs(solution.components[0, 0]) > 0.99)
     True
     """
-    require_problem(problem)
+    problem = problem_from(problem)
     chosen, public = METHODS[method], problem.public
     settings = chosen.with_options(options)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-    run = Run(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    run = Run.paid_by(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     k = chosen.check(settings, public, n_components)
     if public.read_once and not settings.in_one_pass(problem.model.n_features):
         raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
@@ -257,11 +257,12 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     groups = {"labels": labels, "classes": classes, "y": y, "slices": slices, "y_range": y_range, "edges": edges}
     facts = {"bound": bound, "preprocessing": preprocessing, "adjacency": adjacency, "public_n": public_n}
     given = {name: value for name, value in {**groups, **facts}.items() if value is not None}
-    problem = data if isinstance(data, Problem) else _table(data, **given)
-    if problem is data and given:
+    is_problem = isinstance(data, (Problem, Moments))
+    problem = problem_from(data) if is_problem else _table(data, **given)
+    if is_problem and given:
         raise TypeError(f"{' and '.join(given)} belong to the problem: give them to the function that builds it")
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-    run = partial(Run, problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    run = partial(Run.paid_by, problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with use_threads(n_threads):
         if storage == "operator":
             return _operator(problem, run, regularization, MEMORY_LIMIT if memory_limit is None else memory_limit)
@@ -281,7 +282,7 @@ def _table(X: Any, *, labels: Any = None, y: Any = None, **rest: Any) -> MomentP
 
 
 def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
-    if not isinstance(problem, (MomentProblem, Moments)):
+    if problem.kind not in (MomentProblem.kind, SummedProblem.kind):
         raise TypeError(
             f"data must be rows, dpgep.Moments, or a problem of rows: pca, cca, pls, fda or sir; got {problem!r}"
         )
@@ -297,7 +298,6 @@ def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
 def _operator(
     problem: Problem, start: Callable[[], Run], regularization: float | None, memory_limit: int
 ) -> MatrixFreeRelease:
-    require_problem(problem)
     component_count(problem.model, None)  # a table has none, and says so
     require_count("memory_limit (in bytes)", memory_limit)
     if regularization is not None:
@@ -310,12 +310,3 @@ def _operator(
     found = MatrixFreeRelease(curator, run.report, ridge, memory_limit, run.preprocessing)
     run.warn_of_counted(found)
     return found
-
-
-def require_problem(problem: Any) -> None:
-    """Raise TypeError for anything but a problem."""
-    if not isinstance(problem, Problem):
-        raise TypeError(
-            "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
-            f"got {type(problem).__name__}"
-        )

@@ -28,6 +28,7 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.data import integer_moments
 from dpgep.data.rows import Rows, SparseRows
+from dpgep.problems.mergeable_moments import problem_from
 
 names = pytest.mark.parametrize("name", MODELS)
 
@@ -98,7 +99,7 @@ def test_bytes_pickles_and_files_keep_everything(
         dpgep.load(tmp_path / "moments"),
         moments.copy(),
     ):
-        assert (other.n, other.model, other.facts, other.grid_bits) == (300, moments.model, moments.facts, 20)
+        assert (other.n, other._description()) == (300, {**moments._description(), "bits": 20})
         other.update(*arguments(name, rows, slice(300, None)))
         assert bytes_of(other) == bytes_of(summed(name, rows, [slice(None)]))
     assert moments.n == 300
@@ -341,7 +342,22 @@ def test_add_remove_releases_the_number_of_people(rng: np.random.Generator) -> N
     theirs = solve_seeded(dpgep.pca(rows[0], adjacency="add-remove", bound=1.0), mu=1.0)
     np.testing.assert_array_equal(ours.components, theirs.components)
     assert "n=" not in repr(moments)
-    assert moments.facts.n is None
+    assert problem_from(moments).facts.n is None
+
+
+def test_moments_show_what_a_user_does_with_them() -> None:
+    public = {name for name in dir(dpgep.Moments(MODELS["pca"], bound=1.0)) if not name.startswith("_")}
+    facts = {"model", "bound", "preprocessing", "n"}
+    assert public == {*facts, "update", "merge", "require_same_kind", "copy", "save"}
+
+
+def test_a_run_is_about_the_people_of_its_beginning(rng: np.random.Generator) -> None:
+    """Those who come later are in the next one."""
+    rows = dataset(rng)
+    moments = summed("pca", rows, [slice(None, 300)])
+    problem: Any = problem_from(moments)
+    moments.update(*arguments("pca", rows, slice(300, None)))
+    assert (problem.facts.n, problem.integer_moments(20).n, moments.n) == (300, 300, 500)
 
 
 def test_a_killed_run_is_resumed_from_its_checkpoint(tmp_path: Path) -> None:

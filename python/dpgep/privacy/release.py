@@ -25,7 +25,7 @@ from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import add_symmetric_grid_noise
 from dpgep.privacy.rounding import Allowance, released_matrix_allowance
 from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.mergeable_moments import SummedProblem
 from dpgep.problems.problem import MomentProblem, Problem
 
 
@@ -123,7 +123,7 @@ class LocalReports:
         return release_moments(problem, mu / math.sqrt(n), stream, charge_each)
 
 
-Summable: TypeAlias = MomentProblem | Moments
+Summable: TypeAlias = MomentProblem | SummedProblem
 
 
 def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
@@ -159,13 +159,19 @@ def summed_shares(share: IntegerNoise, parties: int) -> MomentNoise:
     return share.deviations().scaled(root, root, root)
 
 
-def add_share(
-    sums: IntegerMoments, share: IntegerNoise, entry: LedgerEntry, stream: core.NoiseStream, charge: Charge
-) -> None:
-    """Add a site's share of the noise: the sums are to be masked, as this is less noise than ``entry`` pays for."""
-    charge(entry)
-    if share.diagonal:
-        _add_noise(sums, share, stream)
+@dataclass(frozen=True)
+class NoiseShare:
+    """Sums with a site's share of the noise, which are to be masked: it is less than what ``entry`` pays for."""
+
+    noise: IntegerNoise
+    entry: LedgerEntry
+
+    def answer(self, problem: SummedProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> IntegerMoments:
+        sums = problem.integer_moments(self.noise.bits)
+        charge(self.entry)
+        if self.noise.diagonal:
+            _add_noise(sums, self.noise, stream)
+        return sums
 
 
 def _add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseStream) -> None:

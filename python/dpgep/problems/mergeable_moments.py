@@ -44,7 +44,43 @@ class StoredMoments:
     high: NDArray[np.int64] | None
 
 
-class Moments(Problem):
+@dataclass(frozen=True, eq=False)
+class SummedProblem(Problem):
+    """Exact sums over people, as they are when a run begins, and the model to fit to them: see `problem_from`."""
+
+    model: RowModel
+    facts: PublicFacts
+    layout: MomentLayout
+    sums: ExactMomentAccumulator
+    population_id: str
+    preprocessing: Preprocessing | None
+    kind = "summed moments"
+
+    @property
+    def grid_bits(self) -> int:
+        """The bits of the grid that rows were put on."""
+        return int(self.sums.bits)
+
+    @property
+    def public(self) -> PublicSide:
+        """What a method may see: covariances are at most the squared row bound."""
+        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
+        assert self.facts.bound is not None
+        largest_b = 1.0 if self.model.traits.identity_b else self.facts.bound**2
+        return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes)
+
+    def integer_moments(self, bits: int) -> IntegerMoments:
+        """A copy of the sums in the blocks of a release."""
+        assert bits == self.grid_bits
+        return self.sums.copy().moments()
+
+    def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
+        """(number of people, blocks of the sums, share of clipped people, which is not known)."""
+        moments = self.integer_moments(self.grid_bits)
+        return moments.n, moments.to_float(), 0.0
+
+
+class Moments:
     """Exact sums over people from which `dpgep.solve` makes its release: privacy is paid for there, once.
 
     S = sum over people of z z^T, z = [q(x/bound); e(group)], with q(u) = trunc(2^bits u)/2^bits of the row x clipped to
@@ -115,36 +151,12 @@ class Moments(Problem):
         layout = model.layout(PublicFacts(adjacency, self.bound, self._public_n))
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
-        self.population_id = naming.get()(16)
-
-    kind = "summed moments"
+        self._population_id = naming.get()(16)
 
     @property
     def n(self) -> int:
         """Number of people so far."""
         return self._sums.n
-
-    @property
-    def grid_bits(self) -> int:
-        """The bits of the grid."""
-        return self._sums.bits
-
-    @property
-    def facts(self) -> PublicFacts:  # type: ignore[override]
-        """Public facts: the adjacency, the bound, and the number of people where it is public."""
-        return PublicFacts(self._adjacency, self.bound, self.n if self._adjacency == "replace-one" else self._public_n)
-
-    @property
-    def layout(self) -> MomentLayout:
-        """What a release contains."""
-        return self._sums.layout
-
-    @property
-    def public(self) -> PublicSide:
-        """What a method may see: covariances are at most the squared row bound."""
-        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
-        largest_b = 1.0 if self.model.traits.identity_b else self.bound**2
-        return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes, preprocessing=self.preprocessing)
 
     def update(self, X: Any, y: Any = None, *others: Any, client: Any = None, n_threads: int | None = None) -> None:
         """Add people, all of them or none.
@@ -200,7 +212,7 @@ class Moments(Problem):
         if self.preprocessing is not None:
             dataset = PreprocessedDataset(dataset, self.preprocessing, self.model.n_features)
         try:
-            sums = dataset.accumulate(partial(ExactMomentAccumulator, self.layout, self.grid_bits), alone=True)
+            sums = dataset.accumulate(partial(ExactMomentAccumulator, self._sums.layout, self._sums.bits), alone=True)
         except NotFiniteError:
             raise not_finite_in(model, dataset, missing=takes_missing(self.preprocessing)) from None
         with self._lock:
@@ -238,20 +250,8 @@ class Moments(Problem):
     def copy(self) -> Moments:
         """Moments of the same people that can be updated independently."""
         copy = self._of_sums(self._summed(), self._description())
-        copy.population_id = self.population_id
+        copy._population_id = self._population_id
         return copy
-
-    def integer_moments(self, bits: int) -> IntegerMoments:
-        """A copy of the sums in the blocks of a release."""
-        assert bits == self.grid_bits
-        if self.n < 2 and self._adjacency == "replace-one":
-            raise ValueError(f"these moments include {self.n} people: a release needs at least 2")
-        return self._summed().moments()
-
-    def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
-        """(number of people, blocks of the sums, share of clipped people, which is not known)."""
-        moments = self.integer_moments(self.grid_bits)
-        return moments.n, moments.to_float(), 0.0
 
     def save(self, target: Target) -> None:
         """Write the sums with a checksum, for `dpgep.load` (docs/formats.md): the same bytes for the same people.
@@ -275,7 +275,7 @@ class Moments(Problem):
         if self.preprocessing is None:
             self._sums.add(batch)
             return
-        sums = ExactMomentAccumulator(self.layout, self.grid_bits)
+        sums = ExactMomentAccumulator(self._sums.layout, self._sums.bits)
         for part in preprocessed_parts(batch, self.preprocessing):
             sums.add(part)
         self._sums.merge(sums)
@@ -293,7 +293,7 @@ class Moments(Problem):
             "preprocessing": self.preprocessing,
             "adjacency": self._adjacency,
             "public_n": self._public_n,
-            "bits": self.grid_bits,
+            "bits": self._sums.bits,
         }
 
     @classmethod
@@ -304,14 +304,31 @@ class Moments(Problem):
 
     def __getstate__(self) -> dict[str, Any]:
         sums = self._summed()
-        return {"description": self._description(), "n": sums.n, "limbs": sums.limbs(), "identity": self.population_id}
+        return {"description": self._description(), "n": sums.n, "limbs": sums.limbs(), "identity": self._population_id}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         description = dict(state["description"])
         self.__init__(description.pop("model"), **description)  # type: ignore[misc]
-        self._sums = ExactMomentAccumulator.of_limbs(self.layout, self.grid_bits, state["n"], *state["limbs"])
-        self.population_id = state["identity"]
+        self._sums = ExactMomentAccumulator.of_limbs(self._sums.layout, self._sums.bits, state["n"], *state["limbs"])
+        self._population_id = state["identity"]
 
     def __repr__(self) -> str:
         size = f"n={self.n}, " if self._adjacency == "replace-one" else ""
         return f"Moments({self.model.name}, {size}d={self.model.n_features}, bound={self.bound:g}, {self._adjacency})"
+
+
+def problem_from(given: object) -> Problem:
+    """What is to be solved: a problem, or that of `Moments` as they are now. Raises TypeError for anything else."""
+    if isinstance(given, Problem):
+        return given
+    if not isinstance(given, Moments):
+        raise TypeError(
+            "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
+            f"got {type(given).__name__}"
+        )
+    with given._lock:
+        sums, adjacency = given._summed(), given._adjacency
+        if sums.n < 2 and adjacency == "replace-one":
+            raise ValueError(f"these moments include {sums.n} people: a release needs at least 2")
+        facts = PublicFacts(adjacency, given.bound, sums.n if adjacency == "replace-one" else given._public_n)
+        return SummedProblem(given.model, facts, sums.layout, sums, given._population_id, given.preprocessing)

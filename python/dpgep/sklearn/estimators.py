@@ -365,7 +365,7 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
         """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored."""
         auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
         problem = table_problem(self._rows(X), preprocessing=auto, adjacency=self.adjacency, public_n=self.public_n)
-        run = Run(problem, accounting="gdp", **self._terms())
+        run = Run.paid_by(problem, accounting="gdp", **self._terms())
         with run.reserved():
             found = run.location_and_scale()
         self.privacy_ = run.report
