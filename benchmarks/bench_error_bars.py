@@ -158,7 +158,7 @@ def outcomes(setting: Setting, draws: int) -> list[Outcome]:
 def norm_of(problem: Any) -> Matrix | None:
     """B of the data themselves; None for the identity."""
     released = Curator(problem, Ledger(math.inf), core.NoiseStream(bytes(32))).answer(Release())
-    b = problem.model.pair(released).b
+    b = problem.model.noisy(released).pair().b
     return None if b is None else np.asarray(b)
 
 

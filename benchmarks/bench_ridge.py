@@ -100,7 +100,7 @@ def _conditioned(x: support.Matrix, condition: float, rng: np.random.Generator) 
 def errors(setting: Setting, draws: int = DRAWS) -> Errors:
     exact = dpgep.release(setting.problem, epsilon=math.inf)
     moments = exact._noisy  # the exact B, by which errors are measured
-    b = exact.model.pair(replace(moments, second=moments.second.copy())).b
+    b = exact.model.noisy(replace(moments, second=moments.second.copy())).pair().b
     root = np.linalg.cholesky(b)
     right = exact.solve(1, regularization=0.0).components @ root
 

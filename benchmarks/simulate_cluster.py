@@ -26,6 +26,7 @@ from dpgep._threads import use_threads
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import PublicFacts
+from dpgep.models.row_model import layout_of
 
 TOLERANCE = 0.1
 FAN_IN = 8  # of dpgep.data.distributed
@@ -84,7 +85,7 @@ class Cluster:
 def measured(features: int, people: int) -> tuple[float, float]:
     """Seconds of processor time to sum a row, and to merge a partial sum."""
     rows = np.random.default_rng(0).standard_normal((people, features)) / math.sqrt(features)
-    layout = dpgep.models.PcaModel(features, center=True).layout(PublicFacts("replace-one", 1.0, None))
+    layout = layout_of(dpgep.models.PcaModel(features, center=True), PublicFacts("replace-one", 1.0, None))
     with use_threads(1):
         sums = ExactMomentAccumulator(layout, 20)
         sums.add(Batch(Rows((rows[:10],), 1.0)))
@@ -217,7 +218,7 @@ def check_widths(doublings: int) -> int:
     rows = np.zeros((1000, 3))
     rows[:, 0] = 1.0
     rows[::2, :2] = [0.6, -0.8]
-    layout = dpgep.models.PcaModel(3, center=True).layout(PublicFacts("replace-one", 1.0, None))
+    layout = layout_of(dpgep.models.PcaModel(3, center=True), PublicFacts("replace-one", 1.0, None))
     sums = ExactMomentAccumulator(layout, 20)
     sums.add(Batch(Rows((rows,), 1.0)))
     expected = [int(value) for value in sums.copy().limbs()[0].ravel()]

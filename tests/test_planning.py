@@ -13,7 +13,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep.models.model import PublicFacts
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, layout_of
 from dpgep.planning import Simulation, _least, _Target, plan
 from dpgep.population import contrasts, exact_moments
 from dpgep.privacy.calibration import integer_noise
@@ -44,7 +44,7 @@ def test_the_error_of_a_spike_follows_from_its_gap(planned: dpgep.planning.Plan)
     Means of 36 draws of chi-squares with 19 degrees of freedom: a deviation of 5 % each; asserted at five.
     """
     gap, facts = 3.0, PublicFacts("replace-one", 6.0, 20_000)
-    layout = dpgep.models.PcaModel(20, True).layout(facts)
+    layout = layout_of(dpgep.models.PcaModel(20, True), facts)
     deviation = integer_noise(planned.mu, layout, "replace-one", None)[1].second * 6.0**2 / 20_000
     noise, sampling = 19 * deviation**2 / 2 / gap**2, 19 * 4.0 / 20_000 / gap**2
     assert planned.sample.span == pytest.approx(noise, rel=0.25)
@@ -58,7 +58,7 @@ def test_a_column_that_few_people_agree_about() -> None:
     model = dpgep.models.StandardizedPcaModel(3, center=True)
     x = np.array([[1.0, 0.5, -0.3], [-1.0, 0.5, 0.4]])
     moments = exact_moments(dpgep.pca(x, standardize=True, bound=3.0))
-    scale = model.standardization(moments).scale
+    scale = model.noisy(moments).standardization.scale
     assert scale[1] > 0
     np.testing.assert_allclose(scale[[0, 2]], x.std(axis=0)[[0, 2]])
     assert np.isfinite(_Target.of(model, moments, 2).right).all()
@@ -85,7 +85,7 @@ def test_every_model_can_be_planned(name: str, d: Any, spectrum: list[float], bo
 def test_a_plan_agrees_with_a_measurement() -> None:
     """CCA with a bought bound, by names and in columns of other units: within a factor of 1.6 (20 runs)."""
     rng, n = np.random.default_rng(5), 20_000
-    planned = plan(dpgep.models.CcaModel(4, 3, True), n=n, spectrum=[0.9], **BUDGET)
+    planned = plan(dpgep.models.CcaModel((4, 3), True), n=n, spectrum=[0.9], **BUDGET)
     units, found = 10.0 ** np.arange(-3, 4), []
     right = np.eye(7)[0] + np.eye(7)[4]
     for seed in range(20):
@@ -188,8 +188,8 @@ def test_the_search_finds_where_a_function_falls_below() -> None:
     [
         (dpgep.models.FdaModel(6, (0, 1, 2)), [3.0, 1.0], [0.2, 0.3, 0.5]),
         (dpgep.models.SirModel(6, (0.5, 1.5, 2.5)), [0.8, 0.3, 0.1], [0.25] * 4),
-        (dpgep.models.CcaModel(3, 4, True), [0.9, 0.5, 0.2], None),
-        (dpgep.models.PlsModel(3, 4, True), [3.0, 2.0, 0.5], None),
+        (dpgep.models.CcaModel((3, 4), True), [0.9, 0.5, 0.2], None),
+        (dpgep.models.PlsModel((3, 4), True), [3.0, 2.0, 0.5], None),
         (dpgep.models.PcaModel(4, False), [9.0, 5.0, 4.0, 1.0], None),
         (dpgep.models.StandardizedPcaModel(4, True), [2.0, 1.0, 0.6, 0.4], None),
     ],
@@ -240,7 +240,7 @@ def test_the_number_of_people_is_noisy_under_add_remove() -> None:
         ({"model": dpgep.models.PcaModel(3, True)}, "d belongs to a model that is given by name"),
         ({"n": 0}, "n must be a positive whole number, got 0"),
         ({"n": 1}, "a plan is for two people or more, got n = 1"),
-        ({"n_components": 21}, "PCA of 20 features has 20 components"),
+        ({"n_components": 21}, "pca of 20 features has 20 components"),
         ({"shares": [0.5, 0.5]}, "shares are of classes or slices, which pca has none of"),
         ({"model": "fda", "shares": [0.5, 0.4]}, "2 positive numbers that add up to 1"),
         ({"deviation": 0.0}, "deviation must be a positive finite number"),

@@ -23,6 +23,7 @@ from dpgep.local.aggregator import Aggregator, StoredSums
 from dpgep.local.aggregator import (
     FantopeDiagnostics as FantopeDiagnostics,  # classes that a file may name are registered
 )
+from dpgep.methods.base import components_of
 from dpgep.methods.clipped_power import ClippedPowerDiagnostics as ClippedPowerDiagnostics
 from dpgep.methods.matrix_free import OperatorDiagnostics as OperatorDiagnostics
 from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics as ReductionDiagnostics
@@ -32,7 +33,7 @@ from dpgep.models import MODELS as MODELS
 from dpgep.models.gep import GepModel as GepModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
 from dpgep.models.table import TableModel
 from dpgep.planning import PLAN, Plan
 from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
@@ -104,7 +105,7 @@ def _solution(document: Document) -> Solution:
     if model.n_features != d:
         raise ValueError(f"the model is of {model.n_features} features, the components of {d}")
     if k > model.max_components:
-        raise ValueError(f"there are {k} components, but {model.max_components_reason}")
+        raise ValueError(f"there are {k} components, but {components_of(model)}")
     _require_finite("components", components, (k, d))
     _require_finite("eigenvalues", solution.eigenvalues, (k,))
     _require_finite("mean", mean, (d,))
@@ -192,7 +193,7 @@ def _layout(model: RowModel, report: PrivacyReport, noisy: ReleasedMoments) -> M
     expected = []
     for n in (1, None):
         assert report.adjacency != "local"
-        layout = model.layout(PublicFacts(report.adjacency, report.bound, n))
+        layout = layout_of(model, PublicFacts(report.adjacency, report.bound, n))
         if shapes == ((layout.n_features, layout.n_groups * layout.sums), (layout.n_groups,)):
             names = [SECOND] + [SUMS] * layout.sums + [COUNTS] * layout.counts
             if not is_noisy or listed == names:
@@ -223,7 +224,7 @@ def _moments(document: Document) -> Moments:
         raise ValueError(f"bits must be from {BITS[0]} to {BITS[-1]}, got {stored.bits}")
     if not 0 <= stored.n <= _MOST_PEOPLE:
         raise ValueError(f"n must be a number of people, from 0 to 2^62, got {stored.n}")
-    layout = stored.model.layout(PublicFacts(stored.adjacency, None, stored.public_n))
+    layout = layout_of(stored.model, PublicFacts(stored.adjacency, None, stored.public_n))
     size = layout.dimension * (layout.dimension + 1) // 2
     _require_shape("low", stored.low, (size,))
     _require_shape("high", stored.high, (size,))
@@ -259,10 +260,11 @@ def _require_model(model: Model) -> None:
     """Raise ValueError for a model that nobody can make: without features, or with groups that are none."""
     if min(model.view_sizes or (model.n_features,)) < 1:
         raise ValueError(f"the model is of {model.n_features} features")
-    classes, edges = (getattr(model, name, None) for name in ("classes", "interior_edges"))
-    if classes is not None and not 2 <= len(classes) == len(set(classes)):
+    groups = getattr(model, "grouping", None)
+    if isinstance(groups, Classes) and not 2 <= len(groups.labels) == len(set(groups.labels)):
         raise ValueError("classes must be at least two, all different")
-    if edges is not None and not (len(edges) and np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
+    edges = groups.interior_edges if isinstance(groups, Slices) else (0.0,)
+    if not (len(edges) and np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
         raise ValueError("interior_edges must be increasing numbers, at least one")
 
 

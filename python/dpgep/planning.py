@@ -33,7 +33,7 @@ from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
 from dpgep.models.pca import PcaModel
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, layout_of
 from dpgep.population import (
     PLANNED,
     Population,
@@ -425,16 +425,16 @@ class Simulation(Population):
         model, k, noise = self.model, self.n_components, NO_NOISE
         facts = PublicFacts(self.adjacency, release.bound, n if self.adjacency == "replace-one" else None)
         if math.isfinite(release.mu):
-            _, deviations = integer_noise(release.mu, model.layout(facts), self.adjacency, None)
+            _, deviations = integer_noise(release.mu, layout_of(model, facts), self.adjacency, None)
             noise = deviations.scaled(release.bound**2 / n, release.bound / n, 1 / n)
         population, most = _Target.of(model, release.mean, k), np.append(float(k), np.ones(k))
         shown, multiple = [], 0.0
         for index, draw in enumerate(release.draws):
             sums = moments_of_more(draw.moments, release.mean, n, len(release.draws), self._n_drawn)
             noisy = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
-            level = model.noise_of_b(noisy) or 0.0
+            level = model.noisy(noisy).noise_of_b or 0.0
             if index % _DRAWS_PER_RIDGE == 0 and level > 0:  # the ridge that the method chooses, in units of the noise
-                multiple = released_ridge(model, noisy, k, level, None, sparse=False)[0] / level
+                multiple = released_ridge(model.noisy(noisy), k, level, None, sparse=False)[0] / level
             found, noise_level = _directions(model, noisy, k, multiple * level)
             sample = _Target.of(model, sums, k).errors(found) + draw.beside * min(self._n_drawn / n, 1.0)
             shown.append((np.array([noise_level]), np.minimum(sample, most), population.errors(found)))
@@ -504,7 +504,7 @@ class Simulation(Population):
         self, exact: ReleasedMoments, noise: MomentNoise, facts: PublicFacts, generator: np.random.Generator
     ) -> ReleasedMoments:
         """Moments with noise, divided by the number of people, or by the one released."""
-        n, layout = exact.n, self.model.layout(facts)
+        n, layout = exact.n, layout_of(self.model, facts)
         second = exact.second + goe(len(exact.second), noise.second, generator)
         sums = exact.sums + noise.sums * generator.standard_normal(exact.sums.shape)
         counts = exact.counts + layout.counts * noise.counts * generator.standard_normal(exact.counts.shape)
@@ -523,7 +523,8 @@ class _Target:
 
     @staticmethod
     def of(model: RowModel, moments: ReleasedMoments, k: int) -> _Target:
-        pair, standard = model.pair(_copy(moments)), model.standardization(moments)
+        noisy = model.noisy(_copy(moments))
+        standard, pair = noisy.standardization, noisy.pair()
         root = norm_root(pair.b, len(pair.a)) if standard is None else np.diag(standard.scale)
         return _Target(root, _units(root @ _directions(model, moments, k, 0.0)[0])[None])
 
@@ -541,7 +542,8 @@ def _units(columns: Matrix) -> Matrix:
 
 def _directions(model: RowModel, moments: ReleasedMoments, k: int, ridge: float) -> tuple[Matrix, float]:
     """(d, K), the leading directions of released moments, zero where B has a lower rank; the noise level."""
-    level, standard, pair = model.noise_of_b(moments), model.standardization(moments), model.pair(_copy(moments))
+    noisy = model.noisy(_copy(moments))
+    level, standard, pair = noisy.noise_of_b, noisy.standardization, noisy.pair()
     fallback = public_ridge(level) if level else 0.0
     vectors = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding, fallback=fallback).vectors[:, :k]
     if standard is not None:

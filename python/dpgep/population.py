@@ -13,16 +13,12 @@ from numpy.typing import ArrayLike
 
 from dpgep._checks import require_count, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.models.cca import CcaModel
-from dpgep.models.fda import FdaModel
-from dpgep.models.groups import GroupModel
+from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.pls import PlsModel
 from dpgep.models.row_model import RowModel
-from dpgep.models.sir import SirModel
-from dpgep.models.views import TwoViewModel
+from dpgep.models.views import CcaModel, PlsModel, ViewsModel
 from dpgep.privacy.release import release_moments
 from dpgep.problems.problem import MomentProblem
 
@@ -59,7 +55,7 @@ class Population:
         most, size = largest_eigenvalue(self.model, self.deviation), self.model.max_components
         if self.spectrum.shape != (size,) or not ((self.spectrum >= 0) & (self.spectrum < most)).all():
             raise ValueError(f"spectrum must be {size} numbers, none negative, below {most:g}")
-        shares_of(self.model, self.shares.tolist() if isinstance(self.model, GroupModel) else None)
+        shares_of(self.model, None if self.model.grouping is None else self.shares.tolist())
 
     def people(self, number: int, m: int) -> tuple[Any, ...]:
         """A draw of m people, by its number: rows of each view, and the groups where there are any."""
@@ -67,7 +63,7 @@ class Population:
         groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
         rows = means[groups]
         rows += generator.standard_normal((m, len(root))) @ root
-        if isinstance(self.model, GroupModel):
+        if self.model.grouping is not None:
             return rows, groups
         return tuple(rows[:, view] for view in self.model.views)
 
@@ -84,10 +80,11 @@ class Population:
             correlations = random_correlation.rvs(spectrum, random_state=generator, tol=1e-8)
             values, vectors = np.linalg.eigh(correlations)
             return means, deviation * np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-        if isinstance(model, TwoViewModel):
+        if isinstance(model, ViewsModel):
+            others = model.view_sizes[0] + leading
             cross = spectrum * (deviation**2 if isinstance(model, CcaModel) else 1.0)
-            covariance[leading, model.d_x + leading] = covariance[model.d_x + leading, leading] = cross
-        elif isinstance(model, GroupModel):
+            covariance[leading, others] = covariance[others, leading] = cross
+        elif model.grouping is not None:
             along = np.sqrt(spectrum)[:, None] * contrasts(shares)[: len(spectrum)]
             means[:, leading] = deviation * along.T / np.sqrt(shares)[:, None]
             if isinstance(model, SirModel):  # its eigenvalues are parts of the whole variance
@@ -108,7 +105,7 @@ def exact_moments(problem: MomentProblem) -> ReleasedMoments:
     Every column varies by more than rounding, if it is to be standardized: few people may agree.
     """
     moments = release_moments(problem, math.inf, core.NoiseStream(bytes(32)), lambda entry: None)
-    standard = problem.model.standardization(moments)
+    standard = problem.model.noisy(moments).standardization
     if standard is None or standard.scale.all():
         return moments
     constant, second = np.flatnonzero(standard.scale == 0), moments.second.copy()
@@ -136,10 +133,10 @@ def model_named(
     """The model of a name, centred, with a group for each of ``shares``."""
     require_one_of("model", name, sorted(PLANNED))
     kind = PLANNED[name]
-    if issubclass(kind, TwoViewModel):
+    if issubclass(kind, ViewsModel):
         if not (isinstance(d, Sequence) and len(d) == 2):
             raise ValueError(f"the two views of {name!r} need d=(d_x, d_y), got {d!r}")
-        return kind(require_count("d_x", d[0]), require_count("d_y", d[1]), center=True)
+        return kind((require_count("d_x", d[0]), require_count("d_y", d[1])), center=True)
     features = require_count("d", d)
     if issubclass(kind, PcaModel):
         return kind(features, center=True)
@@ -153,9 +150,9 @@ def model_named(
 def by_number(model: RowModel) -> RowModel:
     """The model of groups 0, 1, ...: names of classes and edges of slices change nothing."""
     if isinstance(model, FdaModel):
-        return replace(model, classes=tuple(range(model.n_groups)))
+        return replace(model, classes=tuple(range(len(model.classes))))
     if isinstance(model, SirModel):
-        return replace(model, interior_edges=tuple(i + 0.5 for i in range(model.n_groups - 1)))
+        return replace(model, interior_edges=tuple(i + 0.5 for i in range(len(model.interior_edges))))
     return model
 
 
@@ -193,11 +190,11 @@ def of_model(model: RowModel, values: Matrix) -> Matrix:
 
 def shares_of(model: RowModel, shares: Sequence[float] | None) -> Matrix:
     """Shares of the groups; of everybody, where there are none."""
-    n_groups = model.n_groups if isinstance(model, GroupModel) else 1
+    n_groups = 1 if model.grouping is None else model.grouping.n_groups
     if shares is None:
         return np.full(n_groups, 1 / n_groups)
     array = np.asarray(shares, dtype=float)
-    if not isinstance(model, GroupModel):
+    if model.grouping is None:
         raise ValueError(f"shares are of classes or slices, which {model.name} has none of")
     if array.shape != (n_groups,) or not (array > 0).all() or abs(array.sum() - 1) > 1e-6:
         raise ValueError(f"shares must be {n_groups} positive numbers that add up to 1, got {shares!r}")

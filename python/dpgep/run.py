@@ -16,6 +16,7 @@ from dpgep.errors import PrivacyWarning, warn
 from dpgep.methods.preprocessing import location_and_scale, prepare
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.row_model import Classes, Slices
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
@@ -124,7 +125,7 @@ def prepare_table(problem: MomentProblem, ledger: Ledger, stream: core.NoiseStre
         problem.model,
         shifted=problem.can_shift,
         mixed=mixed and not problem.is_sparse,
-        grouped=problem.model.layout(problem.facts).n_groups > 1,
+        grouped=problem.layout.n_groups > 1,
     )
 
 
@@ -181,14 +182,14 @@ def _public_inputs_of(problem: Problem) -> PublicInputs:
 
 def public_inputs(model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]]) -> PublicInputs:
     """What is public about a problem: the model, what was declared, and the number of people where it is."""
-    names, classes = model.feature_names, getattr(model, "classes", None)
+    names, grouping = model.feature_names, getattr(model, "grouping", None)
     return PublicInputs(
         problem=model.name,
         n_features=model.n_features,
         n_people=n_people,
         feature_names=names,
-        classes=None if classes is None else tuple(map(str, classes)),
-        edges=getattr(model, "interior_edges", None),
+        classes=tuple(map(str, grouping.labels)) if isinstance(grouping, Classes) else None,
+        edges=grouping.interior_edges if isinstance(grouping, Slices) else None,
         ranges=tuple((names[j] if names and isinstance(j, int) else j, *ends) for j, ends in ranges.items()),
     )
 

@@ -96,7 +96,7 @@ def test_a_command_offers_what_its_builder_takes(run: Run) -> None:
         assert of_all <= {*signature(build).parameters} <= known | of_all, name
     views = ["--x-columns", "age,height", "--y-columns", "weight", "--missing", "center"]
     assert run("cca", "people.csv", *views, "--no-center", *BUDGET, "-o", "out.json")[0] == 0
-    assert dpgep.load("out.json").model == dpgep.models.CcaModel(2, 1, center=False)
+    assert dpgep.load("out.json").model == dpgep.models.CcaModel((2, 1), center=False)
 
 
 def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:

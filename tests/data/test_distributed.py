@@ -35,6 +35,7 @@ from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models import FdaModel, PcaModel
 from dpgep.models.model import PublicFacts
+from dpgep.models.row_model import layout_of
 from dpgep.sources import files
 from dpgep.sources.opening import parquet_parts
 
@@ -65,7 +66,7 @@ def in_one_process(model: Any, *data: Any, **facts: Any) -> bytes:
 def models(x: Matrix, labels: NDArray[np.intp]) -> list[tuple[Any, tuple[Any, ...]]]:
     return [
         (PcaModel(6, center=True), (x,)),
-        (dpgep.models.CcaModel(6, 2, center=True), (x, x[:, :2] * 0.5)),
+        (dpgep.models.CcaModel((6, 2), center=True), (x, x[:, :2] * 0.5)),
         (FdaModel(6, (0, 1, 2)), (x, labels)),
         (dpgep.models.SirModel(6, (-0.5, 0.0, 0.5)), (x, x[:, 0])),
     ]
@@ -128,7 +129,7 @@ def test_data_frames_by_name_and_by_selection(people: Any) -> None:
     assert bytes_of(moments(model, lazy, "label", bound=1.0)) == expected
     assert bytes_of(moments(model, lazy, "label", columns=NAMES, bound=1.0)) == expected
     assert bytes_of(moments(model, lazy[NAMES], lazy["label"], bound=1.0)) == expected
-    cca = dpgep.models.CcaModel(4, 2, center=False)
+    cca = dpgep.models.CcaModel((4, 2), center=False)
     assert bytes_of(moments(cca, lazy[NAMES], ["a", "f"], bound=1.0)) == in_one_process(
         cca, frame[list("bcde")], frame[["a", "f"]]
     )
@@ -160,7 +161,7 @@ def test_columns_of_one_parquet_frame_stay_together(chosen: str, people: Any, on
     assert len(lazy[NAMES].to_delayed()) != len(lazy["label"].to_delayed())
     frame = table(people)
     frame = frame[frame["a"] > 0] if chosen == "some" else frame
-    fda, cca = FdaModel(6, ("no", "yes", "perhaps")), dpgep.models.CcaModel(5, 1, center=True)
+    fda, cca = FdaModel(6, ("no", "yes", "perhaps")), dpgep.models.CcaModel((5, 1), center=True)
     rows, labels = frame[NAMES], frame["label"].to_numpy()
     assert bytes_of(moments(fda, lazy[NAMES], lazy["label"], bound=1.0)) == in_one_process(fda, rows, labels)
     assert bytes_of(moments(fda, lazy, "label", bound=1.0)) == in_one_process(fda, rows, labels)
@@ -297,7 +298,7 @@ def test_chunks_may_be_sparse(people: Any) -> None:
 
 
 def accumulators(block: Matrix) -> dict[str, Callable[[], Any]]:
-    layout = PcaModel(6, center=True).layout(PublicFacts("add-remove", 1.0, None))
+    layout = layout_of(PcaModel(6, center=True), PublicFacts("add-remove", 1.0, None))
     return {
         "float": lambda: FloatSums(layout),
         "integer": lambda: ExactMomentAccumulator(layout, 20),
@@ -338,7 +339,7 @@ def test_restricted_people_are_clipped_anew(people: Any) -> None:
 
 
 def test_sums_are_pickled_by_their_value(people: Any) -> None:
-    sums = ExactMomentAccumulator(PcaModel(6, center=False).layout(PublicFacts("replace-one", 1.0, 5)), 20)
+    sums = ExactMomentAccumulator(layout_of(PcaModel(6, center=False), PublicFacts("replace-one", 1.0, 5)), 20)
     sums.add(Batch(Rows((people[0],), 1.0)))
     again = pickle.loads(pickle.dumps(sums))
     again.merge(sums)

@@ -20,7 +20,7 @@ from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import NotFiniteError
 from dpgep.models.model import PublicFacts
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, layout_of
 
 NAMES = list("abcd")
 
@@ -35,7 +35,7 @@ def task_of(model: RowModel, table: pa.Table, *keys: Any, **options: Any) -> Tas
     """What executors get: how to read, to make batches and sums of them."""
     people = dpgep.scan(table, **options)
     read = partial(distributed._people, people.again(), list(keys), table.schema)
-    layout = model.layout(PublicFacts("replace-one", 1.0, None))
+    layout = layout_of(model, PublicFacts("replace-one", 1.0, None))
     return read, partial(batch_of, model, 1.0), partial(ExactMomentAccumulator, layout, 20), None
 
 
@@ -94,7 +94,7 @@ def test_categories_and_filters_travel_with_the_task(table: pa.Table) -> None:
     kept = np.asarray(table["b"]) > 0
     labels = np.asarray(table["label"])[kept]
     rows: Matrix = np.column_stack([np.asarray(table["a"])[kept], labels == "no", labels == "yes"])
-    expected = ExactMomentAccumulator(model.layout(PublicFacts("replace-one", 1.0, None)), 20)
+    expected = ExactMomentAccumulator(layout_of(model, PublicFacts("replace-one", 1.0, None)), 20)
     expected.add(batch_of(model, 1.0, rows))
     assert found[0] == kept.sum()
     np.testing.assert_array_equal(np.triu(pickle.loads(found[1]).limbs()[0]), np.triu(expected.limbs()[0]))

@@ -102,7 +102,7 @@ def test_moments_are_those_of_one_process(spark: Any, frame: pd.DataFrame, monke
     # merged by the executors as well as by the driver
     monkeypatch.setattr(distributed, "_AT_DRIVER", 100)
     assert bytes_of(moments(fda, spread(spark, frame, 9), "label", columns=NAMES, **facts)) == expected
-    cca = dpgep.models.CcaModel(4, 2, center=False)
+    cca = dpgep.models.CcaModel((4, 2), center=False)
     assert bytes_of(moments(cca, spread(spark, frame).drop("label"), ["a", "f"], bound=1.0)) == in_one_process(
         cca, frame[list("bcde")], frame[["a", "f"]]
     )
@@ -275,7 +275,7 @@ def bad_input(spark: Any, frame: pd.DataFrame) -> dict[str, Any]:
             model, dpgep.scan(lazy, filter="a > 0"), columns=NAMES, bound=1.0
         ),
         "rows must be a matrix": lambda: moments(
-            dpgep.models.CcaModel(5, 1, center=True), spread(spark, frame[NAMES]), "f", bound=1.0
+            dpgep.models.CcaModel((5, 1), center=True), spread(spark, frame[NAMES]), "f", bound=1.0
         ),
         "pca needs X": lambda: moments(model, lazy, "label", bound=1.0),
         "X must have 5 columns, it has 6": lambda: moments(

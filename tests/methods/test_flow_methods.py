@@ -168,7 +168,7 @@ def test_lazy_products_have_the_law_of_a_release(name: str) -> None:
         av, bv = lazy.answer(Products(ProductNoise("lazy", "goe", 1))).times(v)
         forms["lazy"].append([float(v[0] @ av[0]), float(v[0] @ bv[0])])
         other = Curator(problem, Ledger(0.5), core.NoiseStream((seed + 10**6).to_bytes(32, "little")))
-        pair = problem.model.pair(other.answer(Release()))
+        pair = problem.model.noisy(other.answer(Release())).pair()
         b = np.eye(D) if pair.b is None else pair.b
         forms["release"].append([float(v[0] @ pair.a @ v[0]), float(v[0] @ b @ v[0])])
     for column in (0, 1):
@@ -304,7 +304,7 @@ OF_TAN_ET_AL = [
 def test_without_noise_and_refinement_it_is_the_flow_of_tan_et_al(name: str, d: int, sparsity: int, start: str) -> None:
     """Of two views on A + B, which has the same solutions. Under "fresh" noise, too, of which there is none."""
     problem = sparse_matrices(d, d) if name == "gep" else problem_named(name)
-    pair = problem.model.pair(Curator(problem, Ledger(math.inf), core.NoiseStream()).answer(Release()))
+    pair = problem.model.noisy(Curator(problem, Ledger(math.inf), core.NoiseStream()).answer(Release())).pair()
     b = np.eye(d) if pair.b is None else pair.b
     v, step_size = np.random.default_rng(d).standard_normal(d), 0.8 / float(scipy.linalg.eigvalsh(b)[-1])
     if start != "dense":
@@ -479,7 +479,7 @@ def test_default_step_sizes_meet_the_condition_of_the_theory() -> None:
                     problem, epsilon=math.inf, n_components=1, method="rayleigh-flow", noise=noise, n_iterations=1
                 )
                 curator = Curator(problem, Ledger(math.inf), core.NoiseStream())
-                b = problem.model.pair(curator.answer(Release())).b
+                b = problem.model.noisy(curator.answer(Release())).pair().b
                 assert 0 < found.diagnostics.step_size * scipy.linalg.eigvalsh(b)[-1] < 1
 
 

@@ -126,14 +126,14 @@ def test_noise_shrinks_to_the_exact_answer(name: str, rng: np.random.Generator) 
 def mean_squared_sine(problem: Any, mu: float, k: int, draws: int) -> tuple[Matrix, float, Matrix, float]:
     """Monte Carlo errors (per component, of the span) in the norm of B, and the means of their own predictions."""
     exact = dpgep.solve(problem, epsilon=math.inf, n_components=k)
-    noiseless = problem.model.pair(released(problem, math.inf, 0))
+    noiseless = problem.model.noisy(released(problem, math.inf, 0)).pair()
     b = np.eye(len(noiseless.a)) if noiseless.b is None else noiseless.b
     root = np.linalg.cholesky(b).T
     reference = unit_rows(exact.components @ root.T)
     basis = np.linalg.qr(reference.T)[0]
     sines, span, predicted, predicted_span = [], [], [], []
     for seed in range(draws):
-        pair = problem.model.pair(released(problem, mu, seed))
+        pair = problem.model.noisy(released(problem, mu, seed)).pair()
         vectors = solve_pair(pair.a, pair.b, regularization=0.0, rounding=pair.rounding).vectors
         ours = unit_rows(vectors[:, :k].T @ root.T)
         sines.append(1 - np.einsum("ij,ij->i", ours, reference) ** 2)

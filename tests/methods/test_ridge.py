@@ -14,9 +14,8 @@ from conftest import Matrix, solve_seeded, unit_rows
 import dpgep
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
-from dpgep.models.cca import CcaModel
-from dpgep.models.fda import FdaModel
 from dpgep.models.gep import GepModel, ReleasedMatrices
+from dpgep.models.groups import FdaModel
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 from dpgep.models.null import (
     LEAST_DEVIATIONS,
@@ -27,6 +26,7 @@ from dpgep.models.null import (
     signal_of,
     spectrum_before_noise,
 )
+from dpgep.models.views import CcaModel
 
 D = 12
 
@@ -47,9 +47,9 @@ def pair_with_spectrum(values: Matrix, rng: np.random.Generator, d: int = D) -> 
 
 def choose(given: ReleasedMatrices, k: int = 1) -> float:
     model = GepModel(len(given.a))
-    level = model.noise_of_b(given)
+    level = model.noisy(given).noise_of_b
     assert level is not None
-    return chosen_ridge(model, given, k, level).regularization / level
+    return chosen_ridge(model.noisy(given), k, level).regularization / level
 
 
 # --- the choice ---
@@ -151,7 +151,7 @@ def test_without_noise_the_error_is_the_bias(rng: np.random.Generator) -> None:
     """Against a direct computation: the solution with the ridge and the one without, in the norm of B."""
     b, a = pair_with_spectrum(np.geomspace(0.1, 10, D), rng)
     tiny = released(b, a, 1e-9)
-    for xi, found in zip([0.1, 1.0], estimated_errors(GepModel(D), tiny, 1, [0.1, 1.0]), strict=True):
+    for xi, found in zip([0.1, 1.0], estimated_errors(GepModel(D).noisy(tiny), 1, [0.1, 1.0]), strict=True):
         right, biased = (
             solve_pair(a.copy(), b.copy(), regularization=ridge, rounding=0.0).vectors[:, 0] for ridge in (0.0, xi)
         )
@@ -175,13 +175,13 @@ def test_the_estimate_is_near_the_truth(rng: np.random.Generator) -> None:
         assert draw.b is not None
         v = solve_pair(draw.a, draw.b, regularization=xi, rounding=0.0).vectors[:, 0]
         errors.append(1 - (right @ b @ v) ** 2 / ((right @ b @ right) * (v @ b @ v)))
-    (estimate,) = estimated_errors(GepModel(D), released(b, a, noise, 1000), 1, [xi])
+    (estimate,) = estimated_errors(GepModel(D).noisy(released(b, a, noise, 1000)), 1, [xi])
     assert 0.5 < estimate.subspace_error / np.mean(errors) < 2
 
 
 def test_a_b_of_low_rank_is_no_reason_to_fail(rng: np.random.Generator) -> None:
     given = replace(released(np.eye(3), np.eye(3), 0.5), b=-np.eye(3))
-    for found in estimated_errors(GepModel(3), given, 3, [0.0, 1.0]):
+    for found in estimated_errors(GepModel(3).noisy(given), 3, [0.0, 1.0]):
         assert np.isfinite(found.error).all()
         assert (found.error <= 1 + 1e-9).all()
 
@@ -287,7 +287,7 @@ def test_the_truth_of_groups_is_that_of_the_rows(d: int, rng: np.random.Generato
     noise = MomentNoise(deviation, deviation, 0.0)
     second = np.diag(values) + (sums / counts) @ sums.T + goe(d, deviation, rng)
     given = ReleasedMoments(sums + deviation * rng.standard_normal(sums.shape), counts, 1000.0, noise, second)
-    truth = FdaModel(d, (0, 1)).plausible_truth(given, MOST_FEATURES)
+    truth = FdaModel(d, (0, 1)).noisy(given).plausible_truth(MOST_FEATURES)
     pair = truth.pair()
     assert pair.b is not None
     assert len(pair.a) <= 2 * MOST_FEATURES + 1
@@ -308,11 +308,11 @@ def test_the_truth_of_views_is_that_of_the_rows(d: int, rng: np.random.Generator
     noise = MomentNoise(deviation, 0.0, 0.0)
     second = second + goe(2 * d, deviation, rng)
     given = ReleasedMoments(np.zeros((2 * d, 1)), np.empty(0), 1000.0, noise, second)
-    truth = CcaModel(d, d, True).plausible_truth(given, MOST_FEATURES)
+    truth = CcaModel((d, d), True).noisy(given).plausible_truth(MOST_FEATURES)
     pair = truth.pair()
     assert pair.b is not None
     assert len(pair.a) <= max(2 * d, 2 * MOST_FEATURES)
-    assert np.linalg.eigvalsh(truth.moments.second)[0] > 0
+    assert np.linalg.eigvalsh(truth.before.released.second)[0] > 0
     correlations = scipy.linalg.eigh(pair.a, pair.b, eigvals_only=True)
     assert 0.5 < correlations[-1] < 1
     assert correlations[-2] < 0.3
@@ -335,7 +335,8 @@ def test_repeated_releases_are_those_of_calls_in_a_row(model: str, rng: np.rando
     x = unit_rows(rng.standard_normal((400, 6)) + 1)
     labels = np.arange(400) % 3
     if model == "gep":
-        truth: Any = GepModel(D).plausible_truth(released(*pair_with_spectrum(np.geomspace(0.1, 10, D), rng), 0.1), 96)
+        given = released(*pair_with_spectrum(np.geomspace(0.1, 10, D), rng), 0.1)
+        truth: Any = GepModel(D).noisy(given).plausible_truth(96)
     else:
         asked: Any = {
             "fda": lambda: dpgep.fda(x, labels, classes=range(3), bound=1.0),
@@ -344,7 +345,7 @@ def test_repeated_releases_are_those_of_calls_in_a_row(model: str, rng: np.rando
             "cca uncentred": lambda: dpgep.cca(x[:, :3], x[:, 3:], center=False, bound=1.0),
         }[model]()
         moments = solve_seeded(asked, epsilon=5.0, delta=1e-6, n_components=1, method="release")._moments
-        truth = asked.model.plausible_truth(moments, 96)
+        truth = asked.model.noisy(moments).plausible_truth(96)
     together = truth.noisy_pair(np.random.default_rng(4), 5)
     generator = np.random.default_rng(4)
     for draw in range(5):

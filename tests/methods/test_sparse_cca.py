@@ -83,7 +83,7 @@ def test_the_relaxation_keeps_the_second_pair() -> None:
     (start,) = initial_vectors(curator, 2, "convex", share=None, sparsity=12, n_starts=1).starts
     directions = views.scipy_solution(2)[1]
     assert worst_squared_sine(start, directions) < 0.1
-    pair = problem.model.pair(curator.answer(Release()))
+    pair = problem.model.noisy(curator.answer(Release())).pair()
     values, vectors = scipy.linalg.eigh(pair.a, pair.b + 1e-9 * np.eye(len(pair.a)))
     assert worst_squared_sine(vectors[:, np.argsort(-np.abs(values))[:2]].T, directions) > 0.9
 

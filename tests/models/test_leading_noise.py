@@ -11,12 +11,11 @@ import scipy.stats
 from conftest import Matrix
 
 from dpgep.methods.accuracy import null_eigenvalue
-from dpgep.models.fda import FdaModel
 from dpgep.models.gep import GepModel, ReleasedMatrices
+from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.moments import MomentNoise, ReleasedGroups
 from dpgep.models.null import leading_of_noise
 from dpgep.models.pca import PcaModel
-from dpgep.models.sir import SirModel
 
 N_DRAWS = 2000
 # Two samples of N_DRAWS from one law differ by as much with a probability of at most 2 exp(-2.75^2 2) = 6e-7
@@ -34,7 +33,7 @@ def with_mean(d: int, size: float, noise: float, rng: np.random.Generator) -> Re
 def from_matrices(model: Any, released: Any, seed: int, n_draws: int, basis: Matrix | None = None) -> Matrix:
     d = model.n_features
     basis = np.eye(d) if basis is None else basis
-    draws = model.noise_alone(released, np.zeros(d), np.random.default_rng(seed), n_draws)
+    draws = model.noisy(released).noise_alone(np.zeros(d), np.random.default_rng(seed), n_draws)
     spectra = np.array([np.linalg.eigvalsh(basis.T @ noise @ basis) for noise in draws])
     return np.array([values[-1] - null_eigenvalue(model, values) for values in spectra])
 
@@ -49,7 +48,7 @@ def test_a_tridiagonal_matrix_has_the_law_of_the_noise(d: int, size: float, rng:
     """Noise is small, so that -e e^T, which is left out, is nothing; sizes are steps of those that are rounded up."""
     noise = 1e-6
     released = with_mean(d, size, noise, rng)
-    found = PcaModel(d, True).leading_noise(released, np.zeros(d), None, 1, N_DRAWS)
+    found = PcaModel(d, True).noisy(released).leading_noise(np.zeros(d), None, 1, N_DRAWS)
     wanted = from_matrices(PcaModel(d, True), released, 2, N_DRAWS)
     assert distance(found, wanted) < FURTHEST
     if size >= 0.5:  # a law without the noise of the mean is told from it
@@ -71,7 +70,7 @@ def test_a_corner_is_enough_of_a_large_matrix() -> None:
 def test_what_is_left_out_makes_the_edge_larger(size: float, rng: np.random.Generator) -> None:
     """Noise of 3 % of the bound. A mean of N_DRAWS that is smaller by 5 deviations has a probability of 3e-7."""
     released = with_mean(12, size, 0.03, rng)
-    found = PcaModel(12, True).leading_noise(released, np.zeros(12), None, 1, N_DRAWS)
+    found = PcaModel(12, True).noisy(released).leading_noise(np.zeros(12), None, 1, N_DRAWS)
     wanted = from_matrices(PcaModel(12, True), released, 2, N_DRAWS)
     deviation = math.sqrt((found.var() + wanted.var()) / N_DRAWS)
     assert found.mean() > wanted.mean() - 5 * deviation
@@ -84,19 +83,19 @@ def test_a_sparse_basis_sees_its_part_of_the_mean(rng: np.random.Generator) -> N
     basis = np.linalg.qr(rng.standard_normal((9, 3)))[0]
     part = float(np.linalg.norm(released.sums[:, 0] @ basis))
     released = ReleasedGroups(released.sums * 0.5 / part, released.counts, released.n, released.noise)
-    found = PcaModel(9, True).leading_noise(released, np.zeros(3), basis, 1, N_DRAWS)
+    found = PcaModel(9, True).noisy(released).leading_noise(np.zeros(3), basis, 1, N_DRAWS)
     assert distance(found, from_matrices(PcaModel(9, True), released, 2, N_DRAWS, basis)) < FURTHEST
 
 
 @pytest.mark.statistical
 def test_a_pair_with_the_identity(rng: np.random.Generator) -> None:
     released = ReleasedMatrices(np.eye(6), None, 0.01, 0.0)
-    found = GepModel(6).leading_noise(released, np.ones(6), None, 1, N_DRAWS)
+    found = GepModel(6).noisy(released).leading_noise(np.ones(6), None, 1, N_DRAWS)
     assert found is not None
     assert distance(found, from_matrices(GepModel(6), released, 2, N_DRAWS)) < FURTHEST
     assert distance(1.2 * found, from_matrices(GepModel(6), released, 2, N_DRAWS)) > FURTHEST
     noisy_b = ReleasedMatrices(np.eye(6), np.eye(6), 0.01, 0.01)
-    assert GepModel(6).leading_noise(noisy_b, np.ones(6), None, 1, N_DRAWS) is None
+    assert GepModel(6).noisy(noisy_b).leading_noise(np.ones(6), None, 1, N_DRAWS) is None
 
 
 def test_one_dimension_has_no_noise_about_its_mean() -> None:
@@ -119,7 +118,7 @@ def test_a_scatter_of_means_is_found_by_its_rank(model: str, d: int, rng: np.ran
     counts = np.array([0.5, 0.3, 0.2, 0.001])
     released = ReleasedGroups(rng.standard_normal((d, 4)) / 9, counts, 500.0, MomentNoise(0.01, 0.01, 0.02))
     for basis in (None, rng.standard_normal((d, d)), rng.standard_normal((d, 2))):
-        found = asked.leading_noise(released, np.zeros(d), basis, 3, 6)
+        found = asked.noisy(released).leading_noise(np.zeros(d), basis, 3, 6)
         wanted = np.maximum(from_matrices(asked, released, 3, 6, basis), 0.0)
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
         assert wanted.any()

@@ -1,6 +1,7 @@
 """Canonical correlations of several views: against SciPy and cca-zoo, against `cca`, and wherever the rows are."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,8 @@ import scipy.linalg
 from conftest import Matrix, solve_seeded
 
 import dpgep
-from dpgep.models.moments import NO_NOISE, ReleasedMoments, with_eigenvalues
+from dpgep.models.moments import NO_NOISE, ReleasedMoments
+from dpgep.models.pencil import with_eigenvalues
 from dpgep.results.intervals import solved
 
 SIZES = (3, 2, 4)
@@ -168,10 +170,10 @@ def test_a_truth_takes_the_eigenvalues_that_it_is_given(sizes: tuple[int, ...]) 
     rows = np.hstack(views)
     d = rows.shape[1]
     moments = ReleasedMoments(np.empty((d, 0)), np.empty(0), len(rows), NO_NOISE, rows.T @ rows / len(rows))
-    system = solved(model.pair(ReleasedMoments(moments.sums, moments.counts, 1, NO_NOISE, moments.second.copy())), 0.0)
+    system = solved(model.noisy(replace(moments, second=moments.second.copy())).pair(), 0.0)
     old, step = system.values[:2], np.array([-1e-3, 2e-3])
-    changed = with_eigenvalues(model, moments, system.vectors[:, :2], old, old + step)
-    np.testing.assert_allclose(solved(model.pair(changed), 0.0).values[:2] - old, step, rtol=0.02)
+    changed = with_eigenvalues(model.noisy(moments), system.vectors[:, :2], old, old + step)
+    np.testing.assert_allclose(solved(model.noisy(changed).pair(), 0.0).values[:2] - old, step, rtol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference
 
-from dpgep.models.moments import Pencil, PencilPart
+from dpgep.models.pencil import Pencil, PencilPart
 
 D = 5
 WEIGHTS = (np.array([1.0, 0.0, -2.0]), np.ones(3))

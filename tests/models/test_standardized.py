@@ -16,7 +16,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
-from dpgep.models.pca import standardization_of
+from dpgep.models.standardized import standardization_of
 
 D = 6
 SCALES = np.array([1e-5, 3e3, 1.0, 20.0, 0.1, 1e-2])
@@ -179,11 +179,11 @@ def test_the_variance_of_the_noise_in_correlations(case: str, left: str, rng: np
     """
     model, before = released(case, rng)
     noise, draws = before.noise, 4000
-    values, vectors = np.linalg.eigh(model.pair(before).a)
+    values, vectors = np.linalg.eigh(model.noisy(before).pair().a)
     left_vectors = vectors if left == "eigenvectors" else eye_array(D, format="csr")
     right = vectors[:, ::-1][:, :3]
-    expected = model.error_variances(before, left_vectors, right, values[::-1][:3])
-    original, squares = model.pair(before).a, np.zeros((3, D))
+    expected = model.noisy(before).error_variances(left_vectors, right, values[::-1][:3])
+    original, squares = model.noisy(before).pair().a, np.zeros((3, D))
     for _ in range(draws):
         people = 1 + noise.counts * rng.standard_normal()
         noisy = replace(
@@ -191,7 +191,7 @@ def test_the_variance_of_the_noise_in_correlations(case: str, left: str, rng: np
             second=(before.second + goe(D, noise.second, rng)) / people,
             sums=(before.sums + noise.sums * rng.standard_normal(before.sums.shape)) / people,
         )
-        change = (model.pair(noisy).a - original) @ right
+        change = (model.noisy(noisy).pair().a - original) @ right
         squares += (change if left == "coordinates" else left_vectors.T @ change).T ** 2
     np.testing.assert_allclose(squares / draws, expected, rtol=0.15)
     assert standardization_of(before).drowned.sum() == (case == "constant column")

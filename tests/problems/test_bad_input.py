@@ -195,7 +195,7 @@ def test_bound_must_be_a_number() -> None:
         ({"mu": 1.0, "n_components": math.nan}, "n_components must be a whole number"),
         ({"mu": 1.0, "n_components": "two"}, "n_components must be a whole number"),
         ({"mu": 1.0, "regularization": "some"}, "regularization must be a non-negative finite number"),
-        ({"mu": 1.0, "n_components": D + 1}, "n_components = 5 is too many: PCA of 4 features has 4"),
+        ({"mu": 1.0, "n_components": D + 1}, "n_components = 5 is too many: pca of 4 features has 4"),
         ({"mu": 1.0, "method": "magic"}, "unknown method 'magic'; known: auto, clipped-power, dp-spca, dp-vrpca"),
         ({"mu": 1.0, "regularization": -1.0}, "regularization must be a non-negative finite number"),
         ({"mu": 1.0, "share": 0.5}, "share is a fraction of a budget"),
@@ -262,10 +262,14 @@ def test_too_many_components_name_the_reason(rng: np.random.Generator) -> None:
         (
             dpgep.fda(x, np.arange(N) % 3, classes=range(3), bound=1.0),
             3,
-            r"3 classes and 4 features has min\(classes - 1, features\) = 2",
+            "fda of 3 groups in 4 features has 2 components",
         ),
-        (dpgep.sir(x, np.arange(N), slices=3, y_range=(0, 60), bound=1.0), 3, r"3 slices.*= 2 directions"),
-        (dpgep.cca(x, x[:, :2], bound=1.0), 3, "CCA of 4 and 2 features has min = 2 pairs"),
+        (
+            dpgep.sir(x, np.arange(N), slices=3, y_range=(0, 60), bound=1.0),
+            3,
+            "sir of 3 groups in 4 features has 2 components",
+        ),
+        (dpgep.cca(x, x[:, :2], bound=1.0), 3, "cca of views of 4 and 2 features has 2 components"),
     ]
     for problem, k, message in cases:
         with nothing_spent(budget), pytest.raises(ValueError, match=message):

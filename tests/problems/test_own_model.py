@@ -10,8 +10,9 @@ from conftest import solve_seeded
 from model_rows import MODELS, arguments, dataset
 
 import dpgep
-from dpgep.models import CcaModel, PcaModel
-from dpgep.models.moments import MomentModel
+from dpgep.models import CcaModel, PcaModel, TableModel
+from dpgep.models.gep import GepModel
+from dpgep.models.model import Model, Scatter
 from dpgep.problems.problem import problem_of
 
 BUILDERS: dict[str, Any] = {"pca": dpgep.pca, "cca": dpgep.cca, "pls": dpgep.pls}
@@ -32,23 +33,23 @@ def test_names_come_from_the_columns_in_memory_and_in_files(tmp_path: Path) -> N
     frame.to_csv(tmp_path / "people.csv", index=False)
     source = dpgep.scan(tmp_path / "people.csv")
     for views in ((frame[["a"]], frame[["b", "c"]]), (source[["a"]], source[["b", "c"]])):
-        assert problem_of(CcaModel(1, 2, True), *views, bound=1.0).model.feature_names == ("a", "b", "c")
+        assert problem_of(CcaModel((1, 2), True), *views, bound=1.0).model.feature_names == ("a", "b", "c")
     named = PcaModel(3, True, feature_names=("x", "y", "z"))
     with pytest.raises(ValueError, match="'x'"):
         problem_of(named, frame)
 
 
-class Unsaid(PcaModel):
-    """A model that does not say what may have been before the noise."""
+def test_matrices_have_the_second_moment_once_or_not_at_all() -> None:
+    with pytest.raises(ValueError, match="must add up to 1 or 0, got 1 and 1"):
+        Scatter(total=1.0, within=1.0)
+    assert Scatter(within=1.0).moment
+    assert not Scatter(total=1.0, within=-1.0).moment
 
-    plausible_population = MomentModel.plausible_population
 
-
-def test_intervals_need_a_model_that_has_them() -> None:
-    x = arguments("pca", dataset(np.random.default_rng(0), 4000))
-    solution = solve_seeded(problem_of(Unsaid(5, True), *x, bound=1.0), epsilon=5.0, delta=1e-6, n_components=1)
-    with pytest.raises(TypeError, match=r"the model of pca does not say what may have been before .*plausible_truth"):
-        solution.intervals()
+@pytest.mark.parametrize("model", [*MODELS.values(), TableModel(5), GepModel(5)], ids=lambda model: model.name)
+def test_a_model_has_few_members(model: Model) -> None:
+    """What its author and whoever uses it have to know; what follows from a release is in `NoisyPencil`."""
+    assert len([name for name in dir(model) if not name.startswith("_")]) <= 12
 
 
 def test_what_does_not_fit_the_model_is_refused() -> None:
@@ -59,4 +60,4 @@ def test_what_does_not_fit_the_model_is_refused() -> None:
     with pytest.raises(ValueError, match="X must have 2 columns, it has 3"):
         problem_of(PcaModel(2, True), x)
     with pytest.raises(TypeError, match="cca needs X and Y for every person"):
-        problem_of(CcaModel(1, 2, True), x)
+        problem_of(CcaModel((1, 2), True), x)

@@ -24,7 +24,7 @@ from dpgep.methods.accuracy import (
 from dpgep.methods.eigen import Eigensystem
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 from dpgep.models.pca import PcaModel
-from dpgep.models.pls import PlsModel
+from dpgep.models.views import PlsModel
 
 
 def isotropic(n: int, d: int, rng: np.random.Generator) -> Matrix:
@@ -98,14 +98,14 @@ def edge_of_searched_noise(model: Any, d: int, log_searched: float, monkeypatch:
     second = np.diag(np.linspace(2.0, 1.0, d))
     released = ReleasedMoments(np.zeros((d, 0)), np.zeros(0), 1e3, MomentNoise(1.0, 0.0, 0.0), second)
     system = Eigensystem(np.linspace(2.0, 1.0, d), np.eye(d), 0.0)
-    _, edges = judged_components(model, released, system, 1, log_searched)
+    _, edges = judged_components(model.noisy(released), system, 1, log_searched)
     return float(edges[0] - null_eigenvalue(model, system.values))
 
 
 @pytest.mark.parametrize("searched", [1, 10, 784, 10**5])
 def test_searched_noise_of_one_entry_is_lost(searched: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One feature of each view: the leading eigenvalue of noise alone is |N|/sqrt(2), whose tail is known."""
-    edge = edge_of_searched_noise(PlsModel(1, 1, False), 2, math.log(searched), monkeypatch)
+    edge = edge_of_searched_noise(PlsModel((1, 1), False), 2, math.log(searched), monkeypatch)
     exact = halfnorm.isf(FALSE_ALARM / searched) / math.sqrt(2)
     assert exact * 0.97 <= edge <= exact * 1.12
 

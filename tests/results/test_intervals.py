@@ -11,7 +11,8 @@ from conftest import Matrix, solve_seeded
 from scipy import stats
 
 import dpgep
-from dpgep.models.moments import NO_NOISE, with_eigenvalues
+from dpgep.models.moments import NO_NOISE
+from dpgep.models.pencil import with_eigenvalues
 from dpgep.results.intervals import bootstrap_intervals, correlation_intervals, solved
 
 
@@ -249,10 +250,10 @@ def test_a_truth_is_given_other_eigenvalues(name: str, rng: np.random.Generator)
     problem = problems(rng)[name]
     moments = solve_seeded(problem, epsilon=math.inf, n_components=2)._moments
     assert moments is not None
-    system = solved(problem.model.pair(replace(moments, second=moments.second.copy())), 0.0)
+    system = solved(problem.model.noisy(replace(moments, second=moments.second.copy())).pair(), 0.0)
     old, wanted = system.values[:2], system.values[:2] * np.array([0.95, 0.9])
-    changed = with_eigenvalues(problem.model, moments, system.vectors[:, :2], old, wanted)
-    again = solved(problem.model.pair(changed), 0.0)
+    changed = with_eigenvalues(problem.model.noisy(moments), system.vectors[:, :2], old, wanted)
+    again = solved(problem.model.noisy(changed).pair(), 0.0)
     np.testing.assert_allclose(again.values[:2], wanted, rtol=1e-8)
     overlaps = np.abs(np.einsum("ij,ij->j", again.vectors[:, :2], system.vectors[:, :2]))
     lengths = np.linalg.norm(again.vectors[:, :2], axis=0) * np.linalg.norm(system.vectors[:, :2], axis=0)

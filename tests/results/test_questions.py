@@ -21,10 +21,11 @@ from stored import bytes_of
 import dpgep
 from dpgep.methods.accuracy import judged_components
 from dpgep.methods.eigen import Eigensystem
-from dpgep.models.in_units import InUnits
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
-from dpgep.models.pls import PlsModel
+from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import unclipped
+from dpgep.models.row_model import Classes, Slices
+from dpgep.models.views import PlsModel
 from dpgep.problems.builders import table_problem
 
 D, N = 6, 3000
@@ -170,7 +171,8 @@ def test_a_table_comes_from_anywhere(source: str, grouped: bool, x: Matrix, y: M
     classes: dict[str, Any] = {"classes": ("low", "high")} if grouped else {}
     whole = released(table_problem(x, *groups, **classes, **options))
     if source == "moments":
-        moments = dpgep.Moments(dpgep.models.TableModel(D, **classes), **options)
+        groupings = [Classes(("low", "high"))] if grouped else []
+        moments = dpgep.Moments(dpgep.models.TableModel(D, *groupings), **options)
         for rows in np.split(np.arange(N), 5):
             moments.update(x[rows], *(each[rows] for each in groups))
         other = released(moments)
@@ -387,12 +389,10 @@ def test_what_belongs_to_a_problem_or_to_an_operator_is_said(x: Matrix) -> None:
             dpgep.release(dpgep.pca(x), memory_limit=1, budget=budget)
 
 
-def test_models_of_one_group_or_two_kinds_of_groups_are_refused() -> None:
-    with pytest.raises(ValueError, match="not both"):
-        dpgep.models.TableModel(3, classes=("a", "b"), interior_edges=(0.0,))
-    for groups in ({"classes": ("a",)}, {"interior_edges": ()}):
+def test_models_of_one_group_are_refused() -> None:
+    for groups in (Classes(("a",)), Slices(())):
         with pytest.raises(ValueError, match="at least 2, got 1"):
-            dpgep.models.TableModel(3, **groups)
+            dpgep.models.TableModel(3, groups)
 
 
 def test_releases_that_cannot_name_columns(x: Matrix) -> None:
@@ -447,9 +447,9 @@ def test_the_noise_of_all_groups_together(share: float, n_is_public: bool, rng: 
         people = 1.0 if n_is_public else noisy.sum()
         second, means = truth.second + goe(3, noise.second, rng), sums + noise.sums * rng.standard_normal(sums.shape)
         together = in_one_group(ReleasedMoments(means / people, noisy / people, 1e4, noise, second / people))
-        draws.append(vectors.T @ model.pair(together).a @ vectors)
+        draws.append(vectors.T @ model.noisy(together).pair().a @ vectors)
     above = np.triu_indices(3, 1)
-    variances = model.error_variances(together, vectors, vectors, np.ones(3))
+    variances = model.noisy(together).error_variances(vectors, vectors, np.ones(3))
     squares = (np.array(draws).var(axis=0) * n_draws / variances)[above]
     low, high = stats.chi2.ppf([2.5e-8, 1 - 2.5e-8], n_draws - 1)
     assert ((squares > low) & (squares < high)).all()
@@ -513,12 +513,12 @@ def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
 def test_many_components_in_units_need_few_draws_of_noise(rng: np.random.Generator) -> None:
     """A direction that stands out of all noise stands out of the part of it that is left."""
     d = 40
-    model = InUnits(dpgep.models.PcaModel(d, True), np.geomspace(1, 3, d))
-    model_of = type(model)
-    with mock.patch.object(model_of, "noise_alone", autospec=True, side_effect=model_of.noise_alone) as drawn:
+    model, alone = dpgep.models.PcaModel(d, True), MomentsPencil.noise_alone
+    with mock.patch.object(MomentsPencil, "noise_alone", autospec=True, side_effect=alone) as drawn:
         values = np.linspace(2.0, 1.0, d)
         noisy = ReleasedMoments(np.zeros((d, 1)), np.ones(1), 1e3, MomentNoise(1e-4, 1e-4, 0.0), np.diag(values))
-        assert judged_components(model, noisy, Eigensystem(values, np.eye(d), 0.0), d)[0] == (False,) * d
+        pencil = model.noisy(noisy, np.geomspace(1, 3, d))
+        assert judged_components(pencil, Eigensystem(values, np.eye(d), 0.0), d)[0] == (False,) * d
     assert drawn.call_count == 1
 
 
@@ -527,16 +527,16 @@ def test_many_components_in_units_need_few_draws_of_noise(rng: np.random.Generat
 def test_the_variance_of_the_noise_in_units(name: str, rng: np.random.Generator) -> None:
     """u^T dA v from 4000 draws: each of 16 chi-square tests, both tails, fails with a probability of 5e-8."""
     d, n_draws = 4, 4000
-    inner: Any = dpgep.models.PcaModel(d, True) if name == "pca" else PlsModel(2, 2, True)
-    model = InUnits(inner, np.array([1.0, 3.0, 0.2, 10.0]))
+    model: Any = dpgep.models.PcaModel(d, True) if name == "pca" else PlsModel((2, 2), True)
+    scale = np.array([1.0, 3.0, 0.2, 10.0])
     half = rng.standard_normal((d, 2 * d))
     noise = MomentNoise(1e-4, 2e-4, 0.0)
     truth = ReleasedMoments(0.3 * rng.standard_normal((d, 1)), np.ones(1), 100.0, noise, half @ half.T)
     left, right = rng.standard_normal((2, d, 4))
-    variances = model.error_variances(truth, left, right, np.ones(4))
+    variances = model.noisy(truth, scale).error_variances(left, right, np.ones(4))
 
     def pair(released: ReleasedMoments) -> Matrix:
-        a: Matrix = right.T @ model.pair(released).a @ left
+        a: Matrix = right.T @ model.noisy(released, scale).pair().a @ left
         return a
 
     draws = []
@@ -582,9 +582,8 @@ def test_the_noise_level_in_units(rng: np.random.Generator) -> None:
     """The mean norm of the noise is at most the level that is reported, and not much less where scales are equal."""
     d = 30
     for scale, least in ((np.full(d, 3.0), 0.85), (np.geomspace(0.01, 10, d), 0.3)):
-        model = InUnits(dpgep.models.PcaModel(d, True), scale)
         zero = ReleasedMoments(np.zeros((d, 1)), np.ones(1), 100.0, MomentNoise(1e-3, 0.0, 0.0), np.zeros((d, d)))
-        level = model.pair(zero).noise_level
+        level = dpgep.models.PcaModel(d, True).noisy(zero, scale).pair().noise_level
         norms = [np.abs(np.linalg.eigvalsh(np.outer(scale, scale) * goe(d, 1e-3, rng))).max() for _ in range(200)]
         assert least * level < np.mean(norms) < level
 

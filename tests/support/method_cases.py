@@ -26,6 +26,7 @@ from dpgep.local import GaussianRandomizer
 from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
+from dpgep.models.pencil import pencil_of
 from dpgep.privacy import sampled_products, screening
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment
 from dpgep.privacy.curator import Curator
@@ -117,7 +118,7 @@ def adaptively(products: NoisyProducts, d: int) -> tuple[Matrix, Matrix]:
 
 def second_moment(problem: MomentProblem, groups: ReleasedGroups, a: Matrix, b: Matrix) -> Matrix:
     """The noisy second moment that A and B were made of, by released sums and counts."""
-    pencil = problem.model.pencil(groups)
+    pencil = pencil_of(problem.model, groups)
 
     def low_rank(weights: Matrix) -> Matrix:
         return np.asarray((pencil.factors.T * weights) @ pencil.factors)

@@ -8,14 +8,14 @@ import numpy as np
 from conftest import Matrix
 
 import dpgep
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, input_names
 
 D = 5
 _EACH = [
     dpgep.models.PcaModel(D, center=True),
     dpgep.models.StandardizedPcaModel(D, center=True),
-    dpgep.models.CcaModel(2, D - 2, center=True),
-    dpgep.models.PlsModel(2, D - 2, center=True),
+    dpgep.models.CcaModel((2, D - 2), center=True),
+    dpgep.models.PlsModel((2, D - 2), center=True),
     dpgep.models.MultisetCcaModel((1, 1, D - 2), center=True),
     dpgep.models.FdaModel(D, ("a", "b", "c")),
     dpgep.models.SirModel(D, (-0.5, 0.0, 0.5)),
@@ -35,4 +35,4 @@ def arguments(name: str, rows: Any, chosen: Any = slice(None)) -> tuple[Any, ...
     model, (x, labels, y) = MODELS[name], rows
     groups = {"labels": labels, "y": y}
     views = [x[chosen, view] for view in model.views]
-    return (*views, *(groups[each][chosen] for each in model.inputs[len(views) :]))
+    return (*views, *(groups[each][chosen] for each in input_names(model)[len(views) :]))

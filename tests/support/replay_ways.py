@@ -34,6 +34,7 @@ import dpgep
 from dpgep import cli, masked
 from dpgep import sklearn as estimators
 from dpgep.local import Aggregator, GaussianRandomizer
+from dpgep.models.row_model import input_names
 
 MU = 1.0
 _SLICES: dict[str, Any] = {"slices": 3, "y_range": (-1.0, 1.0)}
@@ -289,8 +290,8 @@ def _multiplied(question: str, people: People, terms: Terms) -> Any:
 _EACH = [
     dpgep.models.PcaModel(3, center=True),
     dpgep.models.StandardizedPcaModel(3, center=True),
-    dpgep.models.CcaModel(3, 2, center=True),
-    dpgep.models.PlsModel(3, 2, center=False),
+    dpgep.models.CcaModel((3, 2), center=True),
+    dpgep.models.PlsModel((3, 2), center=False),
     dpgep.models.MultisetCcaModel((3, 2), center=True),
     dpgep.models.FdaModel(3, CLASSES),
     dpgep.models.SirModel(3, (0.0, 0.5)),
@@ -322,7 +323,7 @@ def _of_moments(name: str, terms: Terms) -> dict[str, Any]:
 def _summed(name: str, people: People, terms: Terms) -> Any:
     """Moments, batch by batch."""
     model = _MODELS[name]
-    second = {"labels": "labels", "y": "response"}.get(model.inputs[-1], "y" if len(model.views) > 1 else None)
+    second = {"labels": "labels", "y": "response"}.get(input_names(model)[-1], "y" if len(model.views) > 1 else None)
     moments = dpgep.Moments(model, **_of_moments(name, terms))
     for part in people.batches(BATCH):
         given = FORMS["arrays of float64"].make(part, terms.folder)
@@ -377,7 +378,7 @@ _SECOND = {None: None, "y": Y, "labels": "label", "response": "response"}
 
 def _of_dask(name: str, people: People, terms: Terms) -> Any:
     model = _MODELS[name]
-    second = {"labels": "labels", "y": "response"}.get(model.inputs[-1], "y" if len(model.views) > 1 else None)
+    second = {"labels": "labels", "y": "response"}.get(input_names(model)[-1], "y" if len(model.views) > 1 else None)
     frame = dask.dataframe.from_pandas(typed_frame(people), npartitions=max(1, len(people) // BATCH))
     sums = moments(model, frame, _SECOND[second], columns=X, **_of_moments(name, terms))
     return dpgep.release(sums, mu=MU)
@@ -385,7 +386,7 @@ def _of_dask(name: str, people: People, terms: Terms) -> Any:
 
 def _of_dask_parquet(name: str, people: People, terms: Terms) -> Any:
     model = _MODELS[name]
-    second = {"labels": "labels", "y": "response"}.get(model.inputs[-1], "y" if len(model.views) > 1 else None)
+    second = {"labels": "labels", "y": "response"}.get(input_names(model)[-1], "y" if len(model.views) > 1 else None)
     paths = [str(terms.folder / f"{i}.parquet") for i in range(2)]
     for path, part in zip(paths, (people.part(0, BATCH), people.part(BATCH, len(people))), strict=True):
         pyarrow.parquet.write_table(table_of(part), path)
@@ -399,7 +400,7 @@ def _spark_frame(people: People) -> fake_spark.DataFrame:
 
 def _of_spark(name: str, people: People, terms: Terms) -> Any:
     model = _MODELS[name]
-    second = {"labels": "labels", "y": "response"}.get(model.inputs[-1], "y" if len(model.views) > 1 else None)
+    second = {"labels": "labels", "y": "response"}.get(input_names(model)[-1], "y" if len(model.views) > 1 else None)
     with fake_spark.in_place_of_pyspark():
         frame = _spark_frame(people)
         sums = moments(model, frame, _SECOND[second], columns=X, **_of_moments(name, terms))

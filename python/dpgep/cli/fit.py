@@ -20,7 +20,6 @@ from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data
 from dpgep.cli.paying import Paying, add_budget
 from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
-from dpgep.models.table import TableModel
 from dpgep.problems.builders import BUILDERS
 from dpgep.problems.problem import Problem
 
@@ -138,10 +137,7 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
     build = BUILDERS[options.model]
     with usage():
         problem = build(**_people(data, options, signature(build).parameters), **common)
-        model: Any = problem.model
-        answered = model.group_model if isinstance(model, TableModel) else model  # a table is asked about its groups
-        if answered is not None:
-            require_storable(answered)
+        require_storable(problem.model)
         return problem
 
 

@@ -102,7 +102,7 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
     model: Any = problem.model
     print(f"features  {listed_features(model)}")
     if options.model == "release":
-        if model.n_groups > 1:
+        if model.grouping is not None:
             print("noise     not planned for tables with groups: see dpgep fda or dpgep sir --dry-run")
             return 0
         model = dpgep.models.StandardizedPcaModel(model.n_features, center=True)

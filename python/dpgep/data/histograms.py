@@ -17,7 +17,7 @@ from dpgep.data.dataset import Dataset
 from dpgep.data.rows import Batch, NotFiniteError, Rows, Sums, block_height, kernel_form
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.model import Matrix, view_labels
-from dpgep.models.moments import MomentModel
+from dpgep.models.row_model import RowModel
 
 # Places of a column's values in its interval, -1..1, are multiples of 2^-PLACE_BITS.
 PLACE_BITS = 10
@@ -201,14 +201,14 @@ class NotFiniteColumns(Sums):
         return np.isinf(values) if self._missing else ~np.isfinite(values)
 
 
-def not_finite_in_batch(model: MomentModel, batch: Batch, *, missing: bool) -> NotFiniteError:
+def not_finite_in_batch(model: RowModel, batch: Batch, *, missing: bool) -> NotFiniteError:
     """The error about a batch that was refused, with the names of its columns."""
     columns = NotFiniteColumns(model.n_features, missing)
     columns.add(batch)
     return NotFiniteError(_labels(model, columns.found))
 
 
-def not_finite_in(model: MomentModel, dataset: Dataset, *, missing: bool) -> NotFiniteError:
+def not_finite_in(model: RowModel, dataset: Dataset, *, missing: bool) -> NotFiniteError:
     """The error about people who were refused, with the names of columns where they can be read again.
 
     The message depends on all people, in whatever order and parts they are read: on nobody's place among them.
@@ -221,7 +221,7 @@ def not_finite_in(model: MomentModel, dataset: Dataset, *, missing: bool) -> Not
     )
 
 
-def _labels(model: MomentModel, found: NDArray[np.bool_]) -> tuple[str, ...]:
+def _labels(model: RowModel, found: NDArray[np.bool_]) -> tuple[str, ...]:
     """Names of the columns in quotes, or their numbers: where there are several views, each with its view."""
     if model.feature_names is not None:
         return tuple(repr(name) for name, is_in in zip(model.feature_names, found, strict=True) if is_in)

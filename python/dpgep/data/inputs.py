@@ -15,7 +15,7 @@ from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_a
 from dpgep.data.groups import Codes, class_codes, slice_codes
 from dpgep.data.rows import Batch, Rows
 from dpgep.data.views import as_view, check_same_rows, frame_columns, n_rows, opened, require_width, width
-from dpgep.models.row_model import Classes, Grouping, RowModel
+from dpgep.models.row_model import Classes, Grouping, RowModel, input_names, names_of_views
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
 from dpgep.sources.names import Names, check_same, require_features
@@ -28,7 +28,7 @@ def rows_of(model: RowModel, bound: float, views: tuple[Any, ...]) -> Rows:
     """The views of the same people, checked and converted."""
     parts = tuple(
         as_view(values, name, view.stop - view.start)
-        for values, name, view in zip(views, model.inputs, model.views, strict=False)
+        for values, name, view in zip(views, input_names(model), model.views, strict=False)
     )
     for part in parts[1:]:
         check_same_rows(parts[0], part)
@@ -87,8 +87,8 @@ def _of_selections(data: tuple[Any, ...], facts: tuple[Callable[..., Batch], int
 def inputs_of(model: RowModel, X: Any, *others: Any) -> tuple[Any, ...]:
     """What people consist of: X, and the others that are not None. Raises TypeError for too little or too much."""
     data = (X, *(each for each in others if each is not None))
-    if len(data) != len(model.inputs):
-        raise TypeError(f"{model.name} needs {' and '.join(model.inputs)} for every person")
+    if len(data) != len(input_names(model)):
+        raise TypeError(f"{model.name} needs {' and '.join(input_names(model))} for every person")
     return data
 
 
@@ -100,7 +100,7 @@ def opened_views(
     Raises ValueError for a view of another width than the model's.
     """
     views, rows, names = model.views, [], []
-    for values, name, columns in zip(data, model.inputs, views, strict=False):
+    for values, name, columns in zip(data, input_names(model), views, strict=False):
         view, found = opened(values, name, adjacency, fewest)
         require_width(width(view), name, columns.stop - columns.start)
         rows.append(view)
@@ -114,7 +114,7 @@ def named(model: M, *views: Names) -> M:
     Raises ValueError if the model has other names.
     """
     if model.feature_names is not None:
-        for found, expected, name in zip(views, model.view_names, model.inputs, strict=False):
+        for found, expected, name in zip(views, names_of_views(model), input_names(model), strict=False):
             check_same(found, expected, name)
         return model
     if not any(views):

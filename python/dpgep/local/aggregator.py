@@ -185,7 +185,7 @@ class Aggregator:
         k = self._component_count(n_components)
         settings = PairOptions(**options)
         settings.check_model(self._model, k)
-        return self._solution(solve_released(self._model, self._moments(), k, settings), "local-gaussian")
+        return self._solution(solve_released(self._model.noisy(self._moments()), k, settings), "local-gaussian")
 
     def solve_sparse(
         self,

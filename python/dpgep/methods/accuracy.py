@@ -28,7 +28,7 @@ import scipy  # its special functions and sparse solvers are loaded when they ar
 from dpgep._show import Shown
 from dpgep._threads import blas_on_one_thread
 from dpgep.methods.eigen import Eigensystem
-from dpgep.models.model import Matrix, Model, Released
+from dpgep.models.model import Matrix, Model, NoisyPencil
 from dpgep.models.moments import ReleasedGroups
 from dpgep.models.null import leading_of_noise
 from dpgep.privacy.products import NoisyProducts
@@ -199,7 +199,7 @@ def null_eigenvalue(model: Model, values: Matrix) -> float:
 
 
 def judged_components(
-    model: Model, released: Released, system: Eigensystem, k: int, log_searched: float = 0.0
+    noisy: NoisyPencil, system: Eigensystem, k: int, log_searched: float = 0.0
 ) -> tuple[tuple[bool, ...], Matrix]:
     """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
 
@@ -209,33 +209,33 @@ def judged_components(
     An eigenvalue counts from `null_eigenvalue`: where the model's A is no signal, all its eigenvalues are about equal,
     not zero. The edge falls with the number of components above; it is -infinity where there is no noise.
     """
-    values, r = system.values, len(system.values)
+    values, r, model = system.values, len(system.values), noisy.model
     edges = np.full(k, -np.inf)
-    if released.noiseless:
+    if noisy.released.noiseless:
         return (False,) * k, edges
-    mean, deviation = _edge(model, released, system, log_searched)
+    mean, deviation = _edge(noisy, system, log_searched)
     k, found, drawn = min(k, r), 0, 0
     while found < k:
         # fewer dimensions are left to noise by what stands above it
-        left = (r - found) / r if model.traits.isotropic_noise else 1.0
+        left = (r - found) / r if noisy.isotropic else 1.0
         edge = (mean * math.sqrt(left) + deviation) ** model.traits.noise_order
         centre = null_eigenvalue(model, values[found:])
         edges[found:] = centre + edge
         one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
         if one_left or values[found] - centre > edge:
             found += 1
-        elif model.traits.isotropic_noise or drawn == found:
+        elif noisy.isotropic or drawn == found:
             break
         else:  # the edge in the directions that are left is lower
             rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])
-            (mean, deviation), drawn = _edge(model, released, rest, log_searched), found
+            (mean, deviation), drawn = _edge(noisy, rest, log_searched), found
     return (False,) * found + (True,) * (k - found), edges[:k]
 
 
-def _edge(model: Model, released: Released, system: Eigensystem, log_searched: float) -> tuple[float, float]:
+def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float) -> tuple[float, float]:
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
-    leading = _drawn_edges(model, released, system)
-    rooted, n_draws = np.maximum(leading, 0.0) ** (1 / model.traits.noise_order), len(leading)
+    leading = _drawn_edges(noisy, system)
+    rooted, n_draws = np.maximum(leading, 0.0) ** (1 / noisy.model.traits.noise_order), len(leading)
     spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
     return float(rooted.mean()), _reach(n_draws, log_searched, len(system.values)) * spread
 
@@ -286,17 +286,17 @@ def semicircle_edge(d: int, log_searched: float = 0.0) -> float:
     return math.sqrt(2 * d) * float(root)
 
 
-def _drawn_edges(model: Model, released: Released, system: Eigensystem) -> Matrix:
+def _drawn_edges(noisy: NoisyPencil, system: Eigensystem) -> Matrix:
     """Largest eigenvalues of draws of noise alone, counted from their centres."""
     r = len(system.values)
     # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
     basis = system.vectors if system.vectors.shape[1] == r else None
-    leading = model.leading_noise(released, system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
+    leading = noisy.leading_noise(system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
     if leading is not None:
         return leading
     generator = np.random.default_rng(_EDGES_SEED)
     n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
-    return _leading_values(model.noise_alone(released, system.values, generator, n_draws), basis, model)
+    return _leading_values(noisy.noise_alone(system.values, generator, n_draws), basis, noisy.model)
 
 
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:

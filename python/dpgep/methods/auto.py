@@ -170,7 +170,7 @@ def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
     curator.keep_sums()
     moments = curator.answer(Release(), _PROBE_SHARE, PROBE)
     assert isinstance(moments, ReleasedMoments)
-    pair = model.pair(replace(moments, second=moments.second.copy()))
+    pair = model.noisy(replace(moments, second=moments.second.copy())).pair()
     centre = float(np.trace(pair.a)) / len(pair.a)
     system = solve_pair(pair.a, None, regularization=0.0, rounding=pair.rounding, n_vectors=k + 1)
     vectors = np.ascontiguousarray(system.vectors[:, : k + 1].T)
@@ -209,7 +209,7 @@ def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> M
         return operator_release(curator, k, options)
     rest = curator.answer(Release())
     assert isinstance(rest, ReleasedMoments)
-    return solve_released(curator.model, pooled(probe.moments, rest), k, options)
+    return solve_released(curator.model.noisy(pooled(probe.moments, rest)), k, options)
 
 
 def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:

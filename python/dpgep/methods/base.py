@@ -15,7 +15,8 @@ from dpgep._checks import Count, NonNegative, Share, check_fields, require_count
 from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, PublicSide, Released, view_labels
-from dpgep.models.moments import MomentModel, ReleasedGroups, ReleasedMoments
+from dpgep.models.moments import ReleasedGroups, ReleasedMoments
+from dpgep.models.row_model import RowModel
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import direction_bytes
 
@@ -321,7 +322,7 @@ class ReleaseOptions(PairOptions):
             and facts.n <= MOST_ROWS
             and not curator.noiseless
             and self.sparsity is None
-            and isinstance(model, MomentModel)
+            and isinstance(model, RowModel)
             and model.traits.identity_b
             and not model.traits.standardized
             and len(model.views) == 1
@@ -479,7 +480,7 @@ def method_result(
     return MethodResult(
         components=oriented(vectors),
         eigenvalues=eigenvalues,
-        mean=None if released is None else model.mean(released),
+        mean=None if released is None else released.mean,
         diagnostics=diagnostics,
         accuracy_warnings=(
             *accuracy_warnings,
@@ -540,5 +541,16 @@ def component_count(model: Model, n_components: Any) -> int:
         return largest
     k = require_count("n_components", n_components)
     if k > largest:
-        raise ValueError(f"n_components = {n_components} is too many: {model.max_components_reason}")
+        raise ValueError(f"n_components = {n_components} is too many: {components_of(model)}")
     return k
+
+
+def components_of(model: Model) -> str:
+    """How many components a model has, and why: for messages."""
+    d, m, groups = model.n_features, model.max_components, getattr(model, "grouping", None)
+    if model.view_sizes:
+        sizes = " and ".join(map(str, model.view_sizes))
+        return f"{model.name} of views of {sizes} features has {m} components: the features outside the largest view"
+    if groups is not None and m < d:
+        return f"{model.name} of {groups.n_groups} groups in {d} features has {m} components: one less than groups"
+    return f"{model.name} of {d} features has {m} components"

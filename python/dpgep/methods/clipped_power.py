@@ -33,7 +33,8 @@ from dpgep.methods.eigen import leading_first
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, PRODUCT_EDGES, norm_quantile
 from dpgep.models.model import Matrix, PublicSide
-from dpgep.models.moments import MomentModel, MomentNoise, ReleasedGroups
+from dpgep.models.moments import MomentNoise, ReleasedGroups
+from dpgep.models.row_model import RowModel
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.release import row_bound
@@ -94,7 +95,7 @@ class ClippedPowerOptions(Options):
         """Raise ValueError where the options do not fit the problem; nothing was released."""
         if not isinstance(self.init, str):
             vectors = given_vectors(self.init, k, public.model.n_features, RANDOM)
-            if any(np.linalg.matrix_rank(part) < k for part in public.model.views_of(vectors)):
+            if any(np.linalg.matrix_rank(vectors[:, view]) < k for view in public.model.views):
                 raise ValueError("init must have linearly independent rows in each view")
 
 
@@ -164,7 +165,7 @@ class WarmStart:
 
 def clipped_power(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
     """The K leading eigenvectors of a model's pair."""
-    assert isinstance(curator.model, MomentModel)
+    assert isinstance(curator.model, RowModel)
     if not curator.model.traits.identity_b:
         return _correlations(curator, n_components, options)
     run = _Run(curator, options, None)

@@ -28,7 +28,8 @@ from dpgep.methods.papers.initial_vectors import InitialVectors
 from dpgep.methods.papers.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Matrix, Model
-from dpgep.models.moments import MomentModel
+from dpgep.models.pencil import pencil_of
+from dpgep.models.row_model import RowModel
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.serialization import stored_as
@@ -163,8 +164,8 @@ def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
     random = curator.public_generator().standard_normal((n_rows, curator.model.n_features))
     if products.groups is None:
         return random
-    assert isinstance(curator.model, MomentModel)  # of rows, as there are groups
-    pencil = curator.model.pencil(products.groups)
+    assert isinstance(curator.model, RowModel)  # of rows, as there are groups
+    pencil = pencil_of(curator.model, products.groups)
     if pencil.a.moment:
         return random
     means = pencil.factors[(pencil.a.weights != 0) & pencil.factors.any(axis=1)]
@@ -439,7 +440,7 @@ def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int, part: 
             return grown > 0
         # the pencil at the mean of its diagonal quotients: no division, as noise may make that of B zero or negative
         of_pencil = np.einsum("ij,ij->", new, of_b) * of_a - np.einsum("ij,ij->", new, of_a) * of_b
-        wanted = _folded(of_pencil, len(model.views_of(new)))
+        wanted = _folded(of_pencil, len(model.views))
 
 
 def _folded(rows: Matrix, n_views: int) -> Matrix:

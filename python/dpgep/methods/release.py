@@ -39,7 +39,7 @@ from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
-from dpgep.models.model import Matrix, MatrixPencil, Model, Released, Standardization
+from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil, Released, Standardization
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.redundant import Reduced, Redundancy, reduced
 from dpgep.privacy.curator import Curator
@@ -103,7 +103,7 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     if options.by_products(curator, n_components):
         return operator_release(curator, n_components, options)
     redundant = Redundancy.of(curator.model, curator.public.preprocessing)
-    return solve_released(curator.model, curator.answer(Release()), n_components, options, redundant)
+    return solve_released(curator.model.noisy(curator.answer(Release())), n_components, options, redundant)
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:
@@ -115,7 +115,7 @@ def local_gaussian(curator: Curator, n_components: int, options: PairOptions) ->
 
     Source: Wang and Xu (2020), Algorithm 1; docs/local.md.
     """
-    return solve_released(curator.model, curator.answer(LocalReports()), n_components, options)
+    return solve_released(curator.model.noisy(curator.answer(LocalReports())), n_components, options)
 
 
 def _screened_release(curator: Curator, n_components: int, options: ReleaseOptions, n_features: int) -> MethodResult:
@@ -123,7 +123,9 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
     share = SCREEN_SHARE if options.screen_share is None else options.screen_share
     kept, _ = keep_features(curator, n_features, share, "screen")
     model, released = curator.answer(FeatureRelease(kept.features, kept.bound), purpose="features kept")
-    result = _embedded(solve_released(model, released, n_components, options), kept.features, curator.model.n_features)
+    result = _embedded(
+        solve_released(model.noisy(released), n_components, options), kept.features, curator.model.n_features
+    )
     diagnostics = result.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     accuracy = diagnostics.accuracy.after_screen(kept.missed)
@@ -148,40 +150,34 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
 
 
 def solve_released(
-    model: Model,
-    released: Released,
-    n_components: int,
-    options: PairOptions,
-    redundant: Redundancy | None = None,
+    noisy: NoisyPencil, n_components: int, options: PairOptions, redundant: Redundancy | None = None
 ) -> MethodResult:
     """All that follows from the one answer: post-processing.
 
     Dense components have no part along ``redundant`` directions in which B shows no variance.
     """
-    standard, moments = model.standardization(released), _small_copy(released)
-    smaller = None if options.sparsity is not None else reduced(model, released, redundant)
+    standard, moments = noisy.standardization, _small_copy(noisy.released)
+    smaller = None if options.sparsity is not None else reduced(noisy, redundant)
     if smaller is not None:
-        return replace(_across(model, released, smaller, n_components, options), moments=moments)
+        return replace(_across(noisy, smaller, n_components, options), moments=moments)
     if standard is None:
-        with on_one_thread(model.n_features):
-            return replace(_solved(model, released, n_components, options), moments=moments)
-    assert isinstance(released, ReleasedMoments)
-    solved = _standardized(model, released, standard, n_components, options)
+        with on_one_thread(noisy.model.n_features):
+            return replace(_solved(noisy, n_components, options), moments=moments)
+    solved = _standardized(noisy, standard, n_components, options)
     return replace(solved, moments=moments if standard.scale.all() else None)
 
 
-def _across(
-    model: Model, released: Released, smaller: Reduced, n_components: int, options: PairOptions
-) -> MethodResult:
+def _across(noisy: NoisyPencil, smaller: Reduced, n_components: int, options: PairOptions) -> MethodResult:
     """The solution in the coordinates that are orthogonal to directions without variance."""
-    with on_one_thread(smaller.model.n_features):
-        solved = _solved(smaller.model, smaller.released, min(n_components, smaller.model.max_components), options)
+    model = smaller.noisy.model
+    with on_one_thread(model.n_features):
+        solved = _solved(smaller.noisy, min(n_components, model.max_components), options)
     diagnostics = solved.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     return replace(
         solved,
         components=oriented(solved.components @ smaller.basis.T),
-        mean=model.mean(released),
+        mean=noisy.mean,
         diagnostics=replace(diagnostics, left_out=smaller.left_out),
     )
 
@@ -194,7 +190,7 @@ def _small_copy(released: Released) -> ReleasedMoments | None:
 
 
 def _standardized(
-    model: Model, released: ReleasedMoments, standard: Standardization, n_components: int, options: PairOptions
+    noisy: NoisyPencil, standard: Standardization, n_components: int, options: PairOptions
 ) -> MethodResult:
     """The solution in standardized coordinates, of the columns that are not constant, in the units of the columns."""
     served = np.flatnonzero(standard.scale)
@@ -202,16 +198,17 @@ def _standardized(
         raise np.linalg.LinAlgError("every column is constant: there are no correlations")
     if isinstance(options.sparsity, int):
         options = replace(options, sparsity=min(options.sparsity, len(served)))
-    k, d = min(n_components, len(served)), model.n_features
+    model, k, d = noisy.model, min(n_components, len(served)), noisy.model.n_features
+    of_served = replace(noisy, model=model.restricted(served), released=noisy.released.restricted(served))
     with on_one_thread(len(served)):
-        solved = _embedded(_solved(model.restricted(served), released.restricted(served), k, options), served, d)
+        solved = _embedded(_solved(of_served, k, options), served, d)
     diagnostics = solved.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     units = np.divide(1, standard.scale, out=np.zeros(d), where=standard.scale > 0)
     return replace(
         solved,
         components=solved.components * units,
-        mean=model.mean(released),
+        mean=noisy.mean,
         diagnostics=replace(diagnostics, scale=standard.scale),
         accuracy_warnings=(*solved.accuracy_warnings, *_constant_warning(standard, n_components, model.feature_names)),
     )
@@ -237,15 +234,15 @@ def _listed(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:
     return listed + (f" and {len(columns) - _MOST_LISTED} more" if len(columns) > _MOST_LISTED else "")
 
 
-def _solved(model: Model, released: Released, n_components: int, options: PairOptions) -> MethodResult:
+def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> MethodResult:
     """The leading solutions of the released pair, `on_one_thread` where that serves."""
     xi, ridge, fallback = 0.0, None, 0.0
-    noise = model.noise_of_b(released)
+    noise = noisy.noise_of_b
     if noise is not None:
         sparse = options.sparsity is not None
-        xi, ridge = released_ridge(model, released, n_components, noise, options.regularization, sparse=sparse)
+        xi, ridge = released_ridge(noisy, n_components, noise, options.regularization, sparse=sparse)
         fallback = public_ridge(noise)
-    pair = model.pair(released)
+    pair = noisy.pair()
     if options.sparsity is None:
         fit = None
         system = eigensystem(
@@ -254,7 +251,7 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
             regularization=xi,
             rounding=pair.rounding,
             fallback=fallback,
-            n_vectors=rows_needed(n_components, len(pair.a)) if model.traits.isotropic_noise else None,
+            n_vectors=rows_needed(n_components, len(pair.a)) if noisy.isotropic else None,
             low_rank=pair.low_rank,
         )
         k = min(n_components, len(system.values))
@@ -262,7 +259,7 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
             raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
         vectors, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
     else:
-        deviation = partial(_residual_deviation, model, released)
+        deviation = partial(_residual_deviation, noisy)
         fit = sparse_solution(
             pair,
             options.sparsity,
@@ -270,18 +267,21 @@ def _solved(model: Model, released: Released, n_components: int, options: PairOp
             ridge=xi,
             separate_supports=options.separate_supports,
             residual_deviation=deviation,
-            views=model.views,
+            views=noisy.model.views,
         )
         system = _on_support(pair, support_of(fit.vectors), xi, fallback)
         vectors, eigenvalues = fit.vectors, fit.eigenvalues
-    diagnostics = _diagnose(model, released, pair, system, eigenvalues, fit, ridge)
-    d = model.n_features if diagnostics.support is None else len(diagnostics.support)
+    diagnostics = _diagnose(noisy, pair, system, eigenvalues, fit, ridge)
+    d = noisy.model.n_features if diagnostics.support is None else len(diagnostics.support)
     accuracy_warnings = (
         *_ridge_warning(system.regularization, xi),
         *singular_warning(diagnostics.rank, d, n_components),
-        *_clipped_warning(released.clipped),
+        *_clipped_warning(noisy.released.clipped),
     )
-    return method_result(model, released, vectors, eigenvalues, diagnostics, accuracy_warnings, n_searched=d)
+    return replace(
+        method_result(noisy.model, noisy.released, vectors, eigenvalues, diagnostics, accuracy_warnings, n_searched=d),
+        mean=noisy.mean,
+    )
 
 
 def _ridge_warning(used: float, wanted: float) -> Iterator[str]:
@@ -298,10 +298,10 @@ def _clipped_warning(share: float) -> Iterator[str]:
         )
 
 
-def _residual_deviation(model: Model, released: Released, vectors: Matrix, values: Matrix) -> Matrix:
+def _residual_deviation(noisy: NoisyPencil, vectors: Matrix, values: Matrix) -> Matrix:
     """Deviation of the noise in each entry of (A - value B) v, one row for each vector."""
     coordinates = scipy.sparse.eye_array(vectors.shape[1], format="csr")
-    return np.asarray(np.sqrt(model.error_variances(released, coordinates, vectors.T, values)))
+    return np.asarray(np.sqrt(noisy.error_variances(coordinates, vectors.T, values)))
 
 
 def _on_support(pair: MatrixPencil, support: tuple[int, ...], ridge: float, fallback: float) -> Eigensystem:
@@ -316,8 +316,7 @@ def _on_support(pair: MatrixPencil, support: tuple[int, ...], ridge: float, fall
 
 
 def _diagnose(
-    model: Model,
-    released: Released,
+    noisy: NoisyPencil,
     pair: MatrixPencil,
     system: Eigensystem,
     eigenvalues: Matrix,
@@ -330,13 +329,13 @@ def _diagnose(
         lost = tuple(not significant for significant in fit.significant)
     else:
         log_searched = 0.0 if support is None else log_supports(d, len(support))
-        lost, edges = judged_components(model, released, system, k, log_searched)
+        lost, edges = judged_components(noisy, system, k, log_searched)
     if ridge is not None:
         accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, rank)
     else:
-        accuracy = _perturbed(model, released, pair, system, lost, rank if fit is None else d)
+        accuracy = _perturbed(noisy, pair, system, lost, rank if fit is None else d)
     if fit is not None:
-        accuracy = accuracy.worsened(_misplaced(model, released, pair, system, fit))
+        accuracy = accuracy.worsened(_misplaced(noisy, pair, system, fit))
     gaps = np.abs(eigenvalues[:, None] - system.values)
     np.fill_diagonal(gaps, np.inf)  # a component has no gap to itself
     return ReleaseDiagnostics(
@@ -344,7 +343,7 @@ def _diagnose(
         regularization=system.regularization,
         accuracy=accuracy,
         eigengaps=gaps.min(axis=1, initial=np.inf),
-        noise_edge=None if released.noiseless or fit is not None else edges,
+        noise_edge=None if noisy.released.noiseless or fit is not None else edges,
         rank=rank,
         spectrum=system.values.copy(),
         support=support,
@@ -352,55 +351,52 @@ def _diagnose(
 
 
 def _perturbed(
-    model: Model,
-    released: Released,
-    pair: MatrixPencil,
-    system: Eigensystem,
-    lost: tuple[bool, ...],
-    dimensions: int,
+    noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, lost: tuple[bool, ...], dimensions: int
 ) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise.
 
     Of many features the variances are found now, so that no d x d matrix is kept for them.
     """
     p = rows_needed(len(lost), len(system.values))
-    variances = partial(_variances, model, released, pair.noise_level, system, p)
+    variances = partial(_variances, noisy, pair.noise_level, system, p)
     if len(pair.a) > MOST_FEATURES:
         return Accuracy.deferred(partial(expected_accuracy, system.values, variances(), lost, dimensions), lost)
     return Accuracy.deferred(lambda: expected_accuracy(system.values, variances(), lost, dimensions), lost)
 
 
-def _variances(model: Model, released: Released, noise_level: float, system: Eigensystem, p: int) -> Matrix:
+def _variances(noisy: NoisyPencil, noise_level: float, system: Eigensystem, p: int) -> Matrix:
     """(p, r), those of the noise in the entries between the p leading solutions and all r."""
     r = len(system.values)
     leading, values = system.vectors[:, :p], system.values[:p]
     if system.vectors.shape[1] == r:
-        variances = model.error_variances(released, system.vectors, leading, values)
+        variances = noisy.error_variances(system.vectors, leading, values)
     else:
         # of unknown vectors of an orthonormal basis: what coordinates have in all, and known ones have not, in the mean
-        variances = model.error_variances(released, leading, leading, values)
+        variances = noisy.error_variances(leading, leading, values)
         unit = scipy.sparse.eye_array(len(leading), format="csr")
-        in_all = model.error_variances(released, unit, leading, values).sum(axis=1)
+        in_all = noisy.error_variances(unit, leading, values).sum(axis=1)
         rest = (in_all - variances.sum(axis=1)) / (r - p)
         variances = np.hstack([variances, np.tile(rest[:, None], r - p)])
     return variances * _shares_of_data(system, noise_level)
 
 
-def _misplaced(model: Model, released: Released, pair: MatrixPencil, system: Eigensystem, fit: SparseFit) -> Matrix:
+def _misplaced(noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, fit: SparseFit) -> Matrix:
     """(K,), share of each sparse component on features that noise may have put in the place of others.
 
     An entry that the best of d entries of noise may reach says nothing about its feature: its square is counted twice,
     for what is there and for what is missing.
     """
-    if released.noiseless:
+    if noisy.released.noiseless:
         return np.zeros(len(fit.vectors))
     d, features = len(pair.a), list(support_of(fit.vectors))
     coordinates = scipy.sparse.eye_array(d, format="csc")[:, features]
     centre = (
-        null_eigenvalue(model, system.values[len(fit.eigenvalues) :]) if len(system.values) > len(fit.vectors) else 0.0
+        null_eigenvalue(noisy.model, system.values[len(fit.eigenvalues) :])
+        if len(system.values) > len(fit.vectors)
+        else 0.0
     )
     diagonal = 1.0 if pair.b is None else np.maximum(np.diagonal(pair.b)[features] + system.regularization, 1e-300)
-    deviations = np.sqrt(model.error_variances(released, coordinates, fit.vectors.T, fit.eigenvalues)) / diagonal
+    deviations = np.sqrt(noisy.error_variances(coordinates, fit.vectors.T, fit.eigenvalues)) / diagonal
     heights = np.abs(fit.eigenvalues - centre)[:, None]
     entries = np.abs(fit.vectors[:, features])
     doubtful = entries * heights < (math.sqrt(2 * math.log(d)) + 1) * deviations

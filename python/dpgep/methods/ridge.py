@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from dpgep.models.model import Matrix, MatrixPencil, Model, Released
+from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
 from dpgep.privacy.products import NoisyProducts
 
 # Candidates, in units of the noise level of B.
@@ -71,7 +71,7 @@ def products_ridge(
 
 
 def released_ridge(
-    model: Model, released: Released, n_components: int, noise_level: float, given: float | None, *, sparse: bool
+    noisy: NoisyPencil, n_components: int, noise_level: float, given: float | None, *, sparse: bool
 ) -> tuple[float, Ridge | None]:
     """The ridge of a released pair with a noisy B: as given, or chosen by the noise; for sparse components, public.
 
@@ -80,19 +80,19 @@ def released_ridge(
     if sparse or noise_level == 0:
         return public_ridge(noise_level) if given is None else given, None
     if given is None:
-        chosen = chosen_ridge(model, released, n_components, noise_level)
+        chosen = chosen_ridge(noisy, n_components, noise_level)
     else:
-        (chosen,) = estimated_errors(model, released, n_components, [given])
+        (chosen,) = estimated_errors(noisy, n_components, [given])
     return chosen.regularization, chosen
 
 
-def chosen_ridge(model: Model, released: Released, n_components: int, noise_level: float) -> Ridge:
+def chosen_ridge(noisy: NoisyPencil, n_components: int, noise_level: float) -> Ridge:
     """The multiple of the noise level of B, among ``MULTIPLES``, whose estimated error of the span is least.
 
     Of those within the factor ``TIE`` of the least error, the one nearest to the noise level itself. Where K components
-    are the whole space, the sum of their errors counts. Leaves ``released`` as it is.
+    are the whole space, the sum of their errors counts. Leaves ``noisy`` as it is.
     """
-    ridges = estimated_errors(model, released, n_components, noise_level * np.array(MULTIPLES))
+    ridges = estimated_errors(noisy, n_components, noise_level * np.array(MULTIPLES))
     errors = np.array([ridge.subspace_error for ridge in ridges])
     if errors.max() < _DEPENDENT:
         errors = np.array([ridge.error.sum() for ridge in ridges])
@@ -100,15 +100,13 @@ def chosen_ridge(model: Model, released: Released, n_components: int, noise_leve
     return ridges[min(tied, key=lambda index: abs(math.log(MULTIPLES[index])))]
 
 
-def estimated_errors(
-    model: Model, released: Released, n_components: int, regularizations: Sequence[float] | Matrix
-) -> list[Ridge]:
+def estimated_errors(noisy: NoisyPencil, n_components: int, regularizations: Sequence[float] | Matrix) -> list[Ridge]:
     """Errors that the leading solutions of a released pair have with each xi, estimated by repeating the release.
 
-    The supposed truth is ``model.plausible_truth``; its solutions play the part of the right ones. A model of many
-    features is thinned out to about ``MOST_FEATURES`` of a kind, and K to what is left. Leaves ``released`` as it is.
+    The supposed truth is the ``plausible_truth``; its solutions play the part of the right ones. A model of many
+    features is thinned out to about ``MOST_FEATURES`` of a kind, and K to what is left. Leaves ``noisy`` as it is.
     """
-    truth = model.plausible_truth(released, MOST_FEATURES)
+    truth = noisy.plausible_truth(MOST_FEATURES)
     generator = np.random.default_rng(_SEED)
     xis = np.asarray(regularizations, dtype=np.float64)
     pair = truth.pair()

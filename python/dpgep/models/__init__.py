@@ -3,14 +3,11 @@
 A new model of rows is a file here and a line in `_KINDS`; CONTRIBUTING.md says what makes it one of ours.
 """
 
-from dpgep.models.cca import CcaModel
-from dpgep.models.fda import FdaModel
-from dpgep.models.multiset_cca import MultisetCcaModel
+from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.pls import PlsModel
 from dpgep.models.row_model import RowModel
-from dpgep.models.sir import SirModel
 from dpgep.models.table import TableModel
+from dpgep.models.views import CcaModel, MultisetCcaModel, PlsModel
 
 __all__ = [
     "CcaModel",

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -21,6 +20,7 @@ from dpgep._checks import require_people
 
 Matrix: TypeAlias = NDArray[np.float64]
 Adjacency = Literal["replace-one", "add-remove"]
+Blocks = Literal["whole", "between", "within"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,10 @@ class Released(Protocol):
     """What a curator released for a model: moments of rows, or the two matrices themselves. All public."""
 
     @property
+    def mean(self) -> Matrix | None:
+        """The mean of the rows, where it was released."""
+
+    @property
     def noiseless(self) -> bool:
         """Whether nothing in it carries noise."""
 
@@ -65,43 +69,170 @@ class Released(Protocol):
 
 
 @dataclass(frozen=True)
-class Traits:
-    """What holds of a model's answer, whatever the data are.
+class Scatter:
+    """total T + within W, or some blocks of it: one of the two matrices of a model of rows.
+
+    T is the scatter of rows around their mean (their second moment, where no mean is released), W the one around the
+    means of their groups, both divided by n; T - W is the scatter of these means.
 
     Attributes
     ----------
-    scale_free : whether it stays the same if the columns of the rows are multiplied by factors.
-    shift_free : whether it does if all rows are shifted.
-    linear_free : whether it does if the rows of each view are multiplied by any invertible matrix.
-    identity_b : whether B is the identity.
-    standardized : whether columns are divided by deviations, which only a released matrix shows.
-    is_second_moment : whether A is the second moment of the rows and B the identity: a sum over people, and no more.
-    is_covariance : whether A is their second moment or covariance, and B the identity.
-    has_clipped_products : whether sums of clipped products are known to serve it.
-    asks_sizes : whether it is about sizes, variances and coefficients, as much as about directions.
-    isotropic_noise : whether the noise is the same in all directions.
-    noise_order : the power of the noise in which the eigenvalues of a pair without signal grow.
-    equal_eigenvalues : whether these are all equal, as where A is a moment itself; if not, they are zero.
-    largest_eigenvalue : what no eigenvalue exceeds without noise.
-    shift : a flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B): with eigenvalues of at
-        least -shift, no step divides by a quotient near zero, and none follows the negative ones; None: they are those
-        of -A, in the units of the data.
+    total, within : what T and W are multiplied by. Their sum, the part that the second moment has, is 1 or 0.
+    blocks : all of it, or for several views the blocks "between" views or those "within" a view; the others are zero.
     """
 
-    scale_free: bool = True
+    total: float = 0.0
+    within: float = 0.0
+    blocks: Blocks = "whole"
+
+    def __post_init__(self) -> None:
+        if self.total + self.within not in (0.0, 1.0):
+            raise ValueError(f"total and within must add up to 1 or 0, got {self.total:g} and {self.within:g}")
+
+    @property
+    def moment(self) -> bool:
+        """Whether the second moment is a part of it."""
+        return self.total + self.within != 0
+
+
+@dataclass(frozen=True)
+class Traits:
+    """A and B, and what holds of the answer whatever the data are.
+
+    Attributes
+    ----------
+    a, b : the two matrices as combinations of scatters; ``b`` is None for the identity. Without ``a``: of no rows.
+    shift_free : whether the answer stays the same if all rows are shifted: a mean is released and subtracted.
+    standardized : whether columns are divided by deviations, which only a released matrix shows.
+    has_clipped_products : whether sums of clipped products are known to serve it.
+    asks_sizes : whether it is about sizes, variances and coefficients, as much as about directions.
+    largest_eigenvalue : what no eigenvalue exceeds without noise.
+    """
+
+    a: Scatter | None = None
+    b: Scatter | None = None
     shift_free: bool = True
-    linear_free: bool = True
-    identity_b: bool = False
     standardized: bool = False
-    is_second_moment: bool = False
-    is_covariance: bool = False
     has_clipped_products: bool = False
     asks_sizes: bool = False
-    isotropic_noise: bool = True
-    noise_order: int = 1
-    equal_eigenvalues: bool = False
     largest_eigenvalue: float = math.inf
-    shift: float | None = 0.0
+
+    @property
+    def identity_b(self) -> bool:
+        """Whether B is the identity."""
+        return self.a is not None and self.b is None
+
+    @property
+    def scale_free(self) -> bool:
+        """Whether the answer stays the same if the columns of the rows are multiplied by factors."""
+        return self.standardized or not self.identity_b
+
+    @property
+    def linear_free(self) -> bool:
+        """Whether it does if the rows of each view are multiplied by any invertible matrix."""
+        return self.b is not None
+
+    @property
+    def is_covariance(self) -> bool:
+        """Whether A is the covariance of the rows, or their second moment, and B the identity."""
+        return self.a == Scatter(total=1.0) and self.b is None and not self.standardized
+
+    @property
+    def is_second_moment(self) -> bool:
+        """Whether A is the second moment of the rows and B the identity: a sum over people, and no more."""
+        return self.is_covariance and not self.shift_free
+
+    @property
+    def of_means(self) -> bool:
+        """Whether A is the scatter of the means of groups: its noise is of second order."""
+        return self.a is not None and not self.a.moment
+
+    @property
+    def noise_order(self) -> int:
+        """The power of the noise in which the eigenvalues of a pair without signal grow."""
+        return 2 if self.of_means else 1
+
+    @property
+    def equal_eigenvalues(self) -> bool:
+        """Whether these are all equal, as where A is a moment itself; if not, they are zero."""
+        return self.a is None or (self.b is None and self.a.moment and self.a.blocks == "whole")
+
+    @property
+    def shift(self) -> float | None:
+        """A flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B).
+
+        With eigenvalues of at least -shift, no step divides by a quotient near zero, and none follows the negative
+        ones. Between views A + B is a covariance: no eigenvalue is below -1. None: without B they come in pairs,
+        lambda and -lambda, in the units of the data.
+        """
+        if self.a is None or self.a.blocks != "between":
+            return 0.0
+        return None if self.b is None else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyPencil(ABC):
+    """A and B of a model as they were released, and the law of their noise: public values alone."""
+
+    model: Model
+    released: Any
+
+    @property
+    @abstractmethod
+    def noise_of_b(self) -> float | None:
+        """Expected operator norm of the noise in B, the noise level of its pair; None where B is the identity."""
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether the noise is the same in all directions."""
+        return True
+
+    @property
+    def mean(self) -> Matrix | None:
+        """The released mean of the rows, where there is one."""
+        mean: Matrix | None = self.released.mean
+        return mean
+
+    @property
+    def standardization(self) -> Standardization | None:
+        """For a model of standardized columns: `pair` and all that follows are in coordinates v * scale."""
+        return None
+
+    @abstractmethod
+    def pair(self) -> MatrixPencil:
+        """A and B. May overwrite the second moment of ``released``."""
+
+    @abstractmethod
+    def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        """Var of u_j^T (dA - lambda_i dB) v_i, shape (K, r), to first order in the noise.
+
+        u_j are the columns of ``left`` (d, r), an array or a SciPy sparse matrix; v_i those of ``right`` (d, K), with
+        their ``eigenvalues`` (K,).
+        """
+
+    @abstractmethod
+    def noise_alone(self, values: Matrix, generator: np.random.Generator, n_draws: int) -> Iterator[Matrix]:
+        """A (d, d) of each of ``n_draws`` more releases of data without signal, noise drawn from its known law.
+
+        Without signal means: no covariance between views, no differences between groups, or, where A is a moment
+        itself, A = c B, with c the mean of ``values``, the eigenvalues released.
+        """
+
+    @abstractmethod
+    def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
+        """(n_draws,), the largest eigenvalue of each V^T N V, where that needs no d x d matrices N = `noise_alone`.
+
+        Where all are equal without signal, less their mean. The columns of V are ``basis``, as many as ``values``;
+        None: all of an orthonormal basis. Where it does need them, None.
+        """
+
+    @abstractmethod
+    def plausible_truth(self, most_features: int) -> PlausibleTruth:
+        """A pair that may have been before the noise, and its noise.
+
+        A problem of many features is thinned out to about ``most_features`` of a kind: of neighbouring directions in
+        the spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
+        """
 
 
 class Model(ABC):
@@ -116,85 +247,22 @@ class Model(ABC):
     traits: Traits = Traits()
 
     @property
-    @abstractmethod
     def max_components(self) -> int:
         """How many directions carry information."""
-
-    @property
-    @abstractmethod
-    def max_components_reason(self) -> str:
-        """Why there are no more, for the error message."""
-
-    @abstractmethod
-    def pair(self, released: Any) -> MatrixPencil:
-        """A and B from the released values. May overwrite the second moment of ``released``."""
-
-    @abstractmethod
-    def error_variances(self, released: Any, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        """Var of u_j^T (dA - lambda_i dB) v_i, shape (K, r), to first order in the noise.
-
-        u_j are the columns of ``left`` (d, r), an array or a SciPy sparse matrix; v_i those of ``right`` (d, K), with
-        their ``eigenvalues`` (K,).
-        """
-
-    @abstractmethod
-    def noise_alone(
-        self, released: Any, values: Matrix, generator: np.random.Generator, n_draws: int
-    ) -> Iterator[Matrix]:
-        """A (d, d) of each of ``n_draws`` more releases of data without signal, noise drawn from its known law.
-
-        Without signal means: no covariance between views, no differences between groups, or, where A is a moment
-        itself, A = c B, with c the mean of ``values``, the eigenvalues released.
-        """
-
-    def leading_noise(
-        self, released: Any, values: Matrix, basis: Matrix | None, seed: int, n_draws: int
-    ) -> Matrix | None:
-        """(n_draws,), the largest eigenvalue of each V^T N V, where that needs no d x d matrices N = `noise_alone`.
-
-        Where all are equal without signal, less their mean. The columns of V are ``basis``, as many as ``values``;
-        None: all of an orthonormal basis. Where it does need them, None.
-        """
-        return None
-
-    @abstractmethod
-    def noise_of_b(self, released: Any) -> float | None:
-        """Expected operator norm of the noise in B, the noise level of its pair; None where B is the identity."""
-
-    def plausible_truth(self, released: Any, most_features: int) -> PlausibleTruth:
-        """A pair that may have been before the noise, and its noise; asked only where B carries noise.
-
-        A problem of many features is thinned out to about ``most_features`` of a kind: of neighbouring directions in
-        the spectrum of B a few are kept, with as much more noise and signal in each. Leaves ``released`` as it is.
-        """
-        raise TypeError(f"the model of {self.name} does not say what may have been before the noise (plausible_truth)")
-
-    @abstractmethod
-    def restricted(self, features: NDArray[np.intp]) -> Any:
-        """The same model of some of the features (ascending indices)."""
-
-    def mean(self, released: Any) -> Matrix | None:
-        """The released mean of the rows, where the model has one."""
-        return None
-
-    def standardization(self, released: Any) -> Standardization | None:
-        """For a model of standardized columns: `pair` and all that follows are in coordinates v * scale."""
-        return None
-
-    def views_of(self, components: Matrix) -> tuple[Matrix, ...]:
-        """The parts of the components that belong to each view."""
-        return tuple(components[:, view] for view in self.views)
+        return self.n_features
 
     @property
     def views(self) -> list[slice]:
         """The features of each view."""
         return slices_of(self.view_sizes or (self.n_features,))
 
+    @abstractmethod
+    def noisy(self, released: Any) -> NoisyPencil:
+        """A and B from released values, and the law of their noise."""
 
-@cache
-def traits_of(kind: type[Model], **known: bool) -> Traits:
-    """The traits of a class of models, with those that depend on the model: one record for all that are alike."""
-    return replace(kind.traits, **known)
+    @abstractmethod
+    def restricted(self, features: NDArray[np.intp]) -> Any:
+        """The same model of some of the features (ascending indices)."""
 
 
 def view_labels(n_views: int) -> tuple[str, ...]:

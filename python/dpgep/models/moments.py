@@ -19,19 +19,16 @@ form.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from itertools import accumulate
-from typing import Any, Literal
+from itertools import accumulate, combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._show import Shown
-from dpgep.models.model import Matrix, MatrixPencil, Model, PublicFacts, slices_of
-
-Blocks = Literal["whole", "between", "within"]
+from dpgep.models.model import Matrix
 
 _EPSILON = float(np.finfo(float).eps)
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
@@ -105,6 +102,11 @@ class ReleasedGroups(Shown):
     noise: MomentNoise
 
     @property
+    def mean(self) -> Matrix | None:
+        """Mean of the rows of all groups; None where no sums were released."""
+        return total_mean(self) if self.sums.size else None
+
+    @property
     def noiseless(self) -> bool:
         """Whether epsilon was infinite."""
         return self.noise.second == 0
@@ -162,211 +164,6 @@ def pooled(first: ReleasedMoments, second: ReleasedMoments) -> ReleasedMoments:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class PencilPart:
-    """One matrix of a pencil: some blocks of M + F^T diag(weights) F, or, without ``moment``, of F^T diag(weights) F.
-
-    Attributes
-    ----------
-    weights : (r,), one for each of the pencil's factors.
-    moment : whether the second moment M is a part of it.
-    blocks : all of it, or for several views the blocks "between" views or those "within" a view; the others are zero.
-    """
-
-    weights: Matrix
-    moment: bool = True
-    blocks: Blocks = "whole"
-
-    def matrix(self, second: Matrix, factors: Matrix, views: Sequence[slice]) -> Matrix:
-        """The matrix for M = ``second``, which is overwritten."""
-        if not self.moment:
-            second[...] = 0.0
-        used = self.weights.any(axis=tuple(range(self.weights.ndim - 1)))
-        if used.any():
-            rows, weights = factors.compress(used, axis=-2), self.weights.compress(used, axis=-1)
-            second += (rows.swapaxes(-1, -2) * weights[..., None, :]) @ rows
-        if self.blocks != "whole":
-            for i, rows_of in enumerate(views):
-                for j, columns_of in enumerate(views):
-                    if (i == j) == (self.blocks == "between"):
-                        second[..., rows_of, columns_of] = 0.0
-        return second
-
-    def diagonal(self, second: Matrix, factors: Matrix) -> Matrix:
-        """Its diagonal, from that of M."""
-        if self.blocks == "between":
-            return np.zeros_like(second)
-        return np.asarray(self.weights @ factors**2 + second * self.moment)
-
-
-@dataclass(frozen=True, eq=False)
-class Pencil:
-    """A and B of a model of rows, made of the second moment M of the rows and of released vectors.
-
-    Attributes
-    ----------
-    factors : (r, d), the released vectors F.
-    a, b : the two matrices; ``b`` is None for the identity.
-    view_sizes : number of features of each view, in their order; empty where there is one view.
-    """
-
-    factors: Matrix
-    a: PencilPart
-    b: PencilPart | None
-    view_sizes: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        d = self.factors.shape[-1]
-        if self.view_sizes and (len(self.view_sizes) < 2 or min(self.view_sizes) < 1 or sum(self.view_sizes) != d):
-            raise ValueError(f"view_sizes must be two or more that add up to d = {d}, got {self.view_sizes}")
-        if self.keeps_blocks and not self.view_sizes:
-            raise ValueError('blocks "between" or "within" views need views: view_sizes is empty')
-
-    @property
-    def views(self) -> list[slice]:
-        """The features of each view."""
-        return slices_of(self.view_sizes)
-
-    @property
-    def keeps_blocks(self) -> bool:
-        """Whether a product asks M about each view by itself."""
-        return any(part is not None and part.blocks != "whole" for part in (self.a, self.b))
-
-    def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
-        """A and B (None: the identity) for M = ``second``, which is overwritten."""
-        if self.b is None:
-            return self.a.matrix(second, self.factors, self.views), None
-        other = second.copy() if self.a.moment and self.b.moment else np.empty_like(second)
-        for_a, for_b = (other, second) if self.b.moment else (second, other)
-        a = self.a.matrix(for_a, self.factors, self.views)
-        return a, self.b.matrix(for_b, self.factors, self.views)
-
-    def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
-        """Diagonals of A and B from that of M."""
-        of_b = np.ones_like(second) if self.b is None else self.b.diagonal(second, self.factors)
-        return self.a.diagonal(second, self.factors), of_b
-
-
-@dataclass(frozen=True, eq=False)
-class PlausibleMoments:
-    """Moments that may have been before the noise of a release, and that noise.
-
-    ``numbers`` (d,): for how many directions of the whole problem each feature stands. The variance of its noise is as
-    many times larger. ``basis`` (d', sum of numbers): the directions themselves, in their order, as columns; None where
-    some of them are not known.
-    """
-
-    model: MomentModel
-    moments: ReleasedMoments
-    noise: MomentNoise
-    numbers: Matrix
-    basis: Matrix | None = None
-
-    def pair(self) -> MatrixPencil:
-        return self.model.pair(replace(self.moments, second=self.moments.second.copy()))
-
-    def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
-        moments, noise, d = self.moments, self.noise, len(self.numbers)
-        roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
-        of_sums, of_counts, of_second = normals(generator, n_draws, moments.sums.shape, moments.counts.shape, (d, d))
-        noisy = ReleasedMoments(
-            sums=moments.sums + noise.sums * roots[:, None] * of_sums,
-            counts=moments.counts + noise.counts * of_counts,
-            n=moments.n,
-            noise=noise.scaled(mean_root, mean_root, 1.0),
-            second=moments.second + goe_of(of_second, noise.second) * np.maximum.outer(roots, roots),
-        )
-        return self.model.pair(noisy)
-
-
-class MomentModel(Model):
-    """A model of rows: A and B follow from their moment matrix."""
-
-    @abstractmethod
-    def layout(self, facts: PublicFacts) -> MomentLayout:
-        """What a release contains."""
-
-    @abstractmethod
-    def pencil(self, released: ReleasedGroups) -> Pencil:
-        """A and B as functions of the second moment, given the released sums and counts."""
-
-    @abstractmethod
-    def restricted(self, features: NDArray[np.intp]) -> MomentModel: ...
-
-    def noise_alone(
-        self, released: ReleasedGroups, values: Matrix, generator: np.random.Generator, n_draws: int
-    ) -> Iterator[Matrix]:
-        mean = mean_factor(released)
-        for _ in range(n_draws):
-            pencil = self.pencil(groups_alone(released, generator))
-            if pencil.a.moment:
-                second = goe(self.n_features, released.noise.second, generator)
-                second += mean.T @ mean
-            else:
-                second = np.zeros((self.n_features, self.n_features))
-            yield pencil.matrices(second)[0]
-
-    def plausible_population(self, released: ReleasedMoments, most_features: int) -> PlausibleMoments:
-        """`plausible_truth`, of models whose B carries no noise as well."""
-        return self.plausible_truth(released, most_features)  # type: ignore[return-value]
-
-    def duals(self, pencil: Pencil, second: Matrix, vectors: Matrix) -> Matrix:
-        """The w of solutions v for which A + sum_i c_i w_i w_i^T has eigenvalues that are larger by c_i: B v."""
-        _, b = pencil.matrices(second.copy())
-        return vectors if b is None else np.asarray(b @ vectors)
-
-    def noise_of_b(self, released: ReleasedMoments) -> float | None:
-        return None if self.traits.identity_b else released.second_noise_level
-
-    def pair(self, released: ReleasedMoments) -> MatrixPencil:
-        level, rounding = released.second_noise_level, released.rounding
-        pencil = self.pencil(released)
-        low_rank = None if pencil.a.moment else (pencil.factors, pencil.a.weights)
-        return MatrixPencil(*pencil.matrices(released.second), level, rounding, low_rank)
-
-
-def with_eigenvalues(
-    model: MomentModel, moments: ReleasedMoments, vectors: Matrix, old: Matrix, new: Matrix
-) -> ReleasedMoments:
-    """Moments without noise whose pair has ``new`` eigenvalues in place of ``old`` ones, B and ``vectors`` (d, K) kept.
-
-    A changes by sum_i (new_i - old_i) (B v_i)(B v_i)^T; between two views, where -lambda comes with lambda, by twice
-    that; between more, by what changes each eigenvalue so to first order. A scatter of group means changes with them:
-    along B v_i they are multiplied by the root of new_i/old_i.
-    """
-    pencil = model.pencil(moments)
-    duals = model.duals(pencil, moments.second, vectors)
-    if pencil.a.moment:
-        steps, between = new - old, pencil.a.blocks == "between"
-        if between:
-            steps = _steps_between(steps, duals, vectors, pencil.views)
-        change = (duals * steps) @ duals.T
-        if between:
-            for view in pencil.views:
-                change[view, view] = 0.0
-        return replace(moments, second=moments.second + change)
-    factors = np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0)) - 1
-    shares = moments.counts / moments.counts.sum()
-    contrasts = moments.sums - np.outer(moments.sums.sum(axis=1), shares)
-    sums = moments.sums + (duals * factors) @ (vectors.T @ contrasts)
-    second = moments.second
-    if pencil.b is not None and pencil.b.weights[:-1].any():  # B is the scatter within groups
-        second = second + (sums / moments.counts) @ sums.T - (moments.sums / moments.counts) @ moments.sums.T
-    return replace(moments, sums=sums, second=second)
-
-
-def _steps_between(steps: Matrix, duals: Matrix, vectors: Matrix, views: Sequence[slice]) -> Matrix:
-    """The c for which the blocks of sum_i c_i (B v_i)(B v_i)^T between views change eigenvalues by ``steps``.
-
-    To first order eigenvalue k changes by sum_i c_i ((v_k^T B v_i)^2 - sum over views w of (v_kw^T B_w v_iw)^2), where
-    v_k^T B v_i is 1 for k = i, else 0. Of two views each has half of it: c is twice the step.
-    """
-    if len(views) == 2:
-        return 2 * steps
-    within = np.sum([(vectors[view].T @ duals[view]) ** 2 for view in views], axis=0)
-    return np.asarray(np.linalg.lstsq(np.eye(len(steps)) - within, steps, rcond=None)[0])
-
-
 def groups_alone(
     released: ReleasedGroups, generator: np.random.Generator, n_draws: int | None = None
 ) -> ReleasedGroups:
@@ -399,15 +196,6 @@ def goe_of(deviates: Matrix, deviation: float) -> Matrix:
     deviates += deviates.swapaxes(-1, -2)
     deviates *= deviation / 2
     return deviates
-
-
-def moment_layout(d: int, n_groups: int, *, sums: bool, facts: PublicFacts) -> MomentLayout:
-    """Blocks to release: counts of classes always, the total alone only where n is not public."""
-    if n_groups > 1:
-        return MomentLayout(d, n_groups, sums=True, counts=True)
-    if not facts.n_is_public:
-        return MomentLayout(d, 1, sums=sums, counts=True)
-    return MomentLayout(d, int(sums), sums=sums, counts=False)
 
 
 def total_share(moments: ReleasedGroups) -> float:
@@ -525,6 +313,34 @@ def schur_form_variance(
             + w[:, :, None] * group_right.T[:, :, None] * group_left
         )
         variance += noise.counts**2 * np.einsum("kgr,kgr->kr", on_counts, on_counts)
+    return np.asarray(variance)
+
+
+def block_form_variance(
+    released: ReleasedGroups, views: Sequence[slice], left: Any, right: Matrix, within: Matrix | float
+) -> Matrix:
+    """Var of u_j^T dT_i v_i, shape (k, r), dT_i the derivative of the covariance, its diagonal blocks times ``within``.
+
+    The blocks carry independent noise: first the second moment, diagonal blocks (GOE) and the others (entries of
+    variance s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left out.
+    """
+    weight = np.broadcast_to(within, right.shape[1])[:, None]
+    parts = [(left[view], right[view]) for view in views]
+    variance = weight**2 * sum(symmetric_form_variance(u, v) for u, v in parts)
+    for (ux, vx), (uy, vy) in combinations(parts, 2):
+        # |u_x v_y^T + v_x u_y^T|_F^2 / 2
+        variance += np.outer(squares(vy), squares(ux)) / 2 + np.outer(squares(vx), squares(uy)) / 2
+        variance += (vx.T @ ux) * (vy.T @ uy)
+    variance *= released.noise.second**2
+    if released.sums.size:
+        mean = total_mean(released)
+        along = [(mean[view] @ u, mean[view] @ v) for view, (u, v) in zip(views, parts, strict=True)]
+        for i, (u, v) in enumerate(parts):
+            # noise in this view's sums meets the mean of its own part and of the other parts (weight 1)
+            others = along[:i] + along[i + 1 :]
+            a_left = -(weight * along[i][0] + sum(of_left for of_left, _ in others))
+            a_right = -(weight[:, 0] * along[i][1] + sum(of_right for _, of_right in others))
+            variance += released.noise.sums**2 * rank_two_squares(u, v, a_left[:, None, :], a_right[:, None])
     return np.asarray(variance)
 
 

@@ -19,7 +19,8 @@ import numpy as np
 import scipy.linalg
 
 from dpgep.models.model import Matrix
-from dpgep.models.moments import MomentModel, PencilPart, ReleasedMoments
+from dpgep.models.moments import ReleasedMoments
+from dpgep.models.pencil import MomentsPencil, PencilPart
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import Indicators, RowModel
 
@@ -92,24 +93,22 @@ class Redundancy:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """A model of the coordinates along the orthonormal columns of ``basis``, and the release of rows in them.
+    """The pencil of a release of rows in the coordinates along the orthonormal columns of ``basis``.
 
     ``left_out``: the sums across which they lie, in words.
     """
 
-    model: MomentModel
-    released: ReleasedMoments
+    noisy: MomentsPencil
     basis: Matrix
     left_out: tuple[str, ...]
 
 
-def reduced(model: Any, released: Any, redundant: Redundancy | None) -> Reduced | None:
-    """What is left of a model across redundant directions; None where B shows variance along all of them."""
+def reduced(noisy: Any, redundant: Redundancy | None) -> Reduced | None:
+    """What is left of a pencil across redundant directions; None where B shows variance along all of them."""
     if redundant is None:
         return None
-    assert isinstance(model, MomentModel)
-    assert isinstance(released, ReleasedMoments)
-    pencil = model.pencil(released)
+    assert isinstance(noisy, MomentsPencil)
+    model, released, pencil = noisy.model, noisy.released, noisy.pencil
     assert pencil.b is not None
     found = redundant.without_variance(pencil.b, pencil.factors, released)
     if found is None:
@@ -122,7 +121,7 @@ def reduced(model: Any, released: Any, redundant: Redundancy | None) -> Reduced 
         raise np.linalg.LinAlgError("B is zero: indicators of one category vary in no direction")
     second, sums = basis.T @ released.second @ basis, basis.T @ released.sums
     moments = replace(released, second=(second + second.T) / 2, sums=sums)
-    return Reduced(smaller, moments, basis, found.names)
+    return Reduced(replace(noisy, model=smaller, released=moments), basis, found.names)
 
 
 def _across(rows: Matrix) -> Matrix:

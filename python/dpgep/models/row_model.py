@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.models.moments import MomentModel
+from dpgep.models.model import Matrix, Model, PublicFacts, Traits, view_labels
+from dpgep.models.moments import MomentLayout, ReleasedMoments
+from dpgep.models.pencil import MomentsPencil
+
+M = TypeVar("M", bound="RowModel")
 
 # Most names in a message.
 _SHOWN = 5
@@ -21,6 +25,7 @@ class Classes:
     """One group for each label."""
 
     labels: tuple[Hashable, ...]
+    input: ClassVar[str] = "labels"  # what they are called among the inputs of a model
 
     @property
     def n_groups(self) -> int:
@@ -32,6 +37,7 @@ class Slices:
     """One group for each interval between neighbouring edges; the outer intervals are unbounded."""
 
     interior_edges: tuple[float, ...]
+    input: ClassVar[str] = "y"
 
     @property
     def n_groups(self) -> int:
@@ -44,20 +50,21 @@ Indicators: TypeAlias = Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class RowModel(MomentModel):
-    """A model that can be fitted to rows of people.
+class RowModel(Model):
+    """A model that can be fitted to rows of people: ``traits`` say what A and B are.
 
-    ``inputs`` names what a person consists of: a row of each view and, with a ``grouping``, a label or a response.
-    ``feature_names`` are those of all features, in all views. They say nothing about A and B: models of other names
-    are equal. ``indicators`` are the features that are those of one categorical column, for each such column: of every
-    person at most one of them is 1, the others 0.
+    A person consists of a row of each view and, with a ``grouping``, a label or a response. ``feature_names`` are those
+    of all features, in all views. They say nothing about A and B: models of other names are equal. ``indicators`` are
+    the features that are those of one categorical column, for each such column: of every person at most one of them is
+    1, the others 0. A model with a field ``center`` that is false takes second moments in place of covariances.
     """
 
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True, compare=False, repr=False)
     indicators: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True, compare=False, repr=False)
-    inputs: ClassVar[tuple[str, ...]] = ("X",)
 
     def __post_init__(self) -> None:
+        if not getattr(self, "center", True):
+            object.__setattr__(self, "traits", _uncentred(self.traits))
         features = [j for group in self.indicators for j in group]
         if len(set(features)) < len(features) or not all(0 <= j < self.n_features for j in features):
             raise ValueError(f"indicators must be features from 0 to {self.n_features - 1}, each once")
@@ -78,10 +85,53 @@ class RowModel(MomentModel):
         return None
 
     @property
-    def view_names(self) -> tuple[tuple[str, ...] | None, ...]:
-        """Names of the features of each view."""
-        names = self.feature_names
-        return tuple(None if names is None else names[view] for view in self.views)
+    def max_components(self) -> int:
+        """All features; between views as many as there are outside the largest; of means of groups, one less."""
+        if self.traits.a is None:
+            raise TypeError(
+                "dpgep.solve needs a question, and a table asks none: call dpgep.release(X, epsilon=...) first, "
+                "then .pca(), .cca(...), .regression(...) on the release, at no further cost"
+            )
+        if self.traits.of_means and self.grouping is not None:
+            return min(self.n_features, self.grouping.n_groups - 1)
+        return self.n_features - max(self.view_sizes, default=0)
 
-    @abstractmethod
-    def restricted(self, features: NDArray[np.intp]) -> RowModel: ...
+    def noisy(self, released: ReleasedMoments, scale: Matrix | None = None) -> MomentsPencil:
+        """A and B from released moments; of columns divided by ``scale``, in units of their own."""
+        return MomentsPencil(self, released, scale)
+
+    def restricted(self: M, features: NDArray[np.intp]) -> M:
+        sizes = tuple(int(((view.start <= features) & (features < view.stop)).sum()) for view in self.views)
+        changed: dict[str, Any] = {"view_sizes": sizes} if self.view_sizes else {"n_features": len(features)}
+        return replace(self, feature_names=None, indicators=(), **changed)
+
+
+@cache
+def _uncentred(traits: Traits) -> Traits:
+    """One record for all models that are alike."""
+    return replace(traits, shift_free=False)
+
+
+def layout_of(model: RowModel, facts: PublicFacts) -> MomentLayout:
+    """Blocks to release: sums of what is centred; counts of groups always, the total alone only where n is not public.
+
+    Sensitivities follow from it alone: a model cannot state others.
+    """
+    d, sums, groups = model.n_features, model.traits.shift_free, model.grouping
+    if groups is not None and groups.n_groups > 1:
+        return MomentLayout(d, groups.n_groups, sums=True, counts=True)
+    if not facts.n_is_public:
+        return MomentLayout(d, 1, sums=sums, counts=True)
+    return MomentLayout(d, int(sums), sums=sums, counts=False)
+
+
+def input_names(model: RowModel) -> tuple[str, ...]:
+    """What a person consists of: a row of each view, and a label or a response."""
+    views = view_labels(len(model.views))
+    return views if model.grouping is None else (*views, model.grouping.input)
+
+
+def names_of_views(model: Model) -> list[tuple[str, ...] | None]:
+    """Names of the features of each view; None where they have none."""
+    names = model.feature_names
+    return [None if names is None else names[view] for view in model.views]

@@ -20,7 +20,8 @@ from dpgep._threads import thread_count
 from dpgep.data.blocks import GridSums, group_counts
 from dpgep.data.float_sums import RowProducts, StreamedProducts
 from dpgep.models.model import Matrix
-from dpgep.models.moments import MomentLayout, MomentNoise, PencilPart, ReleasedGroups
+from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups
+from dpgep.models.pencil import PencilPart, pencil_of
 from dpgep.privacy.calibration import (
     COUNTS,
     MOST_BITS,
@@ -151,7 +152,7 @@ def row_products(
         _plain_groups(problem, charge) if math.isinf(mu) else _noisy_groups(problem, rows, mu, noise, stream, charge)
     )
     d = problem.model.n_features
-    pencil = problem.model.pencil(groups)
+    pencil = pencil_of(problem.model, groups)
     oracle = core.PairOracle.of_rows(
         rows.second_moment(1 / groups.n),
         noise.compiled([groups.noise.second], mu, d, stream),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise
+from dpgep.models.pencil import pencil_of
 from dpgep.privacy.calibration import (
     MOST_BITS,
     calibrate_moments,
@@ -133,7 +134,7 @@ def _scored(
     scale = row_bound(problem.facts) ** 2 / groups.n
     if norms is not None:
         return Screen(norms * scale, energy * scale, groups.noise.second)
-    scores = _ratio(*problem.model.pencil(groups).diagonals(energy * scale), groups.noise.second)
+    scores = _ratio(*pencil_of(problem.model, groups).diagonals(energy * scale), groups.noise.second)
     return Screen(scores, energy * scale, groups.noise.second)
 
 

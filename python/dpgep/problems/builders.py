@@ -9,16 +9,13 @@ from dpgep._checks import require_flag
 from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.inputs import named
 from dpgep.data.views import n_rows, opened, width
-from dpgep.models.cca import CcaModel
-from dpgep.models.fda import FdaModel
+from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.model import Adjacency, view_labels
-from dpgep.models.multiset_cca import MultisetCcaModel
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.pls import PlsModel
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
-from dpgep.models.row_model import RowModel
-from dpgep.models.sir import SirModel
+from dpgep.models.row_model import Classes, RowModel, Slices
 from dpgep.models.table import TableModel
+from dpgep.models.views import CcaModel, MultisetCcaModel, PlsModel
 from dpgep.problems.problem import MomentProblem, moment_problem
 
 
@@ -132,7 +129,7 @@ def cca(
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
     return _built(
-        lambda x, y: CcaModel(width(x), width(y), center), (X, Y), (), bound, preprocessing, adjacency, public_n
+        lambda x, y: CcaModel((width(x), width(y)), center), (X, Y), (), bound, preprocessing, adjacency, public_n
     )
 
 
@@ -175,7 +172,7 @@ def pls(
         As in `dpgep.cca`.
     """
     return _built(
-        lambda x, y: PlsModel(width(x), width(y), center), (X, Y), (), bound, preprocessing, adjacency, public_n
+        lambda x, y: PlsModel((width(x), width(y)), center), (X, Y), (), bound, preprocessing, adjacency, public_n
     )
 
 
@@ -372,12 +369,12 @@ def table_problem(
         if slices is None and edges is None:
             if y_range is not None:
                 raise ValueError("y_range belongs to slices: give their number")
-            return TableModel(width(x), public_classes(groups, n_rows(x), classes))
+            return TableModel(width(x), Classes(public_classes(groups, n_rows(x), classes)))
         if classes is not None:
             raise ValueError("the groups of a table are classes or slices of a response: give one of them")
         if slices is not None and edges is not None:
             raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
-        return TableModel(width(x), interior_edges=tuple(slice_edges(**cuts).tolist()))
+        return TableModel(width(x), Slices(tuple(slice_edges(**cuts).tolist())))
 
     return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n)
 

@@ -22,7 +22,7 @@ from dpgep.data.views import clipping_of, column_names, is_elsewhere
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, layout_of, names_of_views
 from dpgep.problems.problem import Problem
 from dpgep.serialization import Format, triangle_rows
 
@@ -148,7 +148,7 @@ class Moments:
         self.bound = found.bound if isinstance(found, Preprocessing) else found
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
-        layout = model.layout(PublicFacts(adjacency, self.bound, self._public_n))
+        layout = layout_of(model, PublicFacts(adjacency, self.bound, self._public_n))
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
         self._population_id = naming.get()(16)
@@ -216,7 +216,7 @@ class Moments:
         except NotFiniteError:
             raise not_finite_in(model, dataset, missing=takes_missing(self.preprocessing)) from None
         with self._lock:
-            model = named(self.model, *model.view_names)
+            model = named(self.model, *names_of_views(model))
             self._sums.merge(sums)
             self.model = model
 
@@ -231,7 +231,7 @@ class Moments:
             raise ValueError("moments cannot be merged with themselves: their people would count twice")
         one, two = sorted((self, other), key=id)  # in one order, so that two threads never wait for each other
         with one._lock, two._lock:
-            model = named(self.model, *other.model.view_names)
+            model = named(self.model, *names_of_views(other.model))
             self._sums.merge(other._sums)
             self.model = model
 
@@ -245,7 +245,7 @@ class Moments:
                 f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]
             )
             raise ValueError(f"moments differ in {differing}: their sums cannot be added")
-        named(self.model, *other.model.view_names)
+        named(self.model, *names_of_views(other.model))
 
     def copy(self) -> Moments:
         """Moments of the same people that can be updated independently."""

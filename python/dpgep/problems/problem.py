@@ -22,7 +22,7 @@ from dpgep.data.views import clipping_of, fewest_rows
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, layout_of
 
 
 class Problem(ABC):
@@ -233,12 +233,12 @@ def moment_problem(
                 f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
             )
         auto = found.for_columns(model.n_features, model.feature_names)
-        return MomentProblem(model, facts, model.layout(facts), dataset, auto=auto, is_sparse=is_sparse)
+        return MomentProblem(model, facts, layout_of(model, facts), dataset, auto=auto, is_sparse=is_sparse)
     if isinstance(found, Preprocessing):
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
     facts = PublicFacts(adjacency, found, facts.n)
-    return MomentProblem(model, facts, model.layout(facts), dataset)
+    return MomentProblem(model, facts, layout_of(model, facts), dataset)
 
 
 def problem_of(
@@ -256,7 +256,7 @@ def problem_of(
     model : RowModel
         A and B. The columns of a table give it its ``feature_names``, unless it has them.
     *data
-        What ``model.inputs`` names, one argument each: rows of each view as `dpgep.pca` takes them, and labels or a
+        What a person consists of, one argument each: rows of each view as `dpgep.pca` takes them, and labels or a
         response where the model has a grouping.
     bound, preprocessing, adjacency, public_n
         As in `dpgep.pca`; the bound is that of the joint row of all views.
@@ -285,4 +285,4 @@ def prepared_problem(
     """The problem of rows that preprocessing maps; of a model without groups, if not ``grouped``."""
     facts = replace(facts, bound=preprocessing.bound)
     mapped = PreprocessedDataset(dataset, preprocessing, model.n_features, grouped=grouped)
-    return MomentProblem(model, facts, model.layout(facts), mapped, preprocessing)
+    return MomentProblem(model, facts, layout_of(model, facts), mapped, preprocessing)

@@ -12,8 +12,8 @@ import numpy as np
 from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
-from dpgep.models.pca import correlations, standardization_of
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.standardized import correlations, standardization_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.sources.names import Names
 

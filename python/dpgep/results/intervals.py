@@ -22,15 +22,10 @@ from dpgep._checks import require_one_of, require_share
 from dpgep.methods.accuracy import before_noise, null_eigenvalue
 from dpgep.methods.eigen import Eigensystem, solve_pair
 from dpgep.models.model import Matrix, MatrixPencil
-from dpgep.models.moments import (
-    MomentModel,
-    PlausibleMoments,
-    ReleasedMoments,
-    goe,
-    mean_factor,
-    with_eigenvalues,
-)
-from dpgep.models.pca import correlation_form_variance, correlations, standardization_of
+from dpgep.models.moments import ReleasedMoments, goe, mean_factor
+from dpgep.models.pencil import MomentsPencil, with_eigenvalues
+from dpgep.models.plausible import PlausibleMoments
+from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
 
 RowLaw = Literal["gaussian", "bounded"]
 
@@ -100,8 +95,7 @@ def require_law(level: float, rows: str) -> None:
 
 
 def bootstrap_intervals(
-    model: MomentModel,
-    released: ReleasedMoments,
+    noisy: MomentsPencil,
     regularization: float,
     lost: tuple[bool, ...],
     bound: float,
@@ -118,12 +112,13 @@ def bootstrap_intervals(
     directions; it is made up for by whoever asks, for each direction alike. The intervals hold for what it takes from
     each.
 
-    Everything is in the coordinates of the release. Leaves ``released`` as it is.
+    Everything is in the coordinates of the release. Leaves ``noisy`` as it is.
     """
     k, found = len(lost), lost.index(True) if True in lost else len(lost)
-    values = solved(model.pair(_copy(released)), regularization).values
-    truth = model.plausible_population(released, max(_WHOLE, k + _WHOLE // 2))
-    people = _People(truth.moments, truth.numbers, bound if rows == "bounded" else None)
+    model, released = noisy.model, noisy.released
+    values = solved(replace(noisy, released=_copy(released)).pair(), regularization).values
+    truth = noisy.plausible_truth(max(_WHOLE, k + _WHOLE // 2))
+    people = _People(truth.before.released, truth.numbers, bound if rows == "bounded" else None)
     world = _World.of(truth, people, regularization)
     # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were
     whole = model.traits.identity_b and not model.view_sizes
@@ -135,7 +130,7 @@ def bootstrap_intervals(
     deviations = np.sqrt(np.diagonal(mixing))[:kept]
     shaken = np.where(np.arange(kept) < found, deviations, 0.0)
     centre = estimates
-    if truth.model.traits.standardized:  # eigenvalues cannot be chosen: they belong to a diagonal of 1
+    if model.traits.standardized:  # eigenvalues cannot be chosen: they belong to a diagonal of 1
         centre, shaken = world.right.values[:kept], np.zeros(kept)
     n_draws = int(np.clip(_DRAWS_TIMES_SQUARE / len(truth.numbers) ** 2, _FEWEST_DRAWS, _MOST_DRAWS))
     generator = np.random.default_rng(_SEED)
@@ -255,21 +250,20 @@ class _World:
 
     @property
     def duals(self) -> Matrix:
-        moments, model = self.truth.moments, self.truth.model
-        return model.duals(model.pencil(moments), moments.second, self.right.vectors)
+        duals: Matrix = self.truth.before.duals(self.right.vectors)
+        return duals
 
     def possible(self, eigenvalues: Matrix) -> Matrix:
         """The nearest eigenvalues that a truth can have."""
-        limit = self.truth.model.traits.largest_eigenvalue
+        limit = self.truth.before.model.traits.largest_eigenvalue
         return np.clip(eigenvalues, 0.0, limit if math.isinf(limit) else limit * (1 - 1e-9))
 
     def drawn(self, eigenvalues: Matrix, generator: np.random.Generator) -> Eigensystem:
         """Solutions of one more release of people from the truth with these leading eigenvalues."""
-        m = len(eigenvalues)
-        model, right = self.truth.model, self.right
-        moments = with_eigenvalues(model, self.truth.moments, right.vectors[:, :m], right.values[:m], eigenvalues)
-        people = replace(self.people, moments=moments).drawn(generator)
-        return solved(replace(self.truth, moments=people).noisy_pair(generator), self.regularization)
+        m, right = len(eigenvalues), self.right
+        moments = with_eigenvalues(self.truth.before, right.vectors[:, :m], right.values[:m], eigenvalues)
+        people = replace(self.people, moments=moments)
+        return solved(self.truth.of_people(people.drawn(generator)).noisy_pair(generator), self.regularization)
 
     def mixing(self) -> Matrix:
         """(r, r), variances of v_j^T (dA - lambda_i dB) v_i over repeated releases; both orders of i and j averaged."""
@@ -278,7 +272,7 @@ class _World:
         v, values = system.vectors, system.values
         total, squares = np.zeros((len(values), len(values))), np.zeros((len(values), len(values)))
         for _ in range(_MIXING_DRAWS):
-            pair = replace(self.truth, moments=self.people.drawn(generator)).noisy_pair(generator)
+            pair = self.truth.of_people(self.people.drawn(generator)).noisy_pair(generator)
             strayed = v.T @ (pair.a - exact.a) @ v
             if pair.b is not None and exact.b is not None:
                 strayed = strayed - values[:, None] * (v.T @ (pair.b - exact.b) @ v)

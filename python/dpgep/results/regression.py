@@ -25,7 +25,8 @@ from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Matrix
-from dpgep.models.moments import PencilPart, ReleasedMoments, mean_factor, total_mean, total_share
+from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean, total_share
+from dpgep.models.pencil import PencilPart
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import Indicators

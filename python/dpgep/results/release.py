@@ -18,17 +18,15 @@ from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
 from dpgep.methods.base import MethodResult, PairOptions, checked_options, component_count
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
-from dpgep.models.cca import CcaModel
-from dpgep.models.fda import FdaModel
-from dpgep.models.in_units import in_units
+from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, in_one_group, total_mean
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.pls import PlsModel
+from dpgep.models.pencil import in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy
-from dpgep.models.row_model import RowModel
-from dpgep.models.sir import SirModel
+from dpgep.models.row_model import Classes, RowModel, Slices, names_of_views
+from dpgep.models.views import CcaModel, PlsModel
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
@@ -136,12 +134,12 @@ class Release:
 
     def sir(self, columns: Columns = None, *, n_components: int | None = None, **options: Any) -> Solution:
         """Directions of columns that the released slices of a response depend on, as of `dpgep.sir`."""
-        features, edges = self._numbers(columns), getattr(self.model, "interior_edges", None)
-        if edges is None:
+        features, slices = self._numbers(columns), self.model.grouping
+        if not isinstance(slices, Slices):
             raise ValueError(
                 "this release has no slices of a response: use dpgep.release(X, y=..., y_range=...), or dpgep.sir"
             )
-        return self._solved(SirModel(len(features), edges), features, n_components, options)
+        return self._solved(SirModel(len(features), slices.interior_edges), features, n_components, options)
 
     def mean(self, columns: Columns = None) -> Matrix:
         """(d,), the released means of columns, in their units."""
@@ -229,7 +227,7 @@ class Release:
         `dpgep.results.synthetic.sample`.
         """
         features = self._numbers(columns)
-        classes = getattr(self.model, "classes", None)
+        classes = self.model.grouping.labels if isinstance(self.model.grouping, Classes) else None
         noisy, preprocessing = self._moments_of(features, grouped=classes is not None)
         names = self._names_of(features)
         return sample(noisy, preprocessing, n, seed, classes=classes, ranges=ranges, feature_names=names)
@@ -260,10 +258,9 @@ class Release:
         return self.privacy.bound
 
     def _classes(self) -> tuple[Any, ...]:
-        classes: tuple[Any, ...] | None = getattr(self.model, "classes", None)
-        if classes is None:
+        if not isinstance(self.model.grouping, Classes):
             raise ValueError("this release has no classes: use dpgep.release(X, labels=...), or release dpgep.fda")
-        return classes
+        return self.model.grouping.labels
 
     def _moments_of(
         self, features: NDArray[np.intp], *, grouped: bool = False
@@ -283,7 +280,7 @@ class Release:
         both = sorted({*first.tolist()} & {*second.tolist()})
         if both:
             raise ValueError(f"columns {both} are in both views")
-        return model(len(first), len(second), True), np.concatenate([first, second])
+        return model((len(first), len(second)), True), np.concatenate([first, second])
 
     def _solved(
         self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
@@ -305,9 +302,9 @@ class Release:
         settings = checked_options("an answer from a release", PairOptions, options)
         settings.check_model(model, k)
         settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
-        asked, mapped = in_units(model, preprocessing)
-        result = solve_released(asked, noisy, k, settings, Redundancy.of(asked, preprocessing))
-        if asked is not model:
+        scale, mapped = in_units(model, preprocessing)
+        result = solve_released(model.noisy(noisy, scale), k, settings, Redundancy.of(model, preprocessing))
+        if scale is not None:
             assert mapped is not None
             result = _diagnosed_in_units(result, mapped)
         solution = solution_of(result, self.report, model, "release", passes=0, preprocessing=mapped, release=self)
@@ -327,7 +324,7 @@ class Release:
                 "both sums include releases of the same people, who would count twice and have paid for both. Only "
                 "releases of disjoint populations can be added"
             )
-        model = named(self.model, *other.model.view_names)
+        model = named(self.model, *names_of_views(other.model))
         noisy = _pooled(self._noisy, other._noisy)
         privacy, sources = _parallel(self.privacy, other.privacy), self._sources | other._sources
         return Release(model, privacy, noisy, sources, self.preprocessing)
@@ -365,13 +362,13 @@ class Release:
         """The questions that it answers, by name."""
         if not self._noisy.sums.size:
             return []
-        grouped = [("fda", "classes"), ("classifier", "classes"), ("sir", "interior_edges")]
+        grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier"], Slices: ["sir"]}
         of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "regression", "sample"]
-        return of_all + [name for name, groups in grouped if getattr(self.model, groups, None) is not None]
+        return of_all + grouped.get(type(self.model.grouping), [])
 
 
 def _diagnosed_in_units(result: MethodResult, preprocessing: Preprocessing) -> MethodResult:
-    """What was found for `InUnits`, its sizes in the units of the columns too."""
+    """What was found in units of the columns, its sizes too."""
     assert preprocessing.scale is not None
     found, unit = result.diagnostics, float(preprocessing.scale[0]) ** 2
     assert isinstance(found, ReleaseDiagnostics)

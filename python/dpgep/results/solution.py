@@ -18,11 +18,12 @@ from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics
-from dpgep.models.in_units import in_units
 from dpgep.models.model import Model, view_labels
-from dpgep.models.moments import MomentModel, ReleasedMoments
+from dpgep.models.moments import ReleasedMoments
+from dpgep.models.pencil import MomentsPencil, in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, reduced
+from dpgep.models.row_model import RowModel, names_of_views
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import (
     Intervals,
@@ -108,12 +109,13 @@ class Solution:
     @property
     def view_weights(self) -> tuple[Matrix, ...]:
         """(K, d_i) weights of each view i, rows of unit norm as in ``components`` (models of several views only)."""
-        parts = self.model.views_of(self.components)
-        if len(parts) == 1:
+        views = self.model.views
+        if len(views) == 1:
             raise AttributeError(f"{self.model.name} has one view: see components")
         units = self.components if self.scale is None else self.components * self.scale
-        norms = [np.linalg.norm(part, axis=1, keepdims=True) for part in self.model.views_of(units)]
-        return tuple(np.asarray(part / np.where(norm > 0, norm, 1.0)) for part, norm in zip(parts, norms, strict=True))
+        norms = [np.linalg.norm(units[:, view], axis=1, keepdims=True) for view in views]
+        parts = zip(views, norms, strict=True)
+        return tuple(np.asarray(self.components[:, view] / np.where(norm > 0, norm, 1.0)) for view, norm in parts)
 
     @property
     def x_weights(self) -> Matrix:
@@ -156,16 +158,16 @@ class Solution:
             For a solution that does not come from one released matrix of at most 200 features, or of sparse components.
         """
         require_law(level, rows)
-        moments, model = self._small_moments("intervals")
+        noisy, preprocessing = self._small_pencil("intervals")
+        traits = noisy.model.traits
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
-        model, preprocessing = in_units(model, self.preprocessing)
-        if model.traits.standardized:
-            moments, _ = unclipped(moments, preprocessing)
-        cut = 1 - preprocessing.energy_kept if preprocessing is not None and not model.traits.scale_free else 0.0
+        if traits.standardized:
+            noisy = replace(noisy, released=unclipped(noisy.released, preprocessing)[0])
+        cut = 1 - preprocessing.energy_kept if preprocessing is not None and not traits.scale_free else 0.0
         components = self.relative_components
-        found = bootstrap_intervals(model, moments, ridge, lost, bound, level, rows, cut, components)
-        if preprocessing is None or model.traits.scale_free:
+        found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, cut, components)
+        if preprocessing is None or traits.scale_free:
             return found
         of_rows = preprocessing.eigenvalues
         return replace(found, estimates=of_rows(found.estimates), eigenvalues=of_rows(found.eigenvalues))
@@ -191,14 +193,13 @@ class Solution:
             return lost.index(True)
         if self.n_components == self.model.max_components:
             return self.n_components
-        moments, model = self._small_moments("more than the components asked for, all of which stand out,")
-        model, _ = in_units(model, self.preprocessing)
-        pair = model.pair(replace(moments, second=moments.second.copy()))
-        system = solved(pair, self.diagnostics.regularization)
-        return judged_components(model, moments, system, model.max_components)[0].count(False)
+        noisy, _ = self._small_pencil("more than the components asked for, all of which stand out,")
+        noisy = replace(noisy, released=replace(noisy.released, second=noisy.released.second.copy()))
+        system = solved(noisy.pair(), self.diagnostics.regularization)
+        return judged_components(noisy, system, noisy.model.max_components)[0].count(False)
 
-    def _small_moments(self, what: str) -> tuple[ReleasedMoments, MomentModel]:
-        """The released moments and their model, of what components were looked for in."""
+    def _small_pencil(self, what: str) -> tuple[MomentsPencil, Preprocessing | None]:
+        """The released pencil that components were looked for in, and how its rows were mapped."""
         if isinstance(self.diagnostics, ReleaseDiagnostics) and self.diagnostics.support is not None:
             raise ValueError(f"{what} of sparse components are not known: solve without sparsity")
         if self._moments is None:
@@ -206,9 +207,11 @@ class Solution:
                 f'{what} need the released moments, which a solution keeps with method="release" of rows, up to '
                 f"{MOST_FEATURES} features, none of them constant, without screen"
             )
-        assert isinstance(self.model, MomentModel)
-        smaller = reduced(self.model, self._moments, Redundancy.of(self.model, self.preprocessing))
-        return (self._moments, self.model) if smaller is None else (smaller.released, smaller.model)
+        assert isinstance(self.model, RowModel)
+        scale, preprocessing = in_units(self.model, self.preprocessing)
+        noisy = self.model.noisy(self._moments, scale)
+        smaller = reduced(noisy, Redundancy.of(self.model, self.preprocessing))
+        return noisy if smaller is None else smaller.noisy, preprocessing
 
     @overload
     def transform(self, X: Any) -> Matrix: ...
@@ -232,8 +235,8 @@ class Solution:
             views = "one view: transform takes only X" if n_views == 1 else f"{n_views} views: pass the first, or all"
             raise TypeError(f"{self.model.name} has {views}")
         parts = self.view_weights if n_views > 1 else (self.components,)
-        means = [None] * len(parts) if self.mean is None else list(self.model.views_of(self.mean[None, :]))
-        names = [None if self.feature_names is None else self.feature_names[view] for view in self.model.views]
+        means = [None if self.mean is None else self.mean[view] for view in self.model.views]
+        names = names_of_views(self.model)
         given = zip((X, *others), parts, means, names, view_labels(len(self.model.views)), strict=False)
         found = tuple(
             project(rows, weights, mean, self._absent(view), of_view, name)

@@ -113,8 +113,8 @@ class TwoViews(Projection):
     def _keep(self, solution: Solution) -> None:
         super()._keep(solution)
         self.x_weights_, self.y_weights_ = solution.x_weights.T, solution.y_weights.T
-        means = (None, None) if solution.mean is None else solution.model.views_of(solution.mean[None, :])
-        self.x_mean_, self.y_mean_ = (None if mean is None else np.ravel(mean) for mean in means)
+        mean = solution.mean
+        self.x_mean_, self.y_mean_ = (None if mean is None else mean[view] for view in solution.model.views)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -90,7 +90,7 @@ def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tupl
     A and B come from one joint release, at half the price of the printed two. The penalty, the paper's phi of order
     (noise of an entry) x sqrt(log d), follows from the public deviation alone; the paper sets it from the data.
     """
-    pair = curator.model.pair(curator.answer(Release(), share, _PURPOSE))
+    pair = curator.model.noisy(curator.answer(Release(), share, _PURPOSE)).pair()
     d = len(pair.a)
     penalty = pair.noise_level / math.sqrt(4 * d) * math.sqrt(2 * math.log(max(d, 2)))
     b = None if pair.b is None else positive_part(pair.b)
@@ -109,7 +109,7 @@ def screened(curator: Curator, k: int, share: float, sparsity: int | None) -> tu
     kept, scores = keep_features(curator, each, share * _SCORES_SHARE, _PURPOSE)
     features = kept.features
     model, released = curator.answer(FeatureRelease(features, kept.bound), share * (1 - _SCORES_SHARE), _PURPOSE)
-    pair = model.pair(released)
+    pair = model.noisy(released).pair()
     ridge = 0.0 if pair.b is None else public_ridge(pair.noise_level)
     if sparsity is not None and sparsity < len(features):
         # one support for all: per component, the truncation that follows makes its own

@@ -1,0 +1,272 @@
+"""What released moments may have been before the noise, to repeat the release in a simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dpgep.models.model import Matrix, MatrixPencil, Model, NoisyPencil
+from dpgep.models.moments import (
+    NO_NOISE,
+    MomentNoise,
+    ReleasedMoments,
+    goe_of,
+    group_factors,
+    mean_factor,
+    normals,
+    total_mean,
+)
+from dpgep.models.null import (
+    LowRank,
+    edge,
+    low_rank_before_noise,
+    merged_directions,
+    spectrum_before_noise,
+    swamped_mean,
+    upright,
+)
+
+# Directions of a kind that a larger problem is not thinned out below: a few that stand out are all different.
+_FEWEST = 24
+
+
+@dataclass(frozen=True, eq=False)
+class PlausibleMoments:
+    """Moments that may have been before the noise of a release, and that noise.
+
+    ``before`` is the pencil of these moments. ``numbers`` (d,): for how many directions of the whole problem each
+    feature stands. The variance of its noise is as many times larger. ``basis`` (d', sum of numbers): the directions
+    themselves, in their order, as columns; None where some of them are not known.
+    """
+
+    before: Any  # a `MomentsPencil`, which makes these records
+    noise: MomentNoise
+    numbers: Matrix
+    basis: Matrix | None = None
+
+    @classmethod
+    def of(
+        cls,
+        pencil: NoisyPencil,
+        moments: ReleasedMoments,
+        numbers: Matrix,
+        basis: Matrix | None = None,
+        model: Model | None = None,
+    ) -> PlausibleMoments:
+        """What the moments of a released pencil may have been; ``model``: its model of as many features."""
+        model = pencil.model.restricted(np.arange(len(numbers))) if model is None else model
+        return cls(replace(pencil, model=model, released=moments), pencil.released.noise, numbers, basis)
+
+    def of_people(self, moments: ReleasedMoments) -> PlausibleMoments:
+        """The same of other moments before the noise."""
+        return replace(self, before=replace(self.before, released=moments))
+
+    def pair(self) -> MatrixPencil:
+        moments = self.before.released
+        pair: MatrixPencil = replace(self.before, released=replace(moments, second=moments.second.copy())).pair()
+        return pair
+
+    def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
+        moments, noise, d = self.before.released, self.noise, len(self.numbers)
+        roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
+        of_sums, of_counts, of_second = normals(generator, n_draws, moments.sums.shape, moments.counts.shape, (d, d))
+        noisy = ReleasedMoments(
+            sums=moments.sums + noise.sums * roots[:, None] * of_sums,
+            counts=moments.counts + noise.counts * of_counts,
+            n=moments.n,
+            noise=noise.scaled(mean_root, mean_root, 1.0),
+            second=moments.second + goe_of(of_second, noise.second) * np.maximum.outer(roots, roots),
+        )
+        pair: MatrixPencil = replace(self.before, released=noisy).pair()
+        return pair
+
+
+def truth_of_rows(pencil: NoisyPencil, covariance: Matrix, most_features: int) -> PlausibleMoments:
+    """Of a ``covariance``, B the identity: of rows around their mean, or around the means of their groups."""
+    released, a = pencil.released, pencil.model.traits.a
+    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = spectrum_before_noise(values[::-1], released.noise.second), upright(vectors[:, ::-1])
+    rows = (released.sums.T @ vectors).T
+    if len(values) > most_features:  # half of them as they are
+        half = most_features // 2
+        rest = merged_directions(values[half:], rows[half:], most_features - half)
+        parts = (values[:half], rows[:half], np.ones(half)), rest
+        values, rows, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+    else:
+        numbers = np.ones(len(values))
+    between = (rows / released.counts if a is not None and a.within else rows) @ rows.T
+    moments = replace(released, sums=rows, noise=NO_NOISE, second=np.diag(values) + between)
+    return PlausibleMoments.of(pencil, moments, numbers, vectors)
+
+
+def truth_of_columns(pencil: NoisyPencil) -> PlausibleMoments:
+    """Of standardized columns, in their coordinates, which deviations belong to; nothing is thinned out."""
+    released = pencil.released
+    mean, deviation = mean_factor(released), released.noise.second
+    values, vectors = np.linalg.eigh(released.second - mean.T @ mean)
+    covariance = (vectors * spectrum_before_noise(values[::-1], deviation)[::-1]) @ vectors.T
+    moments = replace(released, second=covariance + mean.T @ mean, noise=NO_NOISE)
+    return PlausibleMoments.of(pencil, moments, np.ones(len(values)), np.eye(len(values)), pencil.model)
+
+
+def truth_in_units(pencil: NoisyPencil) -> PlausibleMoments:
+    """Of columns in units of their own: what is A' without noise, which is isotropic there; nothing is thinned out."""
+    model, released = pencil.model, pencil.released
+    mean, deviation = mean_factor(released), released.noise.second
+    covariance = released.second - mean.T @ mean
+    if model.view_sizes:
+        x, y = model.views
+        signal = low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
+        covariance[x, y] = (signal.left * signal.sizes) @ signal.right
+        covariance[y, x] = covariance[x, y].T
+    values, vectors = np.linalg.eigh(covariance)
+    several = bool(model.view_sizes)
+    values = np.maximum(values, 0.0) if several else spectrum_before_noise(values[::-1], deviation)[::-1]
+    second = (vectors * values) @ vectors.T + mean.T @ mean
+    moments = replace(released, second=second, noise=NO_NOISE)
+    return PlausibleMoments.of(pencil, moments, np.ones(len(values)), None if several else np.eye(len(values)), model)
+
+
+def truth_of_views(pencil: NoisyPencil, most_features: int) -> PlausibleMoments:
+    """Of several views, whose covariances carry noise."""
+    model, released, deviation = pencil.model, pencil.released, pencil.released.noise.second
+    mean = total_mean(released) if released.sums.size else np.zeros(model.n_features)
+    covariance = released.second - np.outer(mean, mean)
+    share = min(most_features / model.n_features, 1.0)
+    views, sizes = model.views, model.view_sizes
+    # the views that were thinned out take the place of the rows and columns of the others, one after another
+    joint, means = _signal_between(covariance, views, deviation), np.split(mean, np.cumsum(sizes)[:-1])
+    numbers: list[Matrix] = []
+    for i, view in enumerate(views):
+        others = np.delete(np.arange(model.n_features), view)
+        seen = _View.seen_through(covariance[view, view], covariance[view][:, others], deviation)
+        beside = [joint[i][j] for j in range(len(views)) if j != i]
+        cross, means[i], number, spectrum = seen.merged(np.hstack(beside), means[i], share)
+        ends = np.cumsum([block.shape[1] for block in beside])[:-1]
+        for j, block in zip((j for j in range(len(views)) if j != i), np.split(cross, ends, axis=1), strict=True):
+            joint[i][j], joint[j][i] = block, block.T
+        joint[i][i] = np.diag(spectrum)
+        numbers.append(number)
+    whole = np.block(joint)
+    values, vectors = scipy.linalg.eigh(whole, check_finite=False)
+    # positive, so that no correlation is beyond 1: noise of one entry between the views may have made it less
+    whole = (vectors * np.maximum(values, deviation)) @ vectors.T
+    mean = np.concatenate(means)
+    sums = mean[:, None] if released.sums.size else np.empty((len(mean), 0))
+    moments = ReleasedMoments(sums, released.counts, released.n, NO_NOISE, whole + np.outer(mean, mean))
+    kept = np.concatenate([view.start + np.arange(len(number)) for view, number in zip(views, numbers, strict=True)])
+    return PlausibleMoments.of(pencil, moments, np.concatenate(numbers), model=model.restricted(kept))
+
+
+def _signal_between(covariance: Matrix, views: Sequence[slice], deviation: float) -> list[list[Any]]:
+    """The blocks between views before noise; those within a view are left out."""
+    blocks: list[list[Any]] = [[None] * len(views) for _ in views]
+    for (i, x), (j, y) in combinations(enumerate(views), 2):
+        signal = low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
+        blocks[i][j] = (signal.left * signal.sizes) @ signal.right
+        blocks[j][i] = blocks[i][j].T
+    return blocks
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """A view's covariance before noise: ``values`` along the columns of ``basis``, of which the first ``n_above`` stand
+    out of its noise and the others carry what the cross-covariance has elsewhere; ``rest`` in all other directions.
+    """
+
+    basis: Matrix
+    values: Matrix
+    n_above: int
+    rest: float
+
+    @staticmethod
+    def seen_through(covariance: Matrix, cross: Matrix, deviation: float) -> _View:
+        values, vectors = scipy.linalg.eigh(covariance, check_finite=False)
+        shown = values > edge(len(values), deviation)
+        below = vectors[:, ~shown]
+        along = below @ low_rank_before_noise(below.T @ cross, deviation / math.sqrt(2)).left
+        found, rotation = np.linalg.eigh(along.T @ covariance @ along)  # SciPy's refused empty ones
+        known = np.concatenate(
+            [spectrum_before_noise(values, deviation)[shown], spectrum_before_noise(found, deviation)]
+        )
+        n_rest = len(values) - len(known)
+        rest = swamped_mean(float(values.sum() - known.sum()), n_rest, deviation) if n_rest else 0.0
+        basis = upright(np.hstack([vectors[:, shown], along @ rotation]))
+        return _View(basis, known, int(shown.sum()), rest)
+
+    def merged(self, cross: Matrix, mean: Matrix, share: float) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+        """The cross-covariance and the mean in fewer directions; for how many each stands; its value."""
+        rows = np.column_stack([cross, mean])
+        known, beside = self.basis.T @ rows, mean - self.basis @ (self.basis.T @ mean)
+        others = np.zeros((len(rows) - len(known), rows.shape[1]))
+        others[:1, -1] = np.linalg.norm(beside)
+        parts = [
+            merged_directions(values, part, max(math.ceil(share * len(values)), _FEWEST))
+            for values, part in (
+                (self.values[: self.n_above], known[: self.n_above]),
+                (np.full(len(others), self.rest), others),
+            )
+        ]
+        parts.insert(1, (self.values[self.n_above :], known[self.n_above :], np.ones(len(known) - self.n_above)))
+        merged, rows, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return rows[:, :-1], rows[:, -1], numbers, merged
+
+
+def truth_of_groups(pencil: NoisyPencil, most_features: int) -> PlausibleMoments:
+    """Of groups, whose means and scatter carry noise.
+
+    A scatter of the groups' means has at most rank groups - 1. So the directions of the means count besides those in
+    which the scatter W within groups stands out of the noise: along a direction that was not found in the noise of W, W
+    is known to the deviation of one entry, however many features there are.
+    """
+    released = pencil.released
+    factors, weights = group_factors(released)
+    scatter = released.second - (factors.T * weights) @ factors
+    values, vectors = scipy.linalg.eigh(scatter, overwrite_a=True, check_finite=False)
+    noise, counts, total = released.noise, 1 / weights, released.sums.sum(axis=1)
+    shares = counts / counts.sum()
+    covariance = released.second - np.outer(total, total) / counts.sum()
+    contrasts = released.sums - np.outer(total, shares)
+    # coordinates in which W is diagonal: where it stands out of the noise, along the sums elsewhere, and the rest
+    shown = values > edge(len(values), noise.second)
+    above, below = upright(vectors[:, shown]), vectors[:, ~shown]
+    seen = low_rank_before_noise(above.T @ contrasts, noise.sums)
+    hidden = low_rank_before_noise(below.T @ contrasts, noise.sums)
+    along = below @ hidden.left
+    quotients = along.T @ covariance @ along - _scatter(hidden, counts)
+    found, rotation = np.linalg.eigh(quotients)  # SciPy 1.12 refuses empty ones
+    along = upright(along @ rotation)
+    hidden_rows = along.T @ below @ hidden.left @ _rows(hidden)
+    upper = spectrum_before_noise(values, noise.second)[shown]
+    middle = spectrum_before_noise(found, noise.second)
+    parts = [
+        merged_directions(upper, seen.left @ _rows(seen) + np.outer(above.T @ total, shares), most_features),
+        (middle, hidden_rows + np.outer(along.T @ total, shares), np.ones(len(middle))),
+    ]
+    n_left = len(values) - len(upper) - len(middle)
+    if n_left:  # no signal there but the mean of all, along one direction
+        trace = np.trace(covariance) - np.trace(_scatter(seen, counts)) - np.trace(_scatter(hidden, counts))
+        flat = np.full(n_left, swamped_mean(float(trace - upper.sum() - middle.sum()), n_left, noise.second))
+        beside = total - above @ (above.T @ total) - along @ (along.T @ total)
+        rest = np.vstack([np.linalg.norm(beside) * shares, np.zeros((n_left - 1, len(shares)))])
+        parts.append(merged_directions(flat, rest, most_features))
+    values, sums, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+    moments = ReleasedMoments(sums, counts, released.n, NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
+    return PlausibleMoments.of(pencil, moments, numbers)
+
+
+def _rows(contrasts: LowRank) -> Matrix:
+    """Sums of the groups, less their share of the sum of all, along the left vectors."""
+    return np.asarray(contrasts.sizes[:, None] * contrasts.right)
+
+
+def _scatter(contrasts: LowRank, counts: Matrix) -> Matrix:
+    """The scatter of means along the left vectors: less than that of the rows, as noise has turned the vectors."""
+    rows = np.sqrt(contrasts.overlaps)[:, None] * _rows(contrasts)
+    return np.asarray((rows / counts) @ rows.T)
