@@ -42,7 +42,7 @@ from dpgep.data.integer_moments import DEFAULT_BITS, LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, layout_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import LARGEST_MU, IntegerNoise, share_noise
 from dpgep.privacy.curator import Curator
@@ -139,7 +139,7 @@ class Terms:
     @cached_property
     def layout(self) -> MomentLayout:
         """What is released."""
-        return self.model.layout(self.facts)
+        return layout_of(self.model, self.facts)
 
     @cached_property
     def share(self) -> IntegerNoise:
