@@ -274,7 +274,8 @@ class _Decoder:
             name = given.pop("kind", None)
             if not isinstance(name, str) or name not in variants:
                 raise ValueError(
-                    f"{where} is of kind {_shown(name)}; this dpgep knows {', '.join(variants)}; written by {self._by}"
+                    f"{where} is of kind {_shown(name)}; this dpgep knows {', '.join(variants)}; of a class "
+                    f"of your own, import the module first; written by {self._by}"
                 )
             kind = variants[name]
         fields, hints = {_key(field): field for field in _stored_fields(kind)}, _hints(kind)

@@ -345,6 +345,17 @@ def test_add_remove_releases_the_number_of_people(rng: np.random.Generator) -> N
     assert problem_from(moments).facts.n is None
 
 
+def test_a_refusal_advises_what_moments_can_take() -> None:
+    moments = dpgep.Moments(MODELS["pca"], bound=1.0)
+    for rows in (np.full((3, 5), np.nan), dpgep.scan(lambda: iter([np.full((3, 5), np.nan)]))):
+        with pytest.raises(
+            ValueError, match=r"by the preprocessing of an earlier .*; the sums are unchanged"
+        ) as caught:
+            moments.update(rows)
+        assert "AutoPreprocessing" not in str(caught.value)
+    assert moments.n == 0
+
+
 def test_moments_show_what_a_user_does_with_them() -> None:
     public = {name for name in dir(dpgep.Moments(MODELS["pca"], bound=1.0)) if not name.startswith("_")}
     facts = {"model", "bound", "preprocessing", "n"}

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from conftest import solve_seeded
 from model_rows import MODELS, arguments, dataset
+from stored import bytes_of
 
 import dpgep
 from dpgep.models import CcaModel, PcaModel, TableModel
@@ -61,3 +62,10 @@ def test_what_does_not_fit_the_model_is_refused() -> None:
         problem_of(PcaModel(2, True), x)
     with pytest.raises(TypeError, match="cca needs X and Y for every person"):
         problem_of(CcaModel((1, 2), True), x)
+
+
+def test_a_file_of_a_class_that_nobody_imported_says_what_to_do() -> None:
+    solution = solve_seeded(dpgep.pca(np.eye(9, 3), bound=1.0), epsilon=9.0, delta=1e-4)
+    document = bytes_of(solution).decode().replace('"kind": "pca"', '"kind": "within-pca"')
+    with pytest.raises(ValueError, match=r"of kind 'within-pca'.*; of a class of your own, import the module first"):
+        dpgep.load(document.encode())

@@ -84,6 +84,14 @@ def _of_selections(data: tuple[Any, ...], facts: tuple[Callable[..., Batch], int
     return DaskDataset([(part,) for part in parquet_parts(people.value)], read, *facts, client=client, people=people)
 
 
+def require_row_model(model: Any) -> None:
+    """Raise TypeError unless this is a model of rows."""
+    if not isinstance(model, RowModel):
+        raise TypeError(
+            f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}"
+        )
+
+
 def inputs_of(model: RowModel, X: Any, *others: Any) -> tuple[Any, ...]:
     """What people consist of: X, and the others that are not None. Raises TypeError for too little or too much."""
     data = (X, *(each for each in others if each is not None))

@@ -34,21 +34,28 @@ _ENTRIES_PER_PART = 1 << 22
 _PRODUCT_COST = 25
 
 
+# What to do about a NaN in a run, and in sums that are made before it.
+OF_A_RUN = (
+    "impute or drop them first, or let NaN count as the location of its column, preprocessing=dpgep.AutoPreprocessing("
+    'missing="center"); nothing was released and no budget was spent'
+)
+OF_SUMS = (
+    "impute or drop them first, or map rows by the preprocessing of an earlier solution that took missing values; the "
+    "sums are unchanged"
+)
+
+
 class NotFiniteError(ValueError):
     """Rows hold a NaN or an infinity. The message depends on the columns that do, and on nothing else of the rows."""
 
-    def __init__(self, columns: tuple[str, ...] = ()) -> None:
+    def __init__(self, columns: tuple[str, ...] = (), remedy: str = OF_A_RUN) -> None:
         named = f"column{'s' * (len(columns) > 1)} {first_of(columns)}" if columns else "the data"
-        super().__init__(
-            f"{named} contain{'s' * (len(columns) == 1)} NaN or infinite values: impute or drop them first, or let NaN "
-            'count as the location of its column, preprocessing=dpgep.AutoPreprocessing(missing="center"); nothing was '
-            "released and no budget was spent"
-        )
-        self.columns = columns
+        super().__init__(f"{named} contain{'s' * (len(columns) == 1)} NaN or infinite values: {remedy}")
+        self.columns, self.remedy = columns, remedy
 
-    def __reduce__(self) -> tuple[type[NotFiniteError], tuple[tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[type[NotFiniteError], tuple[tuple[str, ...], str]]:
         """How to pickle it: BaseException expects the message as its argument."""
-        return NotFiniteError, (self.columns,)
+        return NotFiniteError, (self.columns, self.remedy)
 
 
 @dataclass(frozen=True, eq=False)

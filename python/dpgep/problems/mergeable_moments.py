@@ -15,9 +15,9 @@ from dpgep._threads import use_threads
 from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset, preprocessed_parts
 from dpgep.data.histograms import not_finite_in, not_finite_in_batch
-from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named, opened_views
+from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named, opened_views, require_row_model
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
-from dpgep.data.rows import Batch, NotFiniteError
+from dpgep.data.rows import OF_SUMS, Batch, NotFiniteError
 from dpgep.data.views import clipping_of, column_names, is_elsewhere
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
@@ -129,10 +129,7 @@ class Moments:
         public_n: int | None = None,
         bits: int = DEFAULT_BITS,
     ) -> None:
-        if not isinstance(model, RowModel):
-            raise TypeError(
-                f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}"
-            )
+        require_row_model(model)
         if isinstance(bits, bool) or bits not in BITS:
             raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
         self.model: RowModel = model
@@ -193,17 +190,24 @@ class Moments:
         with use_threads(n_threads):
             data = inputs_of(self.model, X, y, *others)
             views = data[: len(self.model.views)]
-            if client is not None or any(map(is_elsewhere, views)):
-                self._update_elsewhere(views, data[len(views) :], client)
-                return
-            batch = batch_of(self.model, self.bound, *data)
-            with self._lock:
-                model = named(self.model, *map(column_names, views))
-                try:
-                    self._add(batch)
-                except NotFiniteError:
-                    raise not_finite_in_batch(model, batch, missing=takes_missing(self.preprocessing)) from None
-                self.model = model
+            try:
+                if client is not None or any(map(is_elsewhere, views)):
+                    self._update_elsewhere(views, data[len(views) :], client)
+                else:
+                    self._update(data, views)
+            except NotFiniteError as error:
+                raise NotFiniteError(error.columns, OF_SUMS) from None
+
+    def _update(self, data: tuple[Any, ...], views: tuple[Any, ...]) -> None:
+        """Add people whose rows are in memory."""
+        batch = batch_of(self.model, self.bound, *data)
+        with self._lock:
+            model = named(self.model, *map(column_names, views))
+            try:
+                self._add(batch)
+            except NotFiniteError:
+                raise not_finite_in_batch(model, batch, missing=takes_missing(self.preprocessing)) from None
+            self.model = model
 
     def _update_elsewhere(self, views: tuple[Any, ...], others: tuple[Any, ...], client: Any) -> None:
         """Add people who are read from a source, or lie on other machines."""

@@ -15,7 +15,7 @@ from dpgep.data.blocks import GridSums
 from dpgep.data.dataset import Dataset, PreprocessedDataset
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.histograms import not_finite_in
-from dpgep.data.inputs import dataset_of, inputs_of, opened_views
+from dpgep.data.inputs import dataset_of, inputs_of, opened_views, require_row_model
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import NotFiniteError, Rows
 from dpgep.data.views import clipping_of, fewest_rows
@@ -271,10 +271,7 @@ def problem_of(
     TypeError, ValueError
         As in `dpgep.pca`, and for a model of another kind, or more or fewer data than the model's inputs.
     """
-    if not isinstance(model, RowModel):
-        raise TypeError(
-            f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}"
-        )
+    require_row_model(model)
     model, data = opened_views(model, inputs_of(model, *data), adjacency)
     return moment_problem(model, data, bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n)
 
