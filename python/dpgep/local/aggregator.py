@@ -232,6 +232,9 @@ class Aggregator:
         k = self._component_count(n_components)
         phi = default_penalty(self.deviation, self.mechanism.dim) if penalty is None else penalty
         moments = self._moments()
+        earlier = None if start is None else start.diagnostics
+        if not (earlier is None or isinstance(earlier, FantopeDiagnostics)):
+            raise TypeError("start must be a solution of solve_sparse")
         result = sparse_components(
             self._model,
             moments.second,
@@ -240,7 +243,7 @@ class Aggregator:
             phi,
             tolerance=tolerance,
             max_iterations=max_iterations,
-            start=None if start is None else _fit_of(start),
+            start=None if earlier is None else earlier.fit,
         )
         return self._solution(result, "local-gaussian-sparse")
 
@@ -253,16 +256,32 @@ class Aggregator:
         return PcaModel(self.mechanism.dim, center=False)
 
     def _solution(self, result: MethodResult, method: str) -> Solution:
+        mechanism, n = self.mechanism, self.n_reports
         solution = Solution(
             components=result.components,
             eigenvalues=result.eigenvalues,
-            privacy=self._privacy(),
+            privacy=PrivacyReport(
+                epsilon=mechanism.epsilon,
+                delta=mechanism.delta,
+                mu=mechanism.spent_mu(),
+                adjacency="local",
+                bound=mechanism.bound,
+                releases=mechanism.releases(),
+                exact=mechanism.is_noisy,
+                seeded=self.seeded,
+                public=PublicInputs(self._model.name, mechanism.dim, n),
+            ),
             diagnostics=result.diagnostics,
             mean=None,
             model=self._model,
             method=method,
         )
-        self._warn_large_delta()
+        if mechanism.delta is not None and mechanism.delta >= 1 / n:
+            warn(
+                f"delta = {mechanism.delta:g} is not below 1/n = {1 / n:.3g}: a mechanism that publishes about one "
+                "whole record would satisfy it; choose it well below 1/n",
+                PrivacyWarning,
+            )
         for caution in result.accuracy_warnings:
             warn(AccuracyWarning(caution, solution))
         return solution
@@ -276,29 +295,6 @@ class Aggregator:
             n=float(self.n_reports),
             noise=MomentNoise(self.deviation, 0.0, 0.0),
         )
-
-    def _privacy(self) -> PrivacyReport:
-        mechanism = self.mechanism
-        return PrivacyReport(
-            epsilon=mechanism.epsilon,
-            delta=mechanism.delta,
-            mu=mechanism.spent_mu(),
-            adjacency="local",
-            bound=mechanism.bound,
-            releases=mechanism.releases(),
-            exact=mechanism.is_noisy,
-            seeded=self.seeded,
-            public=PublicInputs(self._model.name, mechanism.dim, self.n_reports),
-        )
-
-    def _warn_large_delta(self) -> None:
-        delta, n = self.mechanism.delta, self.n_reports
-        if delta is not None and delta >= 1 / n:
-            warn(
-                f"delta = {delta:g} is not below 1/n = {1 / n:.3g}: a mechanism that publishes about one whole record "
-                "would satisfy it; choose it well below 1/n",
-                PrivacyWarning,
-            )
 
     def _check_mechanism(self, theirs: LocalMechanism, what: str) -> None:
         difference = self.mechanism.mismatch(theirs)
@@ -360,12 +356,6 @@ def _carry(limbs: NDArray[np.int64]) -> None:
     """Bring limbs (low, high) to their one form with 0 <= low < 2^40."""
     limbs[1] += limbs[0] >> _LIMB_BITS
     limbs[0] &= (1 << _LIMB_BITS) - 1
-
-
-def _fit_of(solution: Solution) -> FantopeFit:
-    if not isinstance(solution.diagnostics, FantopeDiagnostics):
-        raise TypeError("start must be a solution of solve_sparse")
-    return solution.diagnostics.fit
 
 
 @stored_as("fantope")
@@ -439,7 +429,9 @@ def sparse_components(
     fit = fantope_relaxation(
         second, None, n_components, penalty, tolerance=tolerance, max_iterations=max_iterations, start=start
     )
-    support = _support(fit.sparse, n_components)
+    support = np.flatnonzero(fit.sparse.any(axis=0))
+    if len(support) < n_components:  # as may happen before convergence
+        support = np.arange(len(second))
     block = np.ix_(support, support)
     span = scipy.linalg.eigh(fit.sparse[block])[1][:, -n_components:]
     values, rotation = scipy.linalg.eigh(span.T @ second[block] @ span)
@@ -456,18 +448,12 @@ def sparse_components(
     diagnostics = FantopeDiagnostics(
         noise_level=noise_level, accuracy=accuracy, penalty=penalty, support=support_of(components), fit=fit
     )
-    accuracy_warnings = [] if fit.converged else [_not_converged(fit)]
-    return method_result(model, None, components, values[::-1].copy(), diagnostics, accuracy_warnings)
-
-
-def _support(sparse: Matrix, k: int) -> NDArray[np.intp]:
-    """Features with an entry; all of them where fewer than K have one, as may happen before convergence."""
-    used = np.flatnonzero(sparse.any(axis=0))
-    return used if len(used) >= k else np.arange(len(sparse))
-
-
-def _not_converged(fit: FantopeFit) -> str:
-    return (
-        f"the sparse relaxation had not converged after {fit.n_iterations} iterations: its objective "
-        f"{fit.objective:.6g} may be {fit.gap:.2g} above the optimum; raise max_iterations or tolerance"
+    accuracy_warnings = (
+        []
+        if fit.converged
+        else [
+            f"the sparse relaxation had not converged after {fit.n_iterations} iterations: its objective "
+            f"{fit.objective:.6g} may be {fit.gap:.2g} above the optimum; raise max_iterations or tolerance"
+        ]
     )
+    return method_result(model, None, components, values[::-1].copy(), diagnostics, accuracy_warnings)

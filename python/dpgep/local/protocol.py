@@ -306,15 +306,14 @@ def require_calibrated(mechanism: LocalMechanism, what: str) -> None:
     """Raise ReportError unless this is the mechanism that `calibrate` makes for its guarantee."""
     if not 1 <= mechanism.dim <= LARGEST_DIM:
         raise ReportError(f"{what} of dim = {mechanism.dim}, outside 1 to {LARGEST_DIM}")
-    given = mechanism.dim, mechanism.bound, mechanism.epsilon, mechanism.delta, mechanism.records_per_person
+    given = mechanism.dim, mechanism.bound, mechanism.epsilon, mechanism.delta
     try:
-        mismatch = mechanism.mismatch(_calibrated(*given))
+        mismatch = mechanism.mismatch(_calibrated(*given, records_per_person=mechanism.records_per_person))
     except (ArithmeticError, ValueError) as error:
         raise ReportError(f"{what} of a mechanism that nobody can make: {error}") from None
     if mismatch is not None:
         raise ReportError(f"{what} of a mechanism whose guarantee needs {mismatch}")
 
 
-@lru_cache(maxsize=16)  # a server decodes many messages of one mechanism
-def _calibrated(dim: int, bound: float, epsilon: float, delta: float | None, records: int) -> LocalMechanism:
-    return calibrate(dim, bound, epsilon, delta, records_per_person=records)
+# a server decodes many messages of one mechanism
+_calibrated = lru_cache(maxsize=16)(calibrate)

@@ -86,7 +86,9 @@ class GaussianRandomizer:
         seed: int | None = None,
     ) -> None:
         self.mechanism: LocalMechanism = calibrate(dim, bound, epsilon, delta, records_per_person=records_per_person)
-        self.dtype = _entry_type(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        if self.dtype.name not in ENTRY_TYPES:
+            raise ValueError(f"dtype must be {' or '.join(ENTRY_TYPES)}, got {dtype!r}")
         self._stream = noise_stream(seed)
 
     def randomize(self, x: Any) -> Report:
@@ -129,10 +131,3 @@ class GaussianRandomizer:
         values[:, positions] = 0  # all entries get noise below: no person is in what is dropped
         core.add_exact_noise(values, noise.off_diagonal, self._stream, threads)
         values[:, positions] = on_diagonal
-
-
-def _entry_type(dtype: Any) -> np.dtype[Any]:
-    entry_type: np.dtype[Any] = np.dtype(dtype)
-    if entry_type.name not in ENTRY_TYPES:
-        raise ValueError(f"dtype must be {' or '.join(ENTRY_TYPES)}, got {dtype!r}")
-    return entry_type
