@@ -92,6 +92,7 @@ def require_flag(name: str, value: Any) -> None:
 
 
 # Types of fields that `check_fields` checks.
+Bytes: TypeAlias = Annotated[int, lambda name, value: require_count(f"{name} (in bytes)", value)]
 Count: TypeAlias = Annotated[int, require_count]
 NonNegative: TypeAlias = Annotated[float, require_non_negative]
 Positive: TypeAlias = Annotated[float, require_positive]

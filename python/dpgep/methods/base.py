@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from dpgep._checks import Count, NonNegative, Share, check_fields, require_count, suggestion
+from dpgep._checks import Bytes, Count, NonNegative, Share, check_fields, require_count, suggestion
 from dpgep._show import Shown
 from dpgep.methods.accuracy import Accuracy
 from dpgep.models.model import Matrix, Model, PublicSide, Released, view_labels
@@ -263,7 +263,7 @@ class ReleaseOptions(PairOptions):
     screen: Count | None = None
     screen_share: Share | None = None
     storage: Literal["auto", "matrix", "operator"] = "auto"
-    memory_limit: Count = MEMORY_LIMIT
+    memory_limit: Bytes = MEMORY_LIMIT
 
     def __post_init__(self) -> None:
         super().__post_init__()

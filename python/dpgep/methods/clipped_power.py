@@ -323,7 +323,11 @@ class _Run:
         curator, d, k, n_views = self._curator, self._curator.model.n_features, len(vectors), len(self._views)
         basis = vectors if self._warm is None else np.vstack([vectors, across(self._warm.beside, vectors)])
         quotients = self._quotients(basis)
-        axes = leading_axes(quotients, k) if n_views == 1 else self._axes_of_views(quotients)
+        if n_views == 1:
+            axes = leading_axes(quotients, k)
+        else:
+            left, sizes, right = np.linalg.svd(quotients.values)
+            axes = Axes(sizes, (left.T, right), np.zeros(k), np.empty(0), quotients.deviation)
         values = axes.values
         total = n_views * float(np.trace(quotients.values[:k, :k]))
         kept = float(np.clip(np.vdot(vectors, answer) / total, 2.0**-10, 1.0)) if total > 0 else 1.0
@@ -331,7 +335,11 @@ class _Run:
         # a component has halves of unit length, and twice the squared length
         deviation = math.sqrt(2 / n_views) * float(np.linalg.norm(self._weights * self._deviations))
         level = deviation * math.sqrt(2 * d) / kept
-        accuracy = quotient_accuracy(values, np.ones(k), noise_level=level, n_features=d, centre=self._largest_centre())
+        centre = self._centre
+        if self._centre_deviation:  # an upper limit: noise may have lowered the mean of all variances, at most b^2/d
+            most = row_bound(curator.facts) ** 2 / d
+            centre = min(max(centre, 0.0) + RANK * self._centre_deviation, most)
+        accuracy = quotient_accuracy(values, np.ones(k), noise_level=level, n_features=d, centre=centre)
         if level > 0:
             accuracy = accuracy.worsened(sampling_error(values, self._centre, kept) * d / self._n)
         if self._warm is not None:
@@ -346,13 +354,6 @@ class _Run:
         released = None if self._mean is None else _groups(self._mean)
         return method_result(curator.model, released, axes.of(basis, self._views), values, diagnostics, ())
 
-    def _largest_centre(self) -> float:
-        """An upper limit for the mean of all variances, which noise may have lowered; it is at most b^2/d."""
-        if not self._centre_deviation:
-            return self._centre
-        most = row_bound(self._curator.facts) ** 2 / self._curator.model.n_features
-        return min(max(self._centre, 0.0) + RANK * self._centre_deviation, most)
-
     def _error_beside(self, axes: Axes, level: float, kept: float) -> Matrix:
         """(K,), squared sines: of parts that come from beside V, and of mixing with what is there."""
         assert self._warm is not None
@@ -365,11 +366,6 @@ class _Run:
         # what exceeds this is seen, and turned
         variances = np.minimum(variances, _SEEN * axes.deviation**2)
         return np.asarray(np.minimum(coarse + (1 - 1 / (1 + (variances / gaps**2).sum(axis=1))), 1.0))
-
-    def _axes_of_views(self, quotients: NoisyMean) -> Axes:
-        left, values, right = np.linalg.svd(quotients.values)
-        k = len(values)
-        return Axes(values, (left.T, right), np.zeros(k), np.empty(0), quotients.deviation)
 
     def _asked(self, vectors: Matrix) -> Asked:
         k = len(vectors)

@@ -188,7 +188,10 @@ class ResidualAscent:
         for half, view, size, basis in zip(halves, views, self._sizes, bases, strict=True):
             # coordinates of both views of one size: their norm is clipped
             directions[half, view] = basis.T * (self._sizes.min() / size * (1 - 2.0**-40))
-        asked, threshold = Asked(directions, self._location), self._ritz_threshold(n_coordinates)
+        wanted, threshold = _RITZ_THRESHOLD * math.sqrt(n_coordinates) * float(self._sizes.min()), LARGEST_THRESHOLD
+        if not self._curator.noiseless:
+            threshold = min(max(wanted, LEAST_THRESHOLD), LARGEST_THRESHOLD)
+        asked = Asked(directions, self._location)
         moment = self._curator.answer(ClippedMoment(asked, (threshold,)), share, "few coordinates")
         joint = _raised(moment.values, moment.deviation)
         self._n_coordinates = n_coordinates
@@ -202,12 +205,6 @@ class ResidualAscent:
         self._moves.append(np.mean(moves, axis=0))
         self._vectors = np.hstack(parts)
         self._change = np.hstack([_across(part, old[:, view]) for part, view in zip(parts, views, strict=True)])
-
-    def _ritz_threshold(self, n_coordinates: int) -> float:
-        if self._curator.noiseless:
-            return LARGEST_THRESHOLD
-        wanted = _RITZ_THRESHOLD * math.sqrt(n_coordinates) * float(self._sizes.min())
-        return min(max(wanted, LEAST_THRESHOLD), LARGEST_THRESHOLD)
 
 
 def _raised(moment: Matrix, deviation: float) -> Matrix:

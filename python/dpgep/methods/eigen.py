@@ -133,7 +133,7 @@ def leading_first(matrix: Matrix) -> tuple[Matrix, Matrix]:
     return values[::-1].copy(), vectors[:, ::-1]
 
 
-def embedded(rows: Matrix, features: NDArray[np.intp], d: int) -> Matrix:
+def embedded(rows: Matrix, features: NDArray[np.intp] | slice, d: int) -> Matrix:
     """Rows (m, k') over some features as rows (m, d), zero elsewhere."""
     full = np.zeros((len(rows), d))
     full[:, features] = rows

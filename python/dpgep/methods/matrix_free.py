@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpgep.methods.accuracy import RANK, null_eigenvalue, products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, ReleaseOptions, directions_in, method_result
-from dpgep.methods.eigen import Eigensystem, bordered, solve_pair
+from dpgep.methods.eigen import Eigensystem, bordered, embedded, solve_pair
 from dpgep.methods.papers.initial_vectors import InitialVectors
 from dpgep.methods.papers.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.ridge import products_ridge
@@ -133,11 +133,12 @@ def _sparse(
     start[: len(leading.vectors)] = leading.vectors
     for row in range(len(leading.vectors), k):  # fewer directions than asked for: coordinates fill up
         start[row, row] = 1.0
+    largest_b = 1.05 * leading.largest_b + products_ridge(products, options.regularization)
     flow_options = TruncatedFlowOptions(
         sparsity=sparsity,
         separate_supports=options.separate_supports,
         regularization=options.regularization,
-        step_size=_step_size(products, leading, options.regularization),
+        step_size=None if products.identity_b else STEP / max(largest_b, float(np.finfo(float).tiny)),
         memory_limit=options.memory_limit,
     )
     status = f"dense components of the same noisy matrix, {leading.n_directions} directions"
@@ -170,13 +171,6 @@ def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
         return random
     means = pencil.factors[(pencil.a.weights != 0) & pencil.factors.any(axis=1)]
     return np.concatenate([means, random[: max(k - len(means), 0)]])
-
-
-def _step_size(products: NoisyProducts, leading: Leading, regularization: float | None) -> float | None:
-    if products.identity_b:
-        return None
-    ridge = products_ridge(products, regularization)
-    return STEP / max(1.05 * leading.largest_b + ridge, float(np.finfo(float).tiny))
 
 
 def _accuracy_warnings(leading: Leading, k: int) -> Iterator[str]:
@@ -304,9 +298,11 @@ class SearchSpace:
 
     def _orthonormal(self, rows: Matrix, view: slice) -> Matrix:
         """Orthonormal rows that span what the rows have in a view beyond the directions asked."""
-        rows = _only(rows[:, view], view, rows.shape[1])
+        d = rows.shape[1]
+        rows = embedded(rows[:, view], view, d)
         for _ in range(2):  # the second time for what rounding left of a small remainder
-            rows = _unit_rows(rows)
+            norms = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows = rows[norms[:, 0] > 0] / norms[norms[:, 0] > 0]
             if len(self):
                 rows = rows - self.combine(self._inner(rows))
                 rows = rows[np.linalg.norm(rows, axis=1) > _LEAST_REMAINDER]
@@ -314,7 +310,7 @@ class SearchSpace:
             return rows
         q, r, _ = scipy.linalg.qr(rows[:, view].T, mode="economic", pivoting=True, check_finite=False)
         size = np.abs(np.diagonal(r))
-        return _only(q[:, size > _LEAST_REMAINDER * size[0]].T, view, rows.shape[1])
+        return embedded(q[:, size > _LEAST_REMAINDER * size[0]].T, view, d)
 
 
 def leading_solutions(
@@ -348,7 +344,10 @@ def leading_solutions(
         converged = exhausted or not len(unsettled)
         if converged or len(subspace) >= most:
             break
-        wanted = _residuals(products, vectors[unsettled], system, unsettled)
+        # the residuals A v - lambda (B + xi I) v, whose products are combinations of answers
+        going = vectors[unsettled]
+        of_a, of_b = products.times(going)
+        wanted = of_a - system.values[unsettled, None] * (of_b + system.regularization * going)
     largest_b = 1.0 if products.identity_b else float(np.linalg.eigvalsh(subspace.b)[-1])
     return Leading(vectors, system, progress.centre, largest_b, len(subspace), progress.movement, bool(converged))
 
@@ -440,16 +439,10 @@ def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int, part: 
             return grown > 0
         # the pencil at the mean of its diagonal quotients: no division, as noise may make that of B zero or negative
         of_pencil = np.einsum("ij,ij->", new, of_b) * of_a - np.einsum("ij,ij->", new, of_a) * of_b
-        wanted = _folded(of_pencil, len(model.views))
-
-
-def _folded(rows: Matrix, n_views: int) -> Matrix:
-    """As many rows as one view asked for: each a sum over the views."""
-    parts = np.array_split(rows, n_views)
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total[: len(part)] += part
-    return np.asarray(total)
+        # as many rows as one view asked for: each a sum over the views
+        wanted, *others = np.array_split(of_pencil, len(model.views))
+        for rows in others:
+            wanted[: len(rows)] += rows
 
 
 def _solve(subspace: SearchSpace, products: NoisyProducts, regularization: float, fallback: float) -> Eigensystem:
@@ -458,23 +451,3 @@ def _solve(subspace: SearchSpace, products: NoisyProducts, regularization: float
     d, b = products.oracle.n_features, subspace.b.copy()
     rounding = 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(b)).max())
     return solve_pair(subspace.a.copy(), b, regularization=regularization, rounding=rounding, fallback=fallback)
-
-
-def _residuals(products: NoisyProducts, vectors: Matrix, system: Eigensystem, which: NDArray[np.intp]) -> Matrix:
-    """A v - lambda (B + xi I) v for these solutions: their products are combinations of answers."""
-    of_a, of_b = products.times(vectors)
-    return np.asarray(of_a - system.values[which, None] * (of_b + system.regularization * vectors))
-
-
-def _only(rows: Matrix, view: slice, d: int) -> Matrix:
-    """Rows of a view as rows of d features, zero elsewhere."""
-    if view == slice(0, d):
-        return np.ascontiguousarray(rows)
-    full = np.zeros((len(rows), d))
-    full[:, view] = rows
-    return full
-
-
-def _unit_rows(rows: Matrix) -> Matrix:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows[norms[:, 0] > 0] / norms[norms[:, 0] > 0])

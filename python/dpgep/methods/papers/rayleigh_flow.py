@@ -9,7 +9,8 @@ known by its products ("lazy"), which costs one release however long the flow ru
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ import numpy as np
 import scipy  # its sparse solvers are loaded when they are used
 import scipy.linalg
 
-from dpgep._checks import Count, NonNegative, Positive, Share, require_count, require_one_of
+from dpgep._checks import Bytes, Count, NonNegative, Positive, Share, require_count, require_one_of
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import (
@@ -91,7 +92,7 @@ class FlowOptions(Options):
     noise_shape: Literal["goe", "iid"] = "goe"
     budget_split: Share | None = None
     regularization: NonNegative | None = None
-    memory_limit: Count = MEMORY_LIMIT
+    memory_limit: Bytes = MEMORY_LIMIT
 
     sparsity = 0  # not truncated
     separate_supports = False
@@ -255,7 +256,10 @@ def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> 
 
 def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, options: FlowOptions) -> MethodResult:
     """The flows from each start on products that are paid for; the best result."""
-    ridge = _ridge(products, options)
+    # Under lazy noise, that of its operator norm makes the noisy B positive definite: else the flow would run after
+    # directions in which v^T B v is zero. `release` projects instead, which needs all of B.
+    multiple, n_answers = (WHOLE, 1) if products.lazy else (PART, options.most_iterations)
+    ridge = products_ridge(products, options.regularization, multiple=multiple, n_answers=n_answers)
     step, shift = options.step_size or _default_step(curator, products, ridge), _shift(curator, products)
     flows: list[_Flow] = []
     for start in initial.starts:
@@ -303,19 +307,11 @@ def _sizes(products: NoisyProducts, vectors: Matrix) -> Matrix:
     return np.asarray(np.maximum(np.einsum("ij,ij->i", vectors, products.times(vectors)[1]), 0.0))
 
 
-def _ridge(products: NoisyProducts, options: FlowOptions) -> float:
-    """Under lazy noise its operator norm: the noisy B becomes positive definite, or the flow would run after directions
-    in which v^T B v is zero. `release` projects instead, which needs all of B.
-    """
-    multiple, n_answers = (WHOLE, 1) if products.lazy else (PART, options.most_iterations)
-    return products_ridge(products, options.regularization, multiple=multiple, n_answers=n_answers)
-
-
 def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> float:
     if products.identity_b:
         return STEP if products.lazy or curator.model.traits.shift is not None else _STEP_OF_ONE
     if products.lazy:
-        largest = _largest_eigenvalue(lambda v: products.times(v)[1], products, curator)
+        largest = _largest_eigenvalue(products, curator, of_b=True)
         return STEP / max(largest + ridge, np.finfo(float).tiny)
     assert curator.public.largest_b is not None  # checked before anything was released
     return STEP / (curator.public.largest_b + ridge)
@@ -326,7 +322,7 @@ def _shift(curator: Curator, products: NoisyProducts) -> float:
     if curator.model.traits.shift is not None:
         return curator.model.traits.shift
     if products.lazy:
-        return _largest_eigenvalue(lambda v: products.times(v)[0], products, curator)
+        return _largest_eigenvalue(products, curator, of_b=False)
     return 0.0  # and one component alone: its own quotient takes the place of the shift
 
 
@@ -334,15 +330,15 @@ class _Enough(Exception):
     """A search has used its part of the room for directions."""
 
 
-def _largest_eigenvalue(answer_of: Callable[[Matrix], Matrix], products: NoisyProducts, curator: Curator) -> float:
-    """Largest eigenvalue of a noisy matrix, by ``products`` with it that cost nothing; within a twentieth, from above.
+def _largest_eigenvalue(products: NoisyProducts, curator: Curator, *, of_b: bool) -> float:
+    """Largest eigenvalue of the noisy A or B, by products that cost nothing; within a twentieth, from above.
 
     A third of the room for directions may be used up: then twice the largest stretch of a vector seen serves.
     """
     d = curator.model.n_features
     start = curator.public_generator().standard_normal(d)
     if d <= 20 and products.capacity >= d:
-        matrix = answer_of(np.eye(d))
+        matrix = products.times(np.eye(d))[of_b]
         return max(float(scipy.linalg.eigvalsh((matrix + matrix.T) / 2)[-1]), 0.0)
     least, longest = products.capacity * 2 / 3, 0.0
 
@@ -350,16 +346,14 @@ def _largest_eigenvalue(answer_of: Callable[[Matrix], Matrix], products: NoisyPr
         nonlocal longest
         if products.capacity - products.n_views < least:
             raise _Enough
-        answer = answer_of(v.reshape(1, -1))[0]
+        answer = products.times(v.reshape(1, -1))[of_b][0]
         longest = max(longest, float(np.linalg.norm(answer) / np.linalg.norm(v)))
         return np.asarray(answer)
 
     operator = scipy.sparse.linalg.LinearOperator((d, d), matvec=times, dtype=np.float64)
     try:
-        found = scipy.sparse.linalg.eigsh(
-            operator, k=1, which="LA", tol=0.02, v0=start, return_eigenvectors=False, maxiter=50
-        )
-        largest = float(found[0])
+        how: dict[str, Any] = {"which": "LA", "tol": 0.02, "maxiter": 50, "return_eigenvectors": False}
+        largest = float(scipy.sparse.linalg.eigsh(operator, k=1, v0=start, **how)[0])
     except scipy.sparse.linalg.ArpackNoConvergence as stopped:
         largest = float(max(stopped.eigenvalues, default=longest))
     except _Enough:
@@ -368,13 +362,7 @@ def _largest_eigenvalue(answer_of: Callable[[Matrix], Matrix], products: NoisyPr
 
 
 def _run(
-    products: NoisyProducts,
-    start: Matrix,
-    options: FlowOptions,
-    step: float,
-    ridge: float,
-    shift: float,
-    share: float,
+    products: NoisyProducts, start: Matrix, options: FlowOptions, step: float, ridge: float, shift: float, share: float
 ) -> _Flow:
     """One start's flow. Narrowing may take this ``share`` of the room for directions; 0: neither that nor exchanges."""
     vectors, converged, most = np.array(start, dtype=np.float64, order="C"), False, options.most_iterations
@@ -407,16 +395,11 @@ def _run(
         # not known where the first answer was such that no step could be taken
         last = quotients[-1].copy() if len(quotients) else np.full(len(vectors), math.nan)
         return _Flow(vectors, last, quotients, len(quotients), converged)
-    exchanges = share > 0 and _on_one_support(options, len(vectors))
-    exchanged, n_exchanges = exchange_features(products, vectors, ridge) if exchanges else None, 0
-    if exchanged is not None:
+    n_exchanges, on_one_support = 0, options.sparsity > 0 and (len(vectors) == 1 or not options.separate_supports)
+    if share > 0 and on_one_support and (exchanged := exchange_features(products, vectors, ridge)) is not None:
         vectors, n_exchanges, converged = exchanged
     vectors, eigenvalues = _ritz(products, vectors, ridge, rotate=not options.separate_supports)
     return _Flow(vectors, eigenvalues, quotients, len(quotients), converged, n_exchanges)
-
-
-def _on_one_support(options: FlowOptions, k: int) -> bool:
-    return options.sparsity > 0 and (k == 1 or not options.separate_supports)
 
 
 def _narrowing(products: NoisyProducts, start: Matrix, options: FlowOptions, share: float) -> list[tuple[int, int]]:
@@ -468,16 +451,14 @@ def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: boo
     bv += ridge * vectors
     a, b = vectors @ av.T, vectors @ bv.T
     a, b = (a + a.T) / 2, (b + b.T) / 2
-    if not rotate or len(vectors) == 1:
-        values = np.diagonal(a) / np.maximum(np.abs(np.diagonal(b)), np.finfo(float).tiny)
-        order = np.argsort(-values, kind="stable")
-        return vectors[order], values[order]
-    try:
-        values, rotation = scipy.linalg.eigh(a, b)
-    except np.linalg.LinAlgError:  # the noisy B is not positive definite on the span
-        return vectors, np.diagonal(a) / np.maximum(np.abs(np.diagonal(b)), np.finfo(float).tiny)
-    rotated = rotation[:, ::-1].T @ vectors
-    return rotated / np.linalg.norm(rotated, axis=1, keepdims=True), values[::-1].copy()
+    if rotate and len(vectors) > 1:
+        with suppress(np.linalg.LinAlgError):  # the noisy B is not positive definite on the span
+            values, rotation = scipy.linalg.eigh(a, b)
+            rotated = rotation[:, ::-1].T @ vectors
+            return rotated / np.linalg.norm(rotated, axis=1, keepdims=True), values[::-1].copy()
+    values = np.diagonal(a) / np.maximum(np.abs(np.diagonal(b)), np.finfo(float).tiny)
+    order = np.argsort(-values, kind="stable")
+    return vectors[order], values[order]
 
 
 def _accuracy_warnings(products: NoisyProducts, flow: _Flow, objectives: tuple[float, ...]) -> Iterator[str]:

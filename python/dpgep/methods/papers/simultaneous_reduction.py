@@ -306,8 +306,10 @@ def _reduce_b(times: Times, v: Matrix, xi: float, options: DpsrOptions, lazy: bo
     while True:
         vb = times(v)
         n_products += 1
-        if step is None:
-            step = _default_step(v @ vb.T, noise_level if lazy else None)
+        if step is None:  # long if the noise is always the same, so that its level bounds negative eigenvalues
+            image = v @ vb.T
+            largest = float(scipy.linalg.eigvalsh((image + image.T) / 2)[-1])
+            step = _reciprocal(max(2 * noise_level, _SHORTEST * largest) if lazy else largest)
         if n_products == most or (lazy and n_products % _LOOK == 0):
             reduction = _measured(v, v @ vb.T, xi, step, n_products)
             if n_products == most or reduction.whitening_error <= TOLERANCE:
@@ -319,12 +321,6 @@ def _reduce_b(times: Times, v: Matrix, xi: float, options: DpsrOptions, lazy: bo
 def _weights(step: float) -> tuple[float, float]:
     """1 and 2 eta up to a factor, which orth does not see: neither overflows, so that no step loses what was paid."""
     return (1.0, 2 * step) if step <= 1 else (0.5 / step, 1.0)
-
-
-def _default_step(image: Matrix, noise_level: float | None) -> float:
-    """eta_B from V B~ V^T: long if the noise is always the same, so that its level bounds negative eigenvalues."""
-    largest = float(scipy.linalg.eigvalsh((image + image.T) / 2)[-1])
-    return _reciprocal(largest if noise_level is None else max(2 * noise_level, _SHORTEST * largest))
 
 
 def _measured(v: Matrix, image: Matrix, xi: float, step: float, n_products: int) -> _Reduction:
