@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from dpgep._checks import require_one_of, require_people, require_positive
 from dpgep._dispatch import core
 from dpgep._files import Target, save
-from dpgep.data.views import clipping_of
+from dpgep.data.inputs import clipping_of
 from dpgep.methods.base import component_count
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines

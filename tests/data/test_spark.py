@@ -16,11 +16,11 @@ from fake_spark import DataFrame, in_place_of_pyspark
 import dpgep
 from dpgep.data import distributed
 from dpgep.data.distributed import Partial, Task, summed
-from dpgep.data.inputs import batch_of
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.rows import NotFiniteError
 from dpgep.models.model import PublicFacts
 from dpgep.models.row_model import RowModel, layout_of
+from dpgep.problems.problem import batch_of
 
 NAMES = list("abcd")
 

@@ -146,7 +146,7 @@ def test_methods_know_no_problem_and_no_kernel_of_rows() -> None:
 
 def test_results_know_released_numbers_alone() -> None:
     """They take models from problems, and reach neither for rows nor, but for products, for who answers about them."""
-    names = {"dpgep.data.inputs.named", "dpgep.data.views.column_names"}  # of columns, not what is in them
+    names = {"dpgep.data.inputs.named", "dpgep.data.inputs.column_names"}  # of columns, not what is in them
     forbidden = ("dpgep.data", "dpgep.privacy.curator", "dpgep.privacy.stages", "dpgep.solve")
     for path in (PACKAGE / "results").rglob("*.py"):
         for name in imports_of(path) - names:

@@ -23,8 +23,8 @@ from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
 from dpgep.data.dataset import Dataset
+from dpgep.data.inputs import check_not_masked, known_rows
 from dpgep.data.rows import Batch, S, Sums
-from dpgep.data.views import check_not_masked, known_rows
 from dpgep.sources import Scan, Selection, scan
 from dpgep.sources.encoding import Categories
 from dpgep.sources.kinds import is_dask_collection

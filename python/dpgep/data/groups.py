@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
+from dpgep.data.inputs import check_not_masked, check_real
 from dpgep.data.rows import NO_GROUP
-from dpgep.data.views import as_vector, check_not_masked, check_vector
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.sources import BOOLEANS, Selection, as_vector_of_values, declared_values
 from dpgep.sources.encoding import positions, require_exact_in_floats, require_of_type
@@ -203,3 +203,27 @@ def _distinct(values: NDArray[Any]) -> Classes:
     if len({type(label) for label in distinct}) == 1 and isinstance(next(iter(distinct)), (str, int, float)):
         return tuple(sorted(distinct))
     return tuple(sorted(distinct, key=lambda label: (type(label).__name__, str(label))))
+
+
+def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
+    """`values` as a new float64 vector of length n."""
+    check_not_masked(values, name)
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    check_vector(array, n, f"{name} must be a vector with one value per row of X")
+    check_real(array, name)
+    with np.errstate(over="ignore"):  # a longdouble beyond float64
+        return array.astype(np.float64)
+
+
+def check_vector(array: NDArray[Any], n: int, demand: str) -> None:
+    """Raise ValueError unless an array is a vector of n entries.
+
+    Messages do not say how many rows there are, which may be secret.
+    """
+    if array.ndim != 1:
+        columns = f", {array.shape[1]} columns" if array.ndim == 2 else ""
+        raise ValueError(f"{demand}; got {array.ndim} dimensions{columns}")
+    if len(array) != n:
+        raise ValueError(f"{demand}; it has more entries than there are rows, or fewer")

@@ -201,13 +201,6 @@ class NotFiniteColumns(Sums):
         return np.isinf(values) if self._missing else ~np.isfinite(values)
 
 
-def not_finite_in_batch(model: RowModel, batch: Batch, *, missing: bool) -> NotFiniteError:
-    """The error about a batch that was refused, with the names of its columns."""
-    columns = NotFiniteColumns(model.n_features, missing)
-    columns.add(batch)
-    return NotFiniteError(_labels(model, columns.found))
-
-
 def not_finite_in(model: RowModel, dataset: Dataset, *, missing: bool) -> NotFiniteError:
     """The error about people who were refused, with the names of columns where they can be read again.
 

@@ -1,87 +1,206 @@
-"""What belongs to people, as a model declares it, from the arrays that users pass: rows, groups and names."""
+"""What users pass as rows: an array in memory, a Dask collection, or columns of a source that is read in batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpgep.data.dataset import Dataset, InMemoryDataset, StreamedDataset
-from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
-from dpgep.data.groups import Codes, class_codes, slice_codes
-from dpgep.data.rows import Batch, Rows
-from dpgep.data.views import as_view, check_same_rows, frame_columns, n_rows, opened, require_width, width
-from dpgep.models.row_model import Classes, Grouping, RowModel, input_names, names_of_views
-from dpgep.sources import Scan, Selection
-from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
-from dpgep.sources.names import Names, check_same, require_features
-from dpgep.sources.opening import parquet_parts
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
+from dpgep.models.row_model import RowModel, input_names, names_of_views
+from dpgep.sources import Scan, Selection, as_selection, declared_values, is_source
+from dpgep.sources.batches import Columns, shown
+from dpgep.sources.encoding import Categories, Encoding, declared_categories
+from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_table
+from dpgep.sources.names import Names, as_text, check_same, require_features
+from dpgep.sources.source import Source, replaced
+from dpgep.sources.tables import Frame, table_matrix, table_names
 
 M = TypeVar("M", bound=RowModel)
 
 
-def rows_of(model: RowModel, bound: float, views: tuple[Any, ...]) -> Rows:
-    """The views of the same people, checked and converted."""
-    parts = tuple(
-        as_view(values, name, view.stop - view.start)
-        for values, name, view in zip(views, input_names(model), model.views, strict=False)
-    )
-    for part in parts[1:]:
-        check_same_rows(parts[0], part)
-    return Rows(parts, bound)
+class View(NamedTuple):
+    """One view: a matrix in memory or on Dask's workers, or a `Selection`; and the names of its columns, if any."""
+
+    rows: Any
+    width: int
+    names: Names
 
 
-def batch_of(model: RowModel, bound: float, *data: Any) -> Batch:
-    """The people of one batch of data: their rows and, where the model has a grouping, the group of each."""
-    n_views = len(model.views)
-    rows = rows_of(model, bound, data[:n_views])
-    if model.grouping is None:
-        return Batch(rows)
-    return Batch.of_codes(rows, _codes(model.grouping, data[n_views], rows.n))
+def opened(values: Any, name: str, adjacency: Any, fewest: int | None = None) -> View:
+    """What a user passes as rows, checked; of scans, paths and iterators all columns.
 
-
-def _codes(grouping: Grouping, values: Any, n: int) -> Codes:
-    if isinstance(grouping, Classes):
-        return class_codes(values, n, grouping.labels)
-    return slice_codes(values, n, np.array(grouping.interior_edges))
-
-
-def dataset_of(model: RowModel, data: tuple[Any, ...], bound: float, fewest: int, client: Any = None) -> Dataset:
-    """The people of data as `batch_of` takes them: arrays, Dask's too, or selections of one source.
-
-    ``fewest`` rows are required. Dask computes collections on ``client`` (None: what ``dask.compute`` uses), and if
-    there is one, Parquet files.
+    Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
+    For the same reason rows that were filtered need it: replacing a person may change how many there are. ``fewest``
+    rows are required, 2 by default under replace-one.
     """
-    facts = partial(batch_of, model, bound), model.n_features, bound, fewest
-    if any(isinstance(part, Selection) for part in data):
-        return _of_selections(data, facts, client)
-    if any(not isinstance(part, np.ndarray) and is_dask_collection(part) for part in data):
-        n = next((n for n in map(n_rows, data) if n is not None), None)
-        read = partial(read_chunks, [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data])
-        return DaskDataset(dask_parts(data), read, *facts, n=n, client=client)
-    if client is not None:
-        raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
-    return InMemoryDataset(batch_of(model, bound, *data))
+    fewest = fewest_rows(adjacency) if fewest is None else fewest
+    if not hasattr(values, "__array__") and is_source(values):  # tables are arrays, too, unless they are scanned
+        selection = as_selection(values)
+        require_number_protected(selection.scan, adjacency)
+        known = selection.scan.n_rows
+        if known is not None and known < fewest:
+            raise ValueError(f"{name} must have at least {fewest} rows, but its source has fewer")
+        if selection.n_columns is None:
+            raise ValueError("rows must be a matrix: select columns by a list of names, as in source[[...]]")
+        return View(selection, selection.n_columns, selection.names)
+    if not isinstance(values, np.ndarray) and is_dask_collection(values):
+        matrix, width, rows = *_spread_matrix(values, name), known_rows(values)
+    else:
+        matrix = as_matrix(values, name)
+        rows, width = map(int, matrix.shape)
+    if rows is not None and rows < fewest:
+        raise ValueError(f"{name} must have at least {fewest} rows, got shape {matrix.shape}")
+    return View(matrix, width, column_names(values))
 
 
-def _of_selections(data: tuple[Any, ...], facts: tuple[Callable[..., Batch], int, float, int], client: Any) -> Dataset:
-    scans = {id(part.scan) for part in data if isinstance(part, Selection)}
-    if len(scans) > 1 or not all(isinstance(part, Selection) for part in data):
+def require_number_protected(people: Scan, adjacency: Any) -> None:
+    """Raise ValueError for rows chosen by a filter under an adjacency that publishes how many there are."""
+    if people.filtered and adjacency != "add-remove":
         raise ValueError(
-            "rows and labels or responses must come from one source, to be read together: take both from "
-            'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
+            "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that number: "
+            'use adjacency="add-remove", or, if the choice is public, read from a source of these rows alone'
         )
-    people: Scan = data[0].scan
-    if is_spark_frame(people.value):
-        return SparkDataset(data, *facts)
-    if client is None:
-        return StreamedDataset(data, *facts)
-    read = partial(read_again, people.again(), [each.key for each in data])
-    return DaskDataset([(part,) for part in parquet_parts(people.value)], read, *facts, client=client, people=people)
+
+
+def column_names(values: Any) -> Names:
+    """Names of the columns of a table in memory or on Dask's workers; None for all else."""
+    if isinstance(values, np.ndarray):
+        return None
+    if is_table(values):
+        return table_names(values)
+    return without_rows(values).names(None) if is_dask_frame(values) else None
+
+
+def fewest_rows(adjacency: Any) -> int:
+    """How many rows data must have."""
+    return 0 if adjacency == "add-remove" else 2
+
+
+def n_rows(view: Any) -> int | None:
+    """Number of rows; None for a source, and for a Dask collection whose chunks have not been counted."""
+    if is_dask_collection(view):
+        return known_rows(view)
+    return None if isinstance(view, Selection) else int(view.shape[0])
+
+
+def frame_categories(frame: Any) -> Categories:
+    """Categorical columns, and the categories that are known of each: () for none."""
+    types = frame.dtypes.items()
+    return {name: declared_values(frame[name]) or () for name, kind in types if declared_categories(kind) is not None}
+
+
+def frame_columns(frame: Any) -> tuple[Names, Categories]:
+    """Names of the columns, and their categories."""
+    return as_text(frame.columns), frame_categories(frame)
+
+
+def without_rows(frame: Any) -> Source:
+    """What is known of the columns: their names, their number as a matrix, or that they are not numeric."""
+    return Frame(frame._meta).encode(Encoding(frame_categories(frame)))
+
+
+def _spread_matrix(values: Any, name: str) -> tuple[Any, int]:
+    """A Dask array or DataFrame in the place of X, checked as far as it can be without computing; its width."""
+    if getattr(values, "ndim", None) is None:
+        raise TypeError(f"{name} must be a Dask array or DataFrame, got {type(values).__name__}: convert it first")
+    if is_dask_frame(values):
+        return values, without_rows(values).width(None) or 0  # refuses text
+    check_matrix(values, name)
+    return values, int(values.shape[1])
+
+
+def known_rows(values: Any) -> int | None:
+    """Number of rows of a Dask collection; None where it would have to be computed."""
+    rows = values.shape[0] if hasattr(values, "chunks") else np.nan
+    return None if np.isnan(rows) else int(rows)
+
+
+def as_matrix(values: Any, name: str) -> Any:
+    """`values` as a 2-D array of real numbers with at least one column and any number of rows, without copying arrays.
+
+    Integers and booleans pass (converted block by block); complex numbers, text, objects and masked matrices do not,
+    and say what to do instead; in tables, categorical columns become indicators. SciPy's sparse matrices become CSR;
+    blocks of their rows are filled in, never the whole.
+    """
+    check_not_masked(values, name)
+    array = np.asarray(values) if isinstance(values, np.ndarray) else _as_array(values)
+    check_matrix(array, name)
+    return array
+
+
+def _as_array(values: Any) -> Any:
+    if isinstance(values, Columns):
+        return values
+    if is_table(values):
+        values = table_matrix(values)
+    if hasattr(values, "tocsr"):
+        return values.tocsr()
+    with replaced(lambda error: _ragged() if isinstance(values, (list, tuple)) else error):
+        return np.asarray(values)
+
+
+def _ragged() -> ValueError:
+    return ValueError("X and Y must be matrices of numbers, one row per person: rows of this list cannot be stacked")
+
+
+def check_matrix(array: Any, name: str) -> None:
+    """Raise ValueError or TypeError unless an array, its values never looked at, is a matrix of real numbers."""
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional, one row per person; it has {array.ndim} dimensions")
+    check_real(array, name)
+    if array.shape[1] < 1:
+        raise ValueError(f"{name} must have at least 1 column, it has none")
+
+
+def require_width(found: int, name: str, expected: int) -> None:
+    """Raise ValueError for another number of columns than a model has."""
+    if found != expected:
+        raise ValueError(f"{name} must have {expected} columns, it has {found}")
+
+
+def check_not_masked(values: Any, name: str) -> None:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
+
+
+def clipping_of(bound: Any, preprocessing: Any = None) -> float | AutoPreprocessing | Preprocessing:
+    """What rows are clipped to: a public number, a bound to be bought from the budget, or that of a public map."""
+    if isinstance(bound, (AutoPreprocessing, Preprocessing)):
+        raise TypeError(f'bound must be a number or "auto": pass {type(bound).__name__}(...) as preprocessing=')
+    is_auto = isinstance(bound, str) and bound == "auto"
+    if isinstance(bound, str) and not is_auto:
+        raise TypeError(f'bound must be a number or "auto", got {bound!r}')
+    if preprocessing is None:
+        return AutoPreprocessing() if is_auto else check_bound(bound)
+    if not isinstance(preprocessing, (AutoPreprocessing, Preprocessing)):
+        kinds = "a dpgep.AutoPreprocessing or a dpgep.Preprocessing"
+        raise TypeError(f"preprocessing must be {kinds}, got {preprocessing!r}")
+    if not is_auto:
+        raise ValueError(f"preprocessing has a bound of its own: leave out bound, got {bound!r}")
+    return preprocessing
+
+
+def check_bound(bound: Any) -> float:
+    """The public bound on row norms as a float, whose square and inverse are finite."""
+    try:
+        value = float(bound)
+    except (TypeError, ValueError):
+        raise TypeError(f"bound must be a number, got {bound!r}") from None
+    if not 1e-30 <= value <= 1e30:  # eighth powers of it are computed
+        raise ValueError(f"bound must be a positive finite number (between 1e-30 and 1e30), got {bound!r}")
+    return value
+
+
+def check_real(array: Any, name: str) -> None:
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} is complex ({array.dtype}): pass real and imaginary parts as columns")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {shown(array.dtype)}: convert it with .astype(float)"
+        )
 
 
 def require_row_model(model: Any) -> None:
@@ -100,20 +219,13 @@ def inputs_of(model: RowModel, X: Any, *others: Any) -> tuple[Any, ...]:
     return data
 
 
-def opened_views(
-    model: M, data: tuple[Any, ...], adjacency: Any, fewest: int | None = None
-) -> tuple[M, tuple[Any, ...]]:
-    """The model with the names of the columns, and the data of `inputs_of` with its views as `opened` has them.
-
-    Raises ValueError for a view of another width than the model's.
-    """
-    views, rows, names = model.views, [], []
-    for values, name, columns in zip(data, input_names(model), views, strict=False):
-        view, found = opened(values, name, adjacency, fewest)
-        require_width(width(view), name, columns.stop - columns.start)
-        rows.append(view)
-        names.append(found)
-    return named(model, *names), (*rows, *data[len(views) :])
+def opened_views(model: RowModel, data: tuple[Any, ...], adjacency: Any, fewest: int | None = None) -> list[View]:
+    """The views in the data of `inputs_of`, `opened`. Raises ValueError for one of another width than the model's."""
+    found = []
+    for values, name, columns in zip(data, input_names(model), model.views, strict=False):
+        found.append(opened(values, name, adjacency, fewest))
+        require_width(found[-1].width, name, columns.stop - columns.start)
+    return found
 
 
 def named(model: M, *views: Names) -> M:

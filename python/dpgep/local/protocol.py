@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
-from dpgep.data.views import check_bound
+from dpgep.data.inputs import check_bound
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import MOST_BITS, RECORD, IntegerNoise, calibrate_moments, moment_mu, on_grid

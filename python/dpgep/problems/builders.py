@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from dpgep._checks import require_flag
 from dpgep.data.groups import public_classes, slice_edges
-from dpgep.data.inputs import named
-from dpgep.data.views import n_rows, opened, width
+from dpgep.data.inputs import View, n_rows, opened
 from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.model import Adjacency, view_labels
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
@@ -87,7 +86,7 @@ def pca(
     """
     require_flag("standardize", standardize)
     kind = StandardizedPcaModel if standardize else PcaModel
-    return _built(lambda x: kind(width(x), center), (X,), (), bound, preprocessing, adjacency, public_n)
+    return _built(lambda x: kind(x.width, center), (X,), (), bound, preprocessing, adjacency, public_n)
 
 
 def cca(
@@ -129,7 +128,7 @@ def cca(
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
     return _built(
-        lambda x, y: CcaModel((width(x), width(y)), center), (X, Y), (), bound, preprocessing, adjacency, public_n
+        lambda x, y: CcaModel((x.width, y.width), center), (X, Y), (), bound, preprocessing, adjacency, public_n
     )
 
 
@@ -172,7 +171,7 @@ def pls(
         As in `dpgep.cca`.
     """
     return _built(
-        lambda x, y: PlsModel((width(x), width(y)), center), (X, Y), (), bound, preprocessing, adjacency, public_n
+        lambda x, y: PlsModel((x.width, y.width), center), (X, Y), (), bound, preprocessing, adjacency, public_n
     )
 
 
@@ -225,7 +224,7 @@ def multiset_cca(
     if not isinstance(views, (list, tuple)):
         raise TypeError(f"views must be a list of matrices, one for each view, got {type(views).__name__}")
     return _built(
-        lambda *rows: MultisetCcaModel(tuple(map(width, rows)), center),
+        lambda *rows: MultisetCcaModel(tuple(view.width for view in rows), center),
         views,
         (),
         bound,
@@ -286,7 +285,7 @@ def fda(
     """
 
     def model(x: Any) -> FdaModel:
-        return FdaModel(width(x), public_classes(labels, n_rows(x), classes))
+        return FdaModel(x.width, public_classes(labels, n_rows(x.rows), classes))
 
     return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n)
 
@@ -336,7 +335,7 @@ def sir(
         As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
     interior = tuple(slice_edges(slices, y_range, edges).tolist())
-    return _built(lambda x: SirModel(width(x), interior), (X,), (y,), bound, preprocessing, adjacency, public_n)
+    return _built(lambda x: SirModel(x.width, interior), (X,), (y,), bound, preprocessing, adjacency, public_n)
 
 
 def table_problem(
@@ -359,22 +358,22 @@ def table_problem(
     """
     cuts = {"slices": slices, "y_range": y_range, "edges": edges}
 
-    def model(x: Any) -> TableModel:
+    def model(x: View) -> TableModel:
         if groups is None:
             given = {"classes": classes, **cuts}
             described = [name for name, value in given.items() if value is not None]
             if described:
                 raise ValueError(f"{' and '.join(described)} describe groups: give groups as well")
-            return TableModel(width(x))
+            return TableModel(x.width)
         if slices is None and edges is None:
             if y_range is not None:
                 raise ValueError("y_range belongs to slices: give their number")
-            return TableModel(width(x), Classes(public_classes(groups, n_rows(x), classes)))
+            return TableModel(x.width, Classes(public_classes(groups, n_rows(x.rows), classes)))
         if classes is not None:
             raise ValueError("the groups of a table are classes or slices of a response: give one of them")
         if slices is not None and edges is not None:
             raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
-        return TableModel(width(x), Slices(tuple(slice_edges(**cuts).tolist())))
+        return TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())))
 
     return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n)
 
@@ -390,9 +389,15 @@ def _built(
 ) -> MomentProblem:
     """The problem of the model that ``make`` makes of the views, for rows of the same people and their groups."""
     found = [opened(view, label, adjacency) for view, label in zip(views, view_labels(len(views)), strict=True)]
-    rows = tuple(view for view, _ in found)
-    model, data = named(make(*rows), *(names for _, names in found)), (*rows, *groups)
-    return moment_problem(model, data, bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n)
+    return moment_problem(
+        make(*found),
+        found,
+        groups,
+        bound=bound,
+        preprocessing=preprocessing,
+        adjacency=adjacency,
+        public_n=public_n,
+    )
 
 
 #: the models by the names of their commands

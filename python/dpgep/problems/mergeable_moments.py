@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 from dpgep._files import Target, save
 from dpgep._threads import use_threads
 from dpgep._watched import naming
-from dpgep.data.dataset import PreprocessedDataset, preprocessed_parts
-from dpgep.data.histograms import not_finite_in, not_finite_in_batch
-from dpgep.data.inputs import batch_of, dataset_of, inputs_of, named, opened_views, require_row_model
+from dpgep.data.dataset import PreprocessedDataset
+from dpgep.data.histograms import not_finite_in
+from dpgep.data.inputs import clipping_of, inputs_of, named, opened_views, require_row_model
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
-from dpgep.data.rows import OF_SUMS, Batch, NotFiniteError
-from dpgep.data.views import clipping_of, column_names, is_elsewhere
+from dpgep.data.rows import OF_SUMS, NotFiniteError
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel, layout_of, names_of_views
-from dpgep.problems.problem import Problem
+from dpgep.problems.problem import Problem, dataset_of
 from dpgep.serialization import Format, triangle_rows
 
 MOMENTS = Format("dpgep-moments")
@@ -189,40 +188,29 @@ class Moments:
         """
         with use_threads(n_threads):
             data = inputs_of(self.model, X, y, *others)
-            views = data[: len(self.model.views)]
+            views = opened_views(self.model, data, self._adjacency, fewest=0)
+            names = [view.names for view in views]
+            model = named(self.model, *names)  # before a pass
+            dataset = dataset_of(self.model, views, data[len(views) :], self.bound, "add-remove", client)
             try:
-                if client is not None or any(map(is_elsewhere, views)):
-                    self._update_elsewhere(views, data[len(views) :], client)
-                else:
-                    self._update(data, views)
-            except NotFiniteError as error:
-                raise NotFiniteError(error.columns, OF_SUMS) from None
-
-    def _update(self, data: tuple[Any, ...], views: tuple[Any, ...]) -> None:
-        """Add people whose rows are in memory."""
-        batch = batch_of(self.model, self.bound, *data)
-        with self._lock:
-            model = named(self.model, *map(column_names, views))
-            try:
-                self._add(batch)
+                if dataset.at_hand and self.preprocessing is None:
+                    with self._lock:
+                        model = named(self.model, *names)
+                        self._sums.add(dataset.in_memory("this"))
+                        self.model = model
+                    return
+                mapped = dataset
+                if self.preprocessing is not None:
+                    mapped = PreprocessedDataset(dataset, self.preprocessing, self.model.n_features)
+                make = partial(ExactMomentAccumulator, self._sums.layout, self._sums.bits)
+                sums = mapped.accumulate(make, alone=True)
             except NotFiniteError:
-                raise not_finite_in_batch(model, batch, missing=takes_missing(self.preprocessing)) from None
-            self.model = model
-
-    def _update_elsewhere(self, views: tuple[Any, ...], others: tuple[Any, ...], client: Any) -> None:
-        """Add people who are read from a source, or lie on other machines."""
-        model, rows = opened_views(self.model, views, self._adjacency, fewest=0)  # before a pass
-        dataset = dataset_of(self.model, (*rows, *others), self.bound, 0, client)
-        if self.preprocessing is not None:
-            dataset = PreprocessedDataset(dataset, self.preprocessing, self.model.n_features)
-        try:
-            sums = dataset.accumulate(partial(ExactMomentAccumulator, self._sums.layout, self._sums.bits), alone=True)
-        except NotFiniteError:
-            raise not_finite_in(model, dataset, missing=takes_missing(self.preprocessing)) from None
-        with self._lock:
-            model = named(self.model, *names_of_views(model))
-            self._sums.merge(sums)
-            self.model = model
+                found = not_finite_in(model, dataset, missing=takes_missing(self.preprocessing))
+                raise NotFiniteError(found.columns, OF_SUMS) from None
+            with self._lock:
+                model = named(self.model, *names)
+                self._sums.merge(sums)
+                self.model = model
 
     def merge(self, other: Moments) -> None:
         """Add the sums over other people; ``other`` is unchanged.
@@ -274,15 +262,6 @@ class Moments:
             lower = np.concatenate([*triangle_rows(low)])
             stored = StoredMoments(**self._description(), n=self.n, low=lower, high=packed)
         save(MOMENTS.packed(stored), target, mode=0o600)
-
-    def _add(self, batch: Batch) -> None:
-        if self.preprocessing is None:
-            self._sums.add(batch)
-            return
-        sums = ExactMomentAccumulator(self._sums.layout, self._sums.bits)
-        for part in preprocessed_parts(batch, self.preprocessing):
-            sums.add(part)
-        self._sums.merge(sums)
 
     def _summed(self) -> ExactMomentAccumulator:
         """A copy of the sums."""

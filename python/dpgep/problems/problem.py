@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
@@ -12,17 +12,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.blocks import GridSums
-from dpgep.data.dataset import Dataset, PreprocessedDataset
+from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, StreamedDataset
+from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
+from dpgep.data.groups import class_codes, slice_codes
 from dpgep.data.histograms import not_finite_in
-from dpgep.data.inputs import dataset_of, inputs_of, opened_views, require_row_model
+from dpgep.data.inputs import (
+    View,
+    as_matrix,
+    clipping_of,
+    fewest_rows,
+    frame_columns,
+    inputs_of,
+    n_rows,
+    named,
+    opened_views,
+    require_row_model,
+    require_width,
+)
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
-from dpgep.data.rows import NotFiniteError, Rows
-from dpgep.data.views import clipping_of, fewest_rows
+from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
-from dpgep.models.row_model import RowModel, layout_of
+from dpgep.models.row_model import Classes, RowModel, input_names, layout_of
+from dpgep.sources import Scan, Selection
+from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
+from dpgep.sources.opening import parquet_parts
 
 
 class Problem(ABC):
@@ -213,32 +229,88 @@ def rows_of(problem: Problem, purpose: str) -> MomentProblem:
     return problem if isinstance(problem, MomentProblem) else problem.refuse(purpose)
 
 
+def batch_of(model: RowModel, bound: float, *data: Any) -> Batch:
+    """The people of one batch of data, checked: their rows and, where the model has a grouping, the group of each."""
+    views = []
+    for values, name, columns in zip(data, input_names(model), model.views, strict=False):
+        views.append(as_matrix(values, name))
+        require_width(views[-1].shape[1], name, columns.stop - columns.start)
+    return _people(model, bound, views, data[len(views) :])
+
+
+def _people(model: RowModel, bound: float, views: Sequence[Any], groups: Sequence[Any]) -> Batch:
+    """People with a row in each of the views, which are matrices, and their labels or responses."""
+    if any(view.shape[0] != views[0].shape[0] for view in views):
+        raise ValueError("X and Y must have the same number of rows: a row of each describes the same person")
+    rows, grouping = Rows(tuple(views), bound), model.grouping
+    if grouping is None:
+        return Batch(rows)
+    if isinstance(grouping, Classes):
+        return Batch.of_codes(rows, class_codes(groups[0], rows.n, grouping.labels))
+    return Batch.of_codes(rows, slice_codes(groups[0], rows.n, np.array(grouping.interior_edges)))
+
+
+def dataset_of(
+    model: RowModel, views: Sequence[View], groups: Sequence[Any], bound: float, adjacency: Any, client: Any = None
+) -> Dataset:
+    """The people of views, and of labels or responses: arrays, Dask's too, or selections of one source.
+
+    Dask computes collections on ``client`` (None: what ``dask.compute`` uses), and if there is one, Parquet files.
+    """
+    data = (*(view.rows for view in views), *groups)
+    selections = [part for part in data if isinstance(part, Selection)]
+    spread = [part for part in data if not isinstance(part, np.ndarray) and is_dask_collection(part)]
+    if not selections and not spread:
+        if client is not None:
+            raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
+        return InMemoryDataset(_people(model, bound, [view.rows for view in views], groups))
+    facts = partial(batch_of, model, bound), model.n_features, bound, fewest_rows(adjacency)
+    if not selections:
+        n = next((n for n in map(n_rows, data) if n is not None), None)
+        read = partial(read_chunks, [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data])
+        return DaskDataset(dask_parts(data), read, *facts, n=n, client=client)
+    people: Scan = selections[0].scan
+    if len(selections) < len(data) or any(part.scan is not people for part in selections):
+        raise ValueError(
+            "rows and labels or responses must come from one source, to be read together: take both from "
+            'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
+        )
+    if is_spark_frame(people.value):
+        return SparkDataset(data, *facts)
+    if client is None:
+        return StreamedDataset(data, *facts)
+    read = partial(read_again, people.again(), [each.key for each in data])
+    return DaskDataset([(part,) for part in parquet_parts(people.value)], read, *facts, client=client, people=people)
+
+
 def moment_problem(
     model: RowModel,
-    data: tuple[Any, ...],
+    views: Sequence[View],
+    groups: Sequence[Any] = (),
     *,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    bound: Bound,
+    preprocessing: AutoPreprocessing | Preprocessing | None,
     adjacency: Any,
     public_n: Any,
 ) -> MomentProblem:
-    """The problem of ``model`` for data as `batch_of` takes them: arrays, Dask's too, or selections of one source."""
+    """The problem of ``model``, named by its views, for these and for labels or responses of the same people."""
+    model = named(model, *(view.names for view in views))
     found = clipping_of(bound, preprocessing)
-    dataset = dataset_of(model, data, found if isinstance(found, float) else 1.0, fewest_rows(adjacency))
-    facts = PublicFacts(adjacency, None, check_adjacency(adjacency, dataset.n, public_n))
-    if isinstance(found, AutoPreprocessing):
-        is_sparse = any(hasattr(part, "tocsr") for part in data)
-        if found.precondition == "full" and not model.traits.linear_free:
-            raise ValueError(
-                f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
-            )
-        auto = found.for_columns(model.n_features, model.feature_names)
-        return MomentProblem(model, facts, layout_of(model, facts), dataset, auto=auto, is_sparse=is_sparse)
+    given = found if isinstance(found, float) else None
+    dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency)
+    facts = PublicFacts(adjacency, given, check_adjacency(adjacency, dataset.n, public_n))
     if isinstance(found, Preprocessing):
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
-    facts = PublicFacts(adjacency, found, facts.n)
-    return MomentProblem(model, facts, layout_of(model, facts), dataset)
+    auto = found if isinstance(found, AutoPreprocessing) else None
+    if auto is not None:
+        if auto.precondition == "full" and not model.traits.linear_free:
+            raise ValueError(
+                f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
+            )
+        auto = auto.for_columns(model.n_features, model.feature_names)
+    is_sparse = any(hasattr(view.rows, "tocsr") for view in views)
+    return MomentProblem(model, facts, layout_of(model, facts), dataset, auto=auto, is_sparse=is_sparse)
 
 
 def problem_of(
@@ -272,8 +344,17 @@ def problem_of(
         As in `dpgep.pca`, and for a model of another kind, or more or fewer data than the model's inputs.
     """
     require_row_model(model)
-    model, data = opened_views(model, inputs_of(model, *data), adjacency)
-    return moment_problem(model, data, bound=bound, preprocessing=preprocessing, adjacency=adjacency, public_n=public_n)
+    data = inputs_of(model, *data)
+    views = opened_views(model, data, adjacency)
+    return moment_problem(
+        model,
+        views,
+        data[len(views) :],
+        bound=bound,
+        preprocessing=preprocessing,
+        adjacency=adjacency,
+        public_n=public_n,
+    )
 
 
 def prepared_problem(

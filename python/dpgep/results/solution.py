@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpgep._files import Target, save
 from dpgep._optional import import_extra
 from dpgep._show import html_table
-from dpgep.data.views import column_names
+from dpgep.data.inputs import column_names
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping

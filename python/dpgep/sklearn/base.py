@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpgep.data.views import fewest_rows
+from dpgep.data.inputs import fewest_rows
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
