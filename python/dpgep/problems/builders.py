@@ -284,7 +284,7 @@ def fda(
         than 100 distinct ones, or fractional ones.
     """
 
-    def model(x: Any) -> FdaModel:
+    def model(x: View) -> FdaModel:
         return FdaModel(x.width, public_classes(labels, n_rows(x.rows), classes))
 
     return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n)
