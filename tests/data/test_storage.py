@@ -240,8 +240,8 @@ def test_a_sparse_spike_is_found_by_products() -> None:
     ("options", "message"),
     [
         ({"storage": "disk"}, "'auto', 'matrix', 'operator'"),
-        ({"memory_limit": 0}, r"memory_limit must be a whole number of at least 1"),
-        ({"memory_limit": 1e9}, r"memory_limit must be a whole number of at least 1"),
+        ({"memory_limit": 0}, r"memory_limit \(in bytes\) must be a whole number of at least 1"),
+        ({"memory_limit": 1e9}, r"memory_limit \(in bytes\) must be a whole number of at least 1"),
         ({"storage": "operator", "sparsity": "auto"}, "needs the released matrix"),
         ({"memory_limit": 32 * D * 30}, "give a smaller n_components"),
         ({"method": "rayleigh-flow", "memory_limit": 24 * D}, "memory_limit"),
