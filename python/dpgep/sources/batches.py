@@ -44,10 +44,12 @@ class Columns:
     def _keep(self, columns: Sequence[NDArray[Any]], n_rows: int) -> None:
         self._columns = list(columns)
         #: whether kernels read the columns as they lie
-        self.are_plain = all(map(_lies_plainly, self._columns))
-        self._kernel_writes = _kernel_writes(self._columns) if self.are_plain else ()
-        self.shape = (n_rows, len(self._columns))
-        self.dtype = row_dtype(*{column.dtype for column in self._columns})
+        self.are_plain = all(is_plain(column) and column.flags.c_contiguous for column in self._columns)
+        self.shape, dtypes = (n_rows, len(self._columns)), {column.dtype for column in self._columns}
+        self.dtype = row_dtype(*dtypes)
+        # what the kernel makes of them without rounding; nothing where it does not know them
+        known = dtypes in ({np.dtype(np.float32)}, {np.dtype(np.float64)})
+        self._kernel_writes = {*dtypes, np.dtype(np.float64)} if self.are_plain and known else set()
 
     @property
     def size(self) -> int:
@@ -105,10 +107,6 @@ def side_by_side(tables: Sequence[Columns]) -> Columns:
     return Columns([column[table._rows] for table in tables for column in table._columns], tables[0].shape[0])
 
 
-def _lies_plainly(column: NDArray[Any]) -> bool:
-    return is_plain(column) and column.flags.c_contiguous
-
-
 def is_plain(array: NDArray[Any]) -> bool:
     """Whether kernels of columns read such numbers as they lie: those of the processor, where it expects them.
 
@@ -117,14 +115,6 @@ def is_plain(array: NDArray[Any]) -> bool:
     kind = array.dtype
     known = kind.kind in "iu" or (kind.kind == "f" and kind.itemsize in (4, 8))
     return known and kind.isnative and array.flags.aligned
-
-
-def _kernel_writes(columns: Sequence[NDArray[Any]]) -> tuple[type, ...]:
-    """Dtypes that the kernel makes of columns, which lie plainly, without rounding; none if it does not know theirs."""
-    dtypes = {column.dtype for column in columns}
-    if dtypes == {np.dtype(np.float32)}:
-        return np.float32, np.float64
-    return (np.float64,) if dtypes == {np.dtype(np.float64)} else ()
 
 
 def row_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
@@ -182,7 +172,10 @@ class Assembler:
 
     def __call__(self, parts: Sequence[Part]) -> Any:
         if any(scipy.sparse.issparse(part) for part in parts):
-            return parts[0] if len(parts) == 1 else _stacked(parts)
+            if len(parts) == 1:
+                return parts[0]
+            dense = (Assembler()([part]) if isinstance(part, Columns) else part for part in parts)
+            return scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in dense], format="csr")
         if len(parts[0].shape) == 1:
             return parts[0] if len(parts) == 1 else _joined(parts)
         if len(parts) == 1 and (_is_ready(parts[0]) or (self._apart and isinstance(parts[0], Columns))):
@@ -221,11 +214,6 @@ def _is_ready(part: Part) -> bool:
         and part.strides[1] == part.itemsize
         and part.strides[0] >= part.shape[1] * part.itemsize
     )
-
-
-def _stacked(parts: Sequence[Part]) -> Any:
-    dense = (Assembler()([part]) if isinstance(part, Columns) else part for part in parts)
-    return scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in dense], format="csr")
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

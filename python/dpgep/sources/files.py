@@ -51,7 +51,12 @@ class TableFiles(ArrowTable):
             with self._opened(fragment) as (schema, batches):
                 stored = [name for name in names if name in schema.names]
                 for name in stored:
-                    _check_values(name, self.schema.field(name).type, schema.field(name).type)
+                    expected, found = self.schema.field(name).type, schema.field(name).type
+                    if found != expected and _values_of(found) not in (_values_of(expected), "nothing"):
+                        raise TypeError(
+                            f"column {name!r} is {expected} in the first file and {found} in another: use one type in "
+                            "all files"
+                        )
                 for batch in batches(stored, rows):
                     yield self._completed(batch, names, keys)
 
@@ -109,8 +114,12 @@ class ParquetFiles(TableFiles):
     def parts(self) -> list[ParquetPart]:
         """One part for each file, or, where there are few, for every 64 MB of row groups that follow each other."""
         files = list(self._dataset.get_fragments())
-        runs_of = _one_run if len(files) >= _MANY_FILES else _runs_of_row_groups
-        return [ParquetPart(self._dataset, file, run) for file in files for run in runs_of(file)]
+        many = len(files) >= _MANY_FILES
+        return [
+            ParquetPart(self._dataset, file, run)
+            for file in files
+            for run in ([None] if many else _runs_of_row_groups(file))
+        ]
 
 
 class ParquetPart(ParquetFiles):
@@ -122,10 +131,6 @@ class ParquetPart(ParquetFiles):
         part = pyarrow(".dataset").FileSystemDataset([file], dataset.schema, dataset.format, dataset.filesystem)
         TableFiles.__init__(self, part)
         self._row_groups = row_groups
-
-
-def _one_run(file: Any) -> list[None]:
-    return [None]
 
 
 def _runs_of_row_groups(file: Any) -> Iterator[list[int]]:
@@ -163,14 +168,6 @@ def _stored_batches(file: Any, schema: Any, names: list[str], rows: int) -> Iter
     reader = ipc.open_file(file, options=chosen)
     for i in range(reader.num_record_batches):
         yield reader.get_batch(i)
-
-
-def _check_values(name: str, expected: Any, found: Any) -> None:
-    """Raise TypeError where values of type ``found`` cannot stand beside those of type ``expected``."""
-    if found != expected and _values_of(found) not in (_values_of(expected), "nothing"):
-        raise TypeError(
-            f"column {name!r} is {expected} in the first file and {found} in another: use one type in all files"
-        )
 
 
 def _values_of(found: Any) -> str:
@@ -212,17 +209,25 @@ def open_files(values: Sequence[str | Path], categories: Categories) -> Source |
     (kind,) = kinds
     if kind == "parquet":
         return ParquetFiles(paths)
-    files = [file for path in paths for file in (_files_of(path, kind) if os.path.isdir(path) else [path])]
+    files = [
+        file
+        for path in paths
+        for file in ([each for each in _walk(path) if _kind(each) == kind] if os.path.isdir(path) else [path])
+    ]
     if kind == "CSV":
-        return CsvFiles(files, [name for name, declared in categories.items() if _is_text(declared)])
+        is_text = {name: all(isinstance(value, str) for value in declared) for name, declared in categories.items()}
+        return CsvFiles(files, [name for name in categories if is_text[name]])
     if kind == "Arrow":
         with packages_messages_withheld(listed(files)):
             return ArrowFiles(files)
-    load: Callable[[str], Any] = _mapped if kind == "NPY" else _arrays
-    if len(files) > 1:
-        return [load(file) for file in files]
-    values_of_file = load(files[0])
-    return Array(values_of_file, "the matrix") if kind == "NPY" else SideBySide(values_of_file, "column")
+    if kind == "NPY":
+        mapped = [np.load(file, mmap_mode="r", allow_pickle=False) for file in files]
+        return mapped if len(files) > 1 else Array(mapped[0], "the matrix")
+    arrays = []
+    for file in files:
+        with np.load(file, allow_pickle=False) as archive:
+            arrays.append(dict(archive))
+    return arrays if len(files) > 1 else SideBySide(arrays[0], "column")
 
 
 def _matching(path: str) -> list[str]:
@@ -252,10 +257,6 @@ def _kind_of_place(path: str) -> str:
     return "parquet" if not found or "parquet" in found else found.pop()
 
 
-def _files_of(folder: str, kind: str) -> list[str]:
-    return [file for file in _walk(folder) if _kind(file) == kind]
-
-
 def _walk(folder: str) -> list[str]:
     """All files of a folder and those in it, in the order of their paths; hidden ones apart."""
     found = (
@@ -264,16 +265,3 @@ def _walk(folder: str) -> list[str]:
         if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
     )
     return sorted(found)
-
-
-def _mapped(path: str) -> Any:
-    return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-def _arrays(path: str) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
-
-
-def _is_text(declared: Sequence[Any]) -> bool:
-    return all(isinstance(value, str) for value in declared)

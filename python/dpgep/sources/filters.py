@@ -59,7 +59,10 @@ class Filtered(ArrowTable):
         self.found_text = source.found_text
         self._needed = _columns_of(self._expression(self.schema), self.schema)
         for name in () if isinstance(condition, str) else source.found_types.intersection(self._needed):
-            raise _only_in_text(name)
+            raise ValueError(  # does not name the type, which one person may have decided
+                f"column {name!r} was inferred not to be numeric from the first megabyte, possibly from one person's "
+                "value: write the filter as text instead of an expression of pyarrow"
+            )
 
     @property
     def types(self) -> Any:
@@ -266,13 +269,18 @@ class _Parser:
         return value
 
     def _require_declared(self, *columns: _Column) -> None:
-        for column in columns:
-            if column.name in self._found_text:
-                raise _not_declared(column.name)
+        for name in (column.name for column in columns):
+            if name in self._found_text:
+                raise ValueError(
+                    f"column {name!r} was inferred to be text from the first megabyte, possibly from one person's value: "
+                    f"declare categories={{{name!r}: [...]}}, or compare it by == or in alone"
+                )
 
     def _date(self, text: str, column: _Column) -> Any:
         try:
-            return self._pa.scalar(_moment_of(text), column.type)
+            if re.search(r"[.,]\d{7}", text):  # Python would leave out these digits
+                raise ValueError("finer than a microsecond")
+            return self._pa.scalar(datetime.datetime.fromisoformat(text), column.type)
         except (ValueError, OverflowError):
             raise ValueError(
                 f"the filter compares dates of column {column.name!r} with {text!r}: write 2024-03-31, or a time of "
@@ -301,38 +309,15 @@ def _alike(column: _Column, other: _Column) -> tuple[Any, Any]:
             f"the filter compares column {column.name!r}, which holds {column.holds}, with {other.name!r}, which holds "
             f"{other.holds}"
         )
-    if column.holds != "numbers" or _compare_exactly({column.type, other.type}):
+    types, kinds = pyarrow().types, {column.type, other.type}
+    # whether pyarrow compares numbers of these types as they are, whatever they are
+    if not all(map(types.is_integer, kinds)):
+        exactly = len(kinds) == 1 and all(map(types.is_decimal, kinds))
+    else:
+        exactly = len(kinds) == 1 or not any(map(types.is_uint64, kinds)) or all(map(types.is_unsigned_integer, kinds))
+    if column.holds != "numbers" or exactly:
         return column.values, other.values
     return column.rounded, other.rounded
-
-
-def _compare_exactly(kinds: set[Any]) -> bool:
-    """Whether pyarrow compares numbers of these types as they are, whatever they are."""
-    types = pyarrow().types
-    if not all(map(types.is_integer, kinds)):
-        return len(kinds) == 1 and all(map(types.is_decimal, kinds))
-    return len(kinds) == 1 or not any(map(types.is_uint64, kinds)) or all(map(types.is_unsigned_integer, kinds))
-
-
-def _not_declared(name: str) -> ValueError:
-    return ValueError(
-        f"column {name!r} was inferred to be text from the first megabyte, possibly from one person's value: declare "
-        f"categories={{{name!r}: [...]}}, or compare it by == or in alone"
-    )
-
-
-def _only_in_text(name: str) -> ValueError:  # does not name the type, which one person may have decided
-    return ValueError(
-        f"column {name!r} was inferred not to be numeric from the first megabyte, possibly from one person's value: "
-        "write the filter as text instead of an expression of pyarrow"
-    )
-
-
-def _moment_of(text: str) -> datetime.datetime:
-    """The time that a text stands for, midnight of a date. Raises ValueError for none, and for one that is finer."""
-    if re.search(r"[.,]\d{7}", text):  # Python would leave out these digits
-        raise ValueError("finer than a microsecond")
-    return datetime.datetime.fromisoformat(text)
 
 
 def _is_date(text: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from dpgep._checks import require_count
 from dpgep._optional import progress_bar
 from dpgep._show import html_table
-from dpgep.sources.batches import Assembler, Part, Pieces, rebatch
+from dpgep.sources.batches import Assembler, Pieces, rebatch
 from dpgep.sources.encoding import Declared, Encoding
 from dpgep.sources.filters import Condition, check_condition
 from dpgep.sources.names import Key, Names, listed
@@ -131,18 +131,14 @@ class Selection:
 
     ``scan[key]`` makes one. Of a table, a name is a column (a matrix if it holds lists of one fixed size) and a list of
     names a matrix; of a tuple, a position is one of its arrays, and so is a name of a mapping; of one matrix, a slice
-    or a list of positions are columns, and a position is a column as a vector.
+    or a list of positions are columns, and a position is a column as a vector. ``n_columns`` is the number of columns
+    of a matrix; None for a vector.
     """
 
     def __init__(self, scan: Scan, key: Key) -> None:
         self.scan = scan
         self.key = key
-        self._n_columns = scan.source.width(key)
-
-    @property
-    def n_columns(self) -> int | None:
-        """Number of columns of a matrix; None for a vector."""
-        return self._n_columns
+        self.n_columns: int | None = scan.source.width(key)
 
     @property
     def names(self) -> Names:
@@ -155,13 +151,16 @@ class Selection:
         return self.scan.source.declared(self.key)
 
     def __repr__(self) -> str:
-        names, width = self.names, self._n_columns
+        names, width = self.names, self.n_columns
         what = "a vector" if width is None else f"{width} columns" if names is None else f"columns {listed(names)}"
         return f"Selection({what})"
 
 
 class Scan:
-    """Rows of people in batches, read in passes; made by `dpgep.scan`."""
+    """Rows of people in batches, read in passes; made by `dpgep.scan`.
+
+    ``repeatable`` says whether they can be read more than once, ``passes`` how many passes were begun.
+    """
 
     def __init__(
         self,
@@ -175,6 +174,7 @@ class Scan:
         #: what is scanned, as it was given
         self.value = source
         self.source = open_source(source, encoding, condition)
+        self.repeatable = self.source.repeatable
         self._encoding = encoding
         self._condition = condition
         #: whether the number of rows depends on what is in them
@@ -185,7 +185,7 @@ class Scan:
         self._n_rows = n_rows
         self._batch_rows = batch_rows
         self._progress = progress
-        self._passes = 0
+        self.passes = 0
         self._rows_of_a_pass: int | None = None
 
     def __getitem__(self, key: Any) -> Selection:
@@ -195,16 +195,6 @@ class Scan:
     def n_rows(self) -> int | None:
         """Number of rows, if it was given or is known without reading them: not private."""
         return self._n_rows if self._n_rows is not None else self.source.n_rows
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether the data can be read more than once."""
-        return self.source.repeatable
-
-    @property
-    def passes(self) -> int:
-        """Number of passes begun."""
-        return self._passes
 
     def __repr__(self) -> str:
         return f"Scan({', '.join(text for _, text in self._about())})"
@@ -217,7 +207,7 @@ class Scan:
         columns, often = self.source.columns, "read any number of times" if self.repeatable else "read once"
         what = f"{self.source.kind}s"
         names = [] if columns is None else [(what.capitalize(), f"{len(columns)} {what}: {listed(columns)}")]
-        return [*names, ("Passes", f"{often}, {self._passes} so far")]
+        return [*names, ("Passes", f"{often}, {self.passes} so far")]
 
     def read(self, *selections: Selection | Scan, apart: bool = False) -> Iterator[tuple[Any, ...]]:
         """One pass: batches with one array per selection, the same rows in all, in the order of the source.
@@ -244,19 +234,19 @@ class Scan:
         """
         if not selections or any((each if isinstance(each, Scan) else each.scan) is not self for each in selections):
             raise ValueError("read requires at least one selection of this scan: scan.read(scan['x'], scan['y'])")
-        if self._passes and not self.repeatable:
+        if self.passes and not self.repeatable:
             raise RuntimeError(
                 "these data can be read only once, and a pass has already begun: pass a list of batches, or a "
                 "function that returns a fresh iterator, e.g. dpgep.scan(lambda: read_batches())"
             )
         chosen = [as_selection(each) for each in selections]
-        self._passes += 1
+        self.passes += 1
         return self._batches(chosen, apart)
 
     def _batches(self, selections: list[Selection], apart: bool) -> Iterator[tuple[Any, ...]]:
         pieces = self._checked(self.source.pieces([each.key for each in selections], self._batch_rows), selections)
         assemblers = [Assembler(apart) for _ in selections]
-        bar_of_pass = progress_bar(self._progress, f"pass {self._passes}", self.n_rows, "rows")
+        bar_of_pass = progress_bar(self._progress, f"pass {self.passes}", self.n_rows, "rows")
         with packages_messages_withheld("the source"), bar_of_pass as bar:
             for batch in rebatch(pieces, self._batch_rows):
                 arrays = tuple(assemble([piece[i] for piece in batch]) for i, assemble in enumerate(assemblers))
@@ -268,7 +258,7 @@ class Scan:
         """The pieces, with the widths and the number of rows that are expected."""
         expected, rows = [each.n_columns for each in selections], 0
         for piece in pieces:
-            widths = [_width(part) for part in piece]
+            widths = [None if len(part.shape) == 1 else int(part.shape[1]) for part in piece]
             if widths != expected:
                 raise ValueError(
                     f"the widths of the selections change from {expected} to {widths} (None is a vector): all batches "
@@ -300,7 +290,3 @@ class Scan:
                 "from the beginning at every call, and the data must not change"
             )
         self._rows_of_a_pass = rows
-
-
-def _width(part: Part) -> int | None:
-    return None if len(part.shape) == 1 else int(part.shape[1])

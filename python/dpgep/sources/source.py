@@ -173,7 +173,7 @@ def messages_withheld(what: str) -> Iterator[None]:
 @contextmanager
 def packages_messages_withheld(what: str) -> Iterator[None]:
     """The same for errors of these packages alone: others, the user's among them, pass through."""
-    with replaced(lambda error: without_message(what, error) if _is_of_package(error) else error):
+    with replaced(lambda e: without_message(what, e) if type(e).__module__.split(".")[0] in _PACKAGES else e):
         yield
 
 
@@ -194,10 +194,6 @@ def replaced(replacement: Callable[[Exception], Exception]) -> Iterator[None]:
             raise other from None
         finally:
             other.__context__ = None
-
-
-def _is_of_package(error: Exception) -> bool:
-    return type(error).__module__.split(".")[0] in _PACKAGES
 
 
 def without_message(what: str, error: Exception) -> Exception:

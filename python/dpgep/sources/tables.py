@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep.sources import kinds
 from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, read_ahead, rows_at_a_time
-from dpgep.sources.encoding import Encoding
+from dpgep.sources.encoding import Encoding, declared_categories
 from dpgep.sources.names import Key, Names, as_text
 from dpgep.sources.source import Source, Table, messages_withheld, packages_messages_withheld, require_numeric
 
@@ -381,20 +381,13 @@ def as_vector_of_values(values: Any) -> Any:
         return values
     pa = pyarrow()
     with packages_messages_withheld("a column"):
-        column = values if kinds.is_arrow_array(values) else pa.chunked_array(_plain_text(values))
+        if kinds.is_polars_series(values) and declared_categories(values.dtype) is not None:
+            values = values.cast(str)  # some versions hand dictionaries on wrongly
+        column = values if kinds.is_arrow_array(values) else pa.chunked_array(values)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     _list_size(column.type, "")  # refuses what is no vector and no matrix
     with messages_withheld(f"a column of type {column.type}"):
         return np.asarray(Assembler()([_vector_or_matrix(chunk) for chunk in chunks or [pa.array([], column.type)]]))
-
-
-def _plain_text(values: Any) -> Any:
-    """A polars Series whose categories, where it has such, are text: some versions hand dictionaries on wrongly."""
-    if not kinds.is_polars_series(values):
-        return values
-    import polars
-
-    return values.cast(polars.String) if isinstance(values.dtype, (polars.Enum, polars.Categorical)) else values
 
 
 def _source(table: Any) -> Source:
