@@ -272,8 +272,8 @@ class _Parser:
         for name in (column.name for column in columns):
             if name in self._found_text:
                 raise ValueError(
-                    f"column {name!r} was inferred to be text from the first megabyte, possibly from one person's value: "
-                    f"declare categories={{{name!r}: [...]}}, or compare it by == or in alone"
+                    f"column {name!r} was inferred to be text from the first megabyte, possibly from one person's "
+                    f"value: declare categories={{{name!r}: [...]}}, or compare it by == or in alone"
                 )
 
     def _date(self, text: str, column: _Column) -> Any:
