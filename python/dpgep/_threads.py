@@ -222,8 +222,7 @@ def _register_kernels() -> None:
         def get_num_threads(self) -> int:
             return _KernelLimit.apply(_unlimited())
 
-        def set_num_threads(self, num_threads: int) -> None:
-            _KernelLimit.set(num_threads)
+        set_num_threads = staticmethod(_KernelLimit.set)
 
         def get_version(self) -> str:
             return str(core.__version__)

@@ -46,6 +46,7 @@ _SCALARS: dict[Any, str] = {
 _BINARY = b"dpgep\n"
 _DIGEST = hashlib.sha256().digest_size
 _LONGEST_AXIS = 1 << 31
+_hints = lru_cache(maxsize=128)(get_type_hints)
 # classes by the names that a file gives them, and the names
 _NAMES: dict[type[Any], str] = {}
 
@@ -431,11 +432,6 @@ def _variants(kind: type[Any]) -> dict[str, type[Any]]:
 
 def _key(field: dataclasses.Field[Any]) -> str:
     return field.name.lstrip("_")
-
-
-@lru_cache(maxsize=128)
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _has_default(field: dataclasses.Field[Any]) -> bool:

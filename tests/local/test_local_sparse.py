@@ -44,8 +44,8 @@ def test_finds_the_features_that_matter(epsilon: float, rng: np.random.Generator
     solution = server.solve_sparse(2, 0.02 if math.isinf(epsilon) else None)
     diagnostics = solution.diagnostics
     assert isinstance(diagnostics, FantopeDiagnostics)
-    assert diagnostics.converged
-    assert diagnostics.gap <= 1e-6 * abs(diagnostics.objective)
+    assert diagnostics.fit.converged
+    assert diagnostics.fit.gap <= 1e-6 * abs(diagnostics.fit.objective)
     assert diagnostics.support == SUPPORT
     others = np.delete(solution.components, SUPPORT, axis=1)
     assert not others.any()
@@ -85,7 +85,7 @@ def test_a_path_of_penalties_starts_where_the_last_one_ended(rng: np.random.Gene
     np.testing.assert_allclose(warm.components, cold.components, atol=1e-3)
     assert isinstance(warm.diagnostics, FantopeDiagnostics)
     assert isinstance(cold.diagnostics, FantopeDiagnostics)
-    assert warm.diagnostics.n_iterations <= cold.diagnostics.n_iterations
+    assert warm.diagnostics.fit.n_iterations <= cold.diagnostics.fit.n_iterations
     with pytest.raises(TypeError, match="start must be a solution of solve_sparse"):
         server.solve_sparse(2, 0.02, start=server.solve(2))
 

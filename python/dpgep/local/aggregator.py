@@ -367,37 +367,17 @@ class FantopeDiagnostics(Diagnostics):
     ----------
     penalty : phi.
     support : indices of the features that any component uses.
-    fit : the relaxation itself; ``start=`` of the next penalty.
+    fit : the relaxation: its ``objective``, the duality ``gap``, whether it ``converged``; ``start=`` of the next.
     """
 
     penalty: float
     support: tuple[int, ...]
     fit: FantopeFit
 
-    @property
-    def n_iterations(self) -> int:
-        """Steps of ADMM."""
-        return self.fit.n_iterations
-
-    @property
-    def converged(self) -> bool:
-        """Whether the duality gap met the tolerance."""
-        return self.fit.converged
-
-    @property
-    def objective(self) -> float:
-        """-tr(S H) + phi ||H||_{1,1} at the H found."""
-        return self.fit.objective
-
-    @property
-    def gap(self) -> float:
-        """No H of the Fantope is better by more."""
-        return self.fit.gap
-
     def summary(self) -> list[str]:
-        end = "converged" if self.converged else "NOT converged"
+        fit, end = self.fit, "converged" if self.fit.converged else "NOT converged"
         return [
-            f"  Fantope      {self.n_iterations} iterations, {end}: gap {self.gap:.2g} of {abs(self.objective):.3g}",
+            f"  Fantope      {fit.n_iterations} iterations, {end}: gap {fit.gap:.2g} of {abs(fit.objective):.3g}",
             f"  sparsity     penalty {self.penalty:.3g}, {len(self.support)} features used",
         ]
 

@@ -38,6 +38,7 @@ class MatrixFreeRelease:
     ----------
     a : `scipy.sparse.linalg.LinearOperator` of shape (d, d), symmetric: `matvec`, `matmat`, ``@``.
     b : the same for B + regularization I; None where B is the identity.
+    n_features : the dimension d.
     privacy : `PrivacyReport`.
     noise_level : expected operator norm of the noise in B, or in A where B is the identity (deviation x sqrt(2 d)).
     regularization : the multiple of the identity added to B.
@@ -56,6 +57,7 @@ class MatrixFreeRelease:
         products = curator.paid
         self._curator = curator
         self._products = products
+        self.n_features: int = products.oracle.n_features
         self.privacy = privacy
         self.noise_level = products.noise_level
         self.regularization = regularization
@@ -63,11 +65,6 @@ class MatrixFreeRelease:
         self.preprocessing = preprocessing
         self.a = self._operator(self._a_times)
         self.b = None if products.identity_b else self._operator(self._b_times)
-
-    @property
-    def n_features(self) -> int:
-        """The dimension d."""
-        return self._products.oracle.n_features
 
     @property
     def n_directions(self) -> int:

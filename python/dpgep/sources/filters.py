@@ -49,10 +49,11 @@ class Filtered(ArrowTable):
     """The rows of a table that meet a condition; nobody knows how many they are."""
 
     n_rows = None
+    types: Any = None  # those of the source
 
     def __init__(self, source: ArrowTable, condition: Condition) -> None:
         self._source = source
-        self.schema = source.schema
+        self.schema, self.types = source.schema, source.types
         self.repeatable = source.repeatable
         self.reads_ahead = source.reads_ahead
         self._condition = condition
@@ -63,10 +64,6 @@ class Filtered(ArrowTable):
                 f"column {name!r} was inferred not to be numeric from the first megabyte, possibly from one person's "
                 "value: write the filter as text instead of an expression of pyarrow"
             )
-
-    @property
-    def types(self) -> Any:
-        return self._source.types
 
     def needed(self, keys: Sequence[Key]) -> list[Hashable]:
         return list(dict.fromkeys([*super().needed(keys), *self._needed]))
