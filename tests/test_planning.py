@@ -12,7 +12,8 @@ from conftest import solve_seeded
 from stored import bytes_of
 
 import dpgep
-from dpgep.models.model import PublicFacts
+from dpgep.models.groups import MEANS
+from dpgep.models.model import PublicFacts, Scatter, Traits
 from dpgep.models.row_model import RowModel, layout_of
 from dpgep.planning import Simulation, _least, _Target, plan
 from dpgep.population import contrasts, exact_moments
@@ -26,6 +27,7 @@ MODELS: list[tuple[str, Any, list[float]]] = [
     ("pls", (3, 4), [0.9, 0.5]),
     ("fda", 5, [3.0, 1.0]),
     ("sir", 5, [0.8]),
+    ("multiset-cca", (4, 3, 3), [1.6, 0.8]),
 ]
 
 
@@ -183,6 +185,17 @@ def test_the_search_finds_where_a_function_falls_below() -> None:
         _least(lambda x: 2.0, 1.0, limits, "no number")
 
 
+class WithinPca(dpgep.models.FdaModel):
+    name = "within-pca"
+    traits = Traits(Scatter(within=1.0))
+    max_components = RowModel.max_components
+
+
+class MeansOfSlices(dpgep.models.SirModel):
+    name = "means"
+    traits = Traits(MEANS)
+
+
 @pytest.mark.parametrize(
     ("model", "spectrum", "shares"),
     [
@@ -192,6 +205,9 @@ def test_the_search_finds_where_a_function_falls_below() -> None:
         (dpgep.models.PlsModel((3, 4), True), [3.0, 2.0, 0.5], None),
         (dpgep.models.PcaModel(4, False), [9.0, 5.0, 4.0, 1.0], None),
         (dpgep.models.StandardizedPcaModel(4, True), [2.0, 1.0, 0.6, 0.4], None),
+        (dpgep.models.MultisetCcaModel((3, 4, 3), True), [1.6, 0.9, 0.3, 0, 0, 0], None),
+        (WithinPca(4, ("a", "b")), [9.0, 5.0, 4.0, 1.0], [0.3, 0.7]),
+        (MeansOfSlices(4, (0.0, 1.0)), [9.0, 5.0], [0.3, 0.3, 0.4]),
     ],
     ids=lambda value: value.name if isinstance(value, RowModel) else "",
 )
@@ -201,9 +217,9 @@ def test_the_population_has_the_spectrum(model: RowModel, spectrum: list[float],
     setting = Simulation(model, np.array(spectrum), 2.0, groups, 1e3, "replace-one", 1)
     problem = setting.problem(setting.people(0, 200_000), 1e3)
     released = exact_moments(problem)
-    k = len(spectrum)
+    k = np.count_nonzero(spectrum)
     values = solve_seeded(problem, epsilon=math.inf, n_components=k).eigenvalues
-    assert values == pytest.approx(spectrum, rel=0.03, abs=0.02)
+    assert values == pytest.approx(spectrum[:k], rel=0.03, abs=0.02)
     if shares is not None:
         assert released.counts == pytest.approx(shares, abs=0.01)
 
@@ -236,7 +252,10 @@ def test_the_number_of_people_is_noisy_under_add_remove() -> None:
         ({"model": "cca", "d": (3, 3), "spectrum": [1.0]}, "must be below 1, got 1"),
         ({"model": "pls", "d": (3, 3), "spectrum": [2.0]}, "must be below 1, got 2"),
         ({"model": "cca", "d": (3, 3), "spectrum": [0.5], "n_components": 2}, "but 1 eigenvalues are positive"),
-        ({"model": "ica"}, "model must be one of 'cca', 'fda', 'pca'.*got 'ica'"),
+        ({"model": "cca", "d": (3, 3, 3)}, "cca compares two views, got 3"),
+        ({"model": "multiset-cca", "d": (3, 3, 2), "spectrum": [0.1] * 3}, "spectrum must be 1 to 2 finite numbers"),
+        ({"model": "multiset-cca", "d": (3, 3, 2), "spectrum": [2.0]}, "must be below 2, got 2"),
+        ({"model": "ica"}, "model must be one of 'cca', 'fda', 'multiset-cca', 'pca'.*got 'ica'"),
         ({"model": dpgep.models.PcaModel(3, True)}, "d belongs to a model that is given by name"),
         ({"n": 0}, "n must be a positive whole number, got 0"),
         ({"n": 1}, "a plan is for two people or more, got n = 1"),
@@ -261,6 +280,8 @@ def test_what_is_refused(arguments: dict[str, Any], message: str) -> None:
 def test_what_is_no_model_and_no_bound() -> None:
     with pytest.raises(TypeError, match=r"model must be a model of rows.*got int"):
         plan(3, n=10, spectrum=[1.0], **BUDGET)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"model must be a model of rows that plans know.*got TableModel"):
+        plan(dpgep.models.TableModel(3), n=10, spectrum=[1.0], **BUDGET)
     with pytest.raises(TypeError, match="preprocessing is of rows in their own units"):
         plan("pca", n=10, d=2, spectrum=[3.0], preprocessing=dpgep.Preprocessing(1.0), **BUDGET)  # type: ignore[arg-type]
 

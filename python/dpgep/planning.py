@@ -31,14 +31,12 @@ from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
-from dpgep.models.pca import PcaModel
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import RowModel, layout_of
 from dpgep.population import (
-    PLANNED,
     Population,
-    by_number,
     exact_moments,
+    is_planned,
     largest_eigenvalue,
     mean_moments,
     model_named,
@@ -144,7 +142,7 @@ class Plan:
             raise ValueError(f"a plan is for two people or more, got n = {self.n!r}")
         if not (self.mu > 0 and self.bound > 0 and 0 < self.share <= 1):
             raise ValueError("mu, bound and share of a plan must be positive")
-        if not isinstance(self.model, tuple(PLANNED.values())) or self._setting.model != by_number(self.model):
+        if not is_planned(self.model) or self._setting.model != self.model:
             raise ValueError("the setting of a plan is of another model")
         if self._epsilon is not None and self.mu != self._budget(self._epsilon).mu:
             raise ValueError(f"mu is {self.mu!r}, which is not that of epsilon = {self._epsilon!r} and the delta")
@@ -198,7 +196,7 @@ class Plan:
         require_positive("error", error)
         setting, k = self._setting, self._setting.n_components
         rest, largest = setting.spectrum[k:], setting.spectrum[0]
-        if not len(rest) and isinstance(self.model, PcaModel):
+        if not len(rest) and self.model.traits.equal_eigenvalues:
             raise ValueError(f"all {k} eigenvalues were planned to lead: plan fewer components")
         next_one = float(rest[0]) if len(rest) else 0.0
         most = largest_eigenvalue(self.model, setting.deviation) - next_one
@@ -255,7 +253,7 @@ def plan(
     model: RowModel | str,
     *,
     n: int,
-    d: int | tuple[int, int] | None = None,
+    d: int | Sequence[int] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
@@ -280,11 +278,11 @@ def plan(
     Parameters
     ----------
     model : RowModel or str
-        `dpgep.models.PcaModel`, `StandardizedPcaModel`, `CcaModel`, `PlsModel`, `FdaModel` or `SirModel`; or "pca",
-        "standardized-pca", "cca", "pls", "fda" or "sir", centred, with ``d``.
+        `dpgep.models.PcaModel(20, True)` and the like, also one of your own; or a name, "pca", "standardized-pca",
+        "cca", "pls", "multiset-cca", "fda" or "sir", centred, with ``d``.
     n : int
         Number of people.
-    d : int, or (d_x, d_y)
+    d : int, or (d_x, d_y), or more for "multiset-cca"
         Of a model given by name: number of features. "fda" and "sir" have a group for each of ``shares``; default, as
         many classes as the spectrum distinguishes and ten slices.
     epsilon, delta, rho, mu, accounting
@@ -298,8 +296,9 @@ def plan(
         The eigenvalues that are public or hoped for, at most as many as the model has; the others are given by rows
         without signal. PCA: of the covariance, others ``deviation``^2. Standardized PCA: of the correlation matrix,
         scaled so that all add up to d, others alike. CCA: canonical correlations below 1, of views whose covariance is
-        ``deviation``^2 I. PLS: singular values of the cross-covariance of such views, below ``deviation``^2. FDA:
-        variances of class means over those within classes. SIR: parts of variances, below 1. Others 0.
+        ``deviation``^2 I; of m views, m - 1 times the correlation of two. PLS: singular values of the cross-covariance
+        of such views, below ``deviation``^2. FDA: variances of class means over those within classes. SIR: parts of
+        variances, below 1. Others 0.
     eigengap : float
         Alternatively, a spectrum with one eigenvalue that is larger than all others by this much.
     deviation : float
@@ -344,7 +343,7 @@ def plan(
         model = model_named(model, d, spectrum, shares)
     elif d is not None:
         raise ValueError("d belongs to a model that is given by name")
-    if not isinstance(model, tuple(PLANNED.values())):
+    if not is_planned(model):
         raise TypeError(
             f"model must be a model of rows that plans know, such as dpgep.models.PcaModel(20, True), got "
             f"{type(model).__name__}"
@@ -355,7 +354,7 @@ def plan(
     if isinstance(clipping, AutoPreprocessing) and clipping.ranges:
         raise ValueError("ranges are in units of columns, which a plan does not know: plan without them")
     setting = Simulation(
-        model=by_number(model),
+        model=model,
         spectrum=spectrum_of(model, spectrum, eigengap, float(deviation)),
         deviation=float(deviation),
         shares=shares_of(model, shares),

@@ -6,26 +6,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpgep._checks import require_count, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.models.groups import FdaModel, SirModel
-from dpgep.models.model import Matrix
+from dpgep.models import MODELS
+from dpgep.models.groups import MEANS, FdaModel, SirModel
+from dpgep.models.model import Matrix, Scatter
 from dpgep.models.moments import ReleasedMoments
-from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.row_model import RowModel
-from dpgep.models.views import CcaModel, PlsModel, ViewsModel
+from dpgep.models.row_model import Classes, RowModel, Slices
+from dpgep.models.views import BETWEEN, WITHIN, ViewsModel
 from dpgep.privacy.release import release_moments
 from dpgep.problems.problem import MomentProblem
 
-#: the models that there are populations for, by name
-PLANNED: dict[str, type[RowModel]] = {
-    kind.name: kind for kind in (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, FdaModel, SirModel)
-}
+TOTAL = Scatter(total=1.0)
 
 # The variance of a column that few people agree about, of the largest mean square. A public constant.
 _AGREED = 1e-6
@@ -39,9 +37,9 @@ class Population:
 
     Attributes
     ----------
-    model : whose groups are 0, 1, ...: see `by_number`.
+    model : one that `is_planned`.
     spectrum : all eigenvalues that a component may have, descending.
-    deviation : of the rows in any direction without signal (FDA: within classes).
+    deviation : of the rows in any direction without signal (of differences between groups: within them).
     shares : (G,), of the groups; of everybody, where there are none.
     """
 
@@ -53,41 +51,43 @@ class Population:
     def __post_init__(self) -> None:
         require_positive("deviation", self.deviation)
         most, size = largest_eigenvalue(self.model, self.deviation), self.model.max_components
-        if self.spectrum.shape != (size,) or not ((self.spectrum >= 0) & (self.spectrum < most)).all():
+        within = (self.spectrum >= 0) & (self.spectrum < most)
+        if self.spectrum.shape != (size,) or not within.all() or self.spectrum[most_signals(self.model) :].any():
             raise ValueError(f"spectrum must be {size} numbers, none negative, below {most:g}")
         shares_of(self.model, None if self.model.grouping is None else self.shares.tolist())
 
     def people(self, number: int, m: int) -> tuple[Any, ...]:
-        """A draw of m people, by its number: rows of each view, and the groups where there are any."""
+        """A draw of m people, by its number: rows of each view, and labels or responses where there are any."""
         generator, (means, root) = np.random.default_rng([1, number]), self._law
         groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
         rows = means[groups]
         rows += generator.standard_normal((m, len(root))) @ root
-        if self.model.grouping is not None:
-            return rows, groups
-        return tuple(rows[:, view] for view in self.model.views)
+        views = tuple(rows[:, view] for view in self.model.views)
+        return views if self.model.grouping is None else (*views, _values_of(self.model.grouping)[groups])
 
     @cached_property
     def _law(self) -> tuple[Matrix, Matrix]:
         """The means (G, d) of the groups, and the root of the covariance within them."""
         model, spectrum, deviation, shares = self.model, self.spectrum, self.deviation, self.shares
-        d, generator = model.n_features, np.random.default_rng(0)
+        d, traits, generator = model.n_features, model.traits, np.random.default_rng(0)
         means, covariance = np.zeros((len(shares), d)), np.diag(np.full(d, deviation**2))
-        leading = np.arange(len(spectrum))
-        if model.traits.standardized:
+        if traits.standardized:
             from scipy.stats import random_correlation  # slow to import
 
             correlations = random_correlation.rvs(spectrum, random_state=generator, tol=1e-8)
             values, vectors = np.linalg.eigh(correlations)
             return means, deviation * np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-        if isinstance(model, ViewsModel):
-            others = model.view_sizes[0] + leading
-            cross = spectrum * (deviation**2 if isinstance(model, CcaModel) else 1.0)
-            covariance[leading, others] = covariance[others, leading] = cross
-        elif model.grouping is not None:
+        leading = np.arange(most_signals(model))
+        spectrum = spectrum[leading]
+        if traits.a == BETWEEN:  # each component is in all views, alike
+            cross = spectrum * (1.0 if traits.b is None else deviation**2) / (len(model.views) - 1)
+            for one, other in combinations(model.views, 2):
+                covariance[one.start + leading, other.start + leading] = cross
+                covariance[other.start + leading, one.start + leading] = cross
+        elif traits.of_means:
             along = np.sqrt(spectrum)[:, None] * contrasts(shares)[: len(spectrum)]
-            means[:, leading] = deviation * along.T / np.sqrt(shares)[:, None]
-            if isinstance(model, SirModel):  # its eigenvalues are parts of the whole variance
+            means[:, leading] = (1.0 if traits.b is None else deviation) * along.T / np.sqrt(shares)[:, None]
+            if traits.b == TOTAL:  # eigenvalues are parts of the whole variance
                 covariance[leading, leading] -= deviation**2 * spectrum
         else:
             covariance = np.diag(spectrum)
@@ -97,6 +97,13 @@ class Population:
             size = view.stop - view.start
             rotation[view, view] = np.linalg.qr(generator.standard_normal((size, size)))[0]
         return means @ rotation, np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ rotation)
+
+
+def _values_of(grouping: Classes | Slices) -> NDArray[Any]:
+    """A label of each class, or a response in each slice, to which its lower edge belongs."""
+    if isinstance(grouping, Slices):
+        return np.array([-math.inf, *grouping.interior_edges])
+    return np.fromiter(grouping.labels, dtype=object, count=grouping.n_groups)
 
 
 def exact_moments(problem: MomentProblem) -> ReleasedMoments:
@@ -127,58 +134,70 @@ def moments_of_more(draw: ReleasedMoments, mean: ReleasedMoments, n: int, n_draw
     return replace(draw, n=float(n), **{name: middle + share * (own - middle) for name, (middle, own) in pairs.items()})
 
 
+def is_planned(model: object) -> bool:
+    """Whether there are populations for a model: of scatters whose eigenvalues such rows can have."""
+    if not isinstance(model, RowModel):
+        return False
+    a, b = model.traits.a, model.traits.b
+    if a == BETWEEN:
+        return b in (None, WITHIN)
+    if a == MEANS:
+        return b in (None, TOTAL, Scatter(within=1.0))
+    return a is not None and a.moment and a.blocks == "whole" and b is None
+
+
 def model_named(
-    name: str, d: int | tuple[int, int] | None, spectrum: ArrayLike | None, shares: Sequence[float] | None
+    name: str, d: int | Sequence[int] | None, spectrum: ArrayLike | None, shares: Sequence[float] | None
 ) -> RowModel:
     """The model of a name, centred, with a group for each of ``shares``."""
-    require_one_of("model", name, sorted(PLANNED))
-    kind = PLANNED[name]
+    require_one_of("model", name, sorted(set(MODELS) - {"table"}))
+    kind: Any = MODELS[name]
     if issubclass(kind, ViewsModel):
-        if not (isinstance(d, Sequence) and len(d) == 2):
-            raise ValueError(f"the two views of {name!r} need d=(d_x, d_y), got {d!r}")
-        return kind((require_count("d_x", d[0]), require_count("d_y", d[1])), center=True)
+        if not isinstance(d, Sequence):
+            raise ValueError(f"the {'two ' * (name != 'multiset-cca')}views of {name!r} need d=(d_x, d_y), got {d!r}")
+        found: RowModel = kind(tuple(require_count(f"d[{i}]", size) for i, size in enumerate(d)), center=True)
+        return found
     features = require_count("d", d)
-    if issubclass(kind, PcaModel):
-        return kind(features, center=True)
-    if issubclass(kind, FdaModel):
+    if kind is FdaModel:
         n_classes = (1 if spectrum is None else np.size(spectrum)) + 1 if shares is None else len(shares)
-        return kind(features, classes=tuple(range(n_classes)))
-    n_slices = 10 if shares is None else len(shares)
-    return SirModel(features, interior_edges=tuple(float(edge) for edge in range(1, n_slices)))
-
-
-def by_number(model: RowModel) -> RowModel:
-    """The model of groups 0, 1, ...: names of classes and edges of slices change nothing."""
-    if isinstance(model, FdaModel):
-        return replace(model, classes=tuple(range(len(model.classes))))
-    if isinstance(model, SirModel):
-        return replace(model, interior_edges=tuple(i + 0.5 for i in range(len(model.interior_edges))))
-    return model
+        return FdaModel(features, classes=tuple(range(n_classes)))
+    if kind is SirModel:
+        n_slices = 10 if shares is None else len(shares)
+        return SirModel(features, interior_edges=tuple(float(edge) for edge in range(1, n_slices)))
+    centred: RowModel = kind(features, center=True)
+    return centred
 
 
 def largest_eigenvalue(model: RowModel, deviation: float) -> float:
     """What no eigenvalue of a population may reach."""
-    if isinstance(model, PlsModel):
-        return deviation**2
-    return float(model.n_features) if model.traits.standardized else model.traits.largest_eigenvalue
+    traits = model.traits
+    if traits.a == BETWEEN:
+        return (len(model.views) - 1) * (deviation**2 if traits.b is None else 1.0)
+    if traits.standardized:
+        return float(model.n_features)
+    return 1.0 if traits.of_means and traits.b == TOTAL else math.inf
+
+
+def most_signals(model: RowModel) -> int:
+    """How many eigenvalues may differ from those of rows without signal: between views, each is in all of them."""
+    return min(model.view_sizes, default=model.max_components)
 
 
 def spectrum_of(model: RowModel, spectrum: ArrayLike | None, eigengap: float | None, deviation: float) -> Matrix:
     """All eigenvalues of a population, descending: those given, and those of rows without signal."""
-    size, rest = model.max_components, 0.0
-    if isinstance(model, PcaModel) and not model.traits.standardized:
-        rest = deviation**2
+    size, signals, traits = model.max_components, most_signals(model), model.traits
+    rest = deviation**2 if traits.equal_eigenvalues and not traits.standardized else 0.0
     if eigengap is not None:
         require_positive("eigengap", eigengap)
-        given = np.array([(1 - eigengap / size if model.traits.standardized else rest) + eigengap])
+        given = np.array([(1 - eigengap / size if traits.standardized else rest) + eigengap])
     else:
         given = np.atleast_1d(np.asarray(spectrum, dtype=float))
     most = largest_eigenvalue(model, deviation)
-    if given.ndim != 1 or not 1 <= len(given) <= size or not ((given >= 0) & (given < math.inf)).all():
-        raise ValueError(f"spectrum must be 1 to {size} finite numbers, none negative, got {spectrum!r}")
+    if given.ndim != 1 or not 1 <= len(given) <= signals or not ((given >= 0) & (given < math.inf)).all():
+        raise ValueError(f"spectrum must be 1 to {signals} finite numbers, none negative, got {spectrum!r}")
     if not (given < most).all():
         raise ValueError(f"the eigenvalues of this population must be below {most:g}, got {given.max():g}")
-    if model.traits.standardized:
+    if traits.standardized:
         rest = max(size - float(given.sum()), 0.0) / max(size - len(given), 1)
     return of_model(model, np.sort(np.append(given, np.full(size - len(given), rest)))[::-1])
 

@@ -283,7 +283,7 @@ def test_a_budget_in_a_file_pays_until_it_refuses(run: Run) -> None:
         (["pca", "people.csv", "--columns", "age", "--sparsity", "0"], "must be at least 1, got 0"),
         (["transform", "people.csv", "people.csv", "-o", "o.txt"], "-o must end in one of .csv, .parquet, .npy"),
         (["transform", "people.csv", "people.csv", "-o", "o.csv"], "people.csv holds no solution"),
-        (["plan", "cca", "--people", "10", "--features", "3", *BUDGET], "--features of cca: D,E"),
+        (["plan", "cca", "--people", "10", "--features", "3", *BUDGET], "views of 'cca' need d=(d_x, d_y), got 3"),
         (["plan", "pca", "--people", "10", "--features", "3"], "give exactly one budget"),
     ],
 )  # fmt: skip

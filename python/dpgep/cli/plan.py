@@ -10,10 +10,9 @@ from dpgep.cli.command import Commands, UsageError, numbers, positive, usage
 from dpgep.cli.paying import Paying
 from dpgep.problems.problem import Problem
 
-_TWO_VIEWS = ("cca", "pls")
 _LISTED = 12
 # The signal that expected errors are about: an eigenvalue that is larger than all others by this much.
-_EIGENGAPS = {"pca": 1.0, "standardized-pca": 0.5, "cca": 0.5, "pls": 0.5, "fda": 1.0, "sir": 0.5}
+_EIGENGAPS = {"pca": 1.0, "standardized-pca": 0.5, "cca": 0.5, "multiset-cca": 0.5, "pls": 0.5, "fda": 1.0, "sir": 0.5}
 
 
 def add(commands: Commands) -> None:
@@ -22,10 +21,10 @@ def add(commands: Commands) -> None:
         help="Expected errors before there are data",
         description="Expected errors of a release, computed from public numbers alone.",
     )
-    parser.add_argument("model", choices=("pca", "standardized-pca", "cca", "pls", "fda", "sir"))
+    parser.add_argument("model", choices=tuple(_EIGENGAPS))
     parser.add_argument("--people", type=positive, required=True, metavar="N", help="number of people")
     parser.add_argument(
-        "--features", type=_features, required=True, metavar="D", help="number of columns, or D,E for two views"
+        "--features", type=_features, required=True, metavar="D", help="number of columns, or D,E,... of each view"
     )
     parser.add_argument("--epsilon", type=float, help="with --delta: (epsilon, delta)-differential privacy")
     parser.add_argument("--delta", type=float, help="well below one over the number of people, as 1e-6")
@@ -50,21 +49,15 @@ def add(commands: Commands) -> None:
     parser.set_defaults(run=_run)
 
 
-def _features(text: str) -> int | tuple[int, int]:
-    parts = [positive(part) for part in text.split(",")]
-    if len(parts) > 2:
-        raise argparse.ArgumentTypeError(f"must be a number, or two of two views, as 6,4; got {text!r}")
-    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+def _features(text: str) -> int | tuple[int, ...]:
+    first, *others = [positive(part) for part in text.split(",")]
+    return (first, *others) if others else first
 
 
 def _run(options: argparse.Namespace) -> int:
-    if (options.model in _TWO_VIEWS) != isinstance(options.features, tuple):
-        raise UsageError(
-            f"--features of {options.model}: {'D,E, one of each view' if options.model in _TWO_VIEWS else 'D'}"
-        )
     gap = options.eigengap
     if options.spectrum is None and gap is None:
-        gap = 1.0 if options.model in ("pca", "fda") else 0.5
+        gap = _EIGENGAPS[options.model]
     with usage():
         plan = dpgep.planning.plan(
             options.model,
@@ -106,9 +99,6 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
             print("noise     not planned for tables with groups: see dpgep fda or dpgep sir --dry-run")
             return 0
         model = dpgep.models.StandardizedPcaModel(model.n_features, center=True)
-    if model.name not in _EIGENGAPS:
-        print(f"noise     not planned for {model.name}: see dpgep cca --dry-run, for two of its views")
-        return 0
     n = problem.facts.n or options.people
     if n is None:
         raise UsageError("for how many people? The files do not say it, or it is not public: give --people N")
