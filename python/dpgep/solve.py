@@ -24,7 +24,7 @@ from dpgep.problems.mergeable_moments import Moments, SummedProblem, problem_fro
 from dpgep.problems.problem import MomentProblem, Problem
 from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease
 from dpgep.results.release import Release
-from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
+from dpgep.results.solution import Solution, solution_of, warn_of_accuracy, warn_of_scales
 from dpgep.run import Run
 
 
@@ -292,6 +292,7 @@ def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
     assert isinstance(noisy, ReleasedMoments)
     found = _release(problem, run, noisy)
     run.warn_of_counted(found)
+    warn_of_scales(run.preprocessing, problem.model.feature_names, found)
     return found
 
 

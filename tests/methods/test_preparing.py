@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import scipy.stats
@@ -697,6 +699,51 @@ def test_what_is_worth_its_price(mu: float, expected: str | None) -> None:
     sparse = dpgep.solve(problems(table(), bound="auto")["fda"], mu=mu, sparsity=2).preprocessing
     kept = dpgep.release(problems(table(), bound="auto")["fda"], mu=mu).preprocessing
     assert sparse.linear is kept.linear is None
+
+
+def _wrong_and_said(n: int, draws: int) -> tuple[Any, Any]:
+    """Whether scales of columns in all units, up to 100 deviations from zero, are wrong, and said to be unsure."""
+    wrong, said = [], []
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        means = np.array([100.0, 3.0, 0.0, 1.0, -20.0])
+        x = (rng.standard_normal((n, 5)) + means) * 10.0 ** rng.uniform(-4, 4, 5)
+        auto = AutoPreprocessing(precondition="columns")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+            found = dpgep.release(x, preprocessing=auto, epsilon=1.0, delta=1e-5, seed=seed).preprocessing
+        wrong.append(np.abs(np.log(found.scale / x.std(axis=0))) > math.log(3))
+        said.append(np.isin(np.arange(5), found.unsure))
+    return np.array(wrong), np.array(said)
+
+
+def test_wrong_scales_are_said() -> None:
+    """With seeds: most scales are right where there are 5000 people, many wrong where there are 300, and said."""
+    wrong, said = _wrong_and_said(5000, 40)
+    assert wrong.mean() < 0.02
+    assert said.mean() < 0.1
+    assert not (wrong & ~said).any()
+    wrong, said = _wrong_and_said(300, 40)
+    assert wrong.mean() > 0.05
+    assert not (wrong & ~said).any()
+
+
+def test_a_scale_that_the_budget_does_not_show_is_named() -> None:
+    x = table(2000)
+    x[:, 3] = 7.0
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    with pytest.warns(dpgep.AccuracyWarning, match="did not show the scales of columns 'd'") as caught:
+        solution = dpgep.solve(dpgep.pca(frame, standardize=True), mu=2.0)
+    assert any(warning.message.solution is solution for warning in caught)
+    assert solution.preprocessing.unsure == (3,)
+    with pytest.warns(dpgep.AccuracyWarning, match="scales of columns 'd'"):
+        released = dpgep.release(frame, mu=2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        released.pca(["a", "b"])  # the warning is about others
+    with pytest.warns(dpgep.AccuracyWarning, match="scales of columns 'd'"):
+        released.pca(["a", "d"])
+    assert dpgep.load(bytes_of(released)).preprocessing.unsure == (3,)
 
 
 def test_the_report_shows_what_each_stage_cost() -> None:

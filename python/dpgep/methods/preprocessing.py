@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
+from dpgep.methods.ranges import ColumnRanges
+from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_run
 from dpgep.models.model import Matrix, Model
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.ledger import split_budget
@@ -43,6 +42,9 @@ _LEAST_CUT, _LEAST_CUT_OF_SIZES = 6.0, 12.0
 _LEAST_SPREAD, _LEAST_SCALE, _LEAST_EIGENVALUE = 2.0**-10, 2.0**-500, 2.0**-30
 # Deviations from which on a noisy count shows that it is not that of all people.
 _SHOWN = 4.0
+# What scales that pass for known may be wrong by, and deviations of the noise beyond which a variance shows them: of
+# columns that were looked at more closely, and of others, which rarely fill so little of their interval.
+_FACTOR, _SHOWS = 3.0, (3.0, 1.5)
 # Histograms of more columns than this take too much memory.
 _MOST_COLUMNS = 1 << 12
 # Share of the people within the bound of a mean.
@@ -125,7 +127,13 @@ class _Estimator:
             return prepared
         if shifted and affordable and self._missing:  # a mean of rows would count what is absent as 0
             return self._bounded(
-                replace(self.columns(shifted=True), scale=None, variance_error=None, largest=self._as_is.largest)
+                replace(
+                    self.columns(shifted=True),
+                    scale=None,
+                    variance_error=None,
+                    largest=self._as_is.largest,
+                    unsure=(),
+                )
             )
         return self._shifted() if shifted else self._bounded(self._as_is)
 
@@ -167,17 +175,33 @@ class _Estimator:
         else:
             found.high = np.maximum(np.abs(found.low), np.abs(found.high))
             found.low = -found.high
+            found.narrow[:] = False
         interval = found.intervals(np.arange(self._d))
         sums = self._stages.column_sums(interval, left)
         n = self._n_there(sums)
         mean, square = np.clip(sums.values[:2] / n, -1.0, 1.0)
         if not shifted:
             mean = np.zeros(self._d)
-        spread = np.maximum(np.sqrt(np.maximum(square - mean**2, sums.deviation / n)), _LEAST_SPREAD)
+        variance, noise = square - mean**2, sums.deviation * np.sqrt(1 + 4 * mean**2) / n
+        spread = np.maximum(np.sqrt(np.maximum(variance, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
         scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(self._least_cut, math.sqrt(self._d))
-        error = sums.deviation / n * np.sqrt(1 + 4 * mean**2) / spread**2
-        return Preprocessing(1.0, location, scale, largest=largest, missing=self._missing, variance_error=error)
+        known = (
+            found.seen
+            & ~found.narrow
+            & (variance >= np.maximum(np.where(found.looked, *_SHOWS) * noise, _LEAST_SPREAD**2))
+        )
+        known |= scale <= _FACTOR * found.least_spread
+        unsure = () if sums.deviation == 0 else tuple(np.flatnonzero(~known).tolist())
+        return Preprocessing(
+            1.0,
+            location,
+            scale,
+            largest=largest,
+            missing=self._missing,
+            variance_error=noise / spread**2,
+            unsure=unsure,
+        )
 
     @property
     def _n_rows(self) -> int | None:
@@ -256,14 +280,13 @@ class _Estimator:
             ends = _LEAST_NORM * math.sqrt(self._d), mapped.largest * math.sqrt(self._d)
             first, last = (math.floor(NORM_STEPS * math.log2(end)) for end in ends)
         histogram = self._stages.norms(mapped, first, last - first + 1, self._part(self._shares.bound))
-        limits, counts = Limits.of(histogram), histogram.values
+        counts = histogram.values
         counts[0] = 0.0  # rows of zeros have no say
-        for width in _RUNS:
-            people = np.add.reduceat(counts, np.arange(0, len(counts), width))
-            seen = seen_bins(people, limits, width)
-            if len(seen):
-                return Norms(np.exp2((first + (seen + 0.5) * width) / NORM_STEPS), people[seen])
-        return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
+        run = people_run(counts, histogram.deviation, tail=0.0)
+        if not run.is_seen:
+            return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
+        bins = np.arange(run.first, run.last + 1)
+        return Norms(np.exp2((first + bins + 0.5) / NORM_STEPS), np.maximum(counts[bins], 0.0))
 
 
 def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shares:
@@ -316,156 +339,3 @@ class Norms:
             squares = (self.norms / self.norms[-1]) ** 2
             within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
         return float(np.clip(within @ self.people / (squares @ self.people), _LEAST_KEPT, 1.0))
-
-
-# With these probabilities noise alone passes for people in a bin anywhere, or in one near those that hold most.
-_FALSE_BIN, _FALSE_NEAR = 1e-6, 1e-2
-_NEAR = 12
-# Neighbours of bins that hold people do so, too, if they exceed this many deviations of the noise.
-_LIKELY = 2.0
-# Share of the people at either end of what is seen who are left outside.
-_TAIL = 0.005
-# Share of the people who must be seen in an interval for the others to be left outside.
-_MOST = 0.8
-# Share of the people, and deviations of the noise, that nobody misses.
-_MISSED, _MISSED_DEVIATIONS = 0.05, 4.0
-# A column is narrow that has one sign and spans at most this many octaves, or so few parts of an interval.
-_NARROW_OCTAVES, _NARROW_PARTS = 3, 3
-# Widths of the runs of bins in which people are looked for, one after the other.
-_RUNS = (1, 2, 4, 8, 16)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Counts that noise alone hardly reaches: in any bin, and in any of those near the ones that hold most people."""
-
-    anywhere: float
-    near: float
-    deviation: float
-
-    @classmethod
-    def of(cls, histogram: NoisyCounts) -> Limits:
-        """Limits for a histogram of one column, or of several, one in each row."""
-        counts, deviation = histogram.values, histogram.deviation
-        n_near = (2 * _NEAR + 1) * (len(counts) if counts.ndim > 1 else 1)
-        anywhere = -deviation * NormalDist().inv_cdf(_FALSE_BIN / counts.size)
-        return cls(anywhere, -deviation * NormalDist().inv_cdf(_FALSE_NEAR / n_near), deviation)
-
-
-class ColumnRanges:
-    """Intervals that hold the values of d columns.
-
-    Attributes
-    ----------
-    low, high : (d,), their ends.
-    zero : (d,), columns of which nothing but zeros were seen.
-    narrow : (d,), columns whose interval is far from zero for its width, and worth a closer look.
-    """
-
-    def __init__(self, d: int, *, missing: bool = False) -> None:
-        self.low, self.high = np.zeros(d), np.zeros(d)
-        self.zero, self.narrow = np.zeros(d, dtype=np.bool_), np.zeros(d, dtype=np.bool_)
-        self._people = np.zeros(d)  # how many were seen in each column
-        self._missing = missing
-
-    def give(self, column: int, low: float, high: float) -> None:
-        """A public interval of a column."""
-        self.low[column], self.high[column] = low, high
-        self.zero[column] = self.narrow[column] = False
-
-    def look(self, columns: NDArray[np.intp], histogram: NoisyCounts, n: float | None) -> None:
-        """Intervals of some columns from counts of zeros, positive and negative octaves.
-
-        n : how many people have a row, where that is public.
-        """
-        limits = Limits.of(histogram)
-        found = [self._sides(counts, limits) for counts in histogram.values]
-        self._people[columns] = [zeros + up.people + down.people for zeros, up, down in found]
-        n = max(float(self._people.max()), 1.0) if n is None else n
-        missed = max(_MISSED * n, _MISSED_DEVIATIONS * histogram.deviation)
-        for j, (zeros, up, down) in zip(columns, found, strict=True):
-            self.zero[j] = zeros > 0 and not up and not down
-            everybody = self._missing or n - self._people[j] <= missed
-            one_sided = bool(up) != bool(down) and not zeros and everybody
-            self.narrow[j] = one_sided and len(up or down) <= _NARROW_OCTAVES
-            self.low[j] = -down.upper if down else up.lower if one_sided else 0.0
-            self.high[j] = up.upper if up else -down.lower if one_sided else 0.0
-
-    def look_closer(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
-        """Narrower intervals of some columns from counts in equal parts of the present ones."""
-        limits, interval = Limits.of(histogram), self.intervals(columns)
-        ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
-        for row, j in enumerate(columns):
-            run = people_run(histogram.values[row], limits)
-            most_seen = run.people > _MOST * self._people[j]
-            self.narrow[j] = most_seen and len(run) <= _NARROW_PARTS
-            if most_seen:
-                self.low[j] = interval.middle[row] + interval.half[row] * ends[run.first]
-                self.high[j] = interval.middle[row] + interval.half[row] * ends[run.last + 1]
-
-    def intervals(self, columns: NDArray[np.intp]) -> Interval:
-        """Intervals of some columns: -1 to 1 where only zeros were seen, one of typical width where nothing was."""
-        widths = self.high / 2 - self.low / 2
-        known = widths > 0
-        typical = float(np.median(widths[known])) if known.any() else 1.0
-        half = np.where(known, widths, np.where(self.zero, 1.0, typical))
-        return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
-
-    def _sides(self, counts: Matrix, limits: Limits) -> tuple[float, BinRun, BinRun]:
-        """People with zeros, and octaves of the positive and of the negative values."""
-        positive, negative = counts
-        zeros = float(positive[0]) if positive[0] > limits.near else 0.0
-        up, down = (people_run(side[1:], limits) for side in (positive, negative))
-        return zeros, up, down
-
-
-@dataclass(frozen=True)
-class BinRun:
-    """Bins from ``first`` to ``last`` that hold ``people``; none if last < first."""
-
-    first: int
-    last: int
-    people: float
-
-    def __len__(self) -> int:
-        return self.last + 1 - self.first
-
-    @property
-    def lower(self) -> float:
-        """The least magnitude, where bins are octaves."""
-        return math.ldexp(1.0, FIRST_OCTAVE + self.first)
-
-    @property
-    def upper(self) -> float:
-        """The end of the last octave."""
-        return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
-
-
-def people_run(counts: Matrix, limits: Limits) -> BinRun:
-    """The bins that hold people: where some do, or else runs of 2, 4, ... bins, and their likely neighbours."""
-    for width in _RUNS:
-        sums, spread = np.add.reduceat(counts, np.arange(0, len(counts), width)), math.sqrt(width)
-        seen = seen_bins(sums, limits, width)
-        if not len(seen):
-            continue
-        likely = sums > _LIKELY * limits.deviation * spread
-        first, last = int(seen[0]), int(seen[-1])
-        while first > 0 and likely[first - 1]:
-            first -= 1
-        while last + 1 < len(sums) and likely[last + 1]:
-            last += 1
-        within = np.cumsum(sums[first : last + 1])
-        people = float(within[-1])
-        low, high = int(np.argmax(within > _TAIL * people)), int(np.argmax(within >= (1 - _TAIL) * people))
-        return BinRun((first + low) * width, min((first + high + 1) * width, len(counts)) - 1, people)
-    return BinRun(0, -1, 0.0)
-
-
-def seen_bins(sums: Matrix, limits: Limits, width: int) -> NDArray[np.intp]:
-    """Which of the sums over ``width`` bins noise alone hardly reaches; none if it may have reached all."""
-    spread = math.sqrt(width)
-    seen = sums > limits.anywhere * spread
-    if seen.any():
-        near = np.abs(np.arange(len(sums)) - int(np.argmax(sums))) <= max(1, _NEAR // width)
-        seen |= near & (sums > limits.near * spread)
-    return np.flatnonzero(seen)

@@ -220,16 +220,17 @@ def _constant_warning(standard: Standardization, asked: int, names: tuple[str, .
     if len(constant):
         left = len(standard.scale) - len(constant)
         fewer = f", which leaves {left} of {asked} components" if left < asked else ""
-        yield f"columns {_listed(constant, names)} are constant and have no weight{fewer}"
+        yield f"columns {listed_columns(constant, names)} are constant and have no weight{fewer}"
     drowned = np.flatnonzero(standard.drowned & (standard.scale > 0))
     if len(drowned):
         yield (
-            f"columns {_listed(drowned, names)} are constant, or vary less than the noise in their variances: their "
-            "weights are too small, and the expected errors do not cover that"
+            f"columns {listed_columns(drowned, names)} are constant, or vary less than the noise in their variances: "
+            "their weights are too small, and the expected errors do not cover that"
         )
 
 
-def _listed(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:
+def listed_columns(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:
+    """Their names or numbers, in words."""
     listed = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:_MOST_LISTED])
     return listed + (f" and {len(columns) - _MOST_LISTED} more" if len(columns) > _MOST_LISTED else "")
 

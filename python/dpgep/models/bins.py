@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +20,11 @@ NORM_STEPS = 4
 # quarters of octaves from one to the other.
 LEAST_THRESHOLD, LARGEST_THRESHOLD = 2.0**-7, 1.0
 PRODUCT_EDGES = 2.0 ** (np.arange(-7 * NORM_STEPS, 1) / NORM_STEPS)
+
+# Noise alone passes for a run of people in a histogram with this probability.
+_FALSE_RUN = 1e-4
+# Who are left outside at either end of a run: this many deviations of the noise, between these shares of all.
+_IN_TAIL, _TAIL, _MOST_TAIL = 2.5, 0.005, 0.1
 
 
 def norm_quantile(shares: Matrix, share: float) -> float:
@@ -43,3 +49,80 @@ class Interval:
         """Where entries lie in the intervals: from -1 to 1, which stand for all that is beyond."""
         with np.errstate(all="ignore"):
             return np.clip((block - self.middle) / self.half, -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class BinRun:
+    """Bins from ``first`` to ``last`` that hold ``people``, none if last < first.
+
+    deviation : of the noise in a bin.
+    height : people beyond a deviation for each bin, in deviations.
+    n_bins : in how many bins the run was looked for.
+    """
+
+    first: int
+    last: int
+    people: float
+    deviation: float
+    height: float
+    n_bins: int
+
+    def __len__(self) -> int:
+        return self.last + 1 - self.first
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether noise alone hardly makes such a run: a walk of unit steps that falls by 1 in each rises by h from
+        any of its places with a probability of e^(-2h) (docs/mathematics.md, section 10).
+        """
+        return self.people > 0 and self.height > math.log(self.n_bins / _FALSE_RUN) / 2
+
+    @property
+    def is_likely(self) -> bool:
+        """Whether it is more likely that people made it than noise."""
+        return self.people > 0 and self.height > math.log(self.n_bins) / 2
+
+    @property
+    def noise(self) -> float:
+        """About the deviation of the noise in ``people``."""
+        return self.deviation * math.sqrt(len(self))
+
+    def after(self, n_bins: int) -> BinRun:
+        """The same where there are more bins before."""
+        return replace(self, first=self.first + n_bins, last=self.last + n_bins)
+
+    @property
+    def lower(self) -> float:
+        """The least magnitude, where bins are octaves."""
+        return math.ldexp(1.0, FIRST_OCTAVE + self.first)
+
+    @property
+    def upper(self) -> float:
+        """The end of the last octave."""
+        return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
+
+
+def people_run(counts: Matrix, deviation: float, *, tail: float = _TAIL) -> BinRun:
+    """The run of neighbouring bins with most people beyond a deviation of the noise for each.
+
+    Wide columns have few people in any bin: they are seen by their sum, and empty bins between them cost little. At
+    either end what noise may have made is left outside, and in any case this share, ``tail``, of the people.
+    """
+    heights = np.concatenate([[0.0], np.cumsum(counts - deviation)])
+    rises = heights[1:] - np.minimum.accumulate(heights[:-1])
+    last = int(np.argmax(rises))
+    first = int(np.argmin(heights[: last + 1]))
+    run = counts[first : last + 1]
+    people, height = float(run.sum()), float(rises[last]) / deviation if deviation else math.inf
+    if people <= 0:
+        return BinRun(0, -1, 0.0, deviation, 0.0, len(counts))
+    noise = _IN_TAIL * deviation * np.sqrt(np.arange(1, len(run) + 1))
+    most = np.clip(noise, tail * people, _MOST_TAIL * people)
+    first, last = first + _outside(run, most), last - _outside(run[::-1], most)
+    return BinRun(first, last, people, deviation, height, len(counts))
+
+
+def _outside(run: Matrix, most: Matrix) -> int:
+    """The largest number k of first bins that hold at most ``most[k - 1]`` people together."""
+    few = np.flatnonzero(np.cumsum(run) <= most)
+    return int(few[-1]) + 1 if len(few) else 0

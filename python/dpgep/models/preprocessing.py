@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -120,6 +120,7 @@ class Preprocessing(Shown):
     energy_kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
     variance_error : (d,), relative deviations of the noise in the squares of ``scale``, which were bought as variances
         of the columns; None where they were not, and say nothing of them.
+    unsure : columns whose scale the budget did not show: it may be wrong by any factor.
     """
 
     bound: Positive
@@ -130,6 +131,7 @@ class Preprocessing(Shown):
     missing: bool = False
     energy_kept: Positive = 1.0
     variance_error: Matrix | None = None
+    unsure: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -215,6 +217,7 @@ class Preprocessing(Shown):
             location=None if self.location is None else self.location[features],
             scale=None if self.scale is None else self.scale[features],
             variance_error=None if self.variance_error is None else self.variance_error[features],
+            unsure=tuple(np.flatnonzero(np.isin(features, self.unsure)).tolist()),
         )
 
     def parts(self) -> dict[str, Matrix | None]:
@@ -222,8 +225,8 @@ class Preprocessing(Shown):
         names = "location", "scale", "linear", "variance_error"
         return {name: getattr(self, name) for name in names}
 
-    def _numbers(self) -> tuple[float, ...]:
-        return self.bound, self.largest, self.missing, self.energy_kept
+    def _numbers(self) -> tuple[Any, ...]:
+        return self.bound, self.largest, self.missing, self.energy_kept, self.unsure
 
     def require_fits(self, model: Model) -> None:
         """Raise ValueError for a model of other columns, or one whose answer this would change."""

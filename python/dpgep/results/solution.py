@@ -17,7 +17,7 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
-from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics
+from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, listed_columns
 from dpgep.models.model import Model, view_labels
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pencil import MomentsPencil, in_units
@@ -404,3 +404,12 @@ def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
     """The method's warnings, now that there is a solution to attach."""
     for message in result.accuracy_warnings:
         warn(AccuracyWarning(message, solution))
+    warn_of_scales(solution.preprocessing, solution.feature_names, solution)
+
+
+def warn_of_scales(preprocessing: Preprocessing | None, names: Names, solution: Any) -> None:
+    """Warn of columns whose scale the budget did not show."""
+    if preprocessing is not None and preprocessing.unsure:
+        columns = listed_columns(np.array(preprocessing.unsure), names)
+        message = f"the budget did not show the scales of columns {columns}: errors and intervals do not count that"
+        warn(AccuracyWarning(f"{message}; give their ranges, or a larger share", solution))

@@ -1,0 +1,123 @@
+"""Where columns have their values, as noisy histograms show it: runs of bins that hold people, and intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.models.bins import BinRun, Interval, people_run
+from dpgep.models.model import Matrix
+from dpgep.privacy.stages import NoisyCounts
+
+# Share of the people who must be seen in an interval for the others to be left outside.
+_MOST = 0.8
+# Deviations that noise hardly reaches; shares of the people that nobody misses, and that may at most be unseen.
+_SHOWN, _MISSED, _UNSEEN = 4.0, 0.05, 0.25
+# A column is narrow that has one sign and spans at most this many octaves, or so few parts of an interval.
+_NARROW_OCTAVES, _NARROW_PARTS = 3, 3
+
+
+class ColumnRanges:
+    """Intervals that hold the values of d columns.
+
+    Attributes
+    ----------
+    low, high : (d,), their ends.
+    zero : (d,), columns of which nothing but zeros were seen.
+    narrow : (d,), columns whose interval is far from zero for its width, and worth a closer look.
+    seen : (d,), columns of which most people were seen, or whose interval is public.
+    looked : (d,), columns that were looked at more closely.
+    least_spread : (d,), deviations that columns have at least, since they hold zeros and other values.
+    """
+
+    def __init__(self, d: int, *, missing: bool = False) -> None:
+        self.low, self.high = np.zeros(d), np.zeros(d)
+        self.zero, self.narrow, self.seen, self.looked = (np.zeros(d, dtype=np.bool_) for _ in range(4))
+        self.least_spread = np.zeros(d)
+        self._people = np.zeros(d)  # how many were seen in each column
+        self._missing = missing
+
+    def give(self, column: int, low: float, high: float) -> None:
+        """A public interval of a column."""
+        self.low[column], self.high[column], self.seen[column] = low, high, True
+        self.zero[column] = self.narrow[column] = False
+
+    def look(self, columns: NDArray[np.intp], histogram: NoisyCounts, n: float | None) -> None:
+        """Intervals of some columns from counts of zeros, positive and negative octaves.
+
+        n : how many people have a row, where that is public.
+        """
+        found = [_Signs.of(counts, histogram.deviation) for counts in histogram.values]
+        self._people[columns] = [one.people for one in found]
+        n = max(float(self._people.max()), 1.0) if n is None else n
+        for j, one in zip(columns, found, strict=True):
+            up, down, unseen = one.up, one.down, 0.0 if self._missing else n - one.people
+            self.zero[j] = one.zeros > 0 and not up and not down
+            self.seen[j] = one.is_seen and unseen <= _UNSEEN * n + one.noise
+            self.least_spread[j] = math.sqrt(one.zeros * (one.people - one.zeros)) / n * one.lower
+            everybody = unseen <= max(_MISSED * n, _SHOWN * one.noise)
+            one_sided = (up is None) != (down is None) and not one.zeros and everybody
+            self.narrow[j] = one_sided and len(up or down or ()) <= _NARROW_OCTAVES
+            self.low[j] = -down.upper if down else up.lower if up and one_sided else 0.0
+            self.high[j] = up.upper if up else -down.lower if down and one_sided else 0.0
+
+    def look_closer(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
+        """Narrower intervals of some columns from counts in equal parts of the present ones."""
+        interval = self.intervals(columns)
+        ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
+        for row, j in enumerate(columns):
+            run = people_run(histogram.values[row], histogram.deviation)
+            most_seen = run.is_seen and run.people > _MOST * self._people[j]
+            self.narrow[j] = most_seen and len(run) <= _NARROW_PARTS
+            self.seen[j] &= most_seen or not self.looked[j]  # people beyond an end pass for people there
+            self.looked[j] = True
+            if most_seen:
+                self.low[j] = interval.middle[row] + interval.half[row] * ends[run.first]
+                self.high[j] = interval.middle[row] + interval.half[row] * ends[run.last + 1]
+
+    def intervals(self, columns: NDArray[np.intp]) -> Interval:
+        """Intervals of some columns: -1 to 1 where only zeros were seen, one of typical width where nothing was."""
+        widths = self.high / 2 - self.low / 2
+        known = widths > 0
+        typical = float(np.median(widths[known])) if known.any() else 1.0
+        half = np.where(known, widths, np.where(self.zero, 1.0, typical))
+        return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """What a histogram over zero and signed octaves shows of a column: ``zeros``, octaves of both signs, all people.
+
+    noise : deviation of the noise in ``people``.
+    is_seen : whether noise alone hardly makes its octaves.
+    """
+
+    zeros: float
+    up: BinRun | None
+    down: BinRun | None
+    people: float
+    noise: float
+    is_seen: bool
+
+    @property
+    def lower(self) -> float:
+        """The least magnitude of what is not zero."""
+        return min((side.lower for side in (self.up, self.down) if side is not None), default=0.0)
+
+    @classmethod
+    def of(cls, counts: Matrix, deviation: float) -> _Signs:
+        """Octaves are looked for in both signs together: in wide columns about zero each holds few people."""
+        positive, negative = counts
+        zeros = float(positive[0]) if positive[0] > _SHOWN * deviation else 0.0
+        sizes = people_run((positive + negative)[1:], math.sqrt(2) * deviation)
+        if not sizes.is_likely:
+            return cls(zeros, None, None, zeros, deviation, False)
+        octaves, few = slice(1 + sizes.first, 2 + sizes.last), _UNSEEN * sizes.people
+        runs = [people_run(side[octaves], deviation).after(sizes.first) for side in (positive, negative)]
+        up, down = (run if run.is_seen or run.people > few else None for run in runs)
+        if up is None and down is None:
+            up = down = sizes
+        return cls(zeros, up, down, zeros + sizes.people, sizes.noise, sizes.is_seen)
