@@ -73,11 +73,8 @@ class Size:
 
     def exchangeable(self, support: Support, j: np.intp) -> NDArray[np.bool_]:
         """Which coordinates of a support j may take the place of."""
-        inside = (support >= view.start) & (support < view.stop) if (view := self._view_of(j)) else support >= 0
-        return np.asarray(inside)
-
-    def _view_of(self, j: np.intp) -> slice | None:
-        return next((view for view in self.views if view.start <= j < view.stop), None)
+        starts = [view.start for view in self.views[1:]]
+        return np.asarray(np.searchsorted(starts, support, "right") == np.searchsorted(starts, j, "right"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,26 +110,22 @@ class Oracle(Protocol):
         """How many coordinates to try one at a time, where many at once do not help."""
 
 
-@dataclass(frozen=True, eq=False)
-class Exchanged:
-    """The result of exchanges, their number, and whether none is left that helps."""
+def exchanged(
+    oracle: Oracle, found: Candidate, size: Size, *, gain: float, most: float = math.inf
+) -> tuple[Candidate, int, bool]:
+    """Raise the objective by exchanges of coordinates, many at once first, then one at a time, at most ``most``.
 
-    found: Candidate
-    n_exchanges: int
-    at_rest: bool
-
-
-def exchanged(oracle: Oracle, found: Candidate, size: Size, *, gain: float, most: float = math.inf) -> Exchanged:
-    """Raise the objective by exchanges of coordinates, many at once first, then one at a time, at most so often."""
+    The result, the number of exchanges, and whether none is left that helps.
+    """
     n_exchanges = 0
     while n_exchanges < most and (ranking := oracle.promising(found)) is not None:
         needed = found.objective + gain * abs(found.objective)
         neighbours = itertools.chain(_batches(oracle, found, ranking, size), _singles(oracle, found, ranking, size))
         better = next((other for other in neighbours if other is not None and other.objective > needed), None)
         if better is None:
-            return Exchanged(found, n_exchanges, True)
+            return found, n_exchanges, True
         found, n_exchanges = better, n_exchanges + 1
-    return Exchanged(found, n_exchanges, False)
+    return found, n_exchanges, False
 
 
 def _batches(oracle: Oracle, found: Candidate, ranking: Support, size: Size) -> Iterator[Candidate | None]:
@@ -173,21 +166,21 @@ class _ByProducts:
     """Principal submatrices of A and B + ridge I from products with features, each asked for once."""
 
     def __init__(self, products: NoisyProducts, ridge: float, reserve: int) -> None:
-        self._products = products
-        self._ridge = ridge
-        self._reserve = reserve
+        self._products, self._ridge, self._reserve = products, ridge, reserve
         self._d = products.oracle.n_features
         self._features = np.empty(0, np.intp)
-        self._a = np.empty((0, 0))
-        self._b = np.empty((0, 0))
+        self._a, self._b = np.empty((0, 0)), np.empty((0, 0))
 
     def expand(self, features: Support) -> bool:
         """Ask for the features that are new; False, and none asked, where they have no room."""
         new = np.setdiff1d(features, self._features)
         if len(new) + self._reserve > self._products.capacity:
             return False
-        for first in range(0, len(new), _CHUNK):
-            self._append(new[first : first + _CHUNK])
+        for some in np.split(new, range(_CHUNK, len(new), _CHUNK)) if len(new) else ():
+            self._features = np.append(self._features, some)
+            units = embedded(np.eye(len(some)), some, self._d)
+            of_a, of_b = (answer[:, self._features] for answer in self._products.times(units))
+            self._a, self._b = bordered(self._a, of_a), bordered(self._b, of_b)
         return True
 
     def promising(self, found: Candidate) -> Support | None:
@@ -201,13 +194,6 @@ class _ByProducts:
 
     def n_singles(self, k: int) -> int:
         return 0
-
-    def _append(self, new: Support) -> None:
-        units = np.zeros((len(new), self._d))
-        units[np.arange(len(new)), new] = 1.0
-        self._features = np.append(self._features, new)
-        of_a, of_b = (answer[:, self._features] for answer in self._products.times(units))
-        self._a, self._b = bordered(self._a, of_a), bordered(self._b, of_b)
 
     def eigenpairs(self, support: Support, n_components: int) -> Candidate | None:
         """On features that were asked for."""
@@ -246,6 +232,6 @@ def exchange_features(products: NoisyProducts, vectors: Matrix, ridge: float) ->
     oracle = _ByProducts(products, ridge, reserve=n_components * products.n_views)
     if not oracle.expand(support) or (start := oracle.eigenpairs(support, n_components)) is None:
         return None
-    end = exchanged(oracle, start, Size(len(support)), gain=_GAIN, most=MOST_EXCHANGES)
-    unit = end.found.full_rows(d)
-    return unit / np.linalg.norm(unit, axis=1, keepdims=True), end.n_exchanges, end.at_rest
+    found, n_exchanges, at_rest = exchanged(oracle, start, Size(len(support)), gain=_GAIN, most=MOST_EXCHANGES)
+    unit = found.full_rows(d)
+    return unit / np.linalg.norm(unit, axis=1, keepdims=True), n_exchanges, at_rest

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy  # its special functions and sparse solvers are loaded when they are used
@@ -169,30 +168,19 @@ def sparse_solution(
     n_components: int,
     *,
     ridge: float,
-    separate_supports: bool = False,
-    residual_deviation: ResidualDeviation | None = None,
-    views: Sequence[slice] = (),
+    **options: Any,
 ) -> SparseFit:
-    """Sparse eigenvectors of a released pair, whose noisy B need not be positive definite on every support.
+    """`sparse_eigenvectors` of a released pair, whose noisy B need not be positive definite on every support.
 
     Where it is not, its positive part takes its place, with at least the public ridge: the answer is paid for.
     """
-    solve = partial(
-        sparse_eigenvectors,
-        pair.a,
-        sparsity=sparsity,
-        n_components=n_components,
-        separate_supports=separate_supports,
-        residual_deviation=residual_deviation,
-        views=views,
-    )
     try:
-        return solve(pair.b, ridge=ridge)
+        return sparse_eigenvectors(pair.a, pair.b, sparsity, n_components, ridge=ridge, **options)
     except np.linalg.LinAlgError:
         if pair.b is None:
             raise
-        least = max(ridge, public_ridge(pair.noise_level), pair.rounding)
-        return solve(positive_part(pair.b.copy()), ridge=least)
+        least, b = max(ridge, public_ridge(pair.noise_level), pair.rounding), positive_part(pair.b.copy())
+        return sparse_eigenvectors(pair.a, b, sparsity, n_components, ridge=least, **options)
 
 
 def _check(
@@ -226,9 +214,7 @@ class _Pair:
     """A and B + ridge I, seen through rows and principal submatrices: k d work for a product with a k-sparse vector."""
 
     def __init__(self, a: Matrix, b: Matrix | None, ridge: float) -> None:
-        self.a = a
-        self.b = b
-        self.ridge = ridge
+        self.a, self.b, self.ridge = a, b, ridge
         self.diagonal_a = np.diagonal(a).copy()
         self.diagonal_b = np.ones(len(a)) if b is None else np.diagonal(b) + ridge
         if not (self.diagonal_b > 0).all():
@@ -295,18 +281,15 @@ class _Pair:
     def b_times(self, support: Support, vectors: Matrix) -> Matrix:
         """(B + ridge I) V, (K, d), for vectors (k, K) on the support."""
         if self.b is None:
-            product = np.zeros((vectors.shape[1], len(self)))
-            product[:, support] = vectors.T
-            return product
+            return embedded(vectors.T, support, len(self))
         product = np.asarray(vectors.T @ self.b[support])
         product[:, support] += self.ridge * vectors.T
         return product
 
     def residuals(self, candidate: Candidate) -> Matrix:
         """(A - rho_i B) v_i, (K, d)."""
-        a_part = self.a_times(candidate.support, candidate.vectors)
-        a_part -= candidate.values[:, None] * self.b_times(candidate.support, candidate.vectors)
-        return a_part
+        on = candidate.support, candidate.vectors
+        return self.a_times(*on) - candidate.values[:, None] * self.b_times(*on)
 
     def deflate(self, candidate: Candidate) -> None:
         """Project a one-vector candidate out of A, in place."""
@@ -323,14 +306,10 @@ def _search(
     pair: _Pair, size: Size, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED
 ) -> Candidate:
     """The best support found from all starts."""
-    starts = _distinct_supports([*_starts(pair, size, n_components), *extra])
-    reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), size) for start in starts)
-    improved = _distinct(exchanged(pair, candidate, size, gain=GAIN).found for candidate in reached[:polished])
+    starts = {start.tobytes(): start for start in map(np.sort, [*_starts(pair, size, n_components), *extra])}
+    reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), size) for start in starts.values())
+    improved = _distinct(exchanged(pair, candidate, size, gain=GAIN)[0] for candidate in reached[:polished])
     return max([*improved, *reached[polished:]], key=lambda candidate: candidate.objective)
-
-
-def _distinct_supports(supports: Iterable[Support]) -> list[Support]:
-    return list({support.tobytes(): support for support in map(np.sort, supports)}.values())
 
 
 def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -509,8 +488,7 @@ def _left_out(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation) -
     residuals[:, support] = -own  # on the support (A - rho B) v is zero up to rounding
     rounding = 1e-13 * (np.abs(values) * np.sqrt((entries**2).sum(axis=1)))[:, None] * pair.diagonal_b
     residuals[np.abs(residuals) <= rounding] = 0.0
-    dense = np.zeros((len(values), len(pair)))
-    dense[:, support] = entries
+    dense = candidate.full_rows(len(pair))
     deviations = deviation(dense, values)
     for i, value in enumerate(values):
         without = np.repeat(dense[i : i + 1], len(support), axis=0)
