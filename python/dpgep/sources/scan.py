@@ -162,9 +162,6 @@ class Scan:
     ``repeatable`` says whether they can be read more than once, ``passes`` how many passes were begun.
     """
 
-    #: whether the data can be read more than once
-    repeatable = True
-
     def __init__(
         self,
         source: Any,
