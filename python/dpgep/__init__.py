@@ -16,8 +16,7 @@ from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBudgetError, PrivacyWarning
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.budget import Budget
-from dpgep.problems.builders import cca, fda, multiset_cca, pca, pls, sir
-from dpgep.problems.gep import gep
+from dpgep.problems.builders import cca, fda, gep, multiset_cca, pca, pls, sir
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release

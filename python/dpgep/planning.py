@@ -50,7 +50,7 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.calibration import integer_noise
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.release import released_people, released_shares
-from dpgep.problems.problem import MomentProblem, moment_problem
+from dpgep.problems.problem import MomentProblem, problem_of
 from dpgep.run import prepare_table
 from dpgep.serialization import Format
 
@@ -497,7 +497,7 @@ class Simulation(Population):
     def problem(self, data: tuple[Any, ...], bound: float | AutoPreprocessing | Preprocessing) -> MomentProblem:
         """The problem of people whose rows are clipped to a bound, or mapped first."""
         clipping: dict[str, Any] = {"bound" if isinstance(bound, float) else "preprocessing": bound}
-        return moment_problem(self.model, data, **clipping, adjacency=self.adjacency, public_n=None)
+        return problem_of(self.model, *data, **clipping, adjacency=self.adjacency)
 
     def _noisy(
         self, exact: ReleasedMoments, noise: MomentNoise, facts: PublicFacts, generator: np.random.Generator

@@ -14,7 +14,7 @@ from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy import calibration
 from dpgep.privacy.calibration import calibrate_moments, matrix_deviations, moment_mu
-from dpgep.problems.gep import MatrixProblem
+from dpgep.problems.problem import MatrixProblem
 
 LAYOUTS: list[tuple[str, MomentLayout, Adjacency]] = [
     ("second moment", MomentLayout(3, 0, sums=False, counts=False), "replace-one"),

@@ -116,6 +116,17 @@ def interval(text: str) -> tuple[float, float]:
     return ends
 
 
+def number_or_auto(text: str) -> float | str:
+    return text if text == "auto" else float(text)
+
+
+def add_bound(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bound", type=number_or_auto, default="auto", metavar="NUMBER",
+        help="clip longer rows to this norm (default: auto, estimated privately)",
+    )  # fmt: skip
+
+
 def known(name: str, names: Sequence[str], what: str = "column") -> str:
     """The name itself. Raises UsageError unless it is there."""
     if name not in names:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import Commands, Output, UsageError, interval, numbers, positive, say, usage, words
+from dpgep.cli.command import Commands, Output, UsageError, add_bound, interval, numbers, positive, say, usage, words
 from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
 from dpgep.cli.paying import Paying, add_budget
 from dpgep.cli.plan import listed_features, show_dry_run
@@ -30,13 +30,7 @@ def add(commands: Commands) -> None:
         parser = commands.add_parser(name, help=summary, description=f"{summary}, under differential privacy.")
         add_data(parser)
         _add_people(parser, signature(build).parameters)
-        parser.add_argument(
-            "--bound",
-            type=_bound,
-            default="auto",
-            metavar="NUMBER",
-            help="clip longer rows to this norm (default: auto, estimated privately)",
-        )
+        add_bound(parser)
         parser.add_argument(
             "--ranges", action="append", default=[], metavar="A=LOW:HIGH,...",
             help="public ranges of columns, or a JSON file of them; they make an automatic bound cheaper",
@@ -148,10 +142,6 @@ def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.
         found: dpgep.Release = dpgep.release(problem, n_threads=options.threads, **common)
         return found
     return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
-
-
-def _bound(text: str) -> float | str:
-    return text if text == "auto" else float(text)
 
 
 def _sparsity(text: str) -> int | str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from inspect import signature
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import Commands, UsageError, numbers, positive, usage
+from dpgep.cli.command import Commands, UsageError, add_bound, numbers, positive, usage
 from dpgep.cli.paying import Paying
 from dpgep.problems.problem import Problem
 
@@ -22,23 +23,21 @@ def add(commands: Commands) -> None:
         description="Expected errors of a release, computed from public numbers alone.",
     )
     parser.add_argument("model", choices=tuple(_EIGENGAPS))
-    parser.add_argument("--people", type=positive, required=True, metavar="N", help="number of people")
+    # stored under the names that `dpgep.planning.plan` has for them
+    parser.add_argument("--people", dest="n", type=positive, required=True, metavar="N", help="number of people")
     parser.add_argument(
-        "--features", type=_features, required=True, metavar="D", help="number of columns, or D,E,... of each view"
-    )
+        "--features", dest="d", type=_features, required=True, metavar="D",
+        help="number of columns, or D,E,... of each view",
+    )  # fmt: skip
     parser.add_argument("--epsilon", type=float, help="with --delta: (epsilon, delta)-differential privacy")
     parser.add_argument("--delta", type=float, help="well below one over the number of people, as 1e-6")
     parser.add_argument("--mu", type=float, help="instead of both: Gaussian differential privacy")
-    parser.add_argument(
-        "--bound", type=float, metavar="NUMBER", help="bound on row norms (default: estimated privately)"
-    )
+    add_bound(parser)
     parser.add_argument("--spectrum", type=numbers, metavar="A,B", help="leading eigenvalues, public or assumed")
     parser.add_argument(
-        "--eigengap",
-        type=float,
-        metavar="GAP",
+        "--eigengap", type=float, metavar="GAP",
         help="instead: gap between one eigenvalue and all others (default: 1; 0.5 for correlations)",
-    )
+    )  # fmt: skip
     parser.add_argument("--shares", type=numbers, metavar="A,B", help="proportions of people in the classes or slices")
     parser.add_argument(
         "--n-components", type=positive, default=1, metavar="K", help="number of components (default: 1)"
@@ -55,24 +54,11 @@ def _features(text: str) -> int | tuple[int, ...]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    gap = options.eigengap
-    if options.spectrum is None and gap is None:
-        gap = _EIGENGAPS[options.model]
+    if options.spectrum is None and options.eigengap is None:
+        options.eigengap = _EIGENGAPS[options.model]
+    takes = signature(dpgep.planning.plan).parameters
     with usage():
-        plan = dpgep.planning.plan(
-            options.model,
-            n=options.people,
-            d=options.features,
-            epsilon=options.epsilon,
-            delta=options.delta,
-            mu=options.mu,
-            bound="auto" if options.bound is None else options.bound,
-            spectrum=options.spectrum,
-            eigengap=gap,
-            shares=options.shares,
-            n_components=options.n_components,
-            adjacency=options.adjacency,
-        )
+        plan = dpgep.planning.plan(**{name: value for name, value in vars(options).items() if name in takes})
     print(plan)
     if options.people_for is not None:
         print(f"{plan.people_for(options.people_for)} people for an error of {options.people_for:g}")
@@ -105,13 +91,7 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
     gap = _EIGENGAPS[model.name]
     with usage():
         plan = dpgep.planning.plan(
-            model,
-            n=n,
-            mu=mu,
-            bound=options.bound,
-            eigengap=gap,
-            n_components=1,
-            adjacency=paying.adjacency,
+            model, n=n, mu=mu, bound=options.bound, eigengap=gap, n_components=1, adjacency=paying.adjacency
         )
     print(plan)
     print(

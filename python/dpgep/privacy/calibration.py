@@ -22,7 +22,7 @@ from fractions import Fraction
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.ledger import NoiseBlock
-from dpgep.problems.gep import MatrixProblem
+from dpgep.problems.problem import MatrixProblem
 
 # Rows have 20 bits in fixed point, fewer only where the noise is so large that its integer scale would exceed 2^56.
 MOST_BITS, FEWEST_BITS = 20, 4

@@ -44,8 +44,7 @@ from dpgep.privacy.rounding import (
     moments_allowance,
     most_people,
 )
-from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.problem import MomentProblem, Problem, rows_of
+from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, rows_of
 
 NoiseKind = Literal["fresh", "lazy"]
 NoiseShape = Literal["goe", "iid"]

@@ -24,9 +24,8 @@ from dpgep.privacy.calibration import COUNTS, SECOND, SUMS, IntegerNoise, intege
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import add_symmetric_grid_noise
 from dpgep.privacy.rounding import Allowance, released_matrix_allowance
-from dpgep.problems.gep import MatrixProblem
 from dpgep.problems.mergeable_moments import SummedProblem
-from dpgep.problems.problem import MomentProblem, Problem
+from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem
 
 
 def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMatrices:

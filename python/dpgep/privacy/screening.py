@@ -26,8 +26,7 @@ from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
 from dpgep.privacy.noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.release import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
-from dpgep.problems.gep import MatrixProblem
-from dpgep.problems.problem import MomentProblem, Problem, rows_of
+from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, rows_of
 
 # Share of mu^2 for the number of people if it is not public and two views are screened: a public constant.
 _COUNT_SHARE = 0.1

@@ -1,4 +1,4 @@
-"""A problem: data of people and the model to fit to them. That of rows is what `pca`, `cca` and the others build."""
+"""A problem: data of people, rows or two matrices, and the model to fit to them. What `pca` and the others build."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from dpgep.data.inputs import (
 )
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.rows import Batch, NotFiniteError, Rows
+from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
@@ -222,6 +223,40 @@ class MomentProblem(Problem):
         size = f"n={facts.n}, " if facts.n is not None else ""
         bound = "'auto'" if facts.bound is None else f"{facts.bound:g}"
         return f"{self.model.name}({size}d={self.model.n_features}, bound={bound}, {facts.adjacency})"
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixProblem(Problem):
+    """A and B with Frobenius sensitivities sensitivity_a/n and sensitivity_b/n. Built by `gep`."""
+
+    model: GepModel
+    facts: PublicFacts
+    a: Matrix
+    b: Matrix | None
+    sensitivity_a: float
+    sensitivity_b: float
+    kind = "matrices"
+
+    @property
+    def n(self) -> int:
+        assert self.facts.n is not None  # `gep` demands it
+        return self.facts.n
+
+    @cached_property
+    def public(self) -> PublicSide:
+        """What a method may see, with the largest eigenvalue of B where B is public."""
+        if self.b is None:
+            return PublicSide(self.model, self.facts, 1.0)
+        return PublicSide(self.model, self.facts, None if self.sensitivity_b else float(np.linalg.norm(self.b, 2)))
+
+    def restricted(self, features: NDArray[np.intp], bound: float) -> MatrixProblem:
+        """The same problem restricted to some features; the caller's sensitivities apply, no bound does."""
+        corner = np.ix_(features, features)
+        b = None if self.b is None else self.b[corner]
+        return replace(self, model=self.model.restricted(features), a=self.a[corner], b=b)
+
+    def __repr__(self) -> str:
+        return f"gep(n={self.n}, d={self.model.n_features}, {self.facts.adjacency})"
 
 
 def rows_of(problem: Problem, purpose: str) -> MomentProblem:
