@@ -64,12 +64,7 @@ def threshold_bounds(
 
 
 def _held_out(
-    x: Values,
-    y: Values,
-    n_choose: int,
-    thresholds: Values,
-    level: float,
-    bound: Callable[[Values, Values], Values],
+    x: Values, y: Values, n_choose: int, thresholds: Values, level: float, bound: Callable[[Values, Values], Values]
 ) -> float:
     # The best of many thresholds is chosen with simultaneous bounds: otherwise an extreme one wins by few lucky counts.
     # If these prove nothing for any threshold, one must still be chosen.

@@ -85,13 +85,7 @@ class Aggregator:
     """
 
     def __init__(
-        self,
-        dim: int,
-        bound: float,
-        epsilon: float,
-        delta: float | None = None,
-        *,
-        records_per_person: int = 1,
+        self, dim: int, bound: float, epsilon: float, delta: float | None = None, *, records_per_person: int = 1
     ) -> None:
         self.mechanism: LocalMechanism = calibrate(dim, bound, epsilon, delta, records_per_person=records_per_person)
         self.n_reports = 0

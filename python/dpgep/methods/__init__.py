@@ -30,25 +30,14 @@ from dpgep.methods.papers.simultaneous_reduction import (
     dpsr,
     sr_dp,
 )
-from dpgep.methods.papers.stochastic import (
-    ReducedOptions,
-    StochasticDiagnostics,
-    StochasticOptions,
-    dp_spca,
-    dp_vrpca,
-)
+from dpgep.methods.papers.stochastic import ReducedOptions, StochasticDiagnostics, StochasticOptions, dp_spca, dp_vrpca
 from dpgep.methods.release import ReleaseDiagnostics, local_gaussian, release
 
 _ANY: tuple[Data, ...] = ("rows", "streams", "matrices", "sums")
 _ROWS: tuple[Data, ...] = ("rows", "streams")
 _DPSR = Method("dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS,))
 _FLOW = replace(
-    _DPSR,
-    name="rayleigh-flow",
-    run=rayleigh_flow,
-    options=FlowOptions,
-    diagnostics=(FlowDiagnostics,),
-    by_products={},
+    _DPSR, name="rayleigh-flow", run=rayleigh_flow, options=FlowOptions, diagnostics=(FlowDiagnostics,), by_products={}
 )
 _SPCA = Method(
     "dp-spca",

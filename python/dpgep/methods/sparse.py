@@ -163,12 +163,7 @@ def sparse_eigenvectors(
 
 
 def sparse_solution(
-    pair: MatrixPencil,
-    sparsity: Sparsity,
-    n_components: int,
-    *,
-    ridge: float,
-    **options: Any,
+    pair: MatrixPencil, sparsity: Sparsity, n_components: int, *, ridge: float, **options: Any
 ) -> SparseFit:
     """`sparse_eigenvectors` of a released pair, whose noisy B need not be positive definite on every support.
 
