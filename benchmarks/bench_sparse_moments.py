@@ -157,10 +157,7 @@ def slope(sizes: list[int], times: list[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 
-GROWTH = {
-    "diagonal": diagonal,
-    "product": product,
-}
+GROWTH = {"diagonal": diagonal, "product": product}
 SHRINK = 20 if support.QUICK else 1
 
 

@@ -128,9 +128,7 @@ class Bench:
         read = np.empty((x.data.nbytes + places[0].nbytes) // 8)
         read.fill(1.0)
         return Work(
-            lambda: products.times(v),
-            self.reading(read),
-            lambda: np.allclose(products.times(v)[0], x.T @ (x @ v[0])),
+            lambda: products.times(v), self.reading(read), lambda: np.allclose(products.times(v)[0], x.T @ (x @ v[0]))
         )
 
     def product_of_a_symmetric_matrix(self, size: int) -> Work:
@@ -200,9 +198,7 @@ class Bench:
             return right
 
         return Work(
-            lambda: self.core.fold_triangle(block, total, self.n_threads),
-            self.copying(np.ones(d * (d + 1))),
-            is_right,
+            lambda: self.core.fold_triangle(block, total, self.n_threads), self.copying(np.ones(d * (d + 1))), is_right
         )
 
     def checksum(self, size: int) -> Work:

@@ -83,14 +83,7 @@ FIGURES = {
         ("gaussian", "noisy_power", "dp_pca"),
     ),
     "k-dp-pca": Figure(
-        "people",
-        (2000, 8000, 32000),
-        two_spikes,
-        0,
-        100,
-        2,
-        0.5,
-        ("gaussian", "noisy_power", "dp_pca", "k_dp_pca"),
+        "people", (2000, 8000, 32000), two_spikes, 0, 100, 2, 0.5, ("gaussian", "noisy_power", "dp_pca", "k_dp_pca")
     ),
     "coherence": Figure(
         "share", (1.0, 0.3, 0.1, 0.03), concentrated, 8000, 400, 1, 0.5, ("gaussian", "noisy_power", "coherence")

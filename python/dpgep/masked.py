@@ -193,12 +193,7 @@ class Site:
     """
 
     def __init__(
-        self,
-        terms: Terms,
-        name: str,
-        *,
-        identity: bytes | None = None,
-        trusted_keys: Mapping[str, bytes] | None = None,
+        self, terms: Terms, name: str, *, identity: bytes | None = None, trusted_keys: Mapping[str, bytes] | None = None
     ) -> None:
         if name not in terms.sites:
             raise ValueError(f"{name!r} is none of the sites: {', '.join(terms.sites)}")

@@ -232,9 +232,7 @@ NOT_OF_PEOPLE = {
     "PrivacyWarning", "Solution", "auditing", "build_info", "models", "planning", "plot", "__version__",
 }  # fmt: skip
 # Those whose answers are no more private than the data they are given, and where their documentation says so.
-AS_PRIVATE_AS_THE_ROWS = {
-    "replay": "It holds what exact values say about people",
-}
+AS_PRIVATE_AS_THE_ROWS = {"replay": "It holds what exact values say about people"}
 COMMANDS_WITHOUT_PEOPLE = {"plan", "audit", "demo", "info"}
 
 

@@ -455,11 +455,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
             TypeError,
             "need no cluster",
         ),
-        (
-            lambda x, y: moments(PcaModel(6, center=True), x, y, bound=1.0),
-            TypeError,
-            "pca needs X for every person",
-        ),
+        (lambda x, y: moments(PcaModel(6, center=True), x, y, bound=1.0), TypeError, "pca needs X for every person"),
         (lambda x, y: moments(PcaModel(5, center=True), x, bound=1.0), ValueError, "X must have 5 columns"),
         (
             lambda x, y: dpgep.Moments(PcaModel(6, center=True), bound=1.0).update(

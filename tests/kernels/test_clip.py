@@ -234,8 +234,7 @@ def test_infinities_among_nan_and_huge_entries_are_noticed():
 
 
 @pytest.mark.parametrize(
-    "bound",
-    [0.0, -0.0, -1.0, np.nan, np.inf, -np.inf, 5e-324, 2.0**-1074, 2.0**-1024, np.nextafter(0.0, 1.0)],
+    "bound", [0.0, -0.0, -1.0, np.nan, np.inf, -np.inf, 5e-324, 2.0**-1074, 2.0**-1024, np.nextafter(0.0, 1.0)]
 )
 def test_bounds_without_a_finite_reciprocal_are_refused(bound):
     out = np.full((1, 2), 5.0)

@@ -85,12 +85,7 @@ def digests(core):
 def run(code, variant):
     environment = {**os.environ, "DPGEP_SIMD": variant}
     return subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
 
 

@@ -357,8 +357,7 @@ def test_r_equal_to_its_bound_in_all_known_digits_extends_both():
 
 
 @pytest.mark.parametrize(
-    ("later", "rounded"),
-    [(0, 0), (0xAAAAAAAAAAAAAAA9, 0), (0xAAAAAAAAAAAAAAAB, 1), (2**64 - 1, 1)],
+    ("later", "rounded"), [(0, 0), (0xAAAAAAAAAAAAAAA9, 0), (0xAAAAAAAAAAAAAAAB, 1), (2**64 - 1, 1)]
 )
 def test_the_last_rounding_extends_x_until_both_ends_agree(later, rounded):
     # scale 3, x = (w + y) 2**-64: 3 x >= 1/2 means 3 y >= 2**63 - 3 w = 2, so the next word is held against 2/3.

@@ -436,10 +436,7 @@ def canonical_error(solution: Any, x: Matrix, y: Matrix) -> float:
     u, _, w = np.linalg.svd(left[0].T @ right[0])
     cosines = [
         np.linalg.norm(np.linalg.qr(root @ weights.T)[0].T @ truth) ** 2
-        for root, weights, truth in (
-            (left[1], solution.x_weights, u[:, :k]),
-            (right[1], solution.y_weights, w[:k].T),
-        )
+        for root, weights, truth in ((left[1], solution.x_weights, u[:, :k]), (right[1], solution.y_weights, w[:k].T))
     ]
     return k - sum(cosines) / 2
 

@@ -182,9 +182,7 @@ def test_regularization_adds_a_multiple_of_the_identity(labelled_rows: tuple[Mat
     assert_same_directions(ours.components, vectors)
 
 
-def test_rank_deficient_within_scatter_is_solved_on_its_range(
-    labelled_rows: tuple[Matrix, NDArray[np.intp]],
-) -> None:
+def test_rank_deficient_within_scatter_is_solved_on_its_range(labelled_rows: tuple[Matrix, NDArray[np.intp]]) -> None:
     x, labels = labelled_rows
     padded = np.column_stack([x, x[:, 0] + x[:, 1], np.zeros(len(x))]) / 2
     reference = exact(dpgep.fda(x / 2, labels, classes=range(4), bound=1.0))

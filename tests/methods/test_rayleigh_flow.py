@@ -258,13 +258,7 @@ def test_a_ridge_is_added_to_b(form):
     values, expected = solutions(a, b + ridge * np.eye(D), 2)
     step_size = 1.0 / (np.linalg.eigvalsh(b)[-1] + ridge)
     flow = core.rayleigh_flow(
-        kernel_oracle(given),
-        start(2),
-        20_000,
-        step_size,
-        shift=shift_for(form, values),
-        ridge=ridge,
-        tolerance=1e-12,
+        kernel_oracle(given), start(2), 20_000, step_size, shift=shift_for(form, values), ridge=ridge, tolerance=1e-12
     )
     np.testing.assert_allclose(flow[1][-1], values, rtol=1e-9)
     assert_solves(flow[0], expected, 1e-12)

@@ -64,11 +64,7 @@ def spied(problem: Any, k: int, options: DpsrOptions, mu: float = 5.0) -> tuple[
 def test_without_noise_dpsr_reaches_the_solution(name: str, k: int) -> None:
     problem = problem_named(name)
     expected = dpgep.solve(problem, epsilon=math.inf, n_components=k)
-    for method, options in [
-        ("dpsr", {"noise": "lazy"}),
-        ("dpsr", {"noise": "fresh"}),
-        ("dpsrs", {"sparsity": D}),
-    ]:
+    for method, options in [("dpsr", {"noise": "lazy"}), ("dpsr", {"noise": "fresh"}), ("dpsrs", {"sparsity": D})]:
         solution = solve_seeded(problem, 1, epsilon=math.inf, n_components=k, method=method, **options, **ENOUGH)
         assert angle(solution.components, expected.components) < 1e-6
         np.testing.assert_allclose(solution.eigenvalues, expected.eigenvalues, rtol=1e-8)

@@ -11,15 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
-from dpgep.privacy.accounting import (
-    delta_of,
-    epsilon_of,
-    epsilon_of_rho,
-    mu_from_rho,
-    mu_of,
-    rho_from_mu,
-    rho_of,
-)
+from dpgep.privacy.accounting import delta_of, epsilon_of, epsilon_of_rho, mu_from_rho, mu_of, rho_from_mu, rho_of
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0, 8.0])

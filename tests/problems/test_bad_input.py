@@ -131,10 +131,7 @@ def test_mismatched_views_and_responses_are_named_without_a_number_of_people(rng
         (lambda: dpgep.sir(x, np.arange(59), y_range=(0, 1), bound=1.0), "one value per row of X; it has more entries"),
         (lambda: dpgep.pca([[1.0, 2.0]] * 59 + [[1.0]], bound=1.0), "rows of this list cannot be stacked"),
         (lambda: dpgep.pca(np.ones(60), bound=1.0), "X must be two-dimensional"),
-        (
-            lambda: dpgep.Moments(PcaModel(5, center=True), bound=1.0).update(x),
-            "X must have 5 columns, it has 4",
-        ),
+        (lambda: dpgep.Moments(PcaModel(5, center=True), bound=1.0).update(x), "X must have 5 columns, it has 4"),
     ]
     for call, message in calls:
         with pytest.raises(ValueError, match=message) as raised:

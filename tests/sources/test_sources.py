@@ -743,12 +743,7 @@ def test_a_run_that_takes_its_time_has_few_rows_in_memory(name: str, batch_rows:
         (pd.DataFrame({"a": [1]}), ["b"], ValueError, "no column 'b'; available: 'a'"),
         (pl.DataFrame({"a": ["x"]}), None, TypeError, r"column 'a' \(String\) is not numeric"),
         (pa.table({"a": [[1.0], [2.0, 3.0]]}), "a", TypeError, "only nested columns of fixed-size lists"),
-        (
-            pa.table({"a": pa.array([[1.0]], pa.list_(pa.float64(), 1))}),
-            ["a"],
-            ValueError,
-            "'a' is a matrix: select",
-        ),
+        (pa.table({"a": pa.array([[1.0]], pa.list_(pa.float64(), 1))}), ["a"], ValueError, "'a' is a matrix: select"),
         (pa.table({"a": [1.0]}), [], ValueError, "no columns selected"),
         (pa.table({"a": [1.0]}), ["a", "a"], ValueError, "'a' is selected twice"),
         (pa.table({"a": [1.0]}), slice(1), TypeError, "by name, not by a slice"),
@@ -896,10 +891,7 @@ def failing(error: Exception, first: Any = None) -> Iterator[Any]:
     ("make", "message"),
     [
         (lambda: pa.table({"x": text_that_is_none()}), "column 'x' of type string cannot be read: UnicodeDecodeError"),
-        (
-            lambda: failing(pa.ArrowInvalid("secret7")),
-            "the source cannot be read: ArrowInvalid, whose message is supp",
-        ),
+        (lambda: failing(pa.ArrowInvalid("secret7")), "the source cannot be read: ArrowInvalid, whose message is supp"),
         (lambda: failing(pd.errors.OutOfBoundsDatetime("secret7")), "the source cannot be read: OutOfBoundsDatetime"),
         (lambda: failing(pl.exceptions.InvalidOperationError("secret7")), "the source cannot .*: InvalidOperationErr"),
         (lambda: {"x": text_that_is_none()}, "a column of type string cannot be read: UnicodeDecodeError"),

@@ -11,14 +11,7 @@ import os
 import numpy as np
 import pytest
 from audit_cases import CONFIDENCE
-from low_bit_cases import (
-    FLOAT_CONTROLS,
-    REPORT_ATTACKS,
-    REPORTS,
-    float_reports,
-    low_bit_cases,
-    rounded_to_a_grid,
-)
+from low_bit_cases import FLOAT_CONTROLS, REPORT_ATTACKS, REPORTS, float_reports, low_bit_cases, rounded_to_a_grid
 from method_cases import METHODS, MU
 
 from dpgep.auditing.low_bits import classes_below

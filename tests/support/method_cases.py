@@ -392,12 +392,7 @@ def solution_case(least: float = 0.6, **options: Any) -> MethodCase:
         return float(matrix[0, 0] - matrix[1, 1])
 
     return MethodCase(
-        mechanism,
-        (people(E1), people(E2)),
-        statistic,
-        GAUSSIAN_CLAIM,
-        least,
-        seen="eigenvalues and components",
+        mechanism, (people(E1), people(E2)), statistic, GAUSSIAN_CLAIM, least, seen="eigenvalues and components"
     )
 
 

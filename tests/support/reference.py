@@ -628,12 +628,7 @@ def fixed_point_rows(rows: NDArray[Any], bound: float, bits: int) -> Matrix:
 
 
 def clipped_product(
-    rows: NDArray[Any],
-    vectors: NDArray[Any],
-    offset: NDArray[Any],
-    threshold: float,
-    bits: int,
-    direction_bits: int,
+    rows: NDArray[Any], vectors: NDArray[Any], offset: NDArray[Any], threshold: float, bits: int, direction_bits: int
 ) -> tuple[list[list[int]], list[list[int]], list[int]]:
     """Sum of x clip(V x - o)^T over rows on the grid of 2^-bits (section 11), the clipped products, and |V x - o|^2.
 

@@ -169,10 +169,7 @@ class ExactMomentAccumulator(Sums):
         """The sums in the blocks that a release contains; the second moment is a view of these sums."""
         low, high = self.limbs()
         return IntegerMoments(
-            *self.layout.blocks(low),
-            high=None if high is None else self.layout.blocks(high),
-            bits=self.bits,
-            n=self.n,
+            *self.layout.blocks(low), high=None if high is None else self.layout.blocks(high), bits=self.bits, n=self.n
         )
 
     def copy(self) -> ExactMomentAccumulator:

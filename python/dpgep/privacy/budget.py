@@ -237,12 +237,7 @@ class Budget:
 
     @contextmanager
     def reserve(
-        self,
-        share: float | None = None,
-        *,
-        epsilon: float | None = None,
-        mu: float | None = None,
-        adjacency: Adjacency,
+        self, share: float | None = None, *, epsilon: float | None = None, mu: float | None = None, adjacency: Adjacency
     ) -> Iterator[Ledger]:
         """Reserve a part of the budget; pay on exit for what the ledger then holds.
 

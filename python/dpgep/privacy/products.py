@@ -289,12 +289,7 @@ def _second_alone(layout: MomentLayout) -> MomentLayout:
 
 
 def _releases(
-    problem: MomentProblem,
-    mu: float,
-    noise: ProductNoise,
-    deviations: MomentNoise,
-    allowance: Allowance,
-    bits: int,
+    problem: MomentProblem, mu: float, noise: ProductNoise, deviations: MomentNoise, allowance: Allowance, bits: int
 ) -> Iterator[LedgerEntry]:
     """The ledger entries. Raises ArithmeticError if the noise, as drawn, exceeds ``mu``."""
     layout, adjacency = problem.layout, problem.facts.adjacency

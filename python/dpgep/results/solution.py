@@ -25,13 +25,7 @@ from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import RowModel, names_of_views
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.intervals import (
-    Intervals,
-    RowLaw,
-    bootstrap_intervals,
-    require_law,
-    solved,
-)
+from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, solved
 from dpgep.serialization import NOT_STORED, Format
 from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed
