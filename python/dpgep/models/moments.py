@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._show import Shown
+from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix
 
 _EPSILON = float(np.finfo(float).eps)
@@ -120,10 +121,12 @@ class ReleasedMoments(ReleasedGroups):
     ----------
     second : (d, d), second moment (1/n) sum x x^T plus noise.
     clipped : share of the people whose rows were beyond the bound; known only where there is no noise.
+    clipping : of moments that were put back as they were before the clipping, what is known of that; None elsewhere.
     """
 
     second: Matrix
     clipped: float = 0.0
+    clipping: Clipping | None = None
 
     @property
     def second_noise_level(self) -> float:
@@ -138,7 +141,9 @@ class ReleasedMoments(ReleasedGroups):
 
     def restricted(self, features: NDArray[np.intp]) -> ReleasedMoments:
         """A copy for some of the features."""
-        return replace(self, second=self.second[np.ix_(features, features)], sums=self.sums[features])
+        clipping = None if self.clipping is None else self.clipping.restricted(features)
+        second = self.second[np.ix_(features, features)]
+        return replace(self, second=second, sums=self.sums[features], clipping=clipping)
 
 
 NO_NOISE = MomentNoise(0.0, 0.0, 0.0)

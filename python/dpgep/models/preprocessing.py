@@ -8,9 +8,10 @@ percent of the sum of squares, and more along leading directions, along which lo
 
     l_i = k r_i(t) t_i/r(t),   r_i(t) = E[min(1, b^2/|z|^2) z_i^2]/t_i for z ~ N(0, diag t),   r = sum r_i t_i/sum t_i:
 
-k, the share that the bound keeps of all squares, is what a released histogram shows, whatever the rows are, or r, if
-that is less: noise hides the longest rows. How it is spread over directions is that of Gaussian rows. Axes stay:
-clipping keeps the symmetry of Gaussian rows.
+k, the share that the bound keeps of all squares, is what a released histogram shows, whatever the rows are. Where that
+is more than r, rows are shorter than Gaussian ones, or noise hides the longest: the bought variances of the columns
+decide. How it is spread over directions is that of Gaussian rows, or of longer ones (`_factors`). Axes stay: clipping
+keeps the symmetry of Gaussian rows. What else may have been there is a `Clipping`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import Positive, Share, check_fields, require_share, whole_number
 from dpgep._show import Shown
+from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
 
@@ -286,32 +288,81 @@ Bound = float | Literal["auto"]
 
 # Entries of the Gaussian rows that an expectation is averaged over, the same in every run, and rounds of the equation.
 _SEED, _ENTRIES, _ROUNDS = 0x636C6970, 1 << 19, 4
+# Deviations by which a column lacks variance that was not made up for; the most that is said to be lost; least doubt.
+_SURE, _MOST_LOST, _LEAST_DOUBT = 2.0, 0.95, 0.3
+# To this the histogram's bins show which share is kept.
+_RESOLUTION = 0.004
+# Degrees of freedom of Student's law, which rows with long tails are compared with.
+_FREEDOM = 5
 
 
 def unclipped(
     released: ReleasedMoments, preprocessing: Preprocessing | None
 ) -> tuple[ReleasedMoments, Preprocessing | None]:
     """Moments before the clipping, and preprocessing whose bound keeps everything; those of groups as they are."""
-    if preprocessing is None or preprocessing.energy_kept == 1 or released.sums.shape[1] != 1:
+    if preprocessing is None or preprocessing.energy_kept == 1 or released.sums.shape[1] > 1:
         return released, preprocessing
     mean = mean_factor(released)
-    clipped, axes = scipy.linalg.eigh(released.second - mean.T @ mean, check_finite=False)
-    factors = _factors(np.maximum(clipped, 0.0), preprocessing.bound, preprocessing.energy_kept)
-    second = (axes * (clipped * factors)) @ axes.T + mean.T @ mean
-    noise = released.noise.scaled(1 / preprocessing.energy_kept, 1.0, 1.0)
-    return replace(released, second=second, noise=noise), replace(preprocessing, energy_kept=1.0)
+    covariance = released.second - mean.T @ mean
+    left, left_error = _left(covariance, released.noise.second, preprocessing)
+    values, axes = scipy.linalg.eigh(covariance, check_finite=False)
+    whole = left.mean(), float(np.linalg.norm(left_error)) / len(left)
+    factors, kept, of_gaussian = _factors(
+        np.maximum(values, 0.0), preprocessing.bound, preprocessing.energy_kept, *whole
+    )
+    restored = (axes * (values * factors)) @ axes.T
+    before, after = np.diagonal(restored), np.maximum(np.diagonal(covariance), 0.0)
+    made_up = 1 - np.divide(after, before, out=np.ones(len(left)), where=before > after)
+    lost = np.minimum(np.maximum(made_up, 1 - left - _SURE * left_error), _MOST_LOST)
+    unlike = max(abs(kept - of_gaussian) - _RESOLUTION, 0.0) / max(1 - min(kept, of_gaussian), 1e-300)
+    doubt = max(_LEAST_DOUBT, unlike, float((1 - made_up / np.maximum(lost, 1e-300)).max()))
+    longer = unlike if kept < of_gaussian else 0.0
+    most = np.where(np.isfinite(left_error), 1 + left_error, 0.0)
+    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer)
+    noise = released.noise.scaled(1 / kept, 1.0, 1.0)
+    moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
+    return moments, replace(preprocessing, energy_kept=1.0)
 
 
-def _factors(clipped: Matrix, bound: float, kept: float) -> Matrix:
-    """t_i/l_i."""
-    d = len(clipped)
-    squares = np.random.default_rng(_SEED).standard_normal((max(_ENTRIES // d, 1), d)) ** 2
-    factors = np.full(d, 1 / kept)
+def _left(covariance: Matrix, noise: float, preprocessing: Preprocessing) -> tuple[Matrix, Matrix]:
+    """(d,), shares of the columns' variances that are left, by their bought variances, and deviations of these."""
+    if preprocessing.variance_error is None or preprocessing.mixes_columns:
+        return np.ones(len(covariance)), np.full(len(covariance), np.inf)
+    return np.diagonal(covariance), np.hypot(preprocessing.variance_error, noise)
+
+
+def _factors(
+    clipped: Matrix, bound: float, kept: float, left: float = 1.0, left_error: float = np.inf
+) -> tuple[Matrix, float, float]:
+    """t_i/l_i; the share k of all squares that the bound keeps, and what it would keep of Gaussian rows, r.
+
+    Where ``kept``, by the histogram, is more than r, rows are shorter than Gaussian ones, or noise hides the longest:
+    that is decided by how much is ``left`` of the variances, as far as its error allows, and r where it does not. Of
+    rows that lose less than Gaussian ones, each direction loses as many times less. Where it is less than r, rows are
+    taken to be so far between Gaussian ones and those of Student's law that they lose as much.
+    """
+    d, generator = len(clipped), np.random.default_rng(_SEED)
+    squares = generator.standard_normal((max(_ENTRIES // d, 1), d)) ** 2
+    stretched = (_FREEDOM - 2) / generator.chisquare(_FREEDOM, len(squares))
+    factors, k, mean = np.full(d, 1 / kept), kept, kept
     for _ in range(_ROUNDS):
         variances = clipped * factors
-        lengths = squares @ variances
-        cut = 1 - np.minimum(bound**2 / np.maximum(lengths, 1e-300), 1.0)
-        ratios = 1 - cut @ squares / len(squares)
-        mean = float(ratios @ variances) / max(float(variances.sum()), 1e-300)
-        factors = mean / (min(kept, mean) * ratios)
-    return np.asarray(factors)
+        ratios, mean = _kept_of(squares, variances, bound, np.ones(len(squares)))
+        if kept > mean:
+            known = (kept - mean) ** 2 / ((kept - mean) ** 2 + left_error**2)
+            k = mean + known * (min(max(left, mean), kept) - mean)
+            factors = 1 / (1 - (1 - ratios) * (1 - k) / max(1 - mean, 1e-300))
+        else:
+            of_long, less = _kept_of(squares, variances, bound, stretched)
+            share = min((mean - kept) / max(mean - less, 1e-300), 1.0)
+            k, ratios = kept, ratios + share * (of_long - ratios)
+            factors = (mean + share * (less - mean)) / (kept * ratios)
+    return np.asarray(factors), k, mean
+
+
+def _kept_of(squares: Matrix, variances: Matrix, bound: float, stretched: Matrix) -> tuple[Matrix, float]:
+    """Shares that the bound keeps of each variance, and of their sum, for squared rows ``stretched`` as much."""
+    lengths = (squares @ variances) * stretched
+    cut = stretched * (1 - np.minimum(bound**2 / np.maximum(lengths, 1e-300), 1.0))
+    ratios = 1 - cut @ squares / (len(squares) * stretched.mean())
+    return ratios, float(ratios @ variances) / max(float(variances.sum()), 1e-300)

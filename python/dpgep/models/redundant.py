@@ -120,7 +120,7 @@ def reduced(noisy: Any, redundant: Redundancy | None) -> Reduced | None:
     if min(widths) == 0 or not smaller.max_components:
         raise np.linalg.LinAlgError("B is zero: indicators of one category vary in no direction")
     second, sums = basis.T @ released.second @ basis, basis.T @ released.sums
-    moments = replace(released, second=(second + second.T) / 2, sums=sums)
+    moments = replace(released, second=(second + second.T) / 2, sums=sums, clipping=None)  # that is known of columns
     return Reduced(replace(noisy, model=smaller, released=moments), basis, found.names)
 
 

@@ -99,12 +99,19 @@ def covariance_estimate(
     noise = schur_form_variance(released, np.eye(d), np.eye(d), total=1.0, within=0.0)
     products = np.outer(variances, variances)
     if rows == "gaussian":
-        people = (products + mapped**2) / released.n
+        longer = 1.0 if released.clipping is None else released.clipping.people
+        people = longer * (products + mapped**2) / released.n
     else:
         longest = bound + float(np.linalg.norm(mean_factor(released)))
         people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
     values, units = covariance_of(released, preprocessing), np.ones(d)
     if preprocessing is not None:
         units = (units if preprocessing.scale is None else preprocessing.scale) / math.sqrt(preprocessing.energy_kept)
-    half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + people) * units[:, None] * units
-    return values, values - half, values + half
+    half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + people)
+    below, above = np.zeros_like(half), np.zeros_like(half)
+    if released.clipping is not None:
+        below, above = released.clipping.widened(mapped, *released.clipping.entries())
+        grown = released.clipping.grown(mapped)
+        below, above = np.maximum(below, mapped - grown), np.maximum(above, grown - mapped)
+    in_units = units[:, None] * units
+    return values, values - (half + below) * in_units, values + (half + above) * in_units

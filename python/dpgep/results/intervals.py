@@ -21,6 +21,7 @@ import scipy  # its special functions are loaded when they are used
 from dpgep._checks import require_one_of, require_share
 from dpgep.methods.accuracy import before_noise, null_eigenvalue
 from dpgep.methods.eigen import Eigensystem, solve_pair
+from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, MatrixPencil
 from dpgep.models.moments import ReleasedMoments, goe, mean_factor
 from dpgep.models.pencil import MomentsPencil, with_eigenvalues
@@ -40,8 +41,6 @@ _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
 _SURE = 2.0
 # Of a covariance, this many times what the bootstrap would leave out of the corrections is left out.
 _CAUTION = 2.0
-# Entries of the Gaussian rows that show what a bound cuts off.
-_ENTRIES = 1 << 20
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -101,22 +100,24 @@ def bootstrap_intervals(
     bound: float,
     level: float,
     rows: RowLaw,
-    cut: float = 0.0,
     components: Matrix | None = None,
 ) -> Intervals:
     """Intervals of the leading solutions of a released pair, solved with this ridge; ``bound`` is that of the rows.
 
     ``components`` (K, d) are those solutions, as rows: their loadings have intervals, too, where the basis is known.
 
-    ``cut``: share of the sum of squares of a covariance's rows that the bound takes away, on the average over all
-    directions; it is made up for by whoever asks, for each direction alike. The intervals hold for what it takes from
-    each.
+    Of moments that were put back as they were before a bound clipped rows, they hold what clipping may have done, too:
+    eigenvalues and angles of other covariances that may have been there (`Clipping`) are held in part, and for bounded
+    rows all of them.
 
     Everything is in the coordinates of the release. Leaves ``noisy`` as it is.
     """
     k, found = len(lost), lost.index(True) if True in lost else len(lost)
-    model, released = noisy.model, noisy.released
-    values = solved(replace(noisy, released=_copy(released)).pair(), regularization).values
+    model, clipping = noisy.model, noisy.released.clipping
+    if clipping is not None:
+        clipping = replace(clipping, doubt=1.0) if rows == "bounded" else clipping
+        noisy = replace(noisy, released=replace(noisy.released, n=noisy.released.n / clipping.people))
+    values = solved(replace(noisy, released=_copy(noisy.released)).pair(), regularization).values
     truth = noisy.plausible_truth(max(_WHOLE, k + _WHOLE // 2))
     people = _People(truth.before.released, truth.numbers, bound if rows == "bounded" else None)
     world = _World.of(truth, people, regularization)
@@ -166,16 +167,12 @@ def bootstrap_intervals(
         rest = values[found:]
         least = null_eigenvalue(model, rest) - (high[found:] - low[found:]) / 2 / math.sqrt(len(rest))
         low[found:] = np.minimum(low[found:], least)
-    if cut > 0 and whole:
-        spectrum = np.maximum(estimates, 0.0) / (1 - cut)
-        if rows == "gaussian":
-            uneven = _uneven_cut(spectrum, world, bound)[:k]
-            low, estimate, high = low * uneven, estimate * uneven, high * uneven
-        else:  # none of it along a component, or all
-            square = float((spectrum * truth.numbers) @ np.square(world.duals).sum(axis=0))
-            along = np.square(np.linalg.inv(world.duals)).sum(axis=1)[:k]
-            low, high = low * (1 - cut), high + cut * square * along
     turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
+    if clipping is not None:
+        below, above, strayed = _moved(noisy, clipping, regularization, k)
+        low[: len(below)] -= below
+        high[: len(above)] += above
+        turned[: len(strayed)] = np.minimum(turned[: len(strayed)] + strayed, 90.0)
     turned[found:] = 90.0
     estimate = np.clip(estimate, low, high)
     limits = 0.0, model.traits.largest_eigenvalue
@@ -216,21 +213,61 @@ def correlation_intervals(
         longest = bound + float(np.linalg.norm(mean_factor(released)))
         spread = longest**2 * np.add.outer(inverse, inverse) / 4
     reach = float(scipy.special.ndtri((1 + level) / 2))
+    longer = 1.0 if part.clipping is None else part.clipping.people
 
     def accepted(sign: float) -> Matrix:
         """The largest rho that is not rejected of sign times the correlations."""
         lower, upper = np.full(matrix.shape, -1.0), np.ones(matrix.shape)
         for _ in range(_HALVINGS):
             rho = (lower + upper) / 2
-            of_people = (1 - rho**2) ** 2 if spread is None else (1 - rho**2) * (1 + np.abs(rho)) * spread
+            of_people = longer * (1 - rho**2) ** 2 if spread is None else (1 - rho**2) * (1 + np.abs(rho)) * spread
             within = rho - sign * matrix <= reach * np.sqrt(of_noise + of_people / released.n)
             lower, upper = np.where(within, rho, lower), np.where(within, upper, rho)
         return upper
 
     block = np.ix_(served, served)
     low[block], high[block] = -accepted(-1.0), accepted(1.0)
+    if part.clipping is not None:
+        below, above = _widened(matrix, part.clipping)
+        low[block], high[block] = np.maximum(low[block] - below, -1.0), np.minimum(high[block] + above, 1.0)
     low[served, served] = high[served, served] = 1.0
     return low, high
+
+
+def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: int) -> tuple[Matrix, Matrix, Matrix]:
+    """By how much eigenvalues may be less and more for what clipping did, and solutions turned (degrees), (k,) each."""
+    released, mean = noisy.released, mean_factor(noisy.released)
+    pair = replace(noisy, released=_copy(released)).pair()
+    base = solved(pair, regularization)
+    values, vectors = base.values[:k], base.vectors[:, :k]
+
+    def solution_of(covariance: Matrix) -> tuple[Matrix, Matrix]:
+        """Eigenvalues of rows with this covariance, and by how much solutions differ."""
+        moments = replace(released, second=covariance + mean.T @ mean)
+        other = solved(replace(noisy, released=moments).pair(), regularization)
+        return other.values[:k], _degrees(other.vectors[:, :k], vectors, pair.b)
+
+    others, strayed = zip(*map(solution_of, clipping.hypotheses(vectors)), strict=True)
+    below, above = clipping.widened(values, np.min(others, axis=0), np.max(others, axis=0))
+    grown, turned = solution_of(clipping.grown(released.second - mean.T @ mean))
+    above = np.maximum(above, grown - values)
+    return below, above, clipping.doubt * np.maximum(np.max(strayed, axis=0), turned)
+
+
+def _degrees(vectors: Matrix, others: Matrix, b: Matrix | None) -> Matrix:
+    """Angles between columns, one by one, in the norm of B (None: the identity)."""
+    bu, bv = (vectors, others) if b is None else (b @ vectors, b @ others)
+    inner = np.abs(np.einsum("ij,ij->j", vectors, bv))
+    norms = np.sqrt(np.einsum("ij,ij->j", vectors, bu) * np.einsum("ij,ij->j", others, bv))
+    return np.asarray(np.degrees(np.arccos(np.minimum(inner / norms, 1.0))))
+
+
+def _widened(correlation: Matrix, clipping: Clipping) -> tuple[Matrix, Matrix]:
+    """(below, above) by which intervals are longer for what clipping may have done to correlations."""
+    low, high = clipping.entries()
+    scale = np.sqrt(np.maximum(np.diagonal(low), 1e-300))
+    ends = [np.clip(end / np.outer(scale, scale), -1.0, 1.0) for end in (low, high)]
+    return clipping.widened(correlation, *ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,11 +322,7 @@ class _World:
         """(m,) degrees between leading solutions and the right ones, in the norm of B of the truth."""
         angles = np.full(m, 90.0)
         m = min(m, len(system.values))
-        u, v = system.vectors[:, :m], self.right.vectors[:, :m]
-        bu, bv = (u, v) if self.b is None else (self.b @ u, self.b @ v)
-        inner = np.abs(np.einsum("ij,ij->j", u, bv))
-        norms = np.sqrt(np.einsum("ij,ij->j", u, bu) * np.einsum("ij,ij->j", v, bv))
-        angles[:m] = np.degrees(np.arccos(np.minimum(inner / norms, 1.0)))
+        angles[:m] = _degrees(system.vectors[:, :m], self.right.vectors[:, :m], self.b)
         return angles
 
 
@@ -383,25 +416,6 @@ def _share_taken_back(strays: Matrix, errors: Matrix) -> float:
     corrections = strays - errors
     best = float(np.vdot(strays, corrections)) / max(float(np.vdot(corrections, corrections)), 1e-300)
     return max(1 - _CAUTION * max(1 - best, 0.0), 0.0)
-
-
-def _uneven_cut(spectrum: Matrix, world: _World, bound: float) -> Matrix:
-    """By what eigenvalues are still to be multiplied, if all were divided by the mean share that a bound keeps.
-
-    Long Gaussian rows lie along the leading directions, which the bound takes more from. Rows are sums of duals w_i,
-    with variances the eigenvalues.
-    """
-    generator, numbers = np.random.default_rng(_SEED), world.truth.numbers.astype(int)
-    directions, first = np.repeat(spectrum, numbers), np.append(0, np.cumsum(numbers)[:-1])
-    draws = generator.standard_normal((max(_ENTRIES // len(directions), 1), len(directions)))
-    rows = np.sqrt(directions) * draws
-    if (numbers == 1).all():
-        rows = rows @ world.duals.T
-    squares = np.square(rows).sum(axis=1)
-    cut = 1 - np.minimum(bound**2 / np.maximum(squares, 1e-300), 1.0)
-    # 1 less what is cut: of that alone the draws need to be an average
-    mean = 1 - float(cut @ squares) / max(float(squares.sum()), 1e-300)
-    return np.asarray(mean / (1 - cut @ draws**2 / len(draws))[first])
 
 
 def _merged(values: Matrix, numbers: Matrix) -> Matrix:

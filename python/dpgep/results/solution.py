@@ -152,16 +152,11 @@ class Solution:
             For a solution that does not come from one released matrix of at most 200 features, or of sparse components.
         """
         require_law(level, rows)
-        noisy, preprocessing = self._small_pencil("intervals")
-        traits = noisy.model.traits
+        noisy, preprocessing = self._small_pencil("intervals", whole=True)
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
-        if traits.standardized:
-            noisy = replace(noisy, released=unclipped(noisy.released, preprocessing)[0])
-        cut = 1 - preprocessing.energy_kept if preprocessing is not None and not traits.scale_free else 0.0
-        components = self.relative_components
-        found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, cut, components)
-        if preprocessing is None or traits.scale_free:
+        found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
+        if preprocessing is None or noisy.model.traits.scale_free:
             return found
         of_rows = preprocessing.eigenvalues
         return replace(found, estimates=of_rows(found.estimates), eigenvalues=of_rows(found.eigenvalues))
@@ -192,8 +187,8 @@ class Solution:
         system = solved(noisy.pair(), self.diagnostics.regularization)
         return judged_components(noisy, system, noisy.model.max_components)[0].count(False)
 
-    def _small_pencil(self, what: str) -> tuple[MomentsPencil, Preprocessing | None]:
-        """The released pencil that components were looked for in, and how its rows were mapped."""
+    def _small_pencil(self, what: str, *, whole: bool = False) -> tuple[MomentsPencil, Preprocessing | None]:
+        """The released pencil, and how its rows were mapped; ``whole``: of the rows before they were clipped."""
         if isinstance(self.diagnostics, ReleaseDiagnostics) and self.diagnostics.support is not None:
             raise ValueError(f"{what} of sparse components are not known: solve without sparsity")
         if self._moments is None:
@@ -202,8 +197,11 @@ class Solution:
                 f"{MOST_FEATURES} features, none of them constant, without screen"
             )
         assert isinstance(self.model, RowModel)
-        scale, preprocessing = in_units(self.model, self.preprocessing)
-        noisy = self.model.noisy(self._moments, scale)
+        moments, preprocessing = self._moments, self.preprocessing
+        if whole:
+            moments, preprocessing = unclipped(moments, preprocessing)
+        scale, preprocessing = in_units(self.model, preprocessing)
+        noisy = self.model.noisy(moments, scale)
         smaller = reduced(noisy, Redundancy.of(self.model, self.preprocessing))
         return noisy if smaller is None else smaller.noisy, preprocessing
 

@@ -1,0 +1,86 @@
+"""What clipping took from a released covariance, as far as released values show it, and what may have been there.
+
+A row z beyond the bound b is shortened to c z, c = b/|z|. From the second moment about the location, M = E (1 - c^2) z
+z^T is lost: a positive semidefinite matrix. About its diagonal much is known. The variances of the columns were bought
+with their scales, and a histogram shows by how much rows were shortened. By Cauchy and Schwarz, the other entries are
+between -sqrt(M_ii M_jj) and sqrt(M_ii M_jj). Three cases between these are told apart here: tails like the bulk (M is
+in proportion to what is left), independent tails (M is diagonal), and tails that depend on each other (near the ends).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._show import Shown
+from dpgep.models.model import Matrix
+
+# Entries of M between two columns, over the largest that Cauchy and Schwarz allow, where tails depend on each other.
+_DEPENDENT = 0.6
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Clipping(Shown):
+    """What is known of the rows before they were clipped.
+
+    Attributes
+    ----------
+    covariance : (d, d), released, of the clipped rows.
+    lost : (d,), shares of the columns' variances that it lacks.
+    doubt : from 0, where rows lose as much as Gaussian rows of this covariance do, to 1, where the two have nothing to
+        do with each other. Gaussian rows are put back as they were, others only in the mean.
+    most : (d,), variances that the columns may have had at most, as these were bought; 0 where they were not.
+    people : variances of second moments over samples of people, relative to those of Gaussian rows: 1, and up to 3, as
+        of Student's law with five degrees of freedom, for rows that lose more than Gaussian ones.
+    """
+
+    covariance: Matrix
+    lost: Matrix
+    doubt: float
+    most: Matrix
+    people: float
+
+    @property
+    def tails(self) -> Matrix:
+        """(d,), the diagonal of M."""
+        return np.asarray(np.maximum(np.diagonal(self.covariance), 0.0) * self.lost / (1 - self.lost))
+
+    def restricted(self, features: NDArray[np.intp]) -> Clipping:
+        """The same for some of the features."""
+        covariance = self.covariance[np.ix_(features, features)]
+        return replace(self, covariance=covariance, lost=self.lost[features], most=self.most[features])
+
+    def hypotheses(self, along: Matrix) -> Iterator[Matrix]:
+        """Covariances before clipping: tails like the bulk; independent; dependent, for each column of ``along``.
+
+        Of dependent tails, long rows have entries with the signs of that column. All have the same diagonal.
+        """
+        grown = 1 / np.sqrt(1 - self.lost)
+        yield self.covariance * np.outer(grown, grown)
+        tails = self.tails
+        yield self.covariance + np.diag(tails)
+        for direction in along.T:
+            row = np.sqrt(tails) * np.where(direction < 0, -1.0, 1.0)
+            yield self.covariance + _DEPENDENT * np.outer(row, row) + np.diag((1 - _DEPENDENT) * tails)
+
+    def grown(self, restored: Matrix) -> Matrix:
+        """The covariance that was put back, with the largest variances that the columns may have had."""
+        variances = np.maximum(np.diagonal(restored), 0.0)
+        larger = (self.most > variances) & (variances > 0)
+        ratios = np.divide(self.most, variances, out=np.ones_like(variances), where=larger)
+        return np.asarray(restored * np.sqrt(np.outer(ratios, ratios)))
+
+    def entries(self) -> tuple[Matrix, Matrix]:
+        """(d, d), the least and the largest entries of these covariances, whatever the signs."""
+        rescaled, independent = self.hypotheses(np.empty((len(self.lost), 0)))
+        reach = _DEPENDENT * np.sqrt(np.outer(self.tails, self.tails))
+        np.fill_diagonal(reach, 0.0)
+        low, high = independent - reach, independent + reach
+        return np.minimum(low, rescaled), np.maximum(high, rescaled)
+
+    def widened(self, value: Matrix, low: Matrix, high: Matrix) -> tuple[Matrix, Matrix]:
+        """(below, above) by which intervals about ``value`` are longer, as values lie from ``low`` to ``high``."""
+        return self.doubt * np.maximum(value - low, 0.0), self.doubt * np.maximum(high - value, 0.0)
