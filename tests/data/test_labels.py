@@ -34,6 +34,7 @@ from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise, Products
 from dpgep.privacy.release import Release
 from dpgep.privacy.screening import Scores
+from dpgep.problems.mergeable_moments import problem_from
 
 N, NAMES = 600, list("abcd")
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
@@ -254,8 +255,9 @@ def test_moments_take_the_same_people(x: Matrix, labels: Any) -> None:
     for start in range(0, N, 50):
         (one if start % 100 else other).update(x[start : start + 50], labels[start : start + 50])
     one.merge(dpgep.load(bytes_of(other)))
-    equal_sums(one.integer_moments(20), listed_alone(x, labels, labels != "secret"))
-    assert one.n == one.facts.n == N
+    problem: Any = problem_from(one)
+    equal_sums(problem.integer_moments(20), listed_alone(x, labels, labels != "secret"))
+    assert one.n == problem.facts.n == N
     spread = moments(model, da.from_array(x, chunks=(90, 4)), da.from_array(labels, chunks=90), bound=1.5)
     assert bytes_of(spread) == bytes_of(one)
     assert pickle.loads(pickle.dumps(one)).n == N
@@ -270,7 +272,8 @@ def test_rows_of_nobody_in_a_class_are_not_looked_at(x: Matrix, labels: Any) -> 
     assert sums.n == 30
     sums.update(x, labels)
     everybody = dpgep.fda(x, labels, classes=["no", "yes"], bound=1.0).integer_moments(20)
-    equal_sums(sums.integer_moments(20), everybody)
+    problem: Any = problem_from(sums)
+    equal_sums(problem.integer_moments(20), everybody)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)

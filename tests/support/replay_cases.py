@@ -35,6 +35,7 @@ from dpgep.privacy.release import FeatureRelease, LocalReports, Release
 from dpgep.privacy.sampled import SampledMechanism
 from dpgep.privacy.sampled_products import Samples
 from dpgep.privacy.screening import Scores
+from dpgep.problems.mergeable_moments import problem_from
 
 Matrix = NDArray[np.float64]
 
@@ -277,7 +278,7 @@ def releases() -> Iterator[ReplayCase]:
 def merged_sums(table: Matrix, adjacency: Adjacency) -> Any:
     total = sums_of(table[:1], adjacency)
     total.merge(sums_of(table[1:], adjacency))
-    return curator_of(total).answer(Release())
+    return curator_of(problem_from(total)).answer(Release())
 
 
 def sums_of(rows: Matrix, adjacency: Adjacency, **options: Any) -> dpgep.Moments:
