@@ -299,8 +299,8 @@ def a_number_of_components_that_the_rows_decide(patch: Patch) -> None:
     kept_sums(patch, lambda sums: kept.append(int(sums.second[0, 0])))
 
     def fewer(real: Any) -> Any:
-        def solved(model: Any, released: Any, k: int, options: Any) -> Any:
-            return real(model, released, 1 + kept[-1] % 2, options)
+        def solved(noisy: Any, k: int, *rest: Any) -> Any:
+            return real(noisy, 1 + kept[-1] % 2, *rest)
 
         return solved
 
