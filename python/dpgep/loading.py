@@ -170,7 +170,12 @@ def _release(document: Document) -> Release:
     _require_shape("second", noisy.second, (model.n_features, model.n_features))
     layout = _layout(model, report, noisy)
     _require_noise(noisy, report.mu)
-    _require_people(noisy.n, layout, report)
+    public = None if report.public is None else report.public.n_people
+    is_counted = layout.counts and report.adjacency == "add-remove" and public is None
+    if noisy.n < 1 or not (is_counted or noisy.n == math.floor(noisy.n)):
+        raise ValueError(f"n must be at least 1, and whole where it is public, got {noisy.n!r}")
+    if public is not None and noisy.n != public:
+        raise ValueError(f"n is {noisy.n!r}, and the public number of people {public!r}")
     for name in ("second", "sums", "counts"):
         _require_finite(name, getattr(noisy, name))
     if math.isfinite(report.mu):
@@ -205,15 +210,6 @@ def _layout(model: RowModel, report: PrivacyReport, noisy: ReleasedMoments) -> M
     raise ValueError(f"releases[-1].noise must be of the blocks {blocks}, in this order, got {listed}")
 
 
-def _require_people(n: float, layout: MomentLayout, report: PrivacyReport) -> None:
-    public = None if report.public is None else report.public.n_people
-    is_counted = layout.counts and report.adjacency == "add-remove" and public is None
-    if n < 1 or not (is_counted or n == math.floor(n)):
-        raise ValueError(f"n must be at least 1, and whole where it is public, got {n!r}")
-    if public is not None and n != public:
-        raise ValueError(f"n is {n!r}, and the public number of people {public!r}")
-
-
 # ---- sums of moments ----
 
 
@@ -238,10 +234,6 @@ def _moments(document: Document) -> Moments:
         name: getattr(stored, name) for name in ("model", "bound", "preprocessing", "adjacency", "public_n", "bits")
     }
     return Moments._of_sums(sums, facts)
-
-
-def _local_sums(document: Document) -> Aggregator:
-    return Aggregator.restored(document.require(LOCAL_SUMS).record(StoredSums, "the sums"))
 
 
 # ---- plans ----
@@ -297,5 +289,5 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     RELEASE.name: _release,
     MOMENTS.name: _moments,
     PLAN.name: _plan,
-    LOCAL_SUMS.name: _local_sums,
+    LOCAL_SUMS.name: lambda document: Aggregator.restored(document.require(LOCAL_SUMS).record(StoredSums, "the sums")),
 }

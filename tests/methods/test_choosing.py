@@ -28,7 +28,7 @@ from dpgep.methods.clipped_power import (
     variance_before_clipping,
 )
 from dpgep.methods.matrix_free import OperatorDiagnostics
-from dpgep.models.moments import ReleasedMoments, pooled
+from dpgep.models.moments import ReleasedMoments, pooled_by_precision
 from dpgep.privacy import clipped_products
 from dpgep.privacy.clipped_products import Asked, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator
@@ -327,7 +327,7 @@ def test_pooled_releases_have_the_noise_of_one_and_are_not_worse() -> None:
     squares = {"second": 0.0, "sums": 0.0, "first alone": 0.0}
     for key in range(1000):
         first, second = twice(problem, 0.7, 1 / 16, key)
-        both = pooled(first, second)
+        both = pooled_by_precision(first, second)
         for name in ("second", "sums", "counts"):
             assert getattr(both.noise, name) == pytest.approx(getattr(whole.noise, name), rel=1e-6)
         upper = np.triu_indices(3, 1)

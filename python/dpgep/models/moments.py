@@ -149,24 +149,32 @@ class ReleasedMoments(ReleasedGroups):
 NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
 
 
-def pooled(first: ReleasedMoments, second: ReleasedMoments) -> ReleasedMoments:
-    """Two releases of one layout about the same people, a public number, as one: weighted by their precision.
-
-    Their noise is independent, and its scales have one proportion: so has what is pooled, as if bought at once.
-    """
-    assert first.n == second.n
-    precisions = np.array([each.noise.second**-2 for each in (first, second)])
-    p, q = precisions / precisions.sum()
+def pooled(first: ReleasedMoments, second: ReleasedMoments, shares: tuple[float, float], n: float) -> ReleasedMoments:
+    """Two releases of one layout as one of n people, in these shares; independent noise adds in quadrature."""
+    p, q = shares
     of_second, of_sums, of_counts = (
         math.hypot(p * one, q * other) for one, other in zip(astuple(first.noise), astuple(second.noise), strict=True)
     )
     return replace(
         first,
+        n=n,
         second=p * first.second + q * second.second,
         sums=p * first.sums + q * second.sums,
         counts=p * first.counts + q * second.counts,
+        clipped=p * first.clipped + q * second.clipped,
         noise=MomentNoise(of_second, of_sums, of_counts),
     )
+
+
+def pooled_by_precision(first: ReleasedMoments, second: ReleasedMoments) -> ReleasedMoments:
+    """Two releases about the same people, a public number: the scales of their noise have one proportion.
+
+    So has what is pooled, as if bought at once.
+    """
+    assert first.n == second.n
+    precisions = np.array([each.noise.second**-2 for each in (first, second)])
+    p, q = precisions / precisions.sum()
+    return pooled(first, second, (p, q), first.n)
 
 
 def groups_alone(

@@ -17,7 +17,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, group_factors, total_mean, total_share
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.solution import new_rows
+from dpgep.results.solution import absent_values, new_rows
 from dpgep.sources.names import Names, listed
 
 # Deviations by which the square of a contrast must exceed what noise alone shows. More would silence weak classes,
@@ -141,14 +141,22 @@ def classifier(
         For a release without sums of at least two groups, as many as ``classes``; for a negative ridge; for priors
         that are not one positive number for each class.
     """
-    _require_groups(released, classes)
-    counts, mean = effective_counts(released), total_mean(released)
+    groups = released.sums.shape[1]
+    if groups < 2 or groups != len(classes):
+        raise ValueError(
+            f"a classifier needs the sums of two classes or more: the release has {groups} groups, and "
+            f"{len(classes)} classes are named"
+        )
+    counts, mean, share = effective_counts(released), total_mean(released), total_share(released)
     contrasts = released.sums / counts - mean[:, None]
-    noise = _contrast_variances(released, counts)
+    # the variance of the noise in each entry of S_c/n_c - sum_g S_g/share
+    own, others = 1 / counts - 1 / share, (len(counts) - 1) / share**2
+    noise = released.noise.sums**2 * (own**2 + others)
     values, vectors = scipy.linalg.eigh(within_covariance(released), check_finite=False)
     xi = public_ridge(released.second_noise_level) if ridge is None else float(ridge)
     require_non_negative("ridge", xi)
-    inverse = _inverses(values, xi, released.rounding)
+    sizes = np.maximum(values, 0.0) + xi
+    inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > released.rounding)
     rotated = vectors.T @ contrasts
     squares, by_chance = inverse @ rotated**2, noise * inverse.sum()
     shown = squares >= by_chance + _SHOWN * noise * math.sqrt(2 * float(np.sum(inverse**2)))
@@ -165,7 +173,7 @@ def classifier(
         shown=shown,
         privacy=privacy,
         feature_names=feature_names,
-        absent=_absent(preprocessing, len(mean)),
+        absent=absent_values(preprocessing, len(mean)),
         limits=None if preprocessing is None else _limits(preprocessing, len(mean)),
     )
 
@@ -187,28 +195,6 @@ def within_covariance(released: ReleasedMoments) -> Matrix:
     return np.asarray((released.second - (factors.T * weights) @ factors) / total_share(released))
 
 
-def _require_groups(released: ReleasedMoments, classes: Sequence[Hashable]) -> None:
-    groups = released.sums.shape[1]
-    if groups < 2 or groups != len(classes):
-        raise ValueError(
-            f"a classifier needs the sums of two classes or more: the release has {groups} groups, and "
-            f"{len(classes)} classes are named"
-        )
-
-
-def _contrast_variances(released: ReleasedMoments, counts: Matrix) -> Matrix:
-    """Variance of the noise in each entry of S_c/n_c - sum_g S_g/share, for each c."""
-    share = total_share(released)
-    own, others = 1 / counts - 1 / share, (len(counts) - 1) / share**2
-    return np.asarray(released.noise.sums**2 * (own**2 + others))
-
-
-def _inverses(values: Matrix, ridge: float, rounding: float) -> Matrix:
-    """1/(values_+ + ridge), 0 where that is no more than rounding."""
-    sizes = np.maximum(values, 0.0) + ridge
-    return np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > rounding)
-
-
 def class_priors(priors: Literal["released"] | Sequence[float], counts: Matrix) -> Matrix:
     """Shares of the classes: those released, or numbers that the caller gave, over their sum."""
     if isinstance(priors, str):
@@ -227,13 +213,6 @@ def _of_columns(preprocessing: Preprocessing, mapped: Matrix) -> Matrix:
     """Weights of columns from those of mapped rows."""
     weights = mapped if preprocessing.linear is None else mapped @ preprocessing.linear.T
     return weights if preprocessing.scale is None else np.asarray(weights / preprocessing.scale)
-
-
-def _absent(preprocessing: Preprocessing | None, d: int) -> Matrix | None:
-    """What absent values count as: the location of their column, where the preprocessing expects any."""
-    if preprocessing is None or not preprocessing.missing:
-        return None
-    return np.zeros(d) if preprocessing.location is None else preprocessing.location
 
 
 def _limits(preprocessing: Preprocessing, d: int) -> tuple[Matrix, Matrix]:

@@ -20,7 +20,7 @@ from dpgep.methods.base import MethodResult, PairOptions, checked_options, compo
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
 from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.model import Matrix
-from dpgep.models.moments import MomentNoise, ReleasedMoments, in_one_group, total_mean
+from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, total_mean
 from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.pencil import in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
@@ -245,7 +245,8 @@ class Release:
         return numbers_of(columns, self.model.feature_names, self.model.n_features, what)
 
     def _names_of(self, features: NDArray[np.intp]) -> tuple[str, ...] | None:
-        return names_of(features, self.model.feature_names)
+        names = self.model.feature_names
+        return None if names is None else tuple(names[j] for j in features)
 
     def _indicators_of(self, features: NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
         """The indicators of each categorical column that are all among some features."""
@@ -325,7 +326,8 @@ class Release:
                 "releases of disjoint populations can be added"
             )
         model = named(self.model, *names_of_views(other.model))
-        noisy = _pooled(self._noisy, other._noisy)
+        n = self._noisy.n + other._noisy.n
+        noisy = pooled(self._noisy, other._noisy, (self._noisy.n / n, other._noisy.n / n), n)
         privacy, sources = _parallel(self.privacy, other.privacy), self._sources | other._sources
         return Release(model, privacy, noisy, sources, self.preprocessing)
 
@@ -407,43 +409,16 @@ def number_of(column: Hashable, names: Names, n_columns: int) -> int:
     return number
 
 
-def names_of(numbers: NDArray[np.intp], names: Names) -> Names:
-    """The names of some columns."""
-    return None if names is None else tuple(names[j] for j in numbers)
-
-
-def _pooled(a: ReleasedMoments, b: ReleasedMoments) -> ReleasedMoments:
-    """Weighted means by numbers of people; independent noise adds in quadrature."""
-    n = a.n + b.n
-    ours, theirs = a.n / n, b.n / n
-    noise = [math.hypot(ours * s, theirs * t) for s, t in zip(_deviations(a), _deviations(b), strict=True)]
-    return ReleasedMoments(
-        sums=ours * a.sums + theirs * b.sums,
-        counts=ours * a.counts + theirs * b.counts,
-        n=n,
-        noise=MomentNoise(*noise),
-        second=ours * a.second + theirs * b.second,
-    )
-
-
-def _deviations(noisy: ReleasedMoments) -> tuple[float, float, float]:
-    return noisy.noise.second, noisy.noise.sums, noisy.noise.counts
-
-
 def paid_noise(report: PrivacyReport) -> tuple[NoiseBlock, ...]:
     """The noise of released moments by the ledger: of the last release, pooled with that of a probe before it."""
     *before, last = report.releases
     found, names = last.noise, [block.name for block in last.noise]
     for entry in before:
         if entry.query == f"{PROBE}: {last.query}" and [block.name for block in entry.noise] == names:
-            found = tuple(map(_pooled_block, found, entry.noise))
+            pairs = ((block, block.deviation, other.deviation) for block, other in zip(found, entry.noise, strict=True))
+            # weighted by precision
+            found = tuple(NoiseBlock(block.name, block.shape, s * (t / math.hypot(s, t))) for block, s, t in pairs)
     return found
-
-
-def _pooled_block(one: NoiseBlock, other: NoiseBlock) -> NoiseBlock:
-    """Of what is weighted by precision."""
-    s, t = one.deviation, other.deviation
-    return NoiseBlock(one.name, one.shape, s * (t / math.hypot(s, t)))
 
 
 def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:

@@ -229,11 +229,10 @@ class Solution:
         parts = self.view_weights if n_views > 1 else (self.components,)
         means = [None if self.mean is None else self.mean[view] for view in self.model.views]
         names = names_of_views(self.model)
-        given = zip((X, *others), parts, means, names, view_labels(len(self.model.views)), strict=False)
-        found = tuple(
-            project(rows, weights, mean, self._absent(view), of_view, name)
-            for view, (rows, weights, mean, of_view, name) in enumerate(given)
-        )
+        absent = absent_values(self.preprocessing, self.model.n_features)
+        absences = [None if absent is None else absent[view] for view in self.model.views]
+        given = zip((X, *others), parts, means, absences, names, view_labels(n_views), strict=False)
+        found = tuple(project(*each) for each in given)
         return found if others else found[0]
 
     def to_frame(self) -> Any:
@@ -264,13 +263,6 @@ class Solution:
             A path, or a binary file that is open.
         """
         save(SOLUTION.text(self).encode(), target)
-
-    def _absent(self, view: int) -> Matrix | None:
-        """What absent values of a view count as; None where they are what they are."""
-        if self.preprocessing is None or not self.preprocessing.missing:
-            return None
-        location = self.preprocessing.location
-        return (np.zeros(self.model.n_features) if location is None else location)[self.model.views[view]]
 
     def _may_gain_from_clipping(self) -> bool:
         """Whether public numbers say that another method may have less error than this release."""
@@ -337,6 +329,13 @@ def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, name
     if mean is not None:
         scores -= np.ravel(weights @ np.ravel(mean))
     return scores
+
+
+def absent_values(preprocessing: Preprocessing | None, d: int) -> Matrix | None:
+    """What absent values count as: the location of their column; None where none are expected."""
+    if preprocessing is None or not preprocessing.missing:
+        return None
+    return np.zeros(d) if preprocessing.location is None else preprocessing.location
 
 
 def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str) -> Any:

@@ -11,7 +11,7 @@ import scipy.linalg
 from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, group_factors, total_mean, total_share
+from dpgep.models.moments import ReleasedMoments, group_factors, total_share
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.results.classifier import label_array, within_covariance
 from dpgep.sources.names import Names
@@ -79,7 +79,8 @@ def sample(
     d, generator = len(released.second), np.random.default_rng(seed)
     limits = AutoPreprocessing(ranges=ranges or {}).for_columns(d, feature_names).ranges
     if classes is None:
-        means, codes = _mean(released)[None, :], np.zeros(n, dtype=np.intp)
+        mean, codes = released.mean, np.zeros(n, dtype=np.intp)
+        means = np.zeros((1, d)) if mean is None else mean[None, :]
         covariance = released.second / total_share(released) - means.T @ means
     else:
         if len(classes) != released.sums.shape[1]:
@@ -158,10 +159,6 @@ def _root(covariance: Matrix) -> Matrix:
     """R with R^T R = covariance."""
     values, vectors = scipy.linalg.eigh(covariance, check_finite=False)
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
-
-
-def _mean(released: ReleasedMoments) -> Matrix:
-    return total_mean(released) if released.sums.size else np.zeros(len(released.second))
 
 
 def _of_columns(preprocessing: Preprocessing, covariance: Matrix) -> Matrix:
