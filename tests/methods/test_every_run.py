@@ -67,7 +67,7 @@ def unreadable(method: str) -> Any:
     [
         ({}, ValueError, "NaN or infinite values"),
         ({"speed": 2}, TypeError, "has no option 'speed'"),
-        ({"n_components": D + 1}, ValueError, f"PCA of {D} features has {D} components"),
+        ({"n_components": D + 1}, ValueError, f"pca of {D} features has {D} components"),
         ({"n_components": 0}, ValueError, "n_components"),
         ({"share": 1.5}, ValueError, r"share must lie in \(0, 1\]"),
     ],
