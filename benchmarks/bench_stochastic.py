@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -128,3 +129,30 @@ def test_variance_reduction_is_worth_its_price(name: str, bound: float) -> None:
         if epsilon >= JUDGED:
             ratio = errors["dp-vrpca"] / errors["dp-spca"]
             support.judge(f"{name}, epsilon {epsilon:g}: error of dp-vrpca over dp-spca", ratio, 1.0)
+
+
+def dota2_rows() -> NDArray[np.float32]:
+    with support.data_set("dota2") as arrays:
+        return support.unit_rows(arrays["X_train"][:, 4:]).astype(np.float32)
+
+
+@pytest.mark.parametrize("method", ["dp-spca", "dp-vrpca"])
+@pytest.mark.parametrize("n_components", [1, 3])
+def test_stated_errors_are_true(n_components: int, method: str) -> None:
+    """Or the ascent says that it has not converged. Of single runs, which stray."""
+    sets = {"dota2": dota2_rows(), "a9a": support.unit_rows(a9a_rows().toarray()), "mnist": mnist_rows()}
+    for name, rows in sets.items():
+        n = len(rows)
+        _, vectors = np.linalg.eigh((rows.T @ rows).astype(np.float64) / n)
+        exact = vectors[:, : -n_components - 1 : -1].T
+        problem = dpgep.pca(rows, bound=1.0, center=False, adjacency="add-remove", public_n=n)
+        for epsilon in (1.0, 30.0, 1000.0, np.inf):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                found = dpgep.solve(
+                    problem, epsilon=epsilon, delta=DELTA, n_components=n_components, method=method, seed=0
+                )
+            warned = any("has not converged" in str(warning.message) for warning in caught)
+            ratio = found.diagnostics.expected_subspace_error / support.squared_sine_distance(found.components, exact)
+            what = f"{name}, {method}, K = {n_components}, epsilon {epsilon:g}: stated error over the true one"
+            support.say(f"{what} {ratio:.2g}{', has not converged' if warned else ''}")

@@ -79,6 +79,41 @@ def test_with_noise_they_come_near(method, adjacency):
     np.testing.assert_allclose(found.components @ found.components.T, np.eye(2), atol=1e-12)
 
 
+@pytest.mark.parametrize(("epsilon", "decay"), [(1.0, 0.9), (1.0, 0.5), (100.0, 0.5)])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_stated_error_is_near_the_true_one(method, epsilon, decay):
+    """Sums over six runs, which stray by a third. Noise alone, as if all were averaged, is 3 to 100 times less."""
+    rng, n, d = np.random.default_rng(0), 20_000, 40
+    x = rng.standard_normal((n, d)) * decay ** (np.arange(d) / 2)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    exact = np.linalg.svd(x, full_matrices=False)[2][:2]
+    problem = dpgep.pca(x, center=False, bound=1.0, adjacency="add-remove", public_n=n)
+    found = [solve(problem, method, epsilon=epsilon, delta=DELTA, seed=seed) for seed in range(6)]
+    true = sum(subspace_error(each.components, exact) for each in found)
+    stated = sum(each.diagnostics.expected_subspace_error for each in found)
+    assert 0.4 < stated / true < 4
+
+
+@pytest.mark.parametrize(("method", "passes", "arrives"), [("dp-spca", 10, False), ("dp-spca", 300, True)])
+def test_an_ascent_that_has_not_arrived_says_so(method, passes, arrives):
+    """Ten full steps without noise: a squared sine of half and more was stated as 0."""
+    x = rows(d=30)
+    problem, exact = dpgep.pca(x, center=False, bound=1.0), np.linalg.svd(x, full_matrices=False)[2][:2]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = dpgep.solve(problem, method=method, epsilon=math.inf, n_passes=passes, n_components=2, seed=0)
+    true, stated = subspace_error(found.components, exact), found.diagnostics.expected_subspace_error
+    assert (true < 1e-6) is arrives
+    assert any("the ascent has not converged: components" in str(each.message) for each in caught) is not arrives
+    assert stated < 1e-6 if arrives else 0.3 < stated / true < 3
+
+
+def test_all_directions_leave_nothing_across():
+    found = solve(dpgep.pca(rows(), center=False, bound=1.0), epsilon=2.0, delta=DELTA, n_components=6)
+    assert found.diagnostics.expected_subspace_error == 0
+    assert (found.diagnostics.expected_error > 0).all()
+
+
 def test_the_bound_is_enforced_and_scales_everything():
     x = rows()
     small, large = (

@@ -23,7 +23,7 @@ import numpy as np
 from dpgep._checks import Count, Share, require_one_of, require_positive
 from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
-from dpgep.methods.eigen import leading_first
+from dpgep.methods.papers.ascent_accuracy import Ascent, Trace
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.model import Matrix, PublicSide
 from dpgep.privacy.curator import Curator
@@ -129,8 +129,9 @@ class ReducedOptions(StochasticOptions):
 class StochasticDiagnostics(Diagnostics):
     """How the ascent was set up; all of it follows from n, the budget and the options.
 
-    ``noise_level`` is that of the mean of all answers that the result averages, and the expected errors follow from it
-    and the eigenvalues. Variances are counted from zero, since nothing tells how much all directions have in common.
+    ``noise_level`` is that of the mean of all answers that the result averages; by it components are lost. Expected
+    errors follow from the step sizes, and from how the last steps turned the components (docs/stochastic.md): they
+    count noise, samples, and an ascent that has not arrived, which is warned of.
 
     Attributes
     ----------
@@ -169,12 +170,14 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
     first, last = options.step_sizes or _default_steps("dp-spca", answers, curator)
     steps = np.geomspace(first, last, n_steps) / _squared_bound(curator)
     tail = math.ceil(n_steps / 4)  # of steps so small that their mean tells the eigenvalues
-    vectors = _start(curator, n_components, options)
-    if tail < n_steps:
-        vectors, _ = answers.products.ascend(vectors, steps[:-tail])
-    vectors, quotients = answers.products.ascend(vectors, steps[-tail:])
+    vectors, quotients = answers.products.ascend(_start(curator, n_components, options), steps[:1])
+    ascent = Ascent(steps, _total(quotients, curator, options))
+    if tail < n_steps - 1:
+        vectors, _ = answers.products.ascend(vectors, steps[1:-tail])
+    trace = Trace.of(answers.products.ascend, vectors, steps[max(n_steps - tail, 1) :], tail)
     level = answers.noise_level / math.sqrt(n_steps)
-    return _result(curator, vectors, quotients, answers, (first, last), level)
+    lengths = np.ones(n_components)
+    return _result(curator, ascent, trace, lengths, answers, (first, last), level)
 
 
 def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> MethodResult:
@@ -187,16 +190,37 @@ def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> Me
     first, last = options.step_sizes or _default_steps("dp-vrpca", answers, curator)
     steps = np.geomspace(first, last, m * n_inner).reshape(m, n_inner) / _squared_bound(curator)
     vectors = _start(curator, n_components, options)
-    anchors, gradients = [], []
-    for epoch in steps:
+    anchors, gradients = [vectors], [answers.products.full(vectors)]
+    for epoch in steps[:-1]:
+        vectors, _ = answers.products.ascend_reduced(vectors, *_anchor(anchors, gradients), epoch)
         anchors.append(vectors)
         gradients.append(answers.products.full(vectors))
-        later = math.ceil(len(anchors) / 2)
-        anchor, gradient = np.mean(anchors[-later:], axis=0), np.mean(gradients[-later:], axis=0)
-        vectors, quotients = answers.products.ascend_reduced(vectors, anchor, gradient, epoch)
-    deviation = answers.mechanism.noise_full * _squared_bound(curator) / n
-    level = deviation * math.sqrt(2 * curator.model.n_features / math.ceil(m / 2))
-    return _result(curator, vectors, quotients, answers, (first, last), level)
+    anchor, gradient = _anchor(anchors, gradients)
+
+    def ascend(block: Matrix, step: Matrix) -> tuple[Matrix, Matrix]:
+        return answers.products.ascend_reduced(block, anchor, gradient, step)
+
+    trace = Trace.of(ascend, vectors, steps[-1], math.ceil(n_inner / 2))
+    deviation = answers.mechanism.noise_full * _squared_bound(curator) / n / math.sqrt(math.ceil(m / 2))
+    # an entry of a GOE matrix beside the diagonal has half of the variance
+    ascent = Ascent(steps.ravel(), _total(gradients[0] @ anchors[0].T, curator, options), deviation**2 / 2)
+    level = deviation * math.sqrt(2 * curator.model.n_features)
+    lengths = np.sum((trace.vectors - trace.rotation.T @ anchor) ** 2, axis=1)
+    return _result(curator, ascent, trace, lengths, answers, (first, last), level)
+
+
+def _anchor(anchors: list[Matrix], gradients: list[Matrix]) -> tuple[Matrix, Matrix]:
+    """The mean of the later half of the blocks at which epochs began, and of their gradients."""
+    later = math.ceil(len(anchors) / 2)
+    return np.mean(anchors[-later:], axis=0), np.mean(gradients[-later:], axis=0)
+
+
+def _total(quotients: Matrix, curator: Curator, options: StochasticOptions) -> float | None:
+    """The sum of all variances, as the first quotients tell it where directions were drawn at random."""
+    if not isinstance(options.init, str):
+        return None
+    found = float(np.trace(quotients)) / len(quotients) * curator.model.n_features
+    return min(max(found, 0.0), _squared_bound(curator))
 
 
 def _public_n(curator: Curator) -> int:
@@ -223,20 +247,23 @@ def _start(curator: Curator, k: int, options: StochasticOptions) -> Matrix:
 
 def _result(
     curator: Curator,
-    vectors: Matrix,
-    quotients: Matrix,
+    ascent: Ascent,
+    trace: Trace,
+    lengths: Matrix,
     answers: NoisySamples,
     step_sizes: tuple[float, float],
     level: float,
 ) -> MethodResult:
-    """Eigenvectors on the span of the final block, by the mean of its noisy quotients."""
-    values, rotation = leading_first(quotients)
-    mechanism = answers.mechanism
+    """Eigenvectors on the span of the final block, by the mean of its noisy quotients.
+
+    ``lengths`` (K,) are the squared norms of what the last answer about a sample was asked for.
+    """
+    values, mechanism, d = trace.values, answers.mechanism, curator.model.n_features
+    by_noise = quotient_accuracy(values, np.ones(len(values)), noise_level=level, n_features=d)
+    accuracy, unsure = ascent.accuracy(trace, by_noise, lengths * answers.noise_level**2 / (4 * d))
     diagnostics = StochasticDiagnostics(
         noise_level=level,
-        accuracy=quotient_accuracy(
-            values, np.ones(len(values)), noise_level=level, n_features=curator.model.n_features
-        ),
+        accuracy=accuracy,
         batch_size=mechanism.rate * _public_n(curator),
         n_steps=mechanism.n_sampled,
         n_epochs=mechanism.n_full,
@@ -250,4 +277,10 @@ def _result(
             f"{rejected} of {diagnostics.n_steps} steps were too large and were rejected: "
             f"use smaller step_sizes than {diagnostics.step_sizes[0]:.3g}"
         )
-    return method_result(curator.model, None, rotation.T @ vectors, values, diagnostics, accuracy_warnings)
+    if unsure.any():
+        which = [row + 1 for row in np.flatnonzero(unsure).tolist()]
+        accuracy_warnings.append(
+            f"the ascent has not converged: components {which} still turn, or steps were too few to be sure; "
+            "expected errors may be too small; use a larger n_passes or step_sizes"
+        )
+    return method_result(curator.model, None, trace.vectors, values, diagnostics, accuracy_warnings)
