@@ -135,7 +135,7 @@ def models(x: Matrix, labels: Any, response: Matrix, y_range: tuple[float, float
 
 
 def outcomes(setting: Setting, draws: int) -> list[Outcome]:
-    n, exact_b = setting.problem.dataset.n, norm_of(setting.problem)
+    n, exact_b = setting.problem.dataset.people.n, norm_of(setting.problem)
     reference, _ = solved(setting, 0, epsilon=math.inf, **({"regularization": 0.0} if exact_b is not None else {}))
     root = None if exact_b is None else np.linalg.cholesky(exact_b + 1e-13 * np.trace(exact_b) * np.eye(len(exact_b))).T
     found = []

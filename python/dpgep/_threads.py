@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from threading import Lock, Thread
@@ -100,11 +100,6 @@ def own_threads(worthwhile: bool) -> Iterator[int]:
         return
     with _blas.on_one_thread():
         yield thread_count()
-
-
-def blas_on_one_thread() -> AbstractContextManager[None]:
-    """Keep BLAS to one thread for a block in which our own threads call it."""
-    return _blas.on_one_thread()
 
 
 @contextmanager
@@ -200,6 +195,8 @@ def _set_blas_threads(library: Any, n_threads: int) -> None:
 
 
 _blas = _BlasLimit()
+# keeps BLAS to one thread for a block in which our own threads call it
+blas_on_one_thread = _blas.on_one_thread
 
 
 @cache

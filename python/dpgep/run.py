@@ -77,13 +77,13 @@ class Run:
     def reserved(self) -> Iterator[None]:
         """While the budget's reservation lasts."""
         start, adjacency, rows = time.perf_counter(), self._problem.facts.adjacency, self._problem.dataset
-        before = 0 if rows is None else rows.passes
+        before = 0 if rows is None else rows.people.passes
         try:
             with self._account.reserve(**self._part, adjacency=adjacency) as self._ledger:
                 yield
                 public = _public_inputs_of(self._problem)
                 self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
-            self.passes = 0 if rows is None else rows.passes - before
+            self.passes = 0 if rows is None else rows.people.passes - before
             model, seconds = self._problem.model, time.perf_counter() - start
             _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
         except NotFiniteError as error:

@@ -141,8 +141,8 @@ def solve(
 
 def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:
     """What a run released about the people of a problem."""
-    people = problem if problem.dataset is None else problem.dataset
-    return Release(problem.model, run.report, noisy, frozenset([people.population_id]), run.preprocessing)
+    population = problem.population_id if problem.dataset is None else problem.dataset.people.name
+    return Release(problem.model, run.report, noisy, frozenset([population]), run.preprocessing)
 
 
 @overload

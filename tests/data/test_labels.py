@@ -245,7 +245,7 @@ def test_who_is_in_no_class_counts_and_contributes_nothing(
     problem = dpgep.fda(rows, marks, classes=["no", "yes"], bound=1.5, adjacency=adjacency)
     ours = problem.integer_moments(20)
     equal_sums(ours, listed_alone(x, labels, labels != "secret"))
-    assert ours.n == problem.dataset.n == N
+    assert ours.n == problem.dataset.people.n == N
     assert problem.float_moments().n == N
 
 
@@ -319,13 +319,13 @@ def test_any_type_of_label_may_be_among_no_class(kind: str) -> None:
     problem = dpgep.fda(np.eye(3), values, classes=classes, bound=1.0)
     np.testing.assert_array_equal(problem.groups, [0, 1])
     np.testing.assert_array_equal(problem.rows.views[0], np.eye(3)[:2])
-    assert problem.dataset.n == 3
+    assert problem.dataset.people.n == 3
 
 
 @pytest.mark.parametrize("kind", ["missing categories", "missing booleans", "an Enum"])
 def test_who_has_no_category_is_in_no_class(kind: str) -> None:
     problem = dpgep.fda(np.eye(3), DTYPES[kind][0], bound=1.0)
-    assert (problem.dataset.n, len(problem.groups)) == (3, 2)
+    assert (problem.dataset.people.n, len(problem.groups)) == (3, 2)
 
 
 # --- Privacy of who is in no class -----------------------------------------------------------------
@@ -559,7 +559,7 @@ def test_responses_of_any_number_type(x: Matrix) -> None:
         pl.Series([1, None, 2]),
         pa.array([1.5, None, 2]),
     ):
-        assert dpgep.sir(np.eye(3), y, bound=1.0, **edges).dataset.n == 3  # type: ignore[arg-type]
+        assert dpgep.sir(np.eye(3), y, bound=1.0, **edges).dataset.people.n == 3  # type: ignore[arg-type]
 
 
 # --- Batches ---------------------------------------------------------------------------------------

@@ -303,7 +303,7 @@ def test_kept_sums_are_read_once_and_stay_as_they_are() -> None:
     for center in (False, True):
         problem = dpgep.pca(rows, center=center, bound=1.0)
         first, second = twice(problem, 1e6, 0.5, 1)
-        assert problem.dataset.passes == 1
+        assert problem.dataset.people.passes == 1
         np.testing.assert_allclose(first.second, second.second, atol=1e-5)
         np.testing.assert_allclose(first.sums, second.sums, atol=1e-5)
         assert not np.array_equal(first.second, second.second)
@@ -312,7 +312,7 @@ def test_kept_sums_are_read_once_and_stay_as_they_are() -> None:
 def test_grids_that_differ_are_summed_anew() -> None:
     problem = dpgep.pca(np.random.default_rng(0).standard_normal((500, 6)) / 3, bound=1.0)
     first, second = twice(problem, 3e-4, 1 / 10**6, 1)
-    assert problem.dataset.passes == 2
+    assert problem.dataset.people.passes == 2
     assert first.noise.second > 900 * second.noise.second
 
 

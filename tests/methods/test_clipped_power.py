@@ -682,7 +682,7 @@ def test_too_little_budget_and_too_many_people(monkeypatch: pytest.MonkeyPatch) 
     for centred in (dpgep.pca(rows, bound=1.0), pls_of(rows), dpgep.cca(rows[:, :D_X], rows[:, D_X:], bound=1.0)):
         with nothing_spent(budget), pytest.raises(ValueError, match="budget is too little for clipped products"):
             dpgep.solve(centred, budget=budget, method=METHOD, n_components=1)
-        assert centred.dataset.passes == 0
+        assert centred.dataset.people.passes == 0
     monkeypatch.setattr(clipped_products, "MOST_PEOPLE", N)
     with pytest.raises(ValueError, match=f"fewer than {N} people, not {N}: use a release"):
         Curator(problem, ledger, core.NoiseStream(bytes(32))).answer(ClippedMean(asked, (0.1,)))

@@ -161,7 +161,7 @@ def test_every_method(method: str, options: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match="give a public bound"):
             dpgep.solve(problem, budget=budget, method=method, n_components=1, **options)
         assert budget.spent_mu == 0
-        assert problem.dataset.passes == 0
+        assert problem.dataset.people.passes == 0
         return
     solution = dpgep.solve(problem, mu=5.0, method=method, n_components=1, **options)
     assert sum(cost_of(entry.mu) for entry in solution.privacy.releases) <= cost_of(5.0)
@@ -297,16 +297,16 @@ def test_wrong_options_cost_nothing() -> None:
         dpgep.solve(problem, budget=budget, sparsity=1)
     with pytest.raises(ValueError, match="memory_limit"):
         dpgep.release(problem, budget=budget, memory_limit=10, storage="operator")
-    assert (budget.spent_mu, problem.dataset.passes) == (0, 0)
+    assert (budget.spent_mu, problem.dataset.people.passes) == (0, 0)
 
 
 def test_an_exhausted_budget_is_refused_before_data_are_read() -> None:
     budget, problem = dpgep.Budget(mu=1.0), problems(table(), bound="auto")["cca"]
     dpgep.solve(problem, budget=budget)
-    passes = problem.dataset.passes
+    passes = problem.dataset.people.passes
     with pytest.raises(PrivacyBudgetError):
         dpgep.solve(problem, budget=budget)
-    assert problem.dataset.passes == passes
+    assert problem.dataset.people.passes == passes
 
 
 @pytest.mark.parametrize("power", [-300, 300])

@@ -361,7 +361,7 @@ def test_samples_are_paid_for_with_the_ledgers_own_target(target):
     with pytest.raises(dpgep.PrivacyBudgetError, match=r"separate|curator\.target"):
         curator.answer(Samples(SampledMechanism(0.1, 5, 0), (10.0, 1e-6), 0.0))
     assert not ledger.releases
-    assert not problem.dataset.passes
+    assert not problem.dataset.people.passes
     if target is None:
         with pytest.raises(dpgep.PrivacyBudgetError, match="separate"):
             ledger.record(LedgerEntry("samples", None, ()))

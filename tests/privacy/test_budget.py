@@ -513,7 +513,7 @@ def test_runs_of_two_adjacencies_are_refused(
         calls[run]()
     assert (repr(budget), budget.releases) == before
     assert not recwarn.list
-    assert other.dataset.passes == 0
+    assert other.dataset.people.passes == 0
 
 
 @pytest.mark.parametrize("form", ["epsilon", "rho", "mu"])

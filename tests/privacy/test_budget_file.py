@@ -551,7 +551,7 @@ def test_a_reservation_that_fails_reads_nothing_and_is_withdrawn(
         dpgep.solve(problem, budget=budget)
     if isinstance(error, OSError):
         assert "cannot be written (No space left on device); no data was read" in str(caught.value)
-    assert problem.dataset.passes == 0
+    assert problem.dataset.people.passes == 0
     assert budget.remaining_mu == budget.mu == Budget.open(path).remaining_mu
     spend(budget)
 

@@ -297,7 +297,7 @@ def test_classes_that_cannot_be_are_named(rng: np.random.Generator) -> None:
             TypeError, match=rf"labels are of type {labels.dtype.type.__name__}, so none is among the classes \["
         ):
             dpgep.fda(x, labels, classes=classes, bound=1.0)
-    assert dpgep.fda(x, numbers.astype(str), classes=["0", 1], bound=1.0).dataset.n == N  # some may be
+    assert dpgep.fda(x, numbers.astype(str), classes=["0", 1], bound=1.0).dataset.people.n == N  # some may be
 
 
 def test_labels_that_cannot_be_are_named(rng: np.random.Generator) -> None:

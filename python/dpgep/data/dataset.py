@@ -10,7 +10,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Generic
 
@@ -33,6 +33,25 @@ ANOTHER_PASS = (
 )
 
 
+@dataclass(eq=False)
+class People:
+    """Whose rows are read: one record for all data sets of theirs.
+
+    Attributes
+    ----------
+    n : how many there are; None while nobody has counted.
+    passes : number of passes over their rows begun so far.
+    """
+
+    n: int | None
+    passes: int = 0
+
+    @cached_property
+    def name(self) -> str:
+        """A random name: what tells that two releases are of the same people."""
+        return naming.get()(16)
+
+
 class Dataset(ABC):
     """Rows of people, clipped to ``bound``.
 
@@ -40,7 +59,7 @@ class Dataset(ABC):
     ----------
     bound : enforced bound on row norms.
     n_features : number of columns of all views.
-    passes : number of passes over the rows begun so far.
+    people : whose rows they are.
     read_once : whether there can be only one.
     at_hand : whether all rows are in memory: many passes cost little.
     mapped : whether rows are mapped whenever they are read, so that products cannot take them as they are.
@@ -48,20 +67,10 @@ class Dataset(ABC):
 
     bound: float
     n_features: int
-    passes: int = 0
+    people: People
     read_once: bool = False
     at_hand: bool = False
     mapped: bool = False
-
-    @cached_property
-    def population_id(self) -> str:
-        """A random name of these people: what tells that two releases are of the same."""
-        return naming.get()(16)
-
-    @property
-    @abstractmethod
-    def n(self) -> int | None:
-        """Number of people; None while nobody has counted."""
 
     @property
     def unprepared(self) -> Dataset:
@@ -76,7 +85,7 @@ class Dataset(ABC):
         """
         start = time.perf_counter()
         sums = self._summed(make, alone)
-        _log.debug("pass %d over the rows: %.3f s", self.passes, time.perf_counter() - start)
+        _log.debug("pass %d over the rows: %.3f s", self.people.passes, time.perf_counter() - start)
         return sums
 
     @abstractmethod
@@ -104,25 +113,21 @@ class InMemoryDataset(Dataset):
     at_hand = True
 
     def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+        self._batch, self.people = batch, People(batch.n)
         self.bound, self.n_features = batch.rows.bound, batch.rows.d
 
-    @property
-    def n(self) -> int:
-        return self._batch.n
-
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        self.passes += 1
+        self.people.passes += 1
         sums = make()
         sums.add(self._batch)
         return sums
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> InMemoryDataset:
-        self.passes += 1
+        self.people.passes += 1
         return InMemoryDataset(self._batch.restricted(features, bound))
 
     def row_products(self) -> RowProducts:
-        self.passes += 1
+        self.people.passes += 1
         return RowProducts(self._batch.rows)
 
     def in_memory(self, purpose: str) -> Batch:
@@ -147,13 +152,8 @@ class StreamedDataset(Dataset):
         self._to_batch = to_batch
         self._fewest = fewest
         self._comparison = PassComparison("a scanned function must yield the same rows at every call")
-        self._counted: int | None = None
-        self.bound, self.n_features = bound, n_features
+        self.bound, self.n_features, self.people = bound, n_features, People(selections[0].scan.n_rows)
         self.read_once = not selections[0].scan.repeatable
-
-    @property
-    def n(self) -> int | None:
-        return self._selections[0].scan.n_rows if self._counted is None else self._counted
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         sums = make()
@@ -167,7 +167,7 @@ class StreamedDataset(Dataset):
 
     def _batches(self, checksum: PassChecksum | None) -> Iterator[Batch]:
         """One pass over the source. Raises ValueError at its end if there are too few rows."""
-        self.passes += 1
+        self.people.passes += 1
         n = 0
         for arrays in self._selections[0].scan.read(*self._selections, apart=True):
             batch = self._to_batch(*arrays)
@@ -177,7 +177,7 @@ class StreamedDataset(Dataset):
             yield batch
         if n < self._fewest:
             raise ValueError(f"the source must have at least {self._fewest} rows, it has {n}")
-        self._counted = n
+        self.people.n = n
 
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(
@@ -194,20 +194,8 @@ class DerivedDataset(Dataset):
     ) -> None:
         self._source = source
         self._to_batches = to_batches
-        self.bound, self.n_features = bound, n_features
+        self.bound, self.n_features, self.people = bound, n_features, source.people
         self.read_once, self.at_hand, self.mapped = source.read_once, source.at_hand, True
-
-    @property
-    def n(self) -> int | None:
-        return self._source.n
-
-    @property
-    def passes(self) -> int:  # type: ignore[override]
-        return self._source.passes
-
-    @property
-    def population_id(self) -> str:
-        return self._source.population_id
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         return self._source._summed(partial(_DerivedSums, self._to_batches, make), alone).sums
@@ -244,7 +232,7 @@ class PreprocessedDataset(DerivedDataset):
     def row_products(self) -> RowProducts | StreamedProducts:
         if not self.at_hand or self.mapped:
             return super().row_products()
-        self._source.passes += 1
+        self.people.passes += 1
         return RowProducts(self.in_memory("products").rows)
 
     def in_memory(self, purpose: str) -> Batch:

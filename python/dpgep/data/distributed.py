@@ -22,7 +22,7 @@ import numpy as np
 from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
-from dpgep.data.dataset import Dataset
+from dpgep.data.dataset import Dataset, People
 from dpgep.data.inputs import check_not_masked, known_rows
 from dpgep.data.rows import Batch, S, Sums
 from dpgep.sources import Scan, Selection, scan
@@ -81,32 +81,27 @@ class DistributedDataset(Dataset):
         self._read = read
         self._to_batch = to_batch
         self._fewest = fewest
-        self._n = n
-        self._people = people
+        self._scan = people
         self._comparison = PassComparison(self.hint)
-        self.bound, self.n_features = bound, n_features
-
-    @property
-    def n(self) -> int | None:
-        return self._n
+        self.bound, self.n_features, self.people = bound, n_features, People(n)
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         """One pass. The tree depends on the parts alone, so that sums in floating point have the same bits whichever
         machine is done first; the sums of one that is lost are computed again. Raises what the rows raise.
         """
-        self.passes += 1
+        self.people.passes += 1
         key = self._comparison.key(alone=alone)
         result = self._reduced((self._read, self._to_batch, make, key))
         if isinstance(result, Exception):
             raise result
         n, sums, checksum = result
-        if self._people is not None:
-            self._people.check_rows(n)
+        if self._scan is not None:
+            self._scan.check_rows(n)
         if n < self._fewest:
             raise ValueError(f"the data must have at least {self._fewest} rows, they have {n}")
         if key is not None:
             self._comparison.compare(checksum)
-        self._n = n
+        self.people.n = n
         return pickle.loads(sums)  # type: ignore[no-any-return]
 
     @abstractmethod

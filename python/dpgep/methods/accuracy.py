@@ -214,17 +214,17 @@ def judged_components(
     if noisy.released.noiseless:
         return (False,) * k, edges
     mean, deviation = _edge(noisy, system, log_searched)
-    k, found, drawn = min(k, r), 0, 0
+    k, found, drawn, isotropic, order = min(k, r), 0, 0, noisy.isotropic, model.traits.noise_order
     while found < k:
         # fewer dimensions are left to noise by what stands above it
-        left = (r - found) / r if noisy.isotropic else 1.0
-        edge = (mean * math.sqrt(left) + deviation) ** model.traits.noise_order
+        left = (r - found) / r if isotropic else 1.0
+        edge = (mean * math.sqrt(left) + deviation) ** order
         centre = null_eigenvalue(model, values[found:])
         edges[found:] = centre + edge
         one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
         if one_left or values[found] - centre > edge:
             found += 1
-        elif noisy.isotropic or drawn == found:
+        elif isotropic or drawn == found:
             break
         else:  # the edge in the directions that are left is lower
             rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])

@@ -102,7 +102,7 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
         return _screened_release(curator, n_components, options, options.screen)
     if options.by_products(curator, n_components):
         return operator_release(curator, n_components, options)
-    redundant = Redundancy.of(curator.model, curator.public.preprocessing)
+    redundant = Redundancy.of(curator.model, curator.public.preprocessing) if curator.model.indicators else None
     return solve_released(curator.model.noisy(curator.answer(Release())), n_components, options, redundant)
 
 
@@ -157,7 +157,7 @@ def solve_released(
     Dense components have no part along ``redundant`` directions in which B shows no variance.
     """
     standard, moments = noisy.standardization, _small_copy(noisy.released)
-    smaller = None if options.sparsity is not None else reduced(noisy, redundant)
+    smaller = None if redundant is None or options.sparsity is not None else reduced(noisy, redundant)
     if smaller is not None:
         return replace(_across(noisy, smaller, n_components, options), moments=moments)
     if standard is None:

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -117,47 +118,47 @@ class Traits:
     asks_sizes: bool = False
     largest_eigenvalue: float = math.inf
 
-    @property
+    @cached_property
     def identity_b(self) -> bool:
         """Whether B is the identity."""
         return self.a is not None and self.b is None
 
-    @property
+    @cached_property
     def scale_free(self) -> bool:
         """Whether the answer stays the same if the columns of the rows are multiplied by factors."""
         return self.standardized or not self.identity_b
 
-    @property
+    @cached_property
     def linear_free(self) -> bool:
         """Whether it does if the rows of each view are multiplied by any invertible matrix."""
         return self.b is not None
 
-    @property
+    @cached_property
     def is_covariance(self) -> bool:
         """Whether A is the covariance of the rows, or their second moment, and B the identity."""
         return self.a == Scatter(total=1.0) and self.b is None and not self.standardized
 
-    @property
+    @cached_property
     def is_second_moment(self) -> bool:
         """Whether A is the second moment of the rows and B the identity: a sum over people, and no more."""
         return self.is_covariance and not self.shift_free
 
-    @property
+    @cached_property
     def of_means(self) -> bool:
         """Whether A is the scatter of the means of groups: its noise is of second order."""
         return self.a is not None and not self.a.moment
 
-    @property
+    @cached_property
     def noise_order(self) -> int:
         """The power of the noise in which the eigenvalues of a pair without signal grow."""
         return 2 if self.of_means else 1
 
-    @property
+    @cached_property
     def equal_eigenvalues(self) -> bool:
         """Whether these are all equal, as where A is a moment itself; if not, they are zero."""
         return self.a is None or (self.b is None and self.a.moment and self.a.blocks == "whole")
 
-    @property
+    @cached_property
     def shift(self) -> float | None:
         """A flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B).
 
@@ -244,6 +245,8 @@ class Model(ABC):
     feature_names: tuple[str, ...] | None = None
     # the number of features of each view, in their order; empty where there is one view
     view_sizes: tuple[int, ...] = ()
+    # the features that are the indicators of one categorical column, for each such column
+    indicators: tuple[tuple[int, ...], ...] = ()
     traits: Traits = Traits()
 
     @property

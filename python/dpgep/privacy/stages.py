@@ -85,7 +85,7 @@ class Stages:
     def n(self) -> int | None:
         """The number of people where it is public and known."""
         if self.facts.n is None and self.facts.n_is_public:
-            return self._dataset.n
+            return self._dataset.people.n
         return self.facts.n
 
     @property

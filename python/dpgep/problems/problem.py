@@ -71,7 +71,7 @@ class Problem(ABC):
         """The number of people where it is public, though it may have become known only by reading."""
         if self.facts.n is not None or self.dataset is None:
             return self.facts.n
-        return self.dataset.n if self.facts.n_is_public else None
+        return self.dataset.people.n if self.facts.n_is_public else None
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Problem:
         """The same of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
@@ -333,7 +333,7 @@ def moment_problem(
     found = clipping_of(bound, preprocessing)
     given = found if isinstance(found, float) else None
     dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency)
-    facts = PublicFacts(adjacency, given, check_adjacency(adjacency, dataset.n, public_n))
+    facts = PublicFacts(adjacency, given, check_adjacency(adjacency, dataset.people.n, public_n))
     if isinstance(found, Preprocessing):
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
