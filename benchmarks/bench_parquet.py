@@ -167,7 +167,7 @@ def update_seconds() -> float:
 
 def update() -> None:
     """Rank-k updates of UPDATED_ROWS rows, as kernels of SciPy without the GIL."""
-    from dpgep.data.blocks import add_gram
+    from dpgep.data.rows import add_gram
 
     block = np.random.default_rng(0).standard_normal((1250, D))
     total = np.zeros((D, D))

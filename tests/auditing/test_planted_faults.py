@@ -19,8 +19,8 @@ from test_replay import CASES, replays
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.histograms import MagnitudeCounts
 from dpgep.data.integer_moments import ExactMomentAccumulator
+from dpgep.data.integer_sums import MagnitudeCounts
 from dpgep.methods.accuracy import Accuracy
 from dpgep.privacy import clipped_products, noise, products, release, sampled_products, screening, stages
 from dpgep.privacy.budget import Budget

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dpgep.data.dataset import InMemoryDataset, PreprocessedDataset, preprocessed
-from dpgep.data.histograms import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
+from dpgep.data.integer_sums import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.preprocessing import Preprocessing

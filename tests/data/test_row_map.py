@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from variants import kernels
 
 import dpgep
-from dpgep.data.blocks import GridSums
 from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, ProductMoment, ProductNormCounts
+from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout

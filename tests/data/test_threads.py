@@ -20,7 +20,7 @@ import dpgep
 from dpgep import _threads
 from dpgep._threads import run, thread_count, use_threads
 from dpgep.data import blocks, integer_moments
-from dpgep.data.blocks import add_products
+from dpgep.data.rows import add_products
 
 COUNTS = (1, 2, 3)
 
@@ -342,7 +342,7 @@ def test_a_bad_environment_is_named(value: str, monkeypatch: pytest.MonkeyPatch)
 OVERSUBSCRIPTION = """
     import time, warnings
     import numpy as np, dpgep, threadpoolctl
-    from dpgep.data import blocks
+    from dpgep.data import rows
 
     warnings.simplefilter("ignore")
     x = np.random.default_rng(0).standard_normal((20000, 400)) / 20

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.blocks import clipped_blocks
-from dpgep.data.rows import Rows
+from dpgep.data.rows import Rows, clipped_blocks
 from dpgep.sources.batches import Columns
 
 pytestmark = pytest.mark.kernel

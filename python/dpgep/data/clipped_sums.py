@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.blocks import clipped_blocks
 from dpgep.data.float_sums import ROWS_IN_A_ROW
-from dpgep.data.rows import Batch, Rows, SparseRows, Sums
+from dpgep.data.rows import Batch, Rows, Sums, clipped_blocks
+from dpgep.data.sparse_rows import SparseRows
 from dpgep.models.bins import LEAST_THRESHOLD, PRODUCT_EDGES
 from dpgep.models.model import Matrix
 

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._watched import naming
-from dpgep.data.blocks import joined_views
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
-from dpgep.data.rows import Batch, NotFiniteError, Rows, S, Sums, block_height
+from dpgep.data.rows import Batch, NotFiniteError, Rows, S, Sums, block_height, joined_views
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.sources import Selection
 

@@ -17,8 +17,19 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.blocks import add_products, clipped_blocks, group_counts, moment_blocks
-from dpgep.data.rows import Accumulate, Batch, NotFiniteError, Rows, Sums, block_height, kernel_form
+from dpgep.data.rows import (
+    Accumulate,
+    Batch,
+    NotFiniteError,
+    Rows,
+    Sums,
+    add_products,
+    block_height,
+    clipped_blocks,
+    group_counts,
+    kernel_form,
+    moment_blocks,
+)
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 

@@ -15,8 +15,17 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import own_thread_count, run, thread_count
-from dpgep.data.blocks import add_products, mark_groups, moment_blocks, require_finite
-from dpgep.data.rows import Batch, GridRows, NotFiniteError, SparseRows, Sums, block_height
+from dpgep.data.rows import (
+    Batch,
+    NotFiniteError,
+    Sums,
+    add_products,
+    block_height,
+    mark_groups,
+    moment_blocks,
+    require_finite,
+)
+from dpgep.data.sparse_rows import GridRows, SparseRows
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.sources.batches import Columns
@@ -229,7 +238,7 @@ class ExactMomentAccumulator(Sums):
         def add(first: int, last: int) -> None:
             own = shares.get(get_ident()) or ExactMomentAccumulator(self.layout, self.bits)
             shares[get_ident()] = own
-            own._add_part(batch.part(slice(first, last)), last - first)
+            own._add_part(batch.part(slice(first, last)), last - first, 1 if n_shares > 1 else None)
 
         edges = [n * i // n_parts for i in range(n_parts + 1)]
         run([partial(add, *ends) for ends in pairwise(edges)], n_shares)
@@ -239,11 +248,11 @@ class ExactMomentAccumulator(Sums):
         sums.n += batch.others
         return sums
 
-    def _add_part(self, batch: Batch, n: int) -> None:
+    def _add_part(self, batch: Batch, n: int, n_threads: int | None = None) -> None:
         """Add n people, who fit a limb, or the partial sums: some of them on an error."""
         rows = self._narrow(batch, n)
         if rows is None:
-            self._add_blocks(moment_blocks(batch, self.layout.n_groups, self.bits), n)
+            self._add_blocks(moment_blocks(batch, self.layout.n_groups, self.bits, n_threads), n, n_threads)
         else:
             matrix, first = rows.raw_columns() if isinstance(rows, Columns) else (rows, 0)
             self._make_room(n)
@@ -277,7 +286,7 @@ class ExactMomentAccumulator(Sums):
         )
         self._in_low += part.n
 
-    def _add_blocks(self, blocks: Iterable[tuple[slice, Matrix]], n: int) -> None:
+    def _add_blocks(self, blocks: Iterable[tuple[slice, Matrix]], n: int, n_threads: int | None = None) -> None:
         """Add the products of blocks of n rows to the partial sums."""
         assert n <= self._exact_rows
         if self._in_partial + n > self._exact_rows:
@@ -285,7 +294,7 @@ class ExactMomentAccumulator(Sums):
         self._make_room(n)
         if self._partial is None:
             self._partial = self._zeros(np.float64)
-        add_products(blocks, self._partial, exact=True)
+        add_products(blocks, self._partial, exact=True, n_threads=n_threads)
         self._in_partial += n
         self._in_low += n
 

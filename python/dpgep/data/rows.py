@@ -1,17 +1,27 @@
-"""Rows of people, in whatever arrays they lie, and the group of each; sparse rows on the integer grid."""
+"""Rows of people, in whatever arrays they lie, and the group of each; in blocks, clipped to the unit ball, multiplied.
+
+A matrix is never copied as a whole: a block of rows at a time is converted, clipped, in float64 or in fixed point, and
+multiplied in a buffer that is used again. The products are SciPy's BLAS on parts of matrices in place and without the
+GIL, which its Python wrappers copy and hold.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, pairwise
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
+import scipy.linalg.cython_blas
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import thread_count
+from dpgep._threads import own_threads, run, thread_count
 from dpgep.models.model import Matrix
 from dpgep.sources.batches import Columns, is_plain, row_dtype, side_by_side
 from dpgep.sources.encoding import NOT_LISTED
@@ -20,6 +30,10 @@ from dpgep.sources.names import first_of
 # The code of who is in no group.
 NO_GROUP = NOT_LISTED
 
+# Additions below which starting threads costs more than they save.
+_WORK_FOR_THREADS = 2e7
+# Columns of a tile: fewer keep BLAS from its full rate. A fixed grid has tiles of about the larger width.
+_LEAST_TILE, _FIXED_TILE = 96, 256
 # A block that stays in the second-level cache until it is multiplied saves a fifth of the time where rows are short
 # (measured at 100 columns). Long rows need some hundred of them, as many as the sums that they are added to are read
 # for; more bytes than the last are taken by a single row alone.
@@ -28,10 +42,6 @@ _CACHED_BYTES, _FEWEST_ROWS, _MOST_BYTES = 1 << 20, 512, 1 << 23
 _FEWEST_OF_A_TABLE = 128
 # Entries of sparse rows that are looked at together.
 _BLOCK_ENTRIES = 1 << 20
-# A part has about this many entries: it is what is held in memory beside the rows, at 16 to 24 bytes each.
-_ENTRIES_PER_PART = 1 << 22
-# A product of two entries takes as long as this many multiplications of BLAS.
-_PRODUCT_COST = 25
 
 
 # What to do about a NaN in a run, and in sums that are made before it.
@@ -245,76 +255,206 @@ def block_height(n: int, width: int) -> int:
     return max(1, min(n, height))
 
 
-@dataclass(frozen=True, eq=False)
-class GridRows:
-    """Some rows in fixed point, as int32 entries of a CSR matrix with ``d`` columns.
+def clipped_blocks(
+    rows: Rows,
+    extra_columns: int = 0,
+    bits: int | None = None,
+    most_rows: int | None = None,
+    n_threads: int | None = None,
+) -> Iterator[tuple[slice, Matrix]]:
+    """Yield (people, block): block[:, :d] holds their clipped rows, `extra_columns` more are the caller's to fill.
 
-    ``rows`` says which they are.
+    With ``bits`` = b the rows are integers of norm at most 2^b: scaled by 2^b and rounded toward zero, the norm checked
+    in integer arithmetic. The buffer behind the blocks, of at most ``most_rows`` rows, is reused; what is contiguous in
+    it are rows or, of tables in fixed point, columns. Raises NotFiniteError at the first block that holds a NaN or an
+    infinity.
     """
-
-    rows: slice
-    values: NDArray[np.int32]
-    indices: NDArray[Any]
-    indptr: NDArray[Any]
-    d: int
-
-    @property
-    def n(self) -> int:
-        return len(self.indptr) - 1
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether BLAS on filled-in blocks is faster than products of entries: both give the same sums."""
-        lengths = np.diff(self.indptr).astype(np.float64)
-        return bool(_PRODUCT_COST * (lengths @ lengths) > self.n * float(self.d) ** 2)
-
-    def blocks(self, extra_columns: int, most_rows: int) -> Iterator[tuple[slice, Matrix]]:
-        """Yield (rows of this part, block), filled in; ``extra_columns`` more are the caller's; one buffer."""
-        height = min(block_height(self.n, self.d + extra_columns), most_rows)
-        buffer = np.empty((height, self.d + extra_columns))
-        for start in range(0, self.n, height):
-            within = slice(start, min(start + height, self.n))
-            block, first = buffer[: within.stop - start], self.indptr[start]
-            entries = slice(first, self.indptr[within.stop])
-            block[:, : self.d] = 0.0
-            rows = np.repeat(np.arange(len(block)), np.diff(self.indptr[start : within.stop + 1]))
-            block[rows, self.indices[entries]] = self.values[entries]
-            yield within, block
+    n, d, width = rows.n, rows.d, rows.d + extra_columns
+    height = block_height(n, width)
+    height = min(height, most_rows or height)
+    whole = rows.in_one_piece(height, fixed_point=bits is not None)
+    buffer = np.zeros((height, width), order="F" if isinstance(whole, Columns) else "C")
+    joint = _joint_buffer(rows, height, bits) if whole is None else buffer
+    threads = 1 if bits is None else n_threads or thread_count()
+    for start in range(0, n, height):
+        people = slice(start, min(start + height, n))
+        block = buffer[: people.stop - start]
+        source = _joined(rows, people, joint[: len(block)]) if whole is None else whole[people]
+        if not _clip(source, rows.bound, block[:, :d], bits, threads):
+            raise NotFiniteError
+        yield people, block
 
 
-class SparseRows:
-    """Rows of people of which a view is sparse: all views side by side in CSR, a part of the rows at a time."""
+def require_finite(rows: Rows, bits: int) -> None:
+    """Raise NotFiniteError if rows hold a NaN or an infinity."""
+    for _ in clipped_blocks(rows, bits=bits):
+        pass
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self.n = rows.n
 
-    def require_finite(self) -> None:
-        """Raises NotFiniteError if a row holds a NaN or an infinity."""
-        for part in self._parts(self.n):
-            matrix = self._matrix(part)
-            factors = np.empty(matrix.shape[0])
-            if not core.clip_factors_csr(matrix.data, matrix.indptr, self._rows.bound, factors):
-                raise NotFiniteError
+def moment_blocks(
+    batch: Batch, n_groups: int, bits: int | None = None, n_threads: int | None = None
+) -> Iterator[tuple[slice, Matrix]]:
+    """The same with a column for each group, marked for its people by 1: in fixed point by 2^bits."""
+    mark = 1.0 if bits is None else float(1 << bits)
+    for people, block in clipped_blocks(batch.rows, n_groups, bits, n_threads=n_threads):
+        mark_groups(block[:, block.shape[1] - n_groups :], batch.groups, people, mark)
+        yield people, block
 
-    def on_grid(self, bits: int, most_rows: int) -> Iterator[GridRows]:
-        """The rows scaled to the unit ball, times 2^bits, rounded toward zero; norms at most 2^bits.
 
-        Parts have at most ``most_rows`` rows, also where there are hardly any entries.
-        """
-        for part in self._parts(most_rows):
-            matrix = self._matrix(part)
-            values = np.empty(matrix.nnz, dtype=np.int32)
-            if not core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count()):
-                raise NotFiniteError
-            yield GridRows(part, values, matrix.indices, matrix.indptr, self._rows.d)
+def mark_groups(indicator: Matrix, groups: NDArray[np.intp] | None, people: slice, mark: float) -> None:
+    """Write ``mark`` in the column of each row's group, zeros elsewhere; without groups, ``mark`` everywhere."""
+    if groups is None:
+        indicator[:] = mark
+    else:
+        indicator[:] = 0.0
+        indicator[np.arange(len(indicator)), groups[people]] = mark
 
-    def _parts(self, most_rows: int) -> Iterator[slice]:
-        entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in self._rows.views)
-        height = max(1, min(int(self.n * _ENTRIES_PER_PART / max(entries, 1)), most_rows))
-        for start in range(0, self.n, height):
-            yield slice(start, min(start + height, self.n))
 
-    def _matrix(self, part: slice) -> Any:
-        whole = part == slice(0, self.n)
-        return kernel_form(self._rows.views if whole else tuple(view[part] for view in self._rows.views))[0]
+def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDArray[np.int64]:
+    """Number of people per group; without groups, everybody is in each."""
+    return np.full(n_groups, n) if groups is None else np.bincount(groups, minlength=n_groups)
+
+
+def add_products(
+    blocks: Iterable[tuple[slice, Matrix]], total: Matrix, *, exact: bool = False, n_threads: int | None = None
+) -> None:
+    """Add block^T block of each block, the first the largest, to the upper triangle of total, in place.
+
+    The triangle is cut into tiles, so that threads need no memory of their own. If no sum is rounded (``exact``), any
+    tiles will do, and fewer are faster; else the tiles depend on the shape alone. Thus the bits are the same for any
+    number of threads. Where nothing can keep BLAS to one thread, the threads are BLAS's own. ``n_threads`` is given by
+    who keeps it to one already.
+    """
+    d, rest = len(total), iter(blocks)
+    first = next(rest, None)
+    if first is None:
+        return
+    is_worthwhile = first[1].size * d >= _WORK_FOR_THREADS
+    with own_threads(is_worthwhile) if n_threads is None else nullcontext(n_threads) as most_threads:
+        for _, block in chain([first], rest):
+            used = most_threads if block.size * d >= _WORK_FOR_THREADS else 1
+            tasks = _tiles(block, total, _exact_grid(d, used) if exact else -(-d // _FIXED_TILE))
+            if used > 1:
+                run(tasks, used)
+            else:
+                for task in tasks:
+                    task()
+
+
+def _exact_grid(d: int, n_threads: int) -> int:
+    """Tiles along a side: one on one thread; two on two, where one tile is as much as both others; enough on more."""
+    return max(1, min(n_threads if n_threads <= 2 else 2 * n_threads, d // _LEAST_TILE))
+
+
+def _tiles(block: Matrix, total: Matrix, n: int) -> list[Callable[[], None]]:
+    """One task for each tile of the upper triangle, n along a side, the larger ones first."""
+    columns = [slice(*pair) for pair in pairwise(len(total) * i // n for i in range(n + 1))]
+    pairs = [(a, b) for i, a in enumerate(columns) for b in columns[i + 1 :]]
+    return [
+        *(partial(_add_product, block[:, a], block[:, b], total[a, b]) for a, b in pairs),
+        *(partial(add_gram, block[:, a], total[a, a]) for a in columns),
+    ]
+
+
+_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _routine(name: str) -> Any:
+    """A routine as SciPy gives it to Cython: in a capsule named by its signature. All its arguments are pointers."""
+    capsule = scipy.linalg.cython_blas.__pyx_capi__[name]
+    signature = _capsule_name(capsule)
+    if b" int *" not in signature:
+        raise ImportError(f"SciPy's {name} takes other integers than this version of dpgep knows: {signature.decode()}")
+    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (signature.count(b",") + 1))
+    return prototype(_capsule_pointer(capsule, signature))
+
+
+_dsyrk, _dgemm = _routine("dsyrk"), _routine("dgemm")
+
+
+def add_gram(rows: Matrix, total: Matrix) -> None:
+    """Add rows^T rows to total, for j >= i alone. Total has contiguous rows; rows have them, or columns."""
+    n, k, order = _int(rows.shape[1]), _int(rows.shape[0]), _Order(rows)
+    # row-major is column-major transposed: lower for upper
+    _dsyrk(
+        b"L", order.as_it_lies, _at(n), _at(k), _ONE, rows.ctypes.data, order.stride,
+        _ONE, total.ctypes.data, _row_stride(total),
+    )  # fmt: skip
+
+
+def _add_product(left: Matrix, right: Matrix, total: Matrix) -> None:
+    """Add left^T right to total, which has contiguous rows; each of the others has them, or columns."""
+    m, n, k = _int(right.shape[1]), _int(left.shape[1]), _int(left.shape[0])
+    of_left, of_right = _Order(left), _Order(right)
+    _dgemm(
+        of_right.as_it_lies, of_left.transposed, _at(m), _at(n), _at(k), _ONE, right.ctypes.data,
+        of_right.stride, left.ctypes.data, of_left.stride, _ONE, total.ctypes.data, _row_stride(total),
+    )  # fmt: skip
+
+
+class _Order:
+    """How BLAS, which is column-major, is to read a matrix of rows: transposed already, or not."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        by_rows = matrix.strides[1] == 8 and matrix.strides[0] >= 8 * matrix.shape[1]
+        stride, contiguous = matrix.strides if by_rows else matrix.strides[::-1]
+        assert contiguous == 8
+        self.as_it_lies, self.transposed = (b"N", b"T") if by_rows else (b"T", b"N")
+        self.stride = _at(_int(stride // 8))
+
+
+def _row_stride(total: Matrix) -> Any:
+    order = _Order(total)
+    assert order.as_it_lies == b"N"
+    return order.stride
+
+
+_int, _at = ctypes.c_int, ctypes.byref
+_ONE = _at(ctypes.c_double(1.0))
+
+
+def _joint_buffer(rows: Rows, height: int, bits: int | None) -> NDArray[Any]:
+    """Memory for blocks of all views in one matrix that the kernels read."""
+    dtype = np.dtype(np.float64) if rows.is_sparse else row_dtype(*(view.dtype for view in rows.views))
+    if bits is None and dtype == np.uint8:
+        dtype = np.dtype(np.float32)
+    return np.empty((height, rows.d), dtype)
+
+
+def _joined(rows: Rows, people: slice, out: NDArray[Any]) -> NDArray[Any]:
+    column = 0
+    for view, width in zip(rows.views, rows.widths, strict=True):
+        # a block in any dtype and memory order; a float64 overflow of a longdouble is caught as infinity
+        with np.errstate(over="ignore"):
+            _write(view[people], out[:, column : column + width])
+        column += width
+    return out
+
+
+def joined_views(rows: Rows, people: slice) -> Matrix:
+    """A copy of some of the rows, all views side by side, in float64."""
+    return _joined(rows, people, np.empty((len(range(*people.indices(rows.n))), rows.d)))
+
+
+def _clip(source: Any, bound: float, out: Matrix, bits: int | None, threads: int) -> bool:
+    if bits is None:
+        return core.clip_rows(source, bound, out)
+    if isinstance(source, Columns):
+        return core.fixed_point_columns(*source.raw_columns(), bound, bits, out.T, threads)
+    return core.fixed_point_rows(source, bound, bits, out, threads)
+
+
+def _write(block: Any, out: NDArray[Any]) -> None:
+    """Copy a block of rows, in whatever form, into `out`."""
+    if isinstance(block, np.ndarray):
+        np.copyto(out, block, casting="unsafe")
+        return
+    if isinstance(block, Columns):
+        block.write(out)
+        return
+    block = canonical_csr(block if block.dtype.kind == "f" else block.astype(np.float64))
+    out[:] = 0.0
+    out[np.repeat(np.arange(len(out)), np.diff(block.indptr)), block.indices] = block.data

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.blocks import clipped_blocks
 from dpgep.data.inputs import as_matrix
-from dpgep.data.rows import Rows
+from dpgep.data.rows import Rows, clipped_blocks
 from dpgep.local.protocol import ENTRY_TYPES, LocalMechanism, Report, ReportBatch, calibrate, diagonal, triangle
 from dpgep.privacy.noise import noise_stream
 

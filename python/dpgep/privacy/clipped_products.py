@@ -28,7 +28,6 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.blocks import GridSums
 from dpgep.data.clipped_sums import (
     BITS,
     MOST_PEOPLE,
@@ -39,6 +38,7 @@ from dpgep.data.clipped_sums import (
     ProductNormCounts,
     direction_error,
 )
+from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import S
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD
 from dpgep.models.model import Adjacency, Matrix

@@ -17,8 +17,9 @@ import numpy as np
 from dpgep._checks import require_one_of
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.blocks import GridSums, group_counts
 from dpgep.data.float_sums import RowProducts, StreamedProducts
+from dpgep.data.integer_sums import GridSums
+from dpgep.data.rows import group_counts
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups
 from dpgep.models.pencil import PencilPart, pencil_of

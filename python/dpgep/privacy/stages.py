@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.blocks import GridSums, Integers
 from dpgep.data.dataset import Dataset, PreprocessedDataset
-from dpgep.data.histograms import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
+from dpgep.data.integer_sums import PLACE_BITS, ColumnSums, GridSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.data.rows import S
 from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts

@@ -14,9 +14,9 @@ from dpgep._files import Target, save
 from dpgep._threads import use_threads
 from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset
-from dpgep.data.histograms import not_finite_in
 from dpgep.data.inputs import clipping_of, inputs_of, named, opened_views, require_row_model
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
+from dpgep.data.integer_sums import not_finite_in
 from dpgep.data.rows import OF_SUMS, NotFiniteError
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide, check_adjacency
 from dpgep.models.moments import MomentLayout

@@ -11,12 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.blocks import GridSums
 from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, StreamedDataset
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.groups import class_codes, slice_codes
-from dpgep.data.histograms import not_finite_in
 from dpgep.data.inputs import (
     View,
     as_matrix,
@@ -31,6 +29,7 @@ from dpgep.data.inputs import (
     require_width,
 )
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
+from dpgep.data.integer_sums import GridSums, not_finite_in
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide, check_adjacency
