@@ -17,12 +17,13 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.dataset import Dataset
 from dpgep.data.rows import (
+    HALF,
     Batch,
     NotFiniteError,
     Rows,
     Sums,
+    add_on_grid,
     block_height,
-    clipped_blocks,
     group_counts,
     joined_views,
     kernel_form,
@@ -35,8 +36,6 @@ from dpgep.models.row_model import RowModel
 
 # Places of a column's values in its interval, -1..1, are multiples of 2^-PLACE_BITS.
 PLACE_BITS = 10
-# Squares are summed in two parts below and above 2^20, each exact in float64 for fewer than 2^33 people.
-HALF = 20
 
 _SQUARE_BITS = 36
 _STEPS = 2.0 ** (np.arange(1, NORM_STEPS) / NORM_STEPS - 1)
@@ -269,23 +268,11 @@ class GridSums(Sums):
             for part in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
                 self._add_sparse(part, batch.groups)
             return
-        for people, block in clipped_blocks(batch.rows, 0, self.bits):
-            self._add_block(block, None if batch.groups is None else batch.groups[people])
+        add_on_grid(batch, self.bits, self.sums, self._squares)
 
     def squares(self) -> tuple[Integers, Integers]:
         """(d,) twice, high and low: the sum of squares of each feature is (high 2^20 + low) 4^-bits squared bounds."""
         return self._squares[0], self._squares[1]
-
-    def _add_block(self, block: Matrix, groups: NDArray[np.intp] | None) -> None:
-        if self.sums.size:
-            marks = np.zeros((len(block), self.sums.shape[1]))
-            marks[np.arange(len(block)), 0 if groups is None else groups] = 1.0
-            self.sums += (block.T @ marks).astype(np.int64)
-        if self._squares.size:
-            squares = block * block
-            high = np.floor(np.ldexp(squares, -HALF))
-            squares -= np.ldexp(high, HALF)
-            self._squares += np.stack([high.sum(axis=0), squares.sum(axis=0)]).astype(np.int64)
 
     def _add_sparse(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
         if self.sums.size:

@@ -15,7 +15,8 @@ import numpy as np
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep._watched import watching
-from dpgep.data.integer_sums import HALF, GridSums
+from dpgep.data.integer_sums import GridSums
+from dpgep.data.rows import HALF
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.model import Matrix
 
