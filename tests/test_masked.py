@@ -29,7 +29,7 @@ from dpgep import masked
 from dpgep.auditing.low_bits import numbers_in
 from dpgep.data import integer_moments
 from dpgep.masked import Site, Terms, new_identity, release
-from dpgep.privacy.calibration import IntegerNoise
+from dpgep.privacy.noise import IntegerNoise
 from dpgep.serialization import Format, opened
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "masked_sites.py"

@@ -17,7 +17,7 @@ from dpgep.models.model import PublicFacts, Scatter, Traits
 from dpgep.models.row_model import RowModel, layout_of
 from dpgep.planning import Simulation, _least, _Target, plan
 from dpgep.population import contrasts, exact_moments
-from dpgep.privacy.calibration import integer_noise
+from dpgep.privacy.noise import integer_noise
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 MODELS: list[tuple[str, Any, list[float]]] = [

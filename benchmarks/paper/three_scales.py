@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpgep.models.moments import MomentLayout, MomentNoise, goe
-from dpgep.privacy.calibration import calibrate_moments, moment_mu
+from dpgep.privacy.noise import calibrate_moments, moment_mu
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs" / "pictures" / "three-scales.svg"

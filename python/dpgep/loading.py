@@ -36,7 +36,7 @@ from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
 from dpgep.models.table import TableModel
 from dpgep.planning import PLAN, Plan
-from dpgep.privacy.calibration import COUNTS, SECOND, SUMS
+from dpgep.privacy.noise import COUNTS, SECOND, SUMS
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
 from dpgep.reports.report import REPORT, PrivacyReport, verify
 from dpgep.results.release import RELEASE, Release, paid_noise

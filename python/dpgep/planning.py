@@ -47,8 +47,8 @@ from dpgep.population import (
 )
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.calibration import integer_noise
 from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.noise import integer_noise
 from dpgep.privacy.release import released_people, released_shares
 from dpgep.problems.problem import MomentProblem, problem_of
 from dpgep.run import prepare_table

@@ -20,7 +20,7 @@ from dpgep.data import integer_moments as moments_module
 from dpgep.data import rows as rows_module
 from dpgep.data.integer_moments import IntegerMoments
 from dpgep.models.moments import MomentLayout, MomentNoise
-from dpgep.privacy.calibration import MOST_BITS, calibrate_moments, moment_mu, on_grid
+from dpgep.privacy.noise import MOST_BITS, calibrate_moments, moment_mu, on_grid
 
 BLOCK_BYTES = [1, 4000, 50_000, 1 << 20, 1 << 24]
 

@@ -28,8 +28,8 @@ from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout
-from dpgep.privacy.calibration import calibrate_moments
 from dpgep.privacy.clipped_products import product_sensitivity, views_sensitivity
+from dpgep.privacy.noise import calibrate_moments
 
 FAR = 2.0**500  # bounds, beyond which a row counts as zero
 LARGEST = sys.float_info.max

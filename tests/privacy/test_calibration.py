@@ -12,8 +12,8 @@ import dpgep
 from dpgep import Budget, gep, solve
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout, MomentNoise
-from dpgep.privacy import calibration
-from dpgep.privacy.calibration import calibrate_moments, matrix_deviations, moment_mu
+from dpgep.privacy import noise
+from dpgep.privacy.noise import calibrate_moments, matrix_deviations, moment_mu
 from dpgep.problems.problem import MatrixProblem
 
 LAYOUTS: list[tuple[str, MomentLayout, Adjacency]] = [
@@ -215,7 +215,7 @@ def test_noise_of_matrices_costs_no_more_than_is_paid(rng: np.random.Generator) 
 
 def test_less_noise_in_matrices_is_never_paid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever went wrong in between: the noise that is to be drawn is looked at before anything is entered."""
-    monkeypatch.setattr(calibration, "calibrate_vector", lambda sensitivity, mu: sensitivity / mu * (1 - 1e-12))
+    monkeypatch.setattr(noise, "calibrate_vector", lambda sensitivity, mu: sensitivity / mu * (1 - 1e-12))
     with pytest.raises(ArithmeticError, match="exceeds mu"):
         matrix_deviations(matrix_problem(1.0, 2.0, 10), 1.0)
     budget = Budget(mu=1.0)

@@ -11,7 +11,7 @@ from mpmath import mp
 
 from dpgep.models.moments import MomentLayout
 from dpgep.privacy.accounting import delta_of
-from dpgep.privacy.calibration import (
+from dpgep.privacy.noise import (
     LARGEST_MU,
     LEAST_MU,
     LEAST_SCALE,

@@ -34,8 +34,8 @@ from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
 from dpgep.masked import Site, Terms
 from dpgep.models import FdaModel, PcaModel
 from dpgep.privacy import sampled
-from dpgep.privacy.calibration import COUNTS, RECORD, SECOND, SUMS
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
+from dpgep.privacy.noise import COUNTS, RECORD, SECOND, SUMS
 from dpgep.problems.builders import table_problem
 from dpgep.reports import guarantee, report
 from dpgep.reports.report import verify

@@ -43,8 +43,8 @@ from dpgep._checks import require_count
 from dpgep.data.inputs import check_bound
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.calibration import MOST_BITS, RECORD, IntegerNoise, calibrate_moments, moment_mu, on_grid
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, cost_of, equal_parts, mu_rounded_up
+from dpgep.privacy.noise import MOST_BITS, RECORD, IntegerNoise, calibrate_moments, moment_mu, on_grid
 
 LARGEST_DIM = 1 << 16  # beyond it a report has 17 GB
 

@@ -1,1 +1,1 @@
-"""Privacy: conversions, budgets, the ledger, calibration, and the curator that holds the data."""
+"""Privacy: conversions, budgets, the ledger, noise, and the curator that holds the data."""

@@ -1,6 +1,18 @@
-"""Noise: its stream, and exactly rounded deviates on values on a public grid.
+"""Noise: how much a release of the moment matrix needs, its stream, and exactly rounded deviates on a public grid.
 
-The low-order bits of such values reveal nothing.
+The low-order bits of values on a grid reveal nothing. How much noise is the three-scale calibration of
+docs/mathematics.md, section 3.
+
+Rows lie in the unit ball and sums are not divided by n. Noise: GOE with diagonal deviation s1 on the second moment,
+independent s2 on the sums per group, independent s3 on the counts. For neighbours x, x' the Gaussian-DP parameter is
+
+    mu^2 = |xx^T - x'x'^T|_F^2 / s1^2 + |change of sums|^2 / s2^2 + |change of counts|^2 / s3^2 .
+
+Replace-one. In different groups: at most 2/s1^2 + 2/s2^2 + 2/s3^2, or half of that if one of the two is in none, which
+is the only other case where there is one group. In the same group, with t = -x.x' held fixed the expression
+(|x|^4 + |x'|^4 - 2t^2)/s1^2 + (|x|^2 + |x'|^2 + 2t)/s2^2 grows with both norms, so the worst case has |x| = |x'| = 1
+and t = min(1, s1^2/(2 s2^2)): a concave parabola in t.
+Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
 """
 
 from __future__ import annotations
@@ -8,6 +20,9 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,8 +33,32 @@ from dpgep._watched import watching
 from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import HALF
 from dpgep.errors import PrivacyWarning, warn
-from dpgep.models.model import Matrix
+from dpgep.models.model import Adjacency, Matrix
+from dpgep.models.moments import MomentLayout, MomentNoise
+from dpgep.privacy.ledger import NoiseBlock
+from dpgep.problems.problem import MatrixProblem
 
+# Rows have 20 bits in fixed point, fewer only where the noise is so large that its integer scale would exceed 2^56.
+MOST_BITS, FEWEST_BITS = 20, 4
+_MOST_SCALE_BITS = 55
+
+# How the ledger names the blocks of a moment matrix, and that of one person under the local model.
+SECOND, SUMS = "second moment of rows/bound, sum over people", "sums of rows/bound per group"
+COUNTS = "counts per group"
+RECORD = "x x^T of one record/bound"
+MOMENT_BLOCKS = frozenset({SECOND, SUMS, COUNTS, RECORD})
+
+# Rounding of the dozen operations below, in the direction of more noise.
+_ROUND_UP = 1 + 2.0**-48
+
+# The limits of the theorem on noise in shares; `log2_distance` is below -466000 within them. Entries: their masks,
+# 16 bytes each, are all that ChaCha20 has for one key (RFC 8439: 2^32 blocks of 64 bytes).
+LEAST_SCALE, MOST_PARTIES, MOST_ENTRIES = 1 << 8, 1 << 16, 1 << 34
+_LARGEST_SCALE = 1 << 56
+LEAST_MU, LARGEST_MU = 2.0**-20, 32.0
+# Noise is drawn for a mu that is smaller by this part than the mu that is paid.
+_MARGIN = 2.0**-40
+# Deviates are drawn on a grid of 2^-28 deviations; values beyond 2^61 steps are clipped to that.
 _BITS = 28
 _MOST_UNITS = 2.0**61
 
@@ -94,3 +133,193 @@ def _nearest(values: Matrix, unit: float) -> np.ndarray[tuple[int, ...], np.dtyp
         units = values / unit
     np.clip(units, -_MOST_UNITS, _MOST_UNITS, out=units)
     return np.rint(units, out=units).astype(np.int64)
+
+
+def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> float:
+    """Gaussian-DP parameter of one release of the blocks in ``layout``, rounded up."""
+    second = _precision(noise.second)
+    sums = _precision(noise.sums) if layout.sums else 0.0
+    counts = _precision(noise.counts) if layout.counts else 0.0
+    one_row = second + sums + counts
+    if adjacency == "add-remove":
+        return math.sqrt(one_row) * _ROUND_UP
+    t = min(1.0, noise.second**2 / (2 * noise.sums**2)) if layout.sums else 0.0
+    same_group = 2 * (1 - t * t) * second + 2 * (1 + t) * sums
+    other_group = 2 * one_row if layout.n_groups > 1 else one_row
+    return math.sqrt(max(same_group, other_group)) * _ROUND_UP
+
+
+def mu_of_blocks(blocks: Sequence[NoiseBlock], adjacency: Adjacency) -> float:
+    """What the blocks of a moment matrix in a ledger cost, rounded up; other blocks, of unknown cost, are left out.
+
+    The names must differ.
+    """
+    found = {SECOND if block.name == RECORD else block.name: block.deviation for block in blocks}
+    noise = MomentNoise(*(found.get(name, math.inf) for name in (SECOND, SUMS, COUNTS)))
+    # counts are released of a single group only where the number of people is protected
+    layout = MomentLayout(1, 1 + (adjacency == "replace-one" and COUNTS in found), SUMS in found, COUNTS in found)
+    return moment_mu(noise, layout, adjacency)
+
+
+def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
+    """The noise of a release that costs mu: fixed proportions of the three scales, times the worst-case factor.
+
+    Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. A mean only: (1, 2, .). A lone
+    count: 4.
+    """
+    if layout.n_groups > 1:
+        return _scaled_to(mu, MomentNoise(1.0, 1.0, 2.0), layout, adjacency)
+    sums, counts = (2.0, 2.0) if layout.sums else (0.0, 4.0)
+    return _scaled_to(mu, MomentNoise(1.0, sums, counts if layout.counts else 0.0), layout, adjacency)
+
+
+def calibrate_groups(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
+    """The noise of a release of sums and counts only, without the second moment (infinite noise)."""
+    return _scaled_to(mu, MomentNoise(math.inf, 1.0, 1.0), layout, adjacency)
+
+
+def calibrate_vector(sensitivity: float, mu: float) -> float:
+    """Deviation of independent noise on a vector that one person changes by at most ``sensitivity``."""
+    return sensitivity / mu * _ROUND_UP
+
+
+def matrix_deviations(problem: MatrixProblem, mu: float) -> tuple[float, float]:
+    """GOE deviations for A and B: (D_a/s_a)^2 + (D_b/s_b)^2 = mu^2, split equally between the private ones."""
+    constants = (problem.sensitivity_a, problem.sensitivity_b)
+    parts = sum(c > 0 for c in constants)
+    noise_a, noise_b = (calibrate_vector(c / problem.n * math.sqrt(parts), mu) for c in constants)
+    if any(c > 0 and s < 1e-290 and mu < math.inf for c, s in zip(constants, (noise_a, noise_b), strict=True)):
+        raise ValueError("the noise underflows: rescale A, B and their sensitivities to larger units")
+    _require_matrix_cost(problem, (noise_a, noise_b), mu)
+    return noise_a, noise_b
+
+
+def _require_matrix_cost(problem: MatrixProblem, deviations: tuple[float, float], mu: float) -> None:
+    """Raise ArithmeticError if the noise, as it will be drawn, costs more than mu; computed in exact arithmetic."""
+    if math.isinf(mu):
+        return
+    constants = (problem.sensitivity_a, problem.sensitivity_b)
+    changes = [(Fraction(c) / problem.n, Fraction(s)) for c, s in zip(constants, deviations, strict=True) if c > 0]
+    if sum((change / deviation) ** 2 for change, deviation in changes) > Fraction(mu) ** 2:
+        raise ArithmeticError(f"noise with deviations {deviations} in A and B exceeds mu = {mu}; nothing was spent")
+
+
+def _scaled_to(mu: float, proportions: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
+    if math.isinf(mu):
+        return MomentNoise(0.0, 0.0, 0.0)
+    scale = moment_mu(proportions, layout, adjacency) / mu * _ROUND_UP
+    noise = proportions.scaled(scale, scale, scale)
+    while moment_mu(noise, layout, adjacency) > mu:
+        scale *= _ROUND_UP
+        noise = proportions.scaled(scale, scale, scale)
+    return noise
+
+
+@dataclass(frozen=True)
+class IntegerNoise:
+    """Deviations of an exact release in units of its grid 4^-bits, each rounded up.
+
+    ``off_diagonal`` is that of the second moment's entries above the diagonal, at least diagonal/sqrt(2).
+    """
+
+    bits: int
+    diagonal: int
+    off_diagonal: int
+    sums: int
+    counts: int
+
+    def deviations(self) -> MomentNoise:
+        """The same in units of rows in the unit ball: exact, as the grid is a power of two."""
+        return MomentNoise(*(math.ldexp(scale, -2 * self.bits) for scale in (self.diagonal, self.sums, self.counts)))
+
+
+def integer_noise(
+    mu: float, layout: MomentLayout, adjacency: Adjacency, grid_bits: int | None
+) -> tuple[IntegerNoise, MomentNoise]:
+    """The noise of one exact release that costs at most ``mu``, on its grid and in units of rows in the unit ball."""
+    noise = on_grid(calibrate_moments(mu, layout, adjacency), grid_bits)
+    deviations = noise.deviations()
+    require_cost(moment_mu(deviations, layout, adjacency), mu)
+    return noise, deviations
+
+
+def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
+    """Integer deviations no smaller than ``noise`` on the finest grid that the sampler supports, or on a given one.
+
+    Raises ValueError if the budget is too small for any grid.
+    """
+    largest = max(noise.second, noise.sums, noise.counts)
+    finest = min(MOST_BITS, (_MOST_SCALE_BITS - math.frexp(largest)[1]) // 2)
+    bits = finest if grid_bits is None else grid_bits
+    if FEWEST_BITS <= finest < bits:
+        raise ValueError(
+            f"this budget requires noise of {largest:.3g} times the row bound in sums over people, which a grid of "
+            f"{bits} bits cannot represent: use a larger budget, or moments summed with bits={finest}"
+        )
+    if finest < FEWEST_BITS:
+        raise ValueError(
+            f"this budget requires noise of {largest:.3g} times the row bound in sums over people, more than a "
+            "release can represent: use a larger budget"
+        )
+    diagonal, sums, counts = (math.ceil(math.ldexp(s, 2 * bits)) for s in (noise.second, noise.sums, noise.counts))
+    # the least t with 2 t^2 >= diagonal^2
+    off_diagonal = math.isqrt((diagonal * diagonal - 1) // 2) + 1 if diagonal else 0
+    return IntegerNoise(bits, diagonal, off_diagonal, sums, counts)
+
+
+def finest_bits(noise: MomentNoise) -> int:
+    """Bits of the finest grid for about this noise, with capacity for twice as much."""
+    return on_grid(noise.scaled(2.0, 2.0, 2.0)).bits
+
+
+def require_cost(cost: float, mu: float) -> None:
+    """Raise ArithmeticError if the noise, as drawn, would cost more than the ledger pays: a final check."""
+    if cost > mu:
+        raise ArithmeticError(f"the noise costs mu = {cost!r}, more than mu = {mu!r}; nothing was released or spent")
+
+
+def _precision(deviation: float) -> float:
+    return math.inf if deviation == 0 else 1 / (deviation * deviation)
+
+
+def share_noise(mu: float, layout: MomentLayout, adjacency: Adjacency, bits: int, honest: int) -> IntegerNoise:
+    """The scales of one share: ``honest`` of them together, without the others, cost at most ``mu``.
+
+    A sum of rounded normal deviates is no rounded normal deviate. But its law is, within a total variation that falls
+    as exp(-pi^2 a^2/2) in the least scale a, that of integer sums plus a normal deviate and an independent one,
+    rounded: of post-processing of a Gaussian mechanism (docs/masked.md, section 3). With a >= 2^8 the distance is
+    below any number that a double can hold, and a margin of mu makes room for it: every (epsilon, delta) that is
+    stated holds as it stands.
+
+    No noise for mu = inf. Raises ValueError beyond the limits of the theorem.
+    """
+    if layout.dimension**2 > MOST_ENTRIES or honest > MOST_PARTIES:
+        raise ValueError(f"noise in shares is for at most 2^34 entries and {MOST_PARTIES} parties")
+    if math.isinf(mu):
+        return IntegerNoise(bits, 0, 0, 0, 0)
+    if not LEAST_MU <= mu <= LARGEST_MU:
+        raise ValueError(f"noise in shares needs a mu between 2^-20 and {LARGEST_MU:g}, this budget has mu = {mu:.6g}")
+    whole, _ = integer_noise(mu * (1 - _MARGIN), layout, adjacency, bits)
+    scales = (whole.diagonal, whole.off_diagonal, whole.sums, whole.counts)
+    share = IntegerNoise(bits, *(_root_of_part(scale, honest) for scale in scales))
+    if min(scale for scale in (share.diagonal, share.off_diagonal, share.sums, share.counts) if scale) < LEAST_SCALE:
+        raise ValueError(
+            f"a share of the noise is less than {LEAST_SCALE} steps of the grid of {bits} bits: use more bits, or a "
+            "smaller budget"
+        )
+    return share
+
+
+def log2_distance(least: int, honest: int, entries: int, largest: int = _LARGEST_SCALE) -> float:
+    """Binary logarithm of a bound on the total variation between noise in shares and post-processing of real noise.
+
+    Of ``honest`` shares with scales from ``least`` to ``largest`` in each of this many entries (docs/masked.md, (3)).
+    """
+    norm = math.sqrt(honest) * largest
+    factor = entries * (1 + 0.65 * (honest + 1) * (honest + 1 + 2 * math.pi * norm * least))
+    return (math.log(factor) - (math.pi * least) ** 2 / 2) / math.log(2)
+
+
+def _root_of_part(scale: int, parts: int) -> int:
+    """The least s with parts s^2 >= scale^2."""
+    return math.isqrt((scale * scale - 1) // parts) + 1 if scale else 0

@@ -23,7 +23,8 @@ from dpgep.data.rows import group_counts
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups
 from dpgep.models.pencil import PencilPart, pencil_of
-from dpgep.privacy.calibration import (
+from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
+from dpgep.privacy.noise import (
     COUNTS,
     MOST_BITS,
     SECOND,
@@ -32,10 +33,9 @@ from dpgep.privacy.calibration import (
     calibrate_moments,
     finest_bits,
     moment_mu,
+    noisy_groups,
     require_cost,
 )
-from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
-from dpgep.privacy.noise import noisy_groups
 from dpgep.privacy.release import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.rounding import (
     Allowance,

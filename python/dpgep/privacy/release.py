@@ -20,9 +20,16 @@ from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Matrix, Model, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
-from dpgep.privacy.calibration import COUNTS, SECOND, SUMS, IntegerNoise, integer_noise, matrix_deviations
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
-from dpgep.privacy.noise import add_symmetric_grid_noise
+from dpgep.privacy.noise import (
+    COUNTS,
+    SECOND,
+    SUMS,
+    IntegerNoise,
+    add_symmetric_grid_noise,
+    integer_noise,
+    matrix_deviations,
+)
 from dpgep.privacy.rounding import Allowance, released_matrix_allowance
 from dpgep.problems.mergeable_moments import SummedProblem
 from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dpgep.models.model import PublicFacts
 from dpgep.models.moments import MomentNoise
-from dpgep.privacy.calibration import MOST_BITS
+from dpgep.privacy.noise import MOST_BITS
 
 _UNIT = 2.0**-53
 # The grid of `core.PairOracle` is at most this part of the deviation.

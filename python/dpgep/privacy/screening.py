@@ -14,16 +14,18 @@ from dpgep._dispatch import core
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise
 from dpgep.models.pencil import pencil_of
-from dpgep.privacy.calibration import (
+from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
+from dpgep.privacy.noise import (
     MOST_BITS,
+    add_grid_noise,
     calibrate_moments,
     calibrate_vector,
     finest_bits,
     moment_mu,
+    noisy_groups,
+    noisy_squares,
     require_cost,
 )
-from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
-from dpgep.privacy.noise import add_grid_noise, noisy_groups, noisy_squares
 from dpgep.privacy.release import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, rows_of
