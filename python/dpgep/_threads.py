@@ -42,7 +42,7 @@ def use_threads(n_threads: Any) -> Iterator[None]:
     """Run the block with ``n_threads``, BLAS on one of them; None: as before, the number looked up once.
 
     Raises ValueError for no such number. More threads are given to BLAS by cutting its exact or large products into
-    tiles (`data.blocks`). What it splits itself, in small factorizations, would round otherwise for any other number.
+    tiles (`data.rows`). What it splits itself, in small factorizations, would round otherwise for any other number.
     """
     token = _chosen.set(thread_count() if n_threads is None else require_count("n_threads", n_threads))
     try:

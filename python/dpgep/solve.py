@@ -112,7 +112,7 @@ def solve(
     >>> bool(abs(solution.components[0, 0]) > 0.99)
     True
     """
-    problem = problem_from(problem)
+    problem = problem if isinstance(problem, Problem) else problem_from(problem)
     chosen, public = METHODS[method], problem.public
     settings = chosen.with_options(options)
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
@@ -257,9 +257,10 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     groups = {"labels": labels, "classes": classes, "y": y, "slices": slices, "y_range": y_range, "edges": edges}
     facts = {"bound": bound, "preprocessing": preprocessing, "adjacency": adjacency, "public_n": public_n}
     given = {name: value for name, value in {**groups, **facts}.items() if value is not None}
-    is_problem = isinstance(data, (Problem, Moments))
-    problem = problem_from(data) if is_problem else _table(data, **given)
-    if is_problem and given:
+    if isinstance(data, Moments):
+        data = problem_from(data)
+    problem = data if isinstance(data, Problem) else _table(data, **given)
+    if problem is data and given:
         raise TypeError(f"{' and '.join(given)} belong to the problem: give them to the function that builds it")
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = partial(Run.paid_by, problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)

@@ -19,7 +19,7 @@ from stored import bytes_of
 import dpgep
 from dpgep import _threads
 from dpgep._threads import run, thread_count, use_threads
-from dpgep.data import blocks, integer_moments
+from dpgep.data import integer_moments, rows
 from dpgep.data.rows import add_products
 
 COUNTS = (1, 2, 3)
@@ -112,7 +112,7 @@ def test_tiles_make_up_the_triangle(exact: bool, d: int, count: int, rng: np.ran
     total = rng.integers(-9, 9, (d, d)).astype(float)
     expected = total + np.triu(block.T @ block)
     with use_threads(count), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_WORK_FOR_THREADS", 0)
+        patch.setattr(rows, "_WORK_FOR_THREADS", 0)
         add_products([(slice(400), block)], total, exact=exact)
     np.testing.assert_array_equal(np.triu(total), np.triu(expected))
 
@@ -149,7 +149,7 @@ def test_without_a_way_to_limit_blas_it_keeps_its_own_threads(
         counts.append(n_threads)
         run(tasks, n_threads)
 
-    monkeypatch.setattr(blocks, "run", spy)
+    monkeypatch.setattr(rows, "run", spy)
     monkeypatch.setattr(integer_moments, "_SHARES_BYTES", 0)
     np.testing.assert_array_equal(
         np.triu(dpgep.pca(wide_rows, bound=1.0).integer_moments(20).second), np.triu(expected)
@@ -342,17 +342,17 @@ def test_a_bad_environment_is_named(value: str, monkeypatch: pytest.MonkeyPatch)
 OVERSUBSCRIPTION = """
     import time, warnings
     import numpy as np, dpgep, threadpoolctl
-    from dpgep.data import rows
+    import dpgep.data.rows as rows_module
 
     warnings.simplefilter("ignore")
     x = np.random.default_rng(0).standard_normal((20000, 400)) / 20
     inside = set()
 
-    def spy(rows, total, gram=blocks.add_gram):
+    def spy(rows, total, gram=rows_module.add_gram):
         inside.update(each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas")
         gram(rows, total)
 
-    blocks.add_gram = spy
+    rows_module.add_gram = spy
     problem = dpgep.pca(x)
     time.sleep(0.2)  # threads of BLAS that wait for work after the import
     for count in (1, 2):

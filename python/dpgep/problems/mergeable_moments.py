@@ -300,10 +300,8 @@ class Moments:
         return f"Moments({self.model.name}, {size}d={self.model.n_features}, bound={self.bound:g}, {self._adjacency})"
 
 
-def problem_from(given: object) -> Problem:
-    """What is to be solved: a problem, or that of `Moments` as they are now. Raises TypeError for anything else."""
-    if isinstance(given, Problem):
-        return given
+def problem_from(given: object) -> SummedProblem:
+    """The problem of `Moments` as they are now. Raises TypeError for anything else."""
     if not isinstance(given, Moments):
         raise TypeError(
             "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
