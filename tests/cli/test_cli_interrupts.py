@@ -184,7 +184,7 @@ def test_an_interrupt_in_any_call_loses_nothing_that_is_paid_for(runs: Runs) -> 
 
 
 def test_an_interrupt_where_the_state_changes_loses_nothing_that_is_paid_for(runs: Runs) -> None:
-    for name in ("command.try_place", "paying._reserved", "budget._take", "ledger.record"):
+    for name in ("command.try_place", "budget._reserved", "budget._take", "ledger.record"):
         assert runs.judged((name, 0)) == "nothing spent", name
     for offset in range(4):  # on its way out of the functions that have reserved
         assert runs.judged(("interrupts.hold_when", offset)) == "nothing spent", offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 import numpy as np
 
@@ -45,10 +46,12 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     claim = {"mu": 3.0} if options.epsilon is None else {"epsilon": options.epsilon}
     attack = {"low_bits": True} if options.low_bits else {"gaussian": True, "released": True}
+    tables = np.zeros((2, options.people, 4))  # of zeros, but for one person: the longest row along either axis
+    tables[0, 0, 0] = tables[1, 0, 1] = 1.0
     with usage():
         result = dpgep.auditing.audit(
             _PROBLEMS[options.model],
-            _neighbours(options.people),
+            tuple(tables),
             None,
             **claim,
             delta=options.delta,
@@ -61,23 +64,8 @@ def _run(options: argparse.Namespace) -> int:
     return int(result.flagged)
 
 
-def _neighbours(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two tables of zeros, but for one person: the longest row along one axis, or along another."""
-    tables = np.zeros((2, n, 4))
-    tables[0, 0, 0] = tables[1, 0, 1] = 1.0
-    return tables[0], tables[1]
-
-
-def _pca(rows: np.ndarray) -> MomentProblem:
-    return dpgep.pca(rows, center=False, bound=1.0)
-
-
-def _cca(rows: np.ndarray) -> MomentProblem:
-    return dpgep.cca(rows[:, ::2], rows[:, 1::2], center=False, bound=1.0)
-
-
-def _fda(rows: np.ndarray) -> MomentProblem:
-    return dpgep.fda(rows, rows[:, 0] > 0, classes=[False, True], bound=1.0)
-
-
-_PROBLEMS = {"pca": _pca, "cca": _cca, "fda": _fda}
+_PROBLEMS: dict[str, Callable[[np.ndarray], MomentProblem]] = {
+    "pca": lambda rows: dpgep.pca(rows, center=False, bound=1.0),
+    "cca": lambda rows: dpgep.cca(rows[:, ::2], rows[:, 1::2], center=False, bound=1.0),
+    "fda": lambda rows: dpgep.fda(rows, rows[:, 0] > 0, classes=[False, True], bound=1.0),
+}

@@ -1,18 +1,180 @@
-"""``dpgep budget``: budgets in files (`dpgep.Budget.open`): create, look at, check, and settle what a crash left."""
+"""Budgets: arguments about that of a run, and ``dpgep budget``, about budgets in files (`dpgep.Budget.open`).
+
+The latter creates one, shows it, checks it, and settles what a crash left.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
+import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import Commands
+from dpgep.cli.command import Commands, UsageError, say, usage
+from dpgep.data.rows import NotFiniteError
+from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import LastingBudget
-from dpgep.privacy.ledger import Cost, cost_of, mu_rounded_up, total_cost
+from dpgep.privacy.ledger import Cost, Ledger, cost_of, mu_rounded_up, total_cost
 
+_REST = "rest"
 _TERMS = ("epsilon", "delta", "rho", "mu", "accounting", "adjacency", "dataset")
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("budget", "--epsilon with --delta, or a part of --budget FILE")
+    group.add_argument("--epsilon", type=float, help="with --budget: what this run may add to its epsilon")
+    group.add_argument("--delta", type=float, help="well below one over the number of people, as 1e-6")
+    group.add_argument("--mu", type=float, help="instead of both: Gaussian differential privacy")
+    group.add_argument("--budget", metavar="FILE", help="a budget that lasts (dpgep budget init)")
+    group.add_argument("--share", type=_share, help="the part of its mu^2 to spend, or 'rest' for all that is left")
+    group.add_argument("--dataset", metavar="NAME", help="refuse a budget of other data")
+    group.add_argument("--purpose", metavar="TEXT", help="what the run is for; recorded in the budget's file")
+    group.add_argument(
+        "--adjacency", choices=("replace-one", "add-remove"),
+        help="which data sets the guarantee compares (default: as the budget, or replace-one: the number of people is "
+        "public)",
+    )  # fmt: skip
+    group.add_argument("--public-n", type=int, metavar="N", help="add-remove: a public figure for the number of people")
+
+
+def _share(text: str) -> float | str:
+    if text == _REST:
+        return text
+    share = float(text)
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"must lie in (0, 1], or be 'rest'; got {text}")
+    return share
+
+
+class Paying:
+    """The budget that pays, and the part of it that a run may spend."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.part: dict[str, float] = {}
+        if options.budget is None:
+            self._check_alone(options)
+            form = {"epsilon": options.epsilon, "delta": options.delta, "mu": options.mu}
+            with usage():
+                self.budget = dpgep.Budget(adjacency=options.adjacency or "replace-one", **form)
+        else:
+            self._check_part(options)
+            given = {"dataset": options.dataset, "purpose": options.purpose, "adjacency": options.adjacency}
+            with usage():
+                self.budget = dpgep.Budget.open(options.budget, **given)
+            if options.epsilon is not None:
+                self.part["epsilon"] = options.epsilon
+            elif options.share != _REST:
+                self.part["share"] = options.share
+        self._file = options.budget
+        self._interrupts = options.interrupts
+        #: of the run; None before it has reserved its part
+        self._ledger: Ledger | None = None
+        self._open_before = self._open_reservations()
+        self._reserve = self.budget.reserve
+        self.budget.reserve = self._reserved  # type: ignore[method-assign]
+        #: which data sets the guarantee compares
+        self.adjacency: Any = self.budget.adjacency or "replace-one"
+        self._interrupts.spent = self.spent
+
+    @contextmanager
+    def said_on_failure(self) -> Iterator[None]:
+        """Whatever goes wrong inside, a line on stderr says what was spent, unless the error does."""
+        try:
+            yield
+        except (dpgep.PrivacyBudgetError, NotFiniteError):
+            raise
+        except Exception:
+            say(self.spent())
+            raise
+
+    @contextmanager
+    def _reserved(self, *arguments: Any, **options: Any) -> Iterator[Ledger]:
+        """The budget's own `reserve`, which a signal ends while nothing is paid for, and never halfway."""
+        self._interrupts.hold()
+        with self._reserve(*arguments, **options) as ledger:
+            self._ledger = ledger
+            try:
+                self._interrupts.hold_when(lambda: ledger.releases)
+                yield ledger
+            finally:
+                self._interrupts.hold()
+
+    def price(self) -> tuple[float, str]:
+        """The mu of the run, and a line about what it costs; PrivacyBudgetError if the budget does not suffice."""
+        total, left = self.budget.mu, self.budget.remaining_mu
+        if "share" in self.part:
+            mu = math.sqrt(self.part["share"]) * total
+        elif "epsilon" in self.part:
+            mu = self._mu_of_amount(self.part["epsilon"])
+        else:
+            mu = left
+        if mu > left * (1 + 1e-9) or not mu > 0:
+            raise dpgep.PrivacyBudgetError(f"the budget cannot pay for this: mu = {left:.4g} of {total:.4g} is left")
+        if self._file is None:
+            return mu, f"{self._in_epsilon(mu)}, a budget of this run alone"
+        return mu, (
+            f"{self._in_epsilon(mu)}: {mu**2 / total**2:.1%} of mu^2 of the budget in {self._file}, of which "
+            f"{left**2 / total**2:.1%} is left"
+        )
+
+    def _in_epsilon(self, mu: float) -> str:
+        epsilon, delta = self.budget.epsilon_at(mu), self.budget.delta
+        return (
+            f"mu = {mu:.4g}"
+            if epsilon is None or delta is None
+            else (f"epsilon = {epsilon:.4g}, delta = {delta:.3g} (mu = {mu:.4g})")
+        )
+
+    def _mu_of_amount(self, amount: float) -> float:
+        """About what `dpgep.solve` reserves for an amount in epsilon."""
+        if self.budget.epsilon is None or self.budget.delta is None:
+            raise UsageError("--epsilon needs a budget in epsilon and delta: give --share")
+        used = math.sqrt(max(0.0, self.budget.mu**2 - self.budget.remaining_mu**2))
+        before = 0.0 if used == 0 else epsilon_of(used, self.budget.delta)
+        after = dpgep.Budget(epsilon=before + amount, delta=self.budget.delta, accounting=self.budget.accounting).mu
+        return math.sqrt(max(0.0, min(after, math.inf) ** 2 - used**2))
+
+    def spent(self) -> str:
+        """What this run has spent, in words, whatever other runs spend from the same budget."""
+        try:
+            left = self._open_reservations() - self._open_before
+        except (OSError, ValueError):
+            return f"what was spent cannot be read from {self._file}"
+        if left:
+            return f"its reservation {left.pop()} is open and counts as spent: see dpgep budget recover {self._file}"
+        if self._ledger is None or not self._ledger.spent:
+            return "nothing was released, nothing was spent"
+        return f"spent: mu = {self._ledger.spent_mu:.4g}"
+
+    def _open_reservations(self) -> set[str]:
+        """The reservations of this process that are not settled."""
+        if not isinstance(self.budget, LastingBudget):
+            return set()
+        process = f"{os.getpid()}@{platform.node()}"
+        return {each["reservation"] for each in self.budget.open_reservations if each["process"] == process}
+
+    @staticmethod
+    def _check_alone(options: argparse.Namespace) -> None:
+        for name in ("share", "dataset", "purpose"):
+            if getattr(options, name) is not None:
+                raise UsageError(f"--{name} belongs to a budget in a file: give --budget FILE")
+        if options.epsilon is None and options.mu is None:
+            raise UsageError("what may it cost? Give --epsilon with --delta (as --epsilon 1 --delta 1e-6), or --budget")
+        if options.epsilon is not None and options.delta is None and math.isfinite(options.epsilon):
+            raise UsageError("--epsilon needs --delta, well below one over the number of people: as --delta 1e-6")
+
+    @staticmethod
+    def _check_part(options: argparse.Namespace) -> None:
+        for name in ("delta", "mu"):
+            if getattr(options, name) is not None:
+                raise UsageError(f"--{name} is the budget's own: give --epsilon, an amount of it, or --share")
+        if (options.epsilon is None) == (options.share is None):
+            raise UsageError("how much of the budget? Give --epsilon, --share or --share rest: one of them")
 
 
 def add(commands: Commands) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import dpgep
+from dpgep.cli.budget import Paying, add_budget
 from dpgep.cli.command import Commands, Output, UsageError, add_bound, interval, numbers, positive, say, usage, words
 from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
-from dpgep.cli.paying import Paying, add_budget
 from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.problems.builders import BUILDERS

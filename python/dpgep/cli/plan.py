@@ -7,8 +7,8 @@ from inspect import signature
 from typing import Any
 
 import dpgep
+from dpgep.cli.budget import Paying
 from dpgep.cli.command import Commands, UsageError, add_bound, numbers, positive, usage
-from dpgep.cli.paying import Paying
 from dpgep.problems.problem import Problem
 
 _LISTED = 12
