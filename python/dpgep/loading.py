@@ -127,6 +127,7 @@ def _solution(document: Document) -> Solution:
 def _require_diagnostics(solution: Solution, k: int, d: int) -> None:
     found = solution.diagnostics
     _require_shape("diagnostics.accuracy.errors", found.expected_error, (k,))
+    _require_shape("diagnostics.accuracy.bias", found.clipping_error, (k,))
     _require_shape("diagnostics.eigengaps", found.eigengaps, (k,))
     _require_shape("diagnostics.noise_edge", found.noise_edge, (k,))
     if len(found.lost) != k:

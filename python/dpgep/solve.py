@@ -11,6 +11,7 @@ from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.methods import METHODS
 from dpgep.methods.base import MEMORY_LIMIT, component_count, require_capacity
+from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedMoments
@@ -125,6 +126,8 @@ def solve(
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None
+    if kept is not None:
+        result = with_clipping_bias(result, curator.model.noisy(kept), kept, run.preprocessing)
     solution = solution_of(
         result,
         run.report,

@@ -94,9 +94,9 @@ def test_a_pickle_holds_errors_and_no_simulation() -> None:
     accuracy = solved("pca").diagnostics.accuracy
     assert "_simulate" in vars(accuracy)
     restored = pickle.loads(pickle.dumps(accuracy))
-    assert sorted(vars(restored)) == ["errors", "lost", "span"]
+    assert sorted(vars(restored)) == ["bias", "errors", "lost", "span"]
     # what the simulation was made of is let go
-    assert sorted(vars(accuracy)) == ["errors", "lost", "span"]
+    assert sorted(vars(accuracy)) == ["bias", "errors", "lost", "span"]
     assert repr(restored) == repr(accuracy)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -56,11 +56,15 @@ _DENSE = 128
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Accuracy(Shown):
-    """``errors`` (K,): expected squared sines; ``span``: their sum for the span, between 0 and K; ``lost`` (K,)."""
+    """``errors`` (K,): expected squared sines; ``span``: their sum for the span, between 0 and K; ``lost`` (K,).
+
+    ``bias`` (K,): the part of the errors that is not noise but clipping; None where it is not known.
+    """
 
     errors: Matrix
     span: float
     lost: tuple[bool, ...]
+    bias: Matrix | None = field(default_factory=lambda: None)  # not an attribute of the class: it may be deferred
 
     @classmethod
     def deferred(cls, simulate: Callable[[], Accuracy], lost: tuple[bool, ...]) -> Accuracy:
@@ -74,36 +78,47 @@ class Accuracy(Shown):
         return later
 
     def __getattr__(self, name: str) -> Any:
-        """Errors and span where they were not asked for yet."""
+        """Errors, span and bias where they were not asked for yet."""
         simulate = self.__dict__.get("_simulate")
         if name in self.__dict__:  # by now: another thread has found it
             return self.__dict__[name]
-        if simulate is None or name not in ("errors", "span"):
+        if simulate is None or name not in ("errors", "span", "bias"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         with blas_on_one_thread():
             found = simulate()
-        self.__dict__.update(errors=found.errors, span=found.span)
+        self.__dict__.update(errors=found.errors, span=found.span, bias=found.bias)
         self.__dict__.pop("_simulate", None)
         return getattr(found, name)
 
     def __reduce__(self) -> Any:
-        return type(self), (self.errors, self.span, self.lost)
+        return type(self), (self.errors, self.span, self.lost, self.bias)
 
     def worsened(self, by: Matrix) -> Accuracy:
         """With independent errors, squared sines (K,), besides."""
-        return Accuracy(1 - (1 - self.errors) * (1 - by), min(self.span + float(by.sum()), float(len(by))), self.lost)
+        span = min(self.span + float(by.sum()), float(len(by)))
+        return Accuracy(1 - (1 - self.errors) * (1 - by), span, self.lost, self.bias)
+
+    def biased(self, turn: Callable[[], tuple[Matrix, float]]) -> Accuracy:
+        """With the squared sines (K,) by which components are turned by something else, and their span, summed."""
+
+        def together() -> Accuracy:
+            bias, of_span = turn()
+            span = min(self.span + of_span, float(len(bias)))
+            return Accuracy(1 - (1 - self.errors) * (1 - bias), span, self.lost, bias)
+
+        return Accuracy.deferred(together, self.lost)
 
     def without(self, lost: tuple[bool, ...]) -> Accuracy:
         """Where these are lost besides."""
         gone = np.asarray(self.lost) | np.asarray(lost)
         errors = np.where(gone, 1.0, self.errors)
         span = min(self.span + float((errors - self.errors).sum()), float(len(gone)))
-        return Accuracy(errors, span, tuple(gone.tolist()))
+        return Accuracy(errors, span, tuple(gone.tolist()), self.bias)
 
     def after_screen(self, missed: float) -> Accuracy:
         """The accuracy if a screen has dropped features that are expected to hold this share of the components."""
         k = len(self.lost)
-        return Accuracy(1 - (1 - self.errors) * (1 - missed), k - (k - self.span) * (1 - missed), self.lost)
+        return Accuracy(1 - (1 - self.errors) * (1 - missed), k - (k - self.span) * (1 - missed), self.lost, self.bias)
 
 
 def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...], dimensions: int) -> Accuracy:

@@ -375,15 +375,22 @@ class Diagnostics(Shown):
 
     @property
     def expected_error(self) -> Matrix:
-        """(K,), expected squared sine of the angle between each component and the one without noise.
+        """(K,), expected squared sine of the angle between each component and that of the table as given.
 
-        In the norm of B, from the known law of the noise; 1 where it is lost (docs/mathematics.md, section 5).
+        In the norm of B: from the known law of the noise, and, where a bound was bought, from what it has clipped; 1
+        where the component is lost (docs/mathematics.md, section 5). A given bound is not judged: rows count as clipped
+        to it.
         """
         return self.accuracy.errors
 
     @property
+    def clipping_error(self) -> Matrix | None:
+        """(K,), the part of `expected_error` that clipping may have caused; None where nothing is known of that."""
+        return self.accuracy.bias
+
+    @property
     def expected_subspace_error(self) -> float:
-        """Expected squared sines between the spans of all K components, summed, between 0 and K."""
+        """The same between the spans of all K components, summed, between 0 and K."""
         return self.accuracy.span
 
     @property
@@ -397,12 +404,15 @@ class Diagnostics(Shown):
 
     def table(self, eigenvalues: Matrix) -> list[str]:
         """Lines for the solution's printed form: the summary, a heading, and a line for each component."""
-        gaps = self.eigengaps
+        gaps, errors, clipping = self.eigengaps, self.expected_error, self.clipping_error
         heading = "    k  eigenvalue" + ("" if gaps is None else "     eigengap") + "  expected error (squared sine)"
         lines = [*self.summary(), heading]
-        for row, (value, error, lost) in enumerate(zip(eigenvalues, self.expected_error, self.lost, strict=True)):
+        for row, (value, error, lost) in enumerate(zip(eigenvalues, errors, self.lost, strict=True)):
             gap = "" if gaps is None else f"   {gaps[row]:10.3g}"
             why = " (lost: noise alone could produce it)" if lost else ""
+            if clipping is not None and not lost:
+                noise = (error - clipping[row]) / max(1 - clipping[row], 1e-300)
+                why = f" (noise {noise:.2g}, clipping {clipping[row]:.2g})"
             lines.append(f"  {row + 1:3d}  {value:10.4g}{gap}  {error:.2g}{why}")
         return lines
 

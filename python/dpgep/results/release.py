@@ -17,6 +17,7 @@ from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
 from dpgep.methods.base import MethodResult, PairOptions, checked_options, component_count
+from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
 from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.model import Matrix
@@ -94,7 +95,7 @@ class Release:
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
-        return self._answer(self.model, noisy, self.preprocessing, n_components, options)
+        return self._answer(self.model, noisy, self.preprocessing, n_components, options, clipped=self._noisy)
 
     @property
     def fingerprint(self) -> str:
@@ -287,8 +288,10 @@ class Release:
         self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
     ) -> Solution:
         model = replace(model, feature_names=self._names_of(features), indicators=self._indicators_of(features))
-        noisy, preprocessing = self._moments_of(features, grouped=model.grouping is not None)
-        return self._answer(model, noisy, preprocessing, n_components, options)
+        grouped = model.grouping is not None
+        noisy, preprocessing = self._moments_of(features, grouped=grouped)
+        clipped = (self._noisy if grouped else in_one_group(self._noisy)).restricted(features)
+        return self._answer(model, noisy, preprocessing, n_components, options, clipped=clipped)
 
     def _answer(
         self,
@@ -297,14 +300,24 @@ class Release:
         preprocessing: Preprocessing | None,
         n_components: int | None,
         options: dict[str, Any],
+        *,
+        clipped: ReleasedMoments,
     ) -> Solution:
-        """The solution of ``model`` for released moments of mapped rows, which are overwritten."""
+        """The solution of ``model`` for moments of mapped rows, which are overwritten; as they were ``clipped``."""
         k = component_count(model, n_components)
         settings = checked_options("an answer from a release", PairOptions, options)
         settings.check_model(model, k)
         settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
         scale, mapped = in_units(model, preprocessing)
-        result = solve_released(model.noisy(noisy, scale), k, settings, Redundancy.of(model, preprocessing))
+        pencil = model.noisy(noisy, scale)
+        result = solve_released(pencil, k, settings, Redundancy.of(model, preprocessing))
+        if self.preprocessing is not None:
+            of_clipped = (
+                preprocessing
+                if preprocessing is None
+                else replace(preprocessing, energy_kept=self.preprocessing.energy_kept)
+            )
+            result = with_clipping_bias(result, pencil, clipped, of_clipped)
         if scale is not None:
             assert mapped is not None
             result = _diagnosed_in_units(result, mapped)

@@ -1,0 +1,136 @@
+"""How far clipping may have turned the components: the part of stated errors that is not noise. It costs nothing.
+
+A row beyond the bound is shortened to it, and what is lost of the second moment is a positive semidefinite matrix M.
+Its diagonal is about known: the variances of the columns were bought with their scales, and the diagonal of the
+released matrix shows what is left of them; a histogram shows by how much rows were shortened. The signs of its other
+entries are not known, so M is drawn with all of them,
+
+    M = (1 - r) diag(m) + r (s o sqrt(m)) (s o sqrt(m))^T,   s in {-1, 1}^d,
+
+in the mean the diagonal matrix of independent tails, and with a share r of tails that depend on each other as far as
+Cauchy and Schwarz allow. Sums of groups have lost as well, t_c o sqrt(m) for a person of group c with t_c ~ N(0, g^2).
+The bias is the mean turn of the components when M is put back. Nothing else is known of long rows but by looking at
+them: r and g were chosen on public tables (docs/mathematics.md, section 9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import scipy.linalg
+
+from dpgep.methods.base import MethodResult
+from dpgep.methods.eigen import solve_pair
+from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
+from dpgep.models.moments import ReleasedMoments, in_one_group
+from dpgep.models.pencil import MomentsPencil
+from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.redundant import Redundancy, reduced
+
+# The share r of tails that depend on each other, and the deviation g of what the mean of a group has lost.
+_DEPENDENT, _OF_GROUPS = 0.13, 0.2
+# Deviations of the noise in what is left of a variance by which a column must lack some.
+_SURE = 0.0
+# Draws, the same in every run.
+_SEED, _DRAWS = 0x62696173, 16
+
+
+def with_clipping_bias(
+    result: MethodResult, noisy: NoisyPencil, clipped: ReleasedMoments, preprocessing: Preprocessing | None
+) -> MethodResult:
+    """A result whose expected errors count clipping as well: of ``clipped`` moments of mapped rows, or of better ones.
+
+    ``noisy``: the pencil that was solved. The result is as it was, where nothing is known of what clipping took, as of
+    a public bound, or nothing was taken.
+    """
+    solved, found = result.moments, result.diagnostics
+    if solved is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
+        return result
+    if preprocessing.energy_kept == 1 and preprocessing.variance_error is None:
+        return result
+    noisy, support = replace(noisy, released=solved), getattr(found, "support", None)
+    turn = partial(turn_by_clipping, noisy, clipped, preprocessing, found.regularization, len(found.lost), support)
+    return replace(result, diagnostics=replace(found, accuracy=found.accuracy.biased(turn)))
+
+
+def lost_variances(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Matrix:
+    """(d,), what clipping took from the mean squares of the columns, in units of the squares of their scales."""
+    second = in_one_group(clipped).second
+    if preprocessing.linear is not None:
+        half = scipy.linalg.solve(preprocessing.linear.T, second)
+        second = scipy.linalg.solve(preprocessing.linear.T, half.T)
+    left, kept = np.maximum(np.diagonal(second), 0.0), preprocessing.energy_kept
+    if preprocessing.variance_error is None:
+        return np.asarray(left * (1 / kept - 1))
+    error = np.hypot(preprocessing.variance_error, clipped.noise.second)
+    lost = np.maximum(1 - left - _SURE * error, 0.0)
+    return np.asarray(lost + max(1 - kept - float(lost.mean()), 0.0))
+
+
+def turn_by_clipping(
+    noisy: MomentsPencil,
+    clipped: ReleasedMoments,
+    preprocessing: Preprocessing,
+    ridge: float,
+    k: int,
+    support: tuple[int, ...] | None = None,
+) -> tuple[Matrix, float]:
+    """How far the k leading solutions of a pencil turn if what the ``clipped`` moments have lost is put back.
+
+    Squared sines (k,) between each and itself, and of the span, summed, in the norm of the released B. Where a
+    ``support`` is given, in its features alone.
+    """
+    basis = np.eye(len(clipped.second)) if support is None else np.eye(len(clipped.second))[:, list(support)]
+    smaller = reduced(noisy, Redundancy.of(noisy.model, preprocessing)) if support is None else None
+    if smaller is not None:
+        noisy, basis = smaller.noisy, smaller.basis
+    elif support is not None:
+        features = np.array(support, dtype=np.intp)
+        scale = None if noisy.scale is None else noisy.scale[features]
+        noisy = replace(noisy, model=noisy.model.restricted(features), released=noisy.released.restricted(features))
+        noisy = replace(noisy, scale=scale)
+    lost, generator = lost_variances(clipped, preprocessing), np.random.default_rng(_SEED)
+    pair = _pair(noisy, noisy.released)
+    norm = np.eye(len(pair.a)) if pair.b is None else pair.b + ridge * np.eye(len(pair.b))
+    dual = norm @ _leading(pair, ridge, len(pair.a))  # coordinates of a vector in the basis of the solutions
+    errors, spans = np.zeros((_DRAWS, k)), np.zeros(_DRAWS)
+    for draw in range(_DRAWS):
+        before = _put_back(clipped, preprocessing, lost, generator)
+        before = replace(before, second=basis.T @ before.second @ basis, sums=basis.T @ before.sums)
+        turned = dual.T @ _leading(_pair(noisy, before), ridge, k)
+        sines = 1 - np.diagonal(turned) ** 2 / np.maximum(np.square(turned).sum(axis=0)[: len(turned)], 1e-300)
+        errors[draw, : len(sines)] = sines
+        spans[draw] = turned.shape[1] - np.square(np.linalg.qr(turned)[0][: turned.shape[1]]).sum()
+    return np.clip(errors.mean(axis=0), 0.0, 1.0), max(float(spans.mean()), 0.0)
+
+
+def _pair(noisy: MomentsPencil, moments: ReleasedMoments) -> MatrixPencil:
+    return replace(noisy, released=replace(moments, second=moments.second.copy())).pair()  # it overwrites them
+
+
+def _leading(pair: MatrixPencil, ridge: float, k: int) -> Matrix:
+    """(d, k), leading solutions, of unit norm in that of B."""
+    b = None if pair.b is None else pair.b.copy()
+    system = solve_pair(pair.a.copy(), b, regularization=ridge, rounding=pair.rounding, fallback=ridge)
+    return np.asarray(system.vectors[:, :k])
+
+
+def _put_back(
+    clipped: ReleasedMoments, preprocessing: Preprocessing, lost: Matrix, generator: np.random.Generator
+) -> ReleasedMoments:
+    """Moments of rows that may have been before the clipping."""
+    root = np.sqrt(lost)
+    signed = root * generator.choice([-1.0, 1.0], len(root))
+    tails = (1 - _DEPENDENT) * np.diag(lost) + _DEPENDENT * np.outer(signed, signed)
+    moved = _OF_GROUPS * root[:, None] * generator.standard_normal((len(root), clipped.sums.shape[1]))
+    if clipped.sums.shape[1] < 2:  # the mean of all is no group's
+        moved = np.zeros_like(clipped.sums)
+    if preprocessing.linear is not None:
+        tails = preprocessing.linear.T @ tails @ preprocessing.linear
+        moved = preprocessing.linear.T @ moved
+    sums = clipped.sums + moved * clipped.counts
+    counts = np.maximum(clipped.counts, 1 / clipped.n)
+    between = (sums / counts) @ sums.T - (clipped.sums / counts) @ clipped.sums.T
+    return replace(clipped, second=clipped.second + tails + between, sums=sums)

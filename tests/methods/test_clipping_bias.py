@@ -1,0 +1,95 @@
+"""What clipping takes, and how far it may have turned components: stated errors count it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import solve_seeded
+
+import dpgep
+from dpgep.methods.clipping_bias import lost_variances
+from dpgep.models.moments import MomentNoise, ReleasedMoments
+from dpgep.models.preprocessing import Preprocessing
+
+
+def released(second: Any) -> ReleasedMoments:
+    d = len(second)
+    return ReleasedMoments(np.zeros((d, 1)), np.ones(1), 1000.0, MomentNoise(0.0, 0.0, 0.0), np.array(second))
+
+
+def heavy_rows(n: int) -> Any:
+    """Two factors behind six columns, one of which has tails of its own; everybody's in a pair of views, or a class."""
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((n, 2)) @ rng.standard_normal((2, 6))
+    return factors + rng.standard_t(3, (n, 6)) * [1, 1, 1, 1, 1, 2]
+
+
+def problems() -> dict[str, Any]:
+    x = heavy_rows(20_000)
+    labels = (x[:, 0] > 0.5).astype(int)
+    return {
+        "standardized": dpgep.pca(x, standardize=True),
+        "cca": dpgep.cca(x[:, :3], x[:, 3:]),
+        "fda": dpgep.fda(x[:, 1:], labels, classes=(0, 1)),
+        "sir": dpgep.sir(x[:, 1:], x[:, 0], slices=4, y_range=(-3, 3)),
+    }
+
+
+def test_what_columns_have_lost_is_missing_on_the_diagonal() -> None:
+    bought = Preprocessing(3.0, np.zeros(3), np.ones(3), energy_kept=0.9, variance_error=np.zeros(3))
+    moments = released(np.diag([0.8, 0.9, 1.2]))
+    np.testing.assert_allclose(lost_variances(moments, bought), [0.2, 0.1, 0.0])
+
+
+def test_columns_have_lost_together_what_the_histogram_says_at_least() -> None:
+    bought = Preprocessing(3.0, np.zeros(3), np.ones(3), energy_kept=0.7, variance_error=np.zeros(3))
+    np.testing.assert_allclose(lost_variances(released(np.diag([0.8, 0.9, 1.2])), bought), [0.4, 0.3, 0.2])
+    shifted = Preprocessing(3.0, np.zeros(3), energy_kept=0.8)
+    np.testing.assert_allclose(lost_variances(released(np.diag([4.0, 8.0, 0.0])), shifted), [1.0, 2.0, 0.0])
+
+
+def test_rows_whose_columns_were_mixed_have_lost_in_their_own_columns() -> None:
+    mix = np.array([[1.0, 0.5], [0.0, 2.0]])
+    bought = Preprocessing(3.0, np.zeros(2), np.ones(2), mix, variance_error=np.zeros(2))
+    moments = released(mix.T @ np.diag([0.7, 1.0]) @ mix)
+    np.testing.assert_allclose(lost_variances(moments, bought), [0.3, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["standardized", "cca", "fda", "sir"])
+def test_expected_errors_count_clipping(name: str) -> None:
+    found = solve_seeded(problems()[name], epsilon=3.0, delta=1e-6, n_components=1).diagnostics
+    clipping = found.clipping_error
+    assert clipping is not None
+    noise = 1 - (1 - found.expected_error) / (1 - clipping)
+    assert (clipping > 0.1 * noise).all()
+    assert "clipping" in found.table(np.ones(1))[-1]
+
+
+def test_a_release_counts_clipping_in_its_answers() -> None:
+    x = heavy_rows(20_000)
+    table = dpgep.release(x, epsilon=3.0, delta=1e-6)
+    for solution in (table.pca(standardize=True), table.pca([0, 1, 5], n_components=1), table.cca([0, 1], [2, 5])):
+        clipping = solution.diagnostics.clipping_error
+        assert clipping is not None
+        assert (clipping > 0).all()
+        assert (solution.diagnostics.expected_error >= clipping).all()
+
+
+def test_a_given_bound_is_not_judged() -> None:
+    found = solve_seeded(dpgep.pca(heavy_rows(2000), bound=2.0), epsilon=1.0, delta=1e-5).diagnostics
+    assert found.clipping_error is None
+
+
+def test_files_and_sparse_components_keep_it() -> None:
+    problem = problems()["standardized"]
+    for options in ({}, {"sparsity": 3}):
+        solution = solve_seeded(problem, epsilon=3.0, delta=1e-6, n_components=1, **options)
+        file = io.BytesIO()
+        solution.save(file)
+        file.seek(0)
+        restored = dpgep.load(file)
+        np.testing.assert_array_equal(restored.diagnostics.clipping_error, solution.diagnostics.clipping_error)
+        assert restored.diagnostics.clipping_error[0] > 0
