@@ -88,15 +88,12 @@ class ClippedPowerOptions(Options):
                 f'threshold must be "auto" or a part of the bound between {LEAST_THRESHOLD:g} and '
                 f"{LARGEST_THRESHOLD:g}, got {self.threshold!r}"
             )
-        if isinstance(self.init, str):
-            require_one_of("init", self.init, RANDOM)
 
     def check(self, public: PublicSide, k: int) -> None:
         """Raise ValueError where the options do not fit the problem; nothing was released."""
-        if not isinstance(self.init, str):
-            vectors = given_vectors(self.init, k, public.model.n_features, RANDOM)
-            if any(np.linalg.matrix_rank(vectors[:, view]) < k for view in public.model.views):
-                raise ValueError("init must have linearly independent rows in each view")
+        given = given_vectors(self.init, k, public.model.n_features, RANDOM)
+        if given is not None and any(np.linalg.matrix_rank(given[:, view]) < k for view in public.model.views):
+            raise ValueError("init must have linearly independent rows in each view")
 
 
 @stored_as("clipped power")

@@ -230,25 +230,6 @@ class Leading:
     converged: bool
 
 
-class _GrowingRows:
-    """Rows in arrays of _CHUNK: room that is not used yet is not touched, and nothing is copied to grow."""
-
-    def __init__(self) -> None:
-        self._arrays: list[Matrix] = []
-        self._n = 0
-
-    def append(self, rows: Matrix) -> None:
-        for row in rows:
-            if self._n == _CHUNK * len(self._arrays):
-                self._arrays.append(np.empty((_CHUNK, len(row))))
-            self._arrays[-1][self._n % _CHUNK] = row
-            self._n += 1
-
-    def chunks(self) -> Iterator[Matrix]:
-        for index, array in enumerate(self._arrays):
-            yield array[: self._n - _CHUNK * index]
-
-
 class SearchSpace:
     """Directions asked and the pair compressed to them.
 
@@ -257,15 +238,14 @@ class SearchSpace:
     """
 
     def __init__(self, products: NoisyProducts, views: list[slice]) -> None:
-        self._products = products
-        self._views = views
-        self._directions = _GrowingRows()
-        self.a = np.empty((0, 0))
-        self.b = np.empty((0, 0))
-        self.n_passes = 0
+        self._products, self._views = products, views
+        # of _CHUNK directions each: room that is not used yet is not touched, and nothing is copied to grow
+        self._arrays: list[Matrix] = []
+        self._n = self.n_passes = 0
+        self.a, self.b = np.empty((0, 0)), np.empty((0, 0))
 
     def __len__(self) -> int:
-        return len(self.a)
+        return self._n
 
     def expand(self, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
         """(V, A V, B V) for V the parts of the rows (m, d) in each view beyond the directions asked, at most ``most``.
@@ -280,21 +260,28 @@ class SearchSpace:
         except MemoryError:
             return new[:0], new[:0], new[:0]
         self.n_passes += 1
-        self._directions.append(new)
+        for row in new:
+            if self._n == _CHUNK * len(self._arrays):
+                self._arrays.append(np.empty((_CHUNK, len(row))))
+            self._arrays[-1][self._n % _CHUNK] = row
+            self._n += 1
         self.a, self.b = bordered(self.a, self._inner(of_a)), bordered(self.b, self._inner(of_b))
         return new, of_a, of_b
 
     def combine(self, coordinates: Matrix) -> Matrix:
         """Rows (m, d) with these coordinates (m, j) in the directions asked."""
         total, column = np.zeros((len(coordinates), self._products.oracle.n_features)), 0
-        for chunk in self._directions.chunks():
+        for chunk in self._chunks():
             total += coordinates[:, column : column + len(chunk)] @ chunk
             column += len(chunk)
         return total
 
     def _inner(self, rows: Matrix) -> Matrix:
         """Coordinates (m, j) of the rows' parts in the subspace."""
-        return np.concatenate([rows @ chunk.T for chunk in self._directions.chunks()], axis=1)
+        return np.concatenate([rows @ chunk.T for chunk in self._chunks()], axis=1)
+
+    def _chunks(self) -> Iterator[Matrix]:
+        return (array[: self._n - _CHUNK * index] for index, array in enumerate(self._arrays))
 
     def _orthonormal(self, rows: Matrix, view: slice) -> Matrix:
         """Orthonormal rows that span what the rows have in a view beyond the directions asked."""

@@ -47,11 +47,11 @@ class InitialVectors(Shown):
 
 
 def initial_vectors(
-    curator: Curator, k: int, kind: str | Matrix, *, share: float | None, sparsity: int | None, n_starts: int
+    curator: Curator, k: int, kind: Any, *, share: float | None, sparsity: int | None, n_starts: int
 ) -> InitialVectors:
     """``n_starts`` blocks at random, one that is given, or those of a private estimate and random ones beside it."""
-    if not isinstance(kind, str):
-        return InitialVectors("given", (kind, *_random(curator, k, n_starts - 1)), 0.0, "public, from the caller")
+    if (given := given_vectors(kind, k, curator.model.n_features)) is not None:
+        return InitialVectors("given", (given, *_random(curator, k, n_starts - 1)), 0.0, "public, from the caller")
     if kind == "random":
         return InitialVectors("random", _random(curator, k, n_starts), 0.0, f"{n_starts} drawn at random")
     spent = SHARES[kind] if share is None else share
@@ -61,13 +61,16 @@ def initial_vectors(
     return InitialVectors(kind, (*found, *_random(curator, k, n_starts - len(found))), spent, status)
 
 
-def given_vectors(values: Any, k: int, d: int, kinds: Sequence[str] = KINDS) -> Matrix:
-    """A (K, d) block from the caller's array, (d,) for one component; ``kinds`` are what else there may be."""
+def given_vectors(values: Any, k: int, d: int, kinds: Sequence[str] = KINDS) -> Matrix | None:
+    """A (K, d) block from the caller's array, (d,) for one component; None for one of the words ``kinds``."""
+    if isinstance(values, str) and values in kinds:
+        return None
     array = np.atleast_2d(np.asarray(values))
     if array.dtype.kind not in "fiub" or array.shape != (k, d):
+        got = repr(values) if isinstance(values, str) else f"{array.dtype} of shape {np.shape(values)}"
         raise ValueError(
             f"init must be one of {', '.join(map(repr, kinds))}, or a public array of real numbers of shape "
-            f"({k}, {d}); got {array.dtype} of shape {np.shape(values)}"
+            f"({k}, {d}); got {got}"
         )
     block = array.astype(np.float64)
     norms = np.linalg.norm(block, axis=1)
@@ -78,10 +81,8 @@ def given_vectors(values: Any, k: int, d: int, kinds: Sequence[str] = KINDS) -> 
 
 def first_block(curator: Curator, k: int, init: Any) -> Matrix:
     """One block (K, d) to begin at: given, or drawn at random."""
-    d = curator.model.n_features
-    if isinstance(init, str):
-        return curator.public_generator().standard_normal((k, d))
-    return given_vectors(init, k, d, RANDOM)
+    given = given_vectors(init, k, curator.model.n_features, RANDOM)
+    return _random(curator, k, 1)[0] if given is None else given
 
 
 def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[Iterator[Matrix], str]:

@@ -18,7 +18,7 @@ import numpy as np
 import scipy  # its sparse solvers are loaded when they are used
 import scipy.linalg
 
-from dpgep._checks import Bytes, Count, NonNegative, Positive, Share, require_count, require_one_of
+from dpgep._checks import Bytes, Count, NonNegative, Positive, Share, require_count
 from dpgep._dispatch import core
 from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import (
@@ -34,7 +34,7 @@ from dpgep.methods.base import (
     support_of,
 )
 from dpgep.methods.exchange import exchange_features
-from dpgep.methods.papers.initial_vectors import KINDS, InitialVectors, given_vectors, initial_vectors
+from dpgep.methods.papers.initial_vectors import InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.ridge import PART, WHOLE, products_ridge
 from dpgep.models.model import Matrix, PublicSide
 from dpgep.privacy.curator import Curator
@@ -103,8 +103,6 @@ class FlowOptions(Options):
         super().__post_init__()
         if self.noise_shape == "iid" and self.noise == "lazy":
             raise ValueError('noise_shape="iid" requires noise="fresh": lazy noise has the shape "goe"')
-        if isinstance(self.init, str):
-            require_one_of("init", self.init, KINDS)
         private = isinstance(self.init, str) and self.init != "random"
         if self.budget_split is not None and not private:
             raise ValueError('budget_split applies to init="convex" and "screen": other starts cost nothing')
@@ -112,9 +110,7 @@ class FlowOptions(Options):
     def check(self, public: PublicSide, k: int) -> None:
         """Raise ValueError where the options do not fit the problem; nothing was released."""
         d = public.model.n_features
-        if not isinstance(self.init, str):
-            given_vectors(self.init, k, d)
-        elif self.init == "convex" and matrix_bytes(d) > self.memory_limit:
+        if given_vectors(self.init, k, d) is None and self.init == "convex" and matrix_bytes(d) > self.memory_limit:
             raise ValueError(
                 f'init="convex" releases a {d} x {d} matrix, which does not fit into memory_limit = '
                 f'{self.memory_limit}: use "screen" or raise memory_limit'
@@ -246,9 +242,8 @@ def rayleigh_flow(curator: Curator, n_components: int, options: FlowOptions) -> 
     """The K leading solutions by a (truncated) Rayleigh flow on noisy products."""
     k = n_components
     n_starts = getattr(options, "n_starts", None) or (_LAZY_STARTS if options.refines else 1)
-    init = options.init if isinstance(options.init, str) else given_vectors(options.init, k, curator.model.n_features)
     initial = initial_vectors(
-        curator, k, init, share=options.budget_split, sparsity=options.sparsity or None, n_starts=n_starts
+        curator, k, options.init, share=options.budget_split, sparsity=options.sparsity or None, n_starts=n_starts
     )
     noise = ProductNoise(options.noise, options.noise_shape, options.most_iterations, options.memory_limit)
     return flow_on(curator, curator.answer(Products(noise)), initial, options)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgep._checks import Count, Share, require_one_of, require_positive
+from dpgep._checks import Count, Share, require_positive
 from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.papers.ascent_accuracy import Ascent, Trace
@@ -69,8 +69,6 @@ class StochasticOptions(Options):
                 raise ValueError(f"step_sizes must be a pair, the first and the last, got {self.step_sizes!r}")
             for value in self.step_sizes:
                 require_positive("step_sizes", value)
-        if isinstance(self.init, str):
-            require_one_of("init", self.init, RANDOM)
 
     def check(self, public: PublicSide, k: int) -> None:
         """Raise ValueError where the options do not fit the problem; nothing was released."""
@@ -78,8 +76,7 @@ class StochasticOptions(Options):
         assert public.facts.bound is not None  # `given_bound`
         if self.batch_size is not None and self.batch_size > public.facts.n:
             raise ValueError(f"batch_size must be at most n = {public.facts.n}, got {self.batch_size}")
-        if not isinstance(self.init, str):
-            given_vectors(self.init, k, public.model.n_features, RANDOM)
+        given_vectors(self.init, k, public.model.n_features, RANDOM)
         if self.step_sizes is not None and not math.isfinite(max(self.step_sizes) / public.facts.bound**2):
             raise ValueError(
                 f"step_sizes must be finite in units of 1/bound^2, got {self.step_sizes!r} for bound = "
