@@ -23,6 +23,8 @@ from dpgep.models.views import BETWEEN, WITHIN, ViewsModel
 from dpgep.privacy.release import release_moments
 from dpgep.problems.problem import MomentProblem
 
+#: names of the models that there are populations for
+PLANNED = tuple(sorted({*MODELS} - {"table"}))
 TOTAL = Scatter(total=1.0)
 
 # The variance of a column that few people agree about, of the largest mean square. A public constant.
@@ -150,7 +152,7 @@ def model_named(
     name: str, d: int | Sequence[int] | None, spectrum: ArrayLike | None, shares: Sequence[float] | None
 ) -> RowModel:
     """The model of a name, centred, with a group for each of ``shares``."""
-    require_one_of("model", name, sorted(set(MODELS) - {"table"}))
+    require_one_of("model", name, PLANNED)
     kind: Any = MODELS[name]
     if issubclass(kind, ViewsModel):
         if not isinstance(d, Sequence):
@@ -176,6 +178,11 @@ def largest_eigenvalue(model: RowModel, deviation: float) -> float:
     if traits.standardized:
         return float(model.n_features)
     return 1.0 if traits.of_means and traits.b == TOTAL else math.inf
+
+
+def usual_eigengap(model: RowModel) -> float:
+    """A signal to plan for in columns of deviation 1: 1 where nothing limits eigenvalues, else 1/2."""
+    return 1.0 if math.isinf(largest_eigenvalue(model, 1.0)) else 0.5
 
 
 def most_signals(model: RowModel) -> int:

@@ -231,6 +231,17 @@ def test_a_dry_run_reads_no_row_and_spends_nothing(run: Run, monkeypatch: pytest
     assert (status, "give --people N" in err) == (2, True)
 
 
+def test_a_dry_run_of_a_release_plans_what_its_groups_are_for(run: Run) -> None:
+    words = ["release", "people.csv", "--columns", "age,weight", "--dry-run", "--people", "600", *BUDGET]
+    for options, said in (
+        ([], "Plan of standardized-pca"),
+        (["--labels", "region", "--classes", "north,south,east"], "Plan of fda"),
+        (["--response", "height", "--y-range", "140:200"], "Plan of sir"),
+    ):
+        status, out, _ = run(*words, *options)
+        assert (status, said in out) == (0, True), out
+
+
 def test_a_budget_in_a_file_pays_until_it_refuses(run: Run) -> None:
     _budget()
     words = ["pca", "people.csv", "--columns", "age,weight", "--bound", "200", "--budget", "budget"]

@@ -9,11 +9,14 @@ from typing import Any
 import dpgep
 from dpgep.cli.budget import Paying
 from dpgep.cli.command import Commands, UsageError, add_bound, numbers, positive, usage
+from dpgep.models.groups import FdaModel, SirModel
+from dpgep.models.pca import StandardizedPcaModel
+from dpgep.models.row_model import Classes, RowModel
+from dpgep.models.table import TableModel
+from dpgep.population import PLANNED, model_named, usual_eigengap
 from dpgep.problems.problem import Problem
 
 _LISTED = 12
-# The signal that expected errors are about: an eigenvalue that is larger than all others by this much.
-_EIGENGAPS = {"pca": 1.0, "standardized-pca": 0.5, "cca": 0.5, "multiset-cca": 0.5, "pls": 0.5, "fda": 1.0, "sir": 0.5}
 
 
 def add(commands: Commands) -> None:
@@ -22,7 +25,7 @@ def add(commands: Commands) -> None:
         help="Expected errors before there are data",
         description="Expected errors of a release, computed from public numbers alone.",
     )
-    parser.add_argument("model", choices=tuple(_EIGENGAPS))
+    parser.add_argument("model", choices=PLANNED)
     # stored under the names that `dpgep.planning.plan` has for them
     parser.add_argument("--people", dest="n", type=positive, required=True, metavar="N", help="number of people")
     parser.add_argument(
@@ -54,11 +57,13 @@ def _features(text: str) -> int | tuple[int, ...]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.spectrum is None and options.eigengap is None:
-        options.eigengap = _EIGENGAPS[options.model]
     takes = signature(dpgep.planning.plan).parameters
+    given = {name: value for name, value in vars(options).items() if name in takes}
     with usage():
-        plan = dpgep.planning.plan(**{name: value for name, value in vars(options).items() if name in takes})
+        given["model"] = model_named(options.model, given.pop("d"), options.spectrum, options.shares)
+        if options.spectrum is None and options.eigengap is None:
+            given["eigengap"] = usual_eigengap(given["model"])
+        plan = dpgep.planning.plan(**given)
     print(plan)
     if options.people_for is not None:
         print(f"{plan.people_for(options.people_for)} people for an error of {options.people_for:g}")
@@ -80,15 +85,12 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
     print(f"price     {line}, {paying.adjacency}")
     model: Any = problem.model
     print(f"features  {listed_features(model)}")
-    if options.model == "release":
-        if model.grouping is not None:
-            print("noise     not planned for tables with groups: see dpgep fda or dpgep sir --dry-run")
-            return 0
-        model = dpgep.models.StandardizedPcaModel(model.n_features, center=True)
+    if isinstance(model, TableModel):
+        model = _question(model)
     n = problem.facts.n or options.people
     if n is None:
         raise UsageError("for how many people? The files do not say it, or it is not public: give --people N")
-    gap = _EIGENGAPS[model.name]
+    gap = usual_eigengap(model)
     with usage():
         plan = dpgep.planning.plan(
             model, n=n, mu=mu, bound=options.bound, eigengap=gap, n_components=1, adjacency=paying.adjacency
@@ -99,3 +101,11 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
         "dpgep plan"
     )
     return 0
+
+
+def _question(table: TableModel) -> RowModel:
+    """What a release may be asked: what its groups differ in; without any, components of standardized columns."""
+    d, grouping = table.n_features, table.grouping
+    if grouping is None:
+        return StandardizedPcaModel(d, center=True)
+    return FdaModel(d, grouping.labels) if isinstance(grouping, Classes) else SirModel(d, grouping.interior_edges)
