@@ -5,6 +5,7 @@ Errors quote no value: pyarrow's messages, which quote values and rows, are with
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -117,19 +118,11 @@ class CsvFiles(ArrowTable):
 def _joined(batches: Iterable[Any]) -> Iterator[Any]:
     """The rows of small batches in larger ones, which are converted faster, and worth fetching ahead."""
     begun: list[Any] = []
-    size = 0
-    for batch in batches:
-        begun.append(batch)
-        size += batch.nbytes
-        if size >= BATCH_BYTES:
-            yield from _as_one(begun)
-            begun, size = [], 0
-    if begun:
-        yield from _as_one(begun)
-
-
-def _as_one(batches: list[Any]) -> Any:
-    return pyarrow().Table.from_batches(batches).combine_chunks().to_batches()
+    for batch in itertools.chain(batches, [None]):
+        begun += [] if batch is None else [batch]
+        if begun and (batch is None or sum(each.nbytes for each in begun) >= BATCH_BYTES):
+            yield from pyarrow().Table.from_batches(begun).combine_chunks().to_batches()
+            begun = []
 
 
 def _reading(*, use_threads: bool = True) -> Any:

@@ -360,11 +360,9 @@ def table_width(table: Any) -> int:
 
 def table_matrix(table: Any) -> NDArray[Any]:
     """The matrix. Raises TypeError, which names them, for columns without numbers, before any value is read."""
-    return np.asarray(table) if _lies_in_one_piece(table) else _whole(_source(table))
-
-
-def _whole(source: Source) -> NDArray[Any]:
-    """All columns of a table as one matrix."""
+    if _lies_in_one_piece(table):
+        return np.asarray(table)
+    source = _source(table)
     width = source.width(None)
     parts = [part for (part,) in source.pieces([None], None)]
     return Assembler()(parts) if parts else np.empty((0, width or 0))
