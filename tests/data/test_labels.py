@@ -94,7 +94,7 @@ def test_types_declare_their_values_whoever_has_them(kind: str, only: bool, x: M
     problem = dpgep.fda(x, make(values), bound=1.0)
     assert problem.model.classes == tuple(classes)
     expected = [classes.index(value if value in classes else value == "yes") for value in values]
-    np.testing.assert_array_equal(problem.groups, expected)
+    np.testing.assert_array_equal(problem.dataset.in_memory("a test").groups, expected)
 
 
 SOURCES: dict[str, Callable[[Matrix, list[str]], Any]] = {
@@ -317,15 +317,15 @@ DTYPES: dict[str, tuple[Any, list[Any]]] = {
 def test_any_type_of_label_may_be_among_no_class(kind: str) -> None:
     values, classes = DTYPES[kind]
     problem = dpgep.fda(np.eye(3), values, classes=classes, bound=1.0)
-    np.testing.assert_array_equal(problem.groups, [0, 1])
-    np.testing.assert_array_equal(problem.rows.views[0], np.eye(3)[:2])
+    np.testing.assert_array_equal(problem.dataset.in_memory("a test").groups, [0, 1])
+    np.testing.assert_array_equal(problem.dataset.in_memory("a test").rows.views[0], np.eye(3)[:2])
     assert problem.dataset.people.n == 3
 
 
 @pytest.mark.parametrize("kind", ["missing categories", "missing booleans", "an Enum"])
 def test_who_has_no_category_is_in_no_class(kind: str) -> None:
     problem = dpgep.fda(np.eye(3), DTYPES[kind][0], bound=1.0)
-    assert (problem.dataset.people.n, len(problem.groups)) == (3, 2)
+    assert (problem.dataset.people.n, len(problem.dataset.in_memory("a test").groups)) == (3, 2)
 
 
 # --- Privacy of who is in no class -----------------------------------------------------------------
@@ -567,7 +567,7 @@ def test_responses_of_any_number_type(x: Matrix) -> None:
 
 def test_a_batch_without_others_is_not_copied(x: Matrix) -> None:
     whole = Batch.of_codes(Rows((x,), 1.0), np.zeros(N, dtype=np.intp))
-    assert whole.rows.views[0] is x
+    assert whole.dataset.in_memory("a test").rows.views[0] is x
     assert (whole.n, whole.others) == (N, 0)
 
 

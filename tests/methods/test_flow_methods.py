@@ -139,7 +139,7 @@ def test_a_noisy_product_has_the_noise_that_the_ledger_says() -> None:
     """Chi-square of the noise in products with e_1, at 1e-7 on either side; negative control: a tenth more noise."""
     problem = problems()["pca uncentred"]
     exact = problem.float_moments().total
-    exact = (np.triu(exact) + np.triu(exact, 1).T) * problem.rows.bound**2 / N
+    exact = (np.triu(exact) + np.triu(exact, 1).T) * problem.dataset.bound**2 / N
     for kind in ("fresh", "lazy"):
         ledger = Ledger(1.0)
         noise = []
@@ -148,9 +148,9 @@ def test_a_noisy_product_has_the_noise_that_the_ledger_says() -> None:
             curator = Curator(problem, ledger, core.NoiseStream(seed.to_bytes(32, "little")))
             answer, _ = curator.answer(Products(ProductNoise(kind, "goe", 3))).times(np.eye(1, D))
             noise.append(answer[0] - exact[0])
-        deviation = ledger.releases[0].noise[0].deviation * problem.rows.bound**2 / N
+        deviation = ledger.releases[0].noise[0].deviation * problem.dataset.bound**2 / N
         parts = math.sqrt(3.0) if kind == "fresh" else 1.0
-        assert deviation == pytest.approx(math.sqrt(2) * parts * problem.rows.bound**2 / N, rel=1e-6)
+        assert deviation == pytest.approx(math.sqrt(2) * parts * problem.dataset.bound**2 / N, rel=1e-6)
         scaled = np.array(noise) / (deviation * np.where(np.arange(D) == 0, 1.0, math.sqrt(0.5)))
         low, high = stats.chi2.ppf([5e-8, 1 - 5e-8], scaled.size)
         assert low < (scaled**2).sum() < high

@@ -45,7 +45,7 @@ def noise_of(problem: Any, mu: float, count: int = 300) -> tuple[Matrix, Matrix,
     d = problem.layout.n_features
     exact = problem.float_moments().total
     second = np.triu(exact[:d, :d]) + np.triu(exact[:d, :d], 1).T
-    n = len(problem.rows.views[0])
+    n = len(problem.dataset.in_memory("a test").rows.views[0])
     bound = problem.facts.bound
     draws = many(problem, mu, count)
     return (

@@ -239,7 +239,7 @@ def test_an_exhausted_budget_raises_before_data_is_touched(
     monkeypatch.setattr(core, "narrow_dimension", narrow_dimension)  # above it, rows are selected in Python
     monkeypatch.setattr(core, "add_dense_moments", touch)
     problem = dpgep.pca(rows(rng), bound=1.0)
-    object.__setattr__(problem.rows, "views", (rows(rng).view(Untouchable),))
+    object.__setattr__(problem.dataset.in_memory("a test").rows, "views", (rows(rng).view(Untouchable),))
     with pytest.raises(AssertionError, match="data was touched"):
         dpgep.solve(problem, mu=1.0)
     with pytest.raises(dpgep.PrivacyBudgetError, match="no data was read and nothing was spent"):
@@ -333,7 +333,11 @@ def test_labels_that_cannot_be_are_named(rng: np.random.Generator) -> None:
 def test_labels_of_any_hashable_type(labels: Any, rng: np.random.Generator) -> None:
     problem = dpgep.fda(rows(rng), labels, classes="public", bound=1.0)
     codes = {}
-    for label, code in zip(np.ravel(labels) if isinstance(labels, np.ndarray) else labels, problem.groups, strict=True):
+    for label, code in zip(
+        np.ravel(labels) if isinstance(labels, np.ndarray) else labels,
+        problem.dataset.in_memory("a test").groups,
+        strict=True,
+    ):
         assert codes.setdefault(label, code) == code
         assert problem.model.classes[code] == label
     assert len(codes) == len(problem.model.classes)

@@ -145,7 +145,7 @@ def test_indicators_are_a_function_of_the_row_alone() -> None:
     shuffled = table.sample(frac=1.0, random_state=1)
     for part in (table, shuffled, shuffled[: N // 3]):
         problem = dpgep.pca(part, bound=2.0)
-        rows = np.asarray(problem.rows.views[0])
+        rows = np.asarray(problem.dataset.in_memory("a test").rows.views[0])
         np.testing.assert_array_equal(rows, matrix(frame().loc[part.index]))
 
 

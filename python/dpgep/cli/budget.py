@@ -147,7 +147,7 @@ class Paying:
             return f"what was spent cannot be read from {self._file}"
         if left:
             return f"its reservation {left.pop()} is open and counts as spent: see dpgep budget recover {self._file}"
-        if self._ledger is None or not self._ledger.spent:
+        if self._ledger is None or not self._ledger.releases:
             return "nothing was released, nothing was spent"
         return f"spent: mu = {self._ledger.spent_mu:.4g}"
 

@@ -138,19 +138,15 @@ class ProductSums(Sums):
     Batches may be many and small; the error of the whole is that of a batch (docs/exactness.md).
     """
 
-    parts = ("_sum",)
+    parts = ("sum",)
 
     def __init__(self, block: Matrix) -> None:
         # what Dask hands to a worker may begin at any byte
         self._block = np.require(block, requirements=("C_CONTIGUOUS", "ALIGNED"))
-        self._sum = CompensatedSum(block.shape)
-
-    @property
-    def product(self) -> Matrix:
-        return self._sum.total
+        self.sum = CompensatedSum(block.shape)
 
     def add(self, batch: Batch) -> None:
-        self._sum.add(RowProducts(batch.rows).second_moment(1.0).times(self._block))
+        self.sum.add(RowProducts(batch.rows).second_moment(1.0).times(self._block))
 
 
 class StreamedProducts:
@@ -166,7 +162,7 @@ class StreamedProducts:
         """The matrix scale sum_i (f_i x_i)(f_i x_i)^T, known through its products."""
 
         def times(block: Matrix) -> Matrix:
-            return np.asarray(scale * self._accumulate(partial(ProductSums, block)).product)
+            return np.asarray(scale * self._accumulate(partial(ProductSums, block)).sum.total)
 
         return core.CallbackProducts(times, self._d)
 

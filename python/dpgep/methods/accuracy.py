@@ -215,19 +215,19 @@ def null_eigenvalue(model: Model, values: Matrix) -> float:
 
 def judged_components(
     noisy: NoisyPencil, system: Eigensystem, k: int, log_searched: float = 0.0
-) -> tuple[tuple[bool, ...], Matrix]:
+) -> tuple[tuple[bool, ...], Matrix | None]:
     """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
 
     With it, (k,) the edge of the noise: eigenvalues that noise alone hardly exceeds. ``log_searched``: logarithm of the
     number of supports that were searched.
 
     An eigenvalue counts from `null_eigenvalue`: where the model's A is no signal, all its eigenvalues are about equal,
-    not zero. The edge falls with the number of components above; it is -infinity where there is no noise.
+    not zero. The edge falls with the number of components above; it is None where there is no noise.
     """
     values, r, model = system.values, len(system.values), noisy.model
-    edges = np.full(k, -np.inf)
     if noisy.released.noiseless:
-        return (False,) * k, edges
+        return (False,) * k, None
+    edges = np.full(k, -np.inf)
     mean, deviation = _edge(noisy, system, log_searched)
     k, found, drawn, isotropic, order = min(k, r), 0, 0, noisy.isotropic, model.traits.noise_order
     while found < k:

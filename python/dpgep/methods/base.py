@@ -512,16 +512,6 @@ def support_of(vectors: Matrix) -> tuple[int, ...]:
     return tuple(np.flatnonzero(vectors.any(axis=0)).tolist())
 
 
-def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:
-    """Where B has fewer directions than features."""
-    if rank < d:
-        fewer = f", which leaves {rank} of {asked} components" if rank < asked else ""
-        yield (
-            f"B is singular: rank {rank} of {d}; the problem was solved on its range{fewer} (pass regularization > 0 "
-            "to use all directions)"
-        )
-
-
 def _lost_warning(lost: tuple[bool, ...], n_searched: int, n: float | None) -> Iterator[str]:
     """Where components are lost: not of the last ones, where all that there are were asked for."""
     if any(lost) and (lost[0] or len(lost) < n_searched):

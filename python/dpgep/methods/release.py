@@ -31,7 +31,6 @@ from dpgep.methods.base import (
     ReleaseOptions,
     method_result,
     oriented,
-    singular_warning,
     support_of,
 )
 from dpgep.methods.eigen import Eigensystem, eigensystem, embedded, on_one_thread, solve_pair
@@ -285,6 +284,16 @@ def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> Meth
     )
 
 
+def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:
+    """Where B has fewer directions than features."""
+    if rank < d:
+        fewer = f", which leaves {rank} of {asked} components" if rank < asked else ""
+        yield (
+            f"B is singular: rank {rank} of {d}; the problem was solved on its range{fewer} (pass regularization > 0 "
+            "to use all directions)"
+        )
+
+
 def _ridge_warning(used: float, wanted: float) -> Iterator[str]:
     if used != wanted:
         yield (f"the noisy B has no positive eigenvalue: regularization {used:.3g} was used instead of {wanted:.3g}")
@@ -344,7 +353,7 @@ def _diagnose(
         regularization=system.regularization,
         accuracy=accuracy,
         eigengaps=gaps.min(axis=1, initial=np.inf),
-        noise_edge=None if noisy.released.noiseless or fit is not None else edges,
+        noise_edge=edges if fit is None else None,
         rank=rank,
         spectrum=system.values.copy(),
         support=support,

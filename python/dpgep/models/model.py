@@ -90,7 +90,7 @@ class Scatter:
         if self.total + self.within not in (0.0, 1.0):
             raise ValueError(f"total and within must add up to 1 or 0, got {self.total:g} and {self.within:g}")
 
-    @property
+    @cached_property
     def moment(self) -> bool:
         """Whether the second moment is a part of it."""
         return self.total + self.within != 0
@@ -183,7 +183,7 @@ class NoisyPencil(ABC):
     def noise_of_b(self) -> float | None:
         """Expected operator norm of the noise in B, the noise level of its pair; None where B is the identity."""
 
-    @property
+    @cached_property
     def isotropic(self) -> bool:
         """Whether the noise is the same in all directions."""
         return True

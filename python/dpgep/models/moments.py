@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from itertools import accumulate, combinations
 from typing import Any
 
@@ -58,7 +59,7 @@ class MomentLayout:
         """Whether anything but the second moment is released."""
         return self.sums or self.counts
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         return self.n_features + self.n_groups
 

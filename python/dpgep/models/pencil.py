@@ -176,7 +176,7 @@ class MomentsPencil(NoisyPencil):
         """A and B as functions of the second moment: what stands for M is not asked for."""
         return pencil_of(self.model, self.released)
 
-    @property
+    @cached_property
     def isotropic(self) -> bool:
         return self.scale is None
 

@@ -242,13 +242,9 @@ class Ledger:
         return in_order(self._account.update(lambda account: replace(account, is_open=False)).entries)
 
     @property
-    def spent(self) -> Cost:
-        return self._account.get().spent
-
-    @property
     def spent_mu(self) -> float:
         """Gaussian-DP parameter of what is spent, rounded up."""
-        return mu_rounded_up(self.spent)
+        return mu_rounded_up(self._account.get().spent)
 
     def whole_target(self) -> tuple[float, float]:
         """The (epsilon, delta) of a budget used by this run alone, for answers that no mu describes.
@@ -285,7 +281,7 @@ class Ledger:
         """Gaussian-DP parameter of what is not spent, rounded down."""
         if math.isinf(self.mu):
             return math.inf
-        spent = self.spent
+        spent = self._account.get().spent
         return mu_rounded_down(cost_of(self.mu) - spent if spent else cost_of(self.mu))
 
     def check(self, mu: float) -> None:

@@ -135,16 +135,6 @@ class MomentProblem(Problem):
 
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
-    @property
-    def rows(self) -> Rows:
-        """All rows, where they are in memory."""
-        return self.dataset.in_memory("this").rows
-
-    @property
-    def groups(self) -> NDArray[np.intp] | None:
-        """The group of each row, where they are in memory."""
-        return self.dataset.in_memory("this").groups
-
     @cached_property
     def public(self) -> PublicSide:
         """What a method may see: covariances are at most the squared row bound."""

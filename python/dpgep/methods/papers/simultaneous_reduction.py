@@ -43,11 +43,10 @@ from dpgep.methods.base import (
     method_result,
     require_given_sparsity,
     require_sparsity,
-    singular_warning,
     support_of,
 )
 from dpgep.methods.eigen import leading_first
-from dpgep.methods.release import release
+from dpgep.methods.release import release, singular_warning
 from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix, PublicSide
 from dpgep.privacy.curator import Curator
