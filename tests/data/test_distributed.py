@@ -327,7 +327,7 @@ def test_every_sum_over_people_is_that_of_one_process(name: str, people: Any, rn
     for a, b, c in zip(first, second, expected, strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_allclose(a, c, rtol=1e-12, atol=1e-12)
-    assert on_dask.passes == 2
+    assert on_dask.people.passes == 2
 
 
 def test_restricted_people_are_clipped_anew(people: Any) -> None:
