@@ -313,7 +313,7 @@ def numbers(sums: Any) -> list[Any]:
         return [np.triu(sums.limbs()[0])]
     if isinstance(sums, GroupSums):
         return [sums.squares, sums.counts, sums.sums]
-    return [np.triu(sums.total)] if isinstance(sums, FloatSums) else [sums.product]
+    return [np.triu(sums.total)] if isinstance(sums, FloatSums) else [sums.sum.total]
 
 
 @pytest.mark.parametrize("name", ["float", "integer", "products", "groups"])
@@ -528,7 +528,7 @@ def test_vectors_that_arrive_unaligned_are_multiplied(people: Any, rng: np.rando
     for vectors in (block, unaligned, np.asfortranarray(block)):
         sums = ProductSums(vectors)
         sums.add(batch)
-        products.append(sums.product)
+        products.append(sums.sum.total)
     np.testing.assert_array_equal(products[0], products[1])
     np.testing.assert_array_equal(products[0], products[2])
 
@@ -548,10 +548,10 @@ def test_vectors_are_a_key_that_workers_share_and_what_is_small_is_none(
     with client.as_current():
         rows = build("pca", spread(people[0], 90), None).dataset
         assert shared_keys(rows, make) == 0
-        carried = rows.accumulate(make).product
+        carried = rows.accumulate(make).sum.total
         monkeypatch.setattr(distributed_module, "_SENT_WITH_EACH", 2 * 6 * 8 - 1)
         assert shared_keys(rows, make) == 1
-        np.testing.assert_array_equal(rows.accumulate(make).product, carried)
+        np.testing.assert_array_equal(rows.accumulate(make).sum.total, carried)
 
 
 def killed_once(block: Any, marker: str = "", block_info: Any = None) -> Any:

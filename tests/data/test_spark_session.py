@@ -153,9 +153,9 @@ def test_products_are_those_of_numpy_and_their_bits_those_of_the_parts(
     block = rng.standard_normal((2, 6))
     ours = dpgep.pca(spread(spark, frame[NAMES], 10), bound=1.0).dataset
     assert isinstance(ours, SparkDataset)
-    first = ours.accumulate(partial(ProductSums, block)).product
+    first = ours.accumulate(partial(ProductSums, block)).sum.total
     monkeypatch.setattr(distributed, "_AT_DRIVER", 100)
-    np.testing.assert_array_equal(ours.accumulate(partial(ProductSums, block)).product, first)
+    np.testing.assert_array_equal(ours.accumulate(partial(ProductSums, block)).sum.total, first)
     clipped = x / np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
     np.testing.assert_allclose(first, block @ clipped.T @ clipped, rtol=1e-10)
     layout = dpgep.pca(x, bound=1.0).layout
