@@ -567,7 +567,7 @@ def test_responses_of_any_number_type(x: Matrix) -> None:
 
 def test_a_batch_without_others_is_not_copied(x: Matrix) -> None:
     whole = Batch.of_codes(Rows((x,), 1.0), np.zeros(N, dtype=np.intp))
-    assert whole.dataset.in_memory("a test").rows.views[0] is x
+    assert whole.rows.views[0] is x
     assert (whole.n, whole.others) == (N, 0)
 
 

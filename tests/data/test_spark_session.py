@@ -164,7 +164,7 @@ def test_products_are_those_of_numpy_and_their_bits_those_of_the_parts(
         for p in (ours, InMemoryDataset(Batch(Rows((x,), 1.0))))
     ]
     np.testing.assert_allclose(*screens, rtol=1e-12)
-    assert ours.passes == 3
+    assert ours.people.passes == 3
 
 
 # --- Types of columns ------------------------------------------------------------------------------
