@@ -30,11 +30,11 @@ from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics as 
 from dpgep.methods.papers.stochastic import StochasticDiagnostics as StochasticDiagnostics
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models import MODELS as MODELS
+from dpgep.models import TableModel
 from dpgep.models.gep import GepModel as GepModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
-from dpgep.models.table import TableModel
 from dpgep.planning import PLAN, Plan
 from dpgep.privacy.noise import COUNTS, SECOND, SUMS
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments

@@ -14,12 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpgep._checks import require_count, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.models import MODELS
-from dpgep.models.groups import MEANS, FdaModel, SirModel
+from dpgep.models import BETWEEN, MEANS, MODELS, WITHIN, FdaModel, SirModel, ViewsModel
 from dpgep.models.model import Matrix, Scatter
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.row_model import Classes, RowModel, Slices
-from dpgep.models.views import BETWEEN, WITHIN, ViewsModel
 from dpgep.privacy.release import release_moments
 from dpgep.problems.problem import MomentProblem
 

@@ -14,8 +14,8 @@ from conftest import Matrix, solve_seeded, unit_rows
 import dpgep
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
+from dpgep.models import CcaModel, FdaModel
 from dpgep.models.gep import GepModel, ReleasedMatrices
-from dpgep.models.groups import FdaModel
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 from dpgep.models.null import (
     LEAST_DEVIATIONS,
@@ -26,7 +26,6 @@ from dpgep.models.null import (
     signal_of,
     spectrum_before_noise,
 )
-from dpgep.models.views import CcaModel
 
 D = 12
 

@@ -11,11 +11,10 @@ import scipy.stats
 from conftest import Matrix
 
 from dpgep.methods.accuracy import null_eigenvalue
+from dpgep.models import FdaModel, PcaModel, SirModel
 from dpgep.models.gep import GepModel, ReleasedMatrices
-from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.moments import MomentNoise, ReleasedGroups
 from dpgep.models.null import leading_of_noise
-from dpgep.models.pca import PcaModel
 
 N_DRAWS = 2000
 # Two samples of N_DRAWS from one law differ by as much with a probability of at most 2 exp(-2.75^2 2) = 6e-7

@@ -13,7 +13,7 @@ import pytest
 from conftest import Matrix
 
 import dpgep
-from dpgep.models.groups import FdaModel
+from dpgep.models import FdaModel
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 

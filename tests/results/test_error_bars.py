@@ -22,9 +22,8 @@ from dpgep.methods.accuracy import (
     semicircle_edge,
 )
 from dpgep.methods.eigen import Eigensystem
+from dpgep.models import PcaModel, PlsModel
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
-from dpgep.models.pca import PcaModel
-from dpgep.models.views import PlsModel
 
 
 def isotropic(n: int, d: int, rng: np.random.Generator) -> Matrix:

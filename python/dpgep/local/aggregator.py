@@ -18,9 +18,9 @@ from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, method_result, support_of
 from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
 from dpgep.methods.release import solve_released
+from dpgep.models import PcaModel
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import MomentNoise, ReleasedMoments
-from dpgep.models.pca import PcaModel
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.solution import Solution

@@ -1,13 +1,20 @@
 """Models: A and B of each problem as functions of released values. Pure mathematics, without data and noise.
 
-A new model of rows is a file here and a line in `_KINDS`; CONTRIBUTING.md says what makes it one of ours.
+Each matrix is a combination of two scatters (`Scatter`): T of rows around their mean, W around the means of their
+groups, or T's blocks between views, or within them. A new model of rows is a class here and an entry of `_KINDS`;
+CONTRIBUTING.md says what makes it one of ours.
 """
 
-from dpgep.models.groups import FdaModel, SirModel
-from dpgep.models.pca import PcaModel, StandardizedPcaModel
-from dpgep.models.row_model import RowModel
-from dpgep.models.table import TableModel
-from dpgep.models.views import CcaModel, MultisetCcaModel, PlsModel
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from dpgep.models.model import Scatter, Traits
+from dpgep.models.row_model import Classes, Grouping, RowModel, Slices
+from dpgep.serialization import stored_as
 
 __all__ = [
     "CcaModel",
@@ -19,6 +26,138 @@ __all__ = [
     "StandardizedPcaModel",
     "TableModel",
 ]
+
+TOTAL = Scatter(total=1.0)
+BETWEEN, WITHIN = Scatter(total=1.0, blocks="between"), Scatter(total=1.0, blocks="within")
+MEANS = Scatter(total=1.0, within=-1.0)  # the scatter of the means of groups, at most of rank groups - 1
+
+
+@stored_as("pca")
+@dataclass(frozen=True)
+class PcaModel(RowModel):
+    """max v^T A v over unit v, A the covariance of the rows (``center``) or their second moment."""
+
+    n_features: int
+    center: bool
+    name = "pca"
+    traits = Traits(TOTAL, has_clipped_products=True)
+
+
+@stored_as("standardized-pca")
+@dataclass(frozen=True)
+class StandardizedPcaModel(PcaModel):
+    """max v^T C v over v^T diag(C) v = 1, C the covariance of the rows (``center``) or their second moment.
+
+    What is known of the noise is in coordinates u = v * scale, in which the pair is (R, I), R the correlations.
+    """
+
+    name = "standardized-pca"
+    traits = Traits(TOTAL, standardized=True)
+
+
+@dataclass(frozen=True)
+class ViewsModel(RowModel):
+    """Views of ``view_sizes`` features of the same people, centred or not: A and B are blocks of their covariance."""
+
+    view_sizes: tuple[int, ...] = field()  # always known: no default, as the base has
+    center: bool
+    _most_views: ClassVar[float] = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "view_sizes", tuple(self.view_sizes))
+        if not 2 <= len(self.view_sizes) <= self._most_views:
+            or_more = "" if self._most_views == 2 else " or more"
+            raise ValueError(f"{self.name} compares two views{or_more}, got {len(self.view_sizes)}")
+        super().__post_init__()
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        return sum(self.view_sizes)
+
+
+@stored_as("cca")
+@dataclass(frozen=True)
+class CcaModel(ViewsModel):
+    """max x^T Sxy y over x^T Sx x = y^T Sy y = 1, as A v = lambda B v with v = (x, y); lambda is the correlation.
+
+    A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy).
+    """
+
+    name = "cca"
+    traits = Traits(BETWEEN, WITHIN, has_clipped_products=True, largest_eigenvalue=1.0)
+
+
+@stored_as("pls")
+@dataclass(frozen=True)
+class PlsModel(ViewsModel):
+    """max x^T Sxy y over unit x and y, as A v = lambda v with v = (x, y); lambda is the covariance of the scores.
+
+    A = [[0, Sxy], [Syx, 0]], B = I.
+    """
+
+    name = "pls"
+    traits = Traits(BETWEEN, has_clipped_products=True)
+
+
+@stored_as("multiset-cca")
+@dataclass(frozen=True)
+class MultisetCcaModel(ViewsModel):
+    """max sum_{i != j} x_i^T S_ij x_j over sum_i x_i^T S_ii x_i = 1, with v = (x_1, ..., x_m) for m views."""
+
+    name = "multiset-cca"
+    traits = Traits(BETWEEN, WITHIN)
+    _most_views = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "traits", replace(self.traits, largest_eigenvalue=len(self.view_sizes) - 1.0))
+
+
+@stored_as("fda")
+@dataclass(frozen=True)
+class FdaModel(RowModel):
+    """max v^T A v / v^T B v, A the scatter of class means around the mean, B the scatter of rows around class means."""
+
+    n_features: int
+    classes: tuple[Hashable, ...]
+    name = "fda"
+    traits = Traits(MEANS, Scatter(within=1.0))
+
+    @property
+    def grouping(self) -> Classes:
+        return Classes(self.classes)
+
+
+@stored_as("sir")
+@dataclass(frozen=True)
+class SirModel(RowModel):
+    """max v^T A v / v^T B v, A the covariance of slice means, Cov(E[x | slice of y]), B the covariance of the rows."""
+
+    n_features: int
+    interior_edges: tuple[float, ...]
+    name = "sir"
+    traits = Traits(MEANS, TOTAL, largest_eigenvalue=1.0)  # a part of the variance
+
+    @property
+    def grouping(self) -> Slices:
+        return Slices(self.interior_edges)
+
+
+@stored_as("table")
+@dataclass(frozen=True)
+class TableModel(RowModel):
+    """Moments of a table, and of groups of its people: of classes, or of slices of a response between edges."""
+
+    n_features: int
+    grouping: Grouping | None = None
+    name = "table"
+    traits = Traits(asks_sizes=True)  # questions are about columns
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.grouping is not None and self.grouping.n_groups < 2:
+            raise ValueError(f"a table with groups needs at least 2, got {self.grouping.n_groups}")
+
 
 _KINDS = (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, MultisetCcaModel, FdaModel, SirModel, TableModel)
 #: the models of rows by name

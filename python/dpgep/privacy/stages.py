@@ -27,10 +27,10 @@ from dpgep._threads import thread_count
 from dpgep.data.dataset import Dataset, PreprocessedDataset
 from dpgep.data.integer_sums import PLACE_BITS, ColumnSums, GridSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.data.rows import S
+from dpgep.models import PcaModel
 from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
-from dpgep.models.pca import PcaModel
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
 from dpgep.privacy.release import release_moments

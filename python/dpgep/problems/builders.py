@@ -10,14 +10,20 @@ import numpy as np
 from dpgep._checks import require_flag, require_people
 from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.inputs import View, n_rows, opened
+from dpgep.models import (
+    CcaModel,
+    FdaModel,
+    MultisetCcaModel,
+    PcaModel,
+    PlsModel,
+    SirModel,
+    StandardizedPcaModel,
+    TableModel,
+)
 from dpgep.models.gep import GepModel
-from dpgep.models.groups import FdaModel, SirModel
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, check_adjacency, view_labels
-from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, RowModel, Slices
-from dpgep.models.table import TableModel
-from dpgep.models.views import CcaModel, MultisetCcaModel, PlsModel
 from dpgep.problems.problem import MatrixProblem, MomentProblem, moment_problem
 
 

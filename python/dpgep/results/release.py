@@ -19,15 +19,13 @@ from dpgep.methods.auto import PROBE
 from dpgep.methods.base import MethodResult, PairOptions, checked_options, component_count
 from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.release import ReleaseDiagnostics, solve_released
-from dpgep.models.groups import FdaModel, SirModel
+from dpgep.models import CcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, total_mean
-from dpgep.models.pca import PcaModel, StandardizedPcaModel
 from dpgep.models.pencil import in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import Classes, RowModel, Slices, names_of_views
-from dpgep.models.views import CcaModel, PlsModel
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
