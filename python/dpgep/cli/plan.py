@@ -9,10 +9,8 @@ from typing import Any
 import dpgep
 from dpgep.cli.budget import Paying
 from dpgep.cli.command import Commands, UsageError, add_bound, numbers, positive, usage
-from dpgep.models.groups import FdaModel, SirModel
-from dpgep.models.pca import StandardizedPcaModel
+from dpgep.models import FdaModel, SirModel, StandardizedPcaModel, TableModel
 from dpgep.models.row_model import Classes, RowModel
-from dpgep.models.table import TableModel
 from dpgep.population import PLANNED, model_named, usual_eigengap
 from dpgep.problems.problem import Problem
 
