@@ -41,7 +41,6 @@ from dpgep.models.moments import (
 from dpgep.models.null import leading_of_noise
 from dpgep.models.plausible import (
     PlausibleMoments,
-    truth_in_units,
     truth_of_columns,
     truth_of_groups,
     truth_of_rows,
@@ -216,7 +215,8 @@ class MomentsPencil(NoisyPencil):
             left, right = scaled @ left, np.asarray(scaled @ right)
         if traits.standardized:
             return correlation_form_variance(released, left, right)
-        a, b = self._scatters
+        a, b = traits.a, traits.b or Scatter()
+        assert a is not None
         if a.blocks == "between":
             return block_form_variance(released, self.model.views, left, right, within=-eigenvalues * b.total)
         total, within = a.total - eigenvalues * b.total, a.within - eigenvalues * b.within
@@ -254,9 +254,7 @@ class MomentsPencil(NoisyPencil):
 
     def plausible_truth(self, most_features: int) -> PlausibleMoments:
         traits = self.model.traits
-        if self.scale is not None:
-            return truth_in_units(self)
-        if traits.standardized:
+        if self.scale is not None or traits.standardized:
             return truth_of_columns(self)
         if self.model.view_sizes:
             return truth_of_views(self, most_features)
@@ -271,13 +269,6 @@ class MomentsPencil(NoisyPencil):
             return np.asarray(vectors / self.scale[:, None])
         _, b = self.pencil.matrices(self.released.second.copy())
         return vectors if b is None else np.asarray(b @ vectors)
-
-    @property
-    def _scatters(self) -> tuple[Scatter, Scatter]:
-        """A and B as combinations of scatters; of the identity nothing."""
-        a, b = self.model.traits.a, self.model.traits.b
-        assert a is not None
-        return a, b or Scatter()
 
     def _in_units(self, matrix: Matrix) -> Matrix:
         assert self.scale is not None

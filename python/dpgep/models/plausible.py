@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -106,27 +106,17 @@ def truth_of_rows(pencil: NoisyPencil, covariance: Matrix, most_features: int) -
 
 
 def truth_of_columns(pencil: NoisyPencil) -> PlausibleMoments:
-    """Of standardized columns, in their coordinates, which deviations belong to; nothing is thinned out."""
-    released = pencil.released
-    mean, deviation = mean_factor(released), released.noise.second
-    values, vectors = np.linalg.eigh(released.second - mean.T @ mean)
-    covariance = (vectors * spectrum_before_noise(values[::-1], deviation)[::-1]) @ vectors.T
-    moments = replace(released, second=covariance + mean.T @ mean, noise=NO_NOISE)
-    return PlausibleMoments.of(pencil, moments, np.ones(len(values)), np.eye(len(values)), pencil.model)
+    """Of standardized columns, or of columns in units of their own, in the coordinates in which they were released.
 
-
-def truth_in_units(pencil: NoisyPencil) -> PlausibleMoments:
-    """Of columns in units of their own: what is A' without noise, which is isotropic there; nothing is thinned out."""
+    Their deviations, or scales, belong to these coordinates, and noise is isotropic there; nothing is thinned out.
+    """
     model, released = pencil.model, pencil.released
     mean, deviation = mean_factor(released), released.noise.second
     covariance = released.second - mean.T @ mean
-    if model.view_sizes:
-        x, y = model.views
-        signal = low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
-        covariance[x, y] = (signal.left * signal.sizes) @ signal.right
-        covariance[y, x] = covariance[x, y].T
+    several, between = bool(model.view_sizes), _signal_between(covariance, model.views, deviation)
+    for (i, x), (j, y) in permutations(enumerate(model.views), 2):
+        covariance[x, y] = between[i][j]
     values, vectors = np.linalg.eigh(covariance)
-    several = bool(model.view_sizes)
     values = np.maximum(values, 0.0) if several else spectrum_before_noise(values[::-1], deviation)[::-1]
     second = (vectors * values) @ vectors.T + mean.T @ mean
     moments = replace(released, second=second, noise=NO_NOISE)
