@@ -77,7 +77,7 @@ def a_histogram_that_counts_for_half(patch: Patch) -> None:
 @fault("clipped-power(")
 def a_sensitivity_without_the_second_person(patch: Patch) -> None:
     patch.setattr(clipped_products, "product_sensitivity", lambda *given, **options: 1.0)
-    around(patch, clipped_products, "_least_scale", lambda real: lambda squared, mu: real(squared / 4, mu))
+    around(patch, clipped_products, "least_scale", lambda real: lambda squared, mu: real(squared / 4, mu))
 
 
 @fault("rayleigh-flow(n_iterations=4, noise=fresh)")

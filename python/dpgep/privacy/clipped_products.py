@@ -44,6 +44,7 @@ from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
+from dpgep.privacy.noise import MOST_SCALE_BITS, least_scale
 from dpgep.privacy.release import row_bound
 from dpgep.problems.problem import MomentProblem, Problem, rows_of
 
@@ -52,7 +53,6 @@ _ORTHONORMAL = 2.0**-36
 # The least part of the mean's length that is left when it is brought to the unit ball.
 _INSIDE = 1 - 2.0**-40
 _ROUND_UP = 1 + 2.0**-48
-_MOST_SCALE_BITS = 55
 
 # C of each view, in bounds.
 Thresholds = tuple[float, ...]
@@ -152,7 +152,7 @@ class ClippedProducts:
         if not self._fit(self._problem.facts.n or 0):
             return False
         most = 2 * (4 if self._replaces else 1)  # of rows with s = 1 at their end
-        return math.isinf(mu) or _is_held(_least_scale(most * Fraction(16**BITS), mu))
+        return math.isinf(mu) or least_scale(most * Fraction(16**BITS), mu).bit_length() <= MOST_SCALE_BITS
 
     def mean(self, mu: float, charge: Charge) -> NoisyMean:
         """(d,), the mean of the rows."""
@@ -268,8 +268,8 @@ class ClippedProducts:
         if math.isinf(mu):
             charge(LedgerEntry(query, mu, ()))
             return 0
-        scale = _least_scale(squared, mu)
-        if not _is_held(scale):
+        scale = least_scale(squared, mu)
+        if scale.bit_length() > MOST_SCALE_BITS:
             raise ValueError(f"mu = {mu:.3g} of a clipped product is too little: use a larger budget or fewer steps")
         deviation = math.ldexp(scale, -grid_bits)
         charge(LedgerEntry(query, mu, (NoiseBlock(query, "independent", deviation, scale),), grid_bits // 2))
@@ -332,15 +332,3 @@ def product_sensitivity(
 def views_sensitivity(adjacency: Adjacency) -> float:
     """The same where each of two views is multiplied by products of its own, both sums together; exact on the grid."""
     return 2.0 if adjacency == "replace-one" else 1.0
-
-
-def _least_scale(squared: Fraction, mu: float) -> int:
-    """The least whole deviation that makes a change of sqrt(squared) steps cost at most mu."""
-    least = math.ceil(squared / Fraction(mu) ** 2)
-    scale = math.isqrt(least)
-    return scale + (scale * scale < least)
-
-
-def _is_held(scale: int) -> bool:
-    """Whether integers hold noise of this deviation."""
-    return scale.bit_length() <= _MOST_SCALE_BITS

@@ -34,13 +34,13 @@ from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import HALF
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.model import Adjacency, Matrix
-from dpgep.models.moments import MomentLayout, MomentNoise
+from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise
 from dpgep.privacy.ledger import NoiseBlock
 from dpgep.problems.problem import MatrixProblem
 
 # Rows have 20 bits in fixed point, fewer only where the noise is so large that its integer scale would exceed 2^56.
 MOST_BITS, FEWEST_BITS = 20, 4
-_MOST_SCALE_BITS = 55
+MOST_SCALE_BITS = 55
 
 # How the ledger names the blocks of a moment matrix, and that of one person under the local model.
 SECOND, SUMS = "second moment of rows/bound, sum over people", "sums of rows/bound per group"
@@ -99,8 +99,7 @@ def add_symmetric_grid_noise(matrix: Matrix, deviation: float, stream: core.Nois
         return matrix
     unit, scale = _grid(deviation)
     integers = _nearest(matrix, unit)
-    off_diagonal = math.isqrt((scale * scale - 1) // 2) + 1  # the least t with 2 t^2 >= scale^2
-    core.add_exact_symmetric_noise(integers, scale, off_diagonal, stream, thread_count())
+    core.add_exact_symmetric_noise(integers, scale, root_of_part(scale, 2), stream, thread_count())
     noisy = unit * integers.astype(np.float64)
     core.mirror_upper(noisy)
     return np.asarray(noisy)
@@ -206,7 +205,7 @@ def _require_matrix_cost(problem: MatrixProblem, deviations: tuple[float, float]
 
 def _scaled_to(mu: float, proportions: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
     if math.isinf(mu):
-        return MomentNoise(0.0, 0.0, 0.0)
+        return NO_NOISE
     scale = moment_mu(proportions, layout, adjacency) / mu * _ROUND_UP
     noise = proportions.scaled(scale, scale, scale)
     while moment_mu(noise, layout, adjacency) > mu:
@@ -249,7 +248,7 @@ def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
     Raises ValueError if the budget is too small for any grid.
     """
     largest = max(noise.second, noise.sums, noise.counts)
-    finest = min(MOST_BITS, (_MOST_SCALE_BITS - math.frexp(largest)[1]) // 2)
+    finest = min(MOST_BITS, (MOST_SCALE_BITS - math.frexp(largest)[1]) // 2)
     bits = finest if grid_bits is None else grid_bits
     if FEWEST_BITS <= finest < bits:
         raise ValueError(
@@ -262,14 +261,19 @@ def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
             "release can represent: use a larger budget"
         )
     diagonal, sums, counts = (math.ceil(math.ldexp(s, 2 * bits)) for s in (noise.second, noise.sums, noise.counts))
-    # the least t with 2 t^2 >= diagonal^2
-    off_diagonal = math.isqrt((diagonal * diagonal - 1) // 2) + 1 if diagonal else 0
-    return IntegerNoise(bits, diagonal, off_diagonal, sums, counts)
+    return IntegerNoise(bits, diagonal, root_of_part(diagonal, 2), sums, counts)
 
 
 def finest_bits(noise: MomentNoise) -> int:
     """Bits of the finest grid for about this noise, with capacity for twice as much."""
     return on_grid(noise.scaled(2.0, 2.0, 2.0)).bits
+
+
+def least_scale(squared: Fraction, mu: float) -> int:
+    """The least whole deviation that makes a change of sqrt(squared) steps cost at most mu."""
+    least = math.ceil(squared / Fraction(mu) ** 2)
+    scale = math.isqrt(least)
+    return scale + (scale * scale < least)
 
 
 def require_cost(cost: float, mu: float) -> None:
@@ -301,7 +305,7 @@ def share_noise(mu: float, layout: MomentLayout, adjacency: Adjacency, bits: int
         raise ValueError(f"noise in shares needs a mu between 2^-20 and {LARGEST_MU:g}, this budget has mu = {mu:.6g}")
     whole, _ = integer_noise(mu * (1 - _MARGIN), layout, adjacency, bits)
     scales = (whole.diagonal, whole.off_diagonal, whole.sums, whole.counts)
-    share = IntegerNoise(bits, *(_root_of_part(scale, honest) for scale in scales))
+    share = IntegerNoise(bits, *(root_of_part(scale, honest) for scale in scales))
     if min(scale for scale in (share.diagonal, share.off_diagonal, share.sums, share.counts) if scale) < LEAST_SCALE:
         raise ValueError(
             f"a share of the noise is less than {LEAST_SCALE} steps of the grid of {bits} bits: use more bits, or a "
@@ -320,6 +324,6 @@ def log2_distance(least: int, honest: int, entries: int, largest: int = _LARGEST
     return (math.log(factor) - (math.pi * least) ** 2 / 2) / math.log(2)
 
 
-def _root_of_part(scale: int, parts: int) -> int:
+def root_of_part(scale: int, parts: int) -> int:
     """The least s with parts s^2 >= scale^2."""
     return math.isqrt((scale * scale - 1) // parts) + 1 if scale else 0

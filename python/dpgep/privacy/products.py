@@ -21,7 +21,7 @@ from dpgep.data.float_sums import RowProducts, StreamedProducts
 from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import group_counts
 from dpgep.models.model import Matrix
-from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedGroups
+from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups
 from dpgep.models.pencil import PencilPart, pencil_of
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
 from dpgep.privacy.noise import (
@@ -228,8 +228,7 @@ def _directions(noise: ProductNoise, d: int) -> int:
 def _plain_groups(problem: MomentProblem, charge: Charge) -> ReleasedGroups:
     sums = problem.group_sums()
     charge(LedgerEntry("moment matrix, known by its products", math.inf, ()))
-    no_noise = MomentNoise(0.0, 0.0, 0.0)
-    return normalized_groups(problem, sums.n, sums.sums / row_bound(problem.facts), sums.counts, no_noise)
+    return normalized_groups(problem, sums.n, sums.sums / row_bound(problem.facts), sums.counts, NO_NOISE)
 
 
 def _noisy_groups(
@@ -274,7 +273,7 @@ def _deviations(problem: MomentProblem, mu: float, noise: ProductNoise, allowanc
     if noise.kind == "lazy":
         return calibrate_moments(allowance.within(mu), layout, adjacency)
     mu_groups, mu_each = _fresh_parts(layout, mu, noise)
-    groups = calibrate_groups(mu_groups, layout, adjacency) if layout.has_groups else MomentNoise(0.0, 0.0, 0.0)
+    groups = calibrate_groups(mu_groups, layout, adjacency) if layout.has_groups else NO_NOISE
     each = calibrate_moments(allowance.within(mu_each), _second_alone(layout), adjacency)
     return replace(groups, second=each.second)
 

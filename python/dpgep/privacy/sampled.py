@@ -13,10 +13,11 @@ add/remove gives (2 e, (1 + exp(e)) d): no tighter proof is known to us.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import mu_of
@@ -33,7 +34,7 @@ MOST_ANSWERS, MOST_POINTS = 16, 1 << 20
 _LARGEST_EPSILON = 200.0
 # Events of a run are nested four deep: all answers, those of a kind, a sample, its noise.
 MOST_DEPTH = 8
-_MOST_COUNT = 1 << 53
+_MOST_COUNT = (1 << 53) - 1
 
 
 @dataclass(frozen=True)
@@ -54,27 +55,15 @@ class SampledMechanism:
     noise_sampled: float = 0.0
     noise_full: float = 0.0
 
-    def sampled_event(self) -> Any:
-        """The answers about samples as a `dp_accounting.DpEvent`, under add/remove."""
-        import dp_accounting
-
-        gaussian = dp_accounting.GaussianDpEvent(self.noise_sampled)
-        if self.rate < 1:
-            gaussian = dp_accounting.PoissonSampledDpEvent(self.rate, gaussian)
-        return dp_accounting.SelfComposedDpEvent(gaussian, self.n_sampled)
-
-    def full_event(self) -> Any:
-        """The answers about all people as a `dp_accounting.DpEvent`, under add/remove."""
-        import dp_accounting
-
-        return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(self.noise_full), self.n_full)
-
     def event(self) -> Any:
-        """Everything, composed."""
-        import dp_accounting
+        """All answers as a `dp_accounting.DpEvent`, under add/remove: those about samples, those about all people."""
+        import dp_accounting as dp
 
-        events = [self.sampled_event()] if self.n_sampled else []
-        return dp_accounting.ComposedDpEvent([*events, self.full_event()] if self.n_full else events)
+        of_sample, of_all = dp.GaussianDpEvent(self.noise_sampled), dp.GaussianDpEvent(self.noise_full)
+        if self.rate < 1:
+            of_sample = dp.PoissonSampledDpEvent(self.rate, of_sample)
+        answers = ((of_sample, self.n_sampled), (of_all, self.n_full))
+        return dp.ComposedDpEvent([dp.SelfComposedDpEvent(each, count) for each, count in answers if count])
 
     def with_noise(self, sampled: float, full: float) -> SampledMechanism:
         return SampledMechanism(self.rate, self.n_sampled, self.n_full, sampled, full)
@@ -153,11 +142,9 @@ def _smallest(holds: Callable[[float], bool]) -> float:
 def epsilon_of_event(event: Any, delta: float, adjacency: Adjacency) -> float:
     """A nearly minimal epsilon for which ``event`` (under add/remove) is (epsilon, delta)-DP; inf if there is none."""
     coarse = _search_epsilon(event, 5.0, delta, adjacency)
-    return (
-        coarse
-        if math.isinf(coarse)
-        else min(coarse, _search_epsilon(event, _per_person(coarse, adjacency), delta, adjacency))
-    )
+    if math.isinf(coarse):
+        return coarse
+    return min(coarse, _search_epsilon(event, _per_person(coarse, adjacency), delta, adjacency))
 
 
 def delta_of_event(event: Any, epsilon: float, adjacency: Adjacency) -> float:
@@ -277,36 +264,28 @@ def _plain(value: Any) -> Any:
 
 def _events(document: Any, where: str, depth: int) -> list[Any]:
     if not isinstance(document, list):
-        _refuse(document, "a list", where)
+        raise ValueError(f"{where} must be a list, got {str(document)[:60]}")
     return [event_from_json(each, f"{where}[{i}]", depth) for i, each in enumerate(document)]
 
 
-def _multiplier(document: Any, where: str, _depth: int) -> float:
-    if type(document) is not float or not 0 < document < math.inf:
-        _refuse(document, "a positive number", where)
-    return float(document)
+def _number(kind: Any, most: float, expected: str) -> Callable[[Any, str, int], Any]:
+    """What reads a positive number of this type, at most ``most``."""
 
+    def read(document: Any, where: str, _depth: int) -> Any:
+        if type(document) is not kind or not 0 < document <= most:
+            raise ValueError(f"{where} must be {expected}, got {str(document)[:60]}")
+        return document
 
-def _probability(document: Any, where: str, _depth: int) -> float:
-    if type(document) is not float or not 0 < document <= 1:
-        _refuse(document, "a number between 0 and 1", where)
-    return float(document)
-
-
-def _count(document: Any, where: str, _depth: int) -> int:
-    if type(document) is not int or not 0 < document < _MOST_COUNT:
-        _refuse(document, "a positive integer", where)
-    return int(document)
-
-
-def _refuse(document: Any, expected: str, where: str) -> NoReturn:
-    raise ValueError(f"{where} must be {expected}, got {str(document)[:60]}")
+    return read
 
 
 # the parameters of each class, and what reads them
 _PARAMETERS: dict[str, dict[str, Callable[[Any, str, int], Any]]] = {
-    "GaussianDpEvent": {"noise_multiplier": _multiplier},
-    "PoissonSampledDpEvent": {"sampling_probability": _probability, "event": event_from_json},
-    "SelfComposedDpEvent": {"event": event_from_json, "count": _count},
+    "GaussianDpEvent": {"noise_multiplier": _number(float, sys.float_info.max, "a positive number")},
+    "PoissonSampledDpEvent": {
+        "sampling_probability": _number(float, 1.0, "a number between 0 and 1"),
+        "event": event_from_json,
+    },
+    "SelfComposedDpEvent": {"event": event_from_json, "count": _number(int, _MOST_COUNT, "a positive integer")},
     "ComposedDpEvent": {"events": _events},
 }

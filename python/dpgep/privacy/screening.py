@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep.models.model import Matrix
-from dpgep.models.moments import MomentNoise
+from dpgep.models.moments import NO_NOISE, MomentNoise
 from dpgep.models.pencil import pencil_of
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
 from dpgep.privacy.noise import (
@@ -32,7 +32,6 @@ from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, rows_o
 
 # Share of mu^2 for the number of people if it is not public and two views are screened: a public constant.
 _COUNT_SHARE = 0.1
-_NONE = MomentNoise(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +88,7 @@ def _plain_screen(problem: MomentProblem, charge: Charge) -> Screen:
     sums = problem.group_sums(with_squares=True)
     norms = problem.cross_norms() if problem.model.view_sizes else None
     charge(LedgerEntry("diagonal of the second moment", math.inf, ()))
-    return _scored(problem, sums.n, sums.squares, sums.sums / row_bound(problem.facts), sums.counts, norms, _NONE)
+    return _scored(problem, sums.n, sums.squares, sums.sums / row_bound(problem.facts), sums.counts, norms, NO_NOISE)
 
 
 def _screen_of_moments(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:

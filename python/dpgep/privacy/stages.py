@@ -33,11 +33,12 @@ from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
+from dpgep.privacy.noise import MOST_SCALE_BITS, least_scale
 from dpgep.privacy.release import release_moments
 from dpgep.problems.problem import prepared_problem
 
-# Everything is released on the grid 2^-_BITS of one person, with noise of at most 2^_MOST_SCALE_BITS steps.
-_BITS, _MOST_SCALE_BITS = 2 * PLACE_BITS, 55
+# Everything is released on the grid 2^-_BITS of one person.
+_BITS = 2 * PLACE_BITS
 # No stage gets less than this part of a run's mu.
 _SMALLEST_PART = 2.0**-10
 
@@ -158,10 +159,8 @@ class Stages:
 
 
 def _scale(squared: int, mu: float) -> int:
-    """The least noise, in steps of the grid, that makes a change of sqrt(squared) cost at most mu."""
-    least = Fraction(squared * 4**_BITS) / Fraction(mu) ** 2
-    scale = math.isqrt(math.ceil(least))
-    scale += scale * scale < least
-    if scale.bit_length() > _MOST_SCALE_BITS:
+    """The least noise, in steps of the grid, that makes a change of sqrt(squared) people cost at most mu."""
+    scale = least_scale(Fraction(squared * 4**_BITS), mu)
+    if scale.bit_length() > MOST_SCALE_BITS:
         raise ValueError(f'mu = {mu:.3g} is too small a budget for bound="auto": use a larger one, or give a bound')
     return scale
