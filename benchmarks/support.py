@@ -99,18 +99,12 @@ def squared_sine_distance(rows: Matrix, reference: Matrix) -> float:
     return float(np.linalg.norm(r - q @ (q.T @ r)) ** 2)
 
 
-def quiet(call: Callable[..., Any], *given: Any, **arguments: Any) -> Any:
-    """What a call returns, without warnings about its seed or its errors."""
+def solve_seeded(problem: Any, seed: int, **arguments: Any) -> dpgep.Solution:
+    """`dpgep.solve` with a seed, so that a figure can be reproduced. A seeded run is not private."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpgep.PrivacyWarning)
         warnings.simplefilter("ignore", dpgep.AccuracyWarning)
-        return call(*given, **arguments)
-
-
-def solve_seeded(problem: Any, seed: int, **arguments: Any) -> dpgep.Solution:
-    """`dpgep.solve` with a seed, so that a figure can be reproduced. A seeded run is not private."""
-    solution: dpgep.Solution = quiet(dpgep.solve, problem, seed=seed, **arguments)
-    return solution
+        return dpgep.solve(problem, seed=seed, **arguments)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ entries are not known, so M is drawn with all of them,
 in the mean the diagonal matrix of independent tails, and with a share r of tails that depend on each other as far as
 Cauchy and Schwarz allow. Sums of groups have lost as well, t_c o sqrt(m) for a person of group c with t_c ~ N(0, g^2).
 The bias is the mean turn of the components when M is put back. Nothing else is known of long rows but by looking at
-them: r and g were chosen on public tables (docs/mathematics.md, section 9).
+them: r and g were chosen on public tables (docs/mathematics.md, section 5).
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy, reduced
 
 # The share r of tails that depend on each other, and the deviation g of what the mean of a group has lost.
-_DEPENDENT, _OF_GROUPS = 0.13, 0.2
-# Deviations of the noise in what is left of a variance by which a column must lack some.
-_SURE = 0.0
+_DEPENDENT, _OF_GROUPS = 0.16, 0.15
 # Draws, the same in every run.
 _SEED, _DRAWS = 0x62696173, 16
 
@@ -64,8 +62,7 @@ def lost_variances(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Ma
     left, kept = np.maximum(np.diagonal(second), 0.0), preprocessing.energy_kept
     if preprocessing.variance_error is None:
         return np.asarray(left * (1 / kept - 1))
-    error = np.hypot(preprocessing.variance_error, clipped.noise.second)
-    lost = np.maximum(1 - left - _SURE * error, 0.0)
+    lost = np.maximum(1 - left, 0.0)
     return np.asarray(lost + max(1 - kept - float(lost.mean()), 0.0))
 
 
