@@ -60,6 +60,8 @@ _FAR = 1e9
 _BIAS = 0.05
 # Share of all energy that a bound keeps at least, as far as is said: rows of all magnitudes may leave less.
 _LEAST_KEPT = 1e-100
+# Deviations of the noise that the longest rows must exceed: a bound is wrong by less than a scale may be.
+_NORMS_TAIL = 2.5
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
 _LEAST_NORM = 0.02
 
@@ -282,7 +284,7 @@ class _Estimator:
         histogram = self._stages.norms(mapped, first, last - first + 1, self._part(self._shares.bound))
         counts = histogram.values
         counts[0] = 0.0  # rows of zeros have no say
-        run = people_run(counts, histogram.deviation, tail=0.0)
+        run = people_run(counts, histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
         if not run.is_seen:
             return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
         bins = np.arange(run.first, run.last + 1)

@@ -23,8 +23,9 @@ PRODUCT_EDGES = 2.0 ** (np.arange(-7 * NORM_STEPS, 1) / NORM_STEPS)
 
 # Noise alone passes for a run of people in a histogram with this probability.
 _FALSE_RUN = 1e-4
-# Who are left outside at either end of a run: this many deviations of the noise, between these shares of all.
-_IN_TAIL, _TAIL, _MOST_TAIL = 2.5, 0.005, 0.1
+# Who are left outside at either end of a run: this many deviations of the noise, between these shares of all. A walk
+# often ends on a few bins of noise alone, and each octave doubles an interval.
+_NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1
 
 
 def norm_quantile(shares: Matrix, share: float) -> float:
@@ -102,11 +103,12 @@ class BinRun:
         return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
 
 
-def people_run(counts: Matrix, deviation: float, *, tail: float = _TAIL) -> BinRun:
+def people_run(counts: Matrix, deviation: float, *, tail: float = _TAIL, noise_tail: float = _NOISE_TAIL) -> BinRun:
     """The run of neighbouring bins with most people beyond a deviation of the noise for each.
 
     Wide columns have few people in any bin: they are seen by their sum, and empty bins between them cost little. At
-    either end what noise may have made is left outside, and in any case this share, ``tail``, of the people.
+    either end what noise may have made, up to ``noise_tail`` deviations, is left outside, and in any case this share,
+    ``tail``, of the people.
     """
     heights = np.concatenate([[0.0], np.cumsum(counts - deviation)])
     rises = heights[1:] - np.minimum.accumulate(heights[:-1])
@@ -116,7 +118,7 @@ def people_run(counts: Matrix, deviation: float, *, tail: float = _TAIL) -> BinR
     people, height = float(run.sum()), float(rises[last]) / deviation if deviation else math.inf
     if people <= 0:
         return BinRun(0, -1, 0.0, deviation, 0.0, len(counts))
-    noise = _IN_TAIL * deviation * np.sqrt(np.arange(1, len(run) + 1))
+    noise = noise_tail * deviation * np.sqrt(np.arange(1, len(run) + 1))
     most = np.clip(noise, tail * people, _MOST_TAIL * people)
     first, last = first + _outside(run, most), last - _outside(run[::-1], most)
     return BinRun(first, last, people, deviation, height, len(counts))
