@@ -99,7 +99,7 @@ def views(
         return build(x @ left.T, y @ right.T, bound=bound), np.hstack([left[:, :k].T, right[:, :k].T])
 
     plan = {"n": n, "bound": bound, "spectrum": sizes, "n_components": k, **arguments}
-    return Setting(f"{kind} {n} x {d}, {noise.__name__}", model(*d, True), plan, make)
+    return Setting(f"{kind} {n} x {d}, {noise.__name__}", model(d, True), plan, make)
 
 
 def classes(n: int, d: int, means: Matrix, shares: list[float], noise: Any = gaussian, **arguments: Any) -> Setting:
