@@ -278,10 +278,10 @@ def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> Meth
         *singular_warning(diagnostics.rank, d, n_components),
         *_clipped_warning(noisy.released.clipped),
     )
-    return replace(
-        method_result(noisy.model, noisy.released, vectors, eigenvalues, diagnostics, accuracy_warnings, n_searched=d),
-        mean=noisy.mean,
+    found = method_result(
+        noisy.model, noisy.released, vectors, eigenvalues, diagnostics, accuracy_warnings, n_searched=d
     )
+    return found if noisy.isotropic else replace(found, mean=noisy.mean)  # in units of the columns
 
 
 def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:

@@ -148,18 +148,22 @@ def pencil_of(model: Model, released: ReleasedGroups) -> Pencil:
 
     T = M - s m m^T, with s the share of people in a group, W = M - sum_g w_g S_g S_g^T.
     """
-    traits, mean = model.traits, mean_factor(released)
-    assert traits.a is not None
-    parts = [traits.a] if traits.b is None else [traits.a, traits.b]
-    factors, of_groups, of_mean = mean, np.empty((*mean.shape[:-2], 0)), np.ones(mean.shape[:-1])
-    if any(part.within for part in parts):
-        groups, of_groups = group_factors(released)
-        factors, of_mean = np.concatenate([groups, mean], axis=-2), total_shares(released)[..., None]
-    a, *b = (
-        PencilPart(np.concatenate([-part.within * of_groups, -part.total * of_mean], axis=-1), part.moment, part.blocks)
-        for part in parts
-    )
-    return Pencil(factors, a, b[0] if b else None, model.view_sizes)
+    a, b, mean = model.traits.a, model.traits.b, mean_factor(released)
+    assert a is not None
+    if a.within or (b is not None and b.within):
+        groups, weights = group_factors(released)
+        factors, share = np.concatenate([groups, mean], axis=-2), total_shares(released)[..., None]
+    else:
+        factors, weights, share = mean, None, np.ones(mean.shape[:-1])
+
+    def part(scatter: Scatter) -> PencilPart:
+        of_mean = -scatter.total * share
+        if weights is None:
+            return PencilPart(of_mean, scatter.moment, scatter.blocks)
+        both = np.concatenate([-scatter.within * weights, of_mean], axis=-1)
+        return PencilPart(both, scatter.moment, scatter.blocks)
+
+    return Pencil(factors, part(a), None if b is None else part(b), model.view_sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,10 +219,13 @@ class MomentsPencil(NoisyPencil):
             left, right = scaled @ left, np.asarray(scaled @ right)
         if traits.standardized:
             return correlation_form_variance(released, left, right)
-        a, b = traits.a, traits.b or Scatter()
+        a, b = traits.a, traits.b
         assert a is not None
         if a.blocks == "between":
-            return block_form_variance(released, self.model.views, left, right, within=-eigenvalues * b.total)
+            of_b = 0.0 if b is None else -eigenvalues * b.total
+            return block_form_variance(released, self.model.views, left, right, within=of_b)
+        if b is None:
+            return schur_form_variance(released, left, right, total=a.total, within=a.within)
         total, within = a.total - eigenvalues * b.total, a.within - eigenvalues * b.within
         return schur_form_variance(released, left, right, total=total, within=within)
 
