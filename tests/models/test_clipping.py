@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +44,7 @@ def test_what_was_there_lies_between_the_hypotheses(rng: np.random.Generator) ->
     )
 
 
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 @pytest.mark.statistical
 def test_correlations_of_categories_are_held(rng: np.random.Generator) -> None:
     """Of 60 tables: by Hoeffding, a mean below 0.61 has a probability of 1e-6 where it is expected to be 0.95.
@@ -64,6 +67,7 @@ def test_correlations_of_categories_are_held(rng: np.random.Generator) -> None:
     assert np.mean(unsaid) < np.mean(held)
 
 
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 @pytest.mark.parametrize("standardize", [True, False])
 def test_eigenvalues_and_angles_hold_what_clipping_may_have_done(standardize: bool, rng: np.random.Generator) -> None:
     rows = np.exp(0.8 * rng.standard_normal((20_000, 4)) + 0.6 * rng.standard_normal((20_000, 1)))
@@ -76,3 +80,43 @@ def test_eigenvalues_and_angles_hold_what_clipping_may_have_done(standardize: bo
     for narrow, wide in ((unsaid, found), (found, bounded)):
         assert (np.ptp(wide.eigenvalues, axis=1) > np.ptp(narrow.eigenvalues, axis=1)).all()
         assert (wide.angles >= narrow.angles).all()
+
+
+def test_what_clipping_has_taken_is_warned_of(rng: np.random.Generator) -> None:
+    """By every answer with intervals, which names the columns with the longest tails; not for rows that were kept."""
+    common, own = rng.standard_normal((20_000, 1)), rng.standard_normal((20_000, 3))
+    rows = np.column_stack([2 * common + own, np.exp(2.0 * rng.standard_normal(20_000))])
+    release = dpgep.release(rows, epsilon=1.0, delta=1e-5)
+    answers: list[Callable[[], Any]] = [
+        release.correlation,
+        release.covariance,
+        release.mean_intervals,
+        lambda: release.regression(0),
+        release.pca(standardize=True, n_components=1).intervals,
+    ]
+    for answer in answers:
+        with pytest.warns(dpgep.AccuracyWarning, match="columns such as 3") as caught:
+            answer()
+        assert all(len(str(each.message)) <= 200 for each in caught)
+    exact = dpgep.release(rows, epsilon=math.inf)
+    exact.correlation()
+    exact.mean_intervals()
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+def test_means_and_coefficients_hold_what_clipping_may_have_done(rng: np.random.Generator) -> None:
+    """Means of skewed columns, of which clipping takes the ends; bounded rows have longer intervals."""
+    rows = np.exp(0.5 * rng.standard_normal((20_000, 3)) + 0.5 * rng.standard_normal((20_000, 1)))
+    release = dpgep.release(rows, epsilon=1.0, delta=1e-5)
+    low, high = release.mean_intervals().T
+    assert (low < high).all()
+    assert ((low <= release.mean()) & (release.mean() <= high)).all()
+    surely = release.mean_intervals(level=1 - 1e-6).T
+    assert ((surely[0] <= rows.mean(axis=0)) & (rows.mean(axis=0) <= surely[1])).all()
+    for wide in (release.mean_intervals(rows="bounded"), release.mean_intervals(level=0.99)):
+        assert ((wide[:, 0] < low) & (wide[:, 1] > high)).all()
+    fit = release.regression(0)
+    assert (fit.clipping_reach >= 0).all()
+    assert fit.clipping_reach.any()
+    ends = fit.intervals()
+    assert (np.ptp(ends, axis=1) >= fit.clipping_reach[1:].sum(axis=1)).all()

@@ -11,12 +11,14 @@ import numpy as np
 
 from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance
+from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance, total_mean
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.standardized import correlations, standardization_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.sources.names import Names
 
+# Of what a mean may have lost, the part that intervals hold; deviations of a column over half of its interval, about.
+_REACHED, _SPREAD_WITHIN = 0.6, 0.3
 # Values of this many columns are printed.
 _SHOWN = 10
 
@@ -115,3 +117,26 @@ def covariance_estimate(
         below, above = np.maximum(below, mapped - grown), np.maximum(above, grown - mapped)
     in_units = units[:, None] * units
     return values, values - (half + below) * in_units, values + (half + above) * in_units
+
+
+def mean_intervals(
+    released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float, level: float, rows: str
+) -> Matrix:
+    """(d, 2), ends of intervals of the means of columns, in their units, for the noise and the sampling of people.
+
+    A bought bound shortens long rows, and moves the mean of a skewed column. Its location, which was bought as a mean
+    of the rows before that, is not moved: an interval holds what lies between the two, and in part the error of the
+    location, and what the mean may have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) about tr M/b^2
+    (`dpgep.models.clipping`). For any rows within the bound b, a variance is at most b^2.
+    """
+    mean, noise = total_mean(released), released.noise
+    variances = np.maximum(np.diagonal(released.second) - mean**2, 0.0)
+    if rows == "bounded":
+        variances = np.full(len(mean), bound**2)
+    of_noise = released.sums.shape[1] * noise.sums**2 + (mean * noise.counts) ** 2
+    half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(of_noise + variances / released.n)
+    bought = (
+        0.0 if released.clipping is not None and preprocessing is not None and preprocessing.scale is not None else mean
+    )
+    ends = np.minimum(mean, bought) - half, np.maximum(mean, bought) + half
+    return np.column_stack([end if preprocessing is None else preprocessing.mean(end) for end in ends])

@@ -19,6 +19,7 @@ import numpy as np
 import scipy  # its special functions are loaded when they are used
 
 from dpgep._checks import require_one_of, require_share
+from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.accuracy import before_noise, null_eigenvalue
 from dpgep.methods.eigen import Eigensystem, solve_pair
 from dpgep.models.clipping import Clipping
@@ -27,6 +28,7 @@ from dpgep.models.moments import ReleasedMoments, goe, mean_factor
 from dpgep.models.pencil import MomentsPencil, with_eigenvalues
 from dpgep.models.plausible import PlausibleMoments
 from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
+from dpgep.sources.names import Names
 
 RowLaw = Literal["gaussian", "bounded"]
 
@@ -41,6 +43,8 @@ _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
 _SURE = 2.0
 # Of a covariance, this many times what the bootstrap would leave out of the corrections is left out.
 _CAUTION = 2.0
+# Shares of a variance from which on what clipping took is warned of.
+_MUCH = 0.25
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -232,6 +236,19 @@ def correlation_intervals(
         low[block], high[block] = np.maximum(low[block] - below, -1.0), np.minimum(high[block] + above, 1.0)
     low[served, served] = high[served, served] = 1.0
     return low, high
+
+
+def warn_of_clipping(clipping: Clipping | None, names: Names) -> None:
+    """Warn of columns that a bound may have taken much from: what was lost is held by intervals in part."""
+    if clipping is None or clipping.lost.max() < _MUCH:
+        return
+    largest = np.argsort(-clipping.lost, kind="stable")[:2]
+    columns = " and ".join(str(j) if names is None else str(names[j])[:20] for j in largest.tolist())
+    message = (
+        f"clipping has taken about {clipping.lost.max():.0%} of the variance of columns such as {columns}: intervals "
+        "hold what that does in part. A larger quantile, a logarithm, or more budget help"
+    )
+    warn(message, AccuracyWarning)
 
 
 def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: int) -> tuple[Matrix, Matrix, Matrix]:

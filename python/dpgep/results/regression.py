@@ -51,6 +51,8 @@ class Regression:
     intercept : float.
     noise_errors : (p + 1,), standard errors that the noise of the release causes; the intercept's first.
     people_errors : (p + 1,), those that the sampling of people causes, or bounds on them; the intercept's first.
+    clipping_reach : (p + 1, 2), by how much intervals are longer, below and above, for what a bought bound may have
+        done to the rows (docs/uncertainty.md); the intercept's first.
     residual_variance : variance of the error, in squared units of y, with n - p - 1 in the denominator; 0 where the
         noise leaves none.
     r_squared : share of the variance of y that the columns explain.
@@ -72,6 +74,7 @@ class Regression:
     intercept: float
     noise_errors: Matrix
     people_errors: Matrix
+    clipping_reach: Matrix
     residual_variance: float
     r_squared: float
     noise_share: float
@@ -101,7 +104,7 @@ class Regression:
         """(p, 2), intervals that each hold the population's coefficient with this probability.
 
         Student's, of n - p - 1 degrees of freedom: those of classical least squares where there is no noise. They cover
-        the noise and the sample of people, not what the bound cuts off (docs/regression.md).
+        the noise, the sample of people, and in part what a bound that was bought may have done (docs/regression.md).
         """
         return np.asarray(self._intervals(level)[1:])
 
@@ -147,7 +150,8 @@ class Regression:
         level = self.level if level is None else level
         require_share("level", level)
         half = stdtrit(_freedom(self.n_people, len(self.names)), (1 + level) / 2)
-        return np.column_stack([self._all - half * self._errors, self._all + half * self._errors])
+        below, above = self.clipping_reach.T
+        return np.column_stack([self._all - half * self._errors - below, self._all + half * self._errors + above])
 
     def __repr__(self) -> str:
         people = {"gaussian": "errors of one variance", "bounded": "bounded rows, nothing else assumed"}[self.rows]
@@ -229,6 +233,7 @@ def regression(
     to_units, offset = _units(preprocessing, target, columns)
     to_units = to_units @ scipy.linalg.block_diag(1.0, basis)
     theta = to_units @ np.append(fit.alpha, fit.b)
+    reach = _reach_of_clipping(fit, released, target, columns, basis, to_units)
     people = fit.people_variances(to_units, None if rows == "gaussian" else _bound(privacy))
     if fit.noise_share > _DROWNED:
         message = (
@@ -243,6 +248,7 @@ def regression(
         intercept=float(theta[0] + offset),
         noise_errors=np.sqrt(np.maximum(_forms(to_units, fit.noise_covariance), 0.0)),
         people_errors=np.sqrt(np.maximum(people, 0.0)),
+        clipping_reach=reach,
         residual_variance=fit.residual_variance * scale**2,
         r_squared=fit.r_squared,
         noise_share=fit.noise_share,
@@ -282,6 +288,33 @@ def _fitted(
     if not basis.shape[1]:
         raise ValueError("the columns in on are constant: indicators of a column with one category vary by nothing")
     return _Fit.of(released, target, on, ridge, basis), basis, () if redundant is None else redundant.names
+
+
+def _reach_of_clipping(
+    fit: _Fit, released: ReleasedMoments, y: int, x: list[int], basis: Matrix, to_units: Matrix
+) -> Matrix:
+    """(p + 1, 2): how far coefficients may lie below and above, had the covariance been another before clipping.
+
+    For each that may have been there (`Clipping`), G^-1 and C_xy change as the covariance does. Dependent tails are
+    long along the leading direction of the columns, y with either sign.
+    """
+    if released.clipping is None:
+        return np.zeros((len(to_units), 2))
+    columns = np.array([*x, y])
+    part = released.restricted(columns)
+    clipping, mean = part.clipping, mean_factor(part)
+    assert clipping is not None
+    covariance = part.second - mean.T @ mean
+    leading = np.linalg.eigh(covariance)[1][:, -1:]
+    along = np.hstack([leading, leading * np.append(np.ones(len(x)), -1.0)[:, None]])
+    moved = [np.zeros(len(to_units))]
+    for other in clipping.hypotheses(along):
+        change = other - covariance
+        inverse = np.linalg.inv(fit.inverse) + basis.T @ change[:-1, :-1] @ basis
+        b = np.linalg.lstsq(inverse, np.linalg.solve(fit.inverse, fit.b) + basis.T @ change[:-1, -1], rcond=None)[0]
+        moved.append(to_units @ np.append(-fit.mean @ (b - fit.b), b - fit.b))
+    zero = np.zeros(len(to_units))
+    return np.column_stack(clipping.widened(zero, np.min(moved, axis=0), np.max(moved, axis=0)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,8 +31,8 @@ from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.classifier import LinearClassifier, classifier
-from dpgep.results.estimates import MatrixEstimate, correlation_of, covariance_estimate
-from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
+from dpgep.results.estimates import MatrixEstimate, correlation_of, covariance_estimate, mean_intervals
+from dpgep.results.intervals import RowLaw, correlation_intervals, require_law, warn_of_clipping
 from dpgep.results.regression import Regression, regression
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.results.synthetic import sample
@@ -147,11 +147,16 @@ class Release:
         mean = total_mean(noisy)
         return mean if preprocessing is None else preprocessing.mean(mean)
 
+    def mean_intervals(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> Matrix:
+        """(d, 2), intervals that each hold a column's mean in the population with probability ``level``."""
+        require_law(level, rows)
+        return mean_intervals(*self._judged(self._numbers(columns)), self._row_bound, level, rows)
+
     def covariance(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
         """Covariances of columns, in their units, each with an interval; divided by n."""
         require_law(level, rows)
         features = self._numbers(columns)
-        noisy, preprocessing = self._moments_of(features)
+        noisy, preprocessing = self._judged(features)
         values, low, high = covariance_estimate(noisy, preprocessing, self._row_bound, level, rows)
         return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
 
@@ -161,7 +166,7 @@ class Release:
         Entries of a column that is constant are 0, and nothing is known of them.
         """
         features = self._numbers(columns)
-        noisy, _ = self._moments_of(features)
+        noisy, _ = self._judged(features)
         low, high = correlation_intervals(noisy, level, rows, self._row_bound)
         values = correlation_of(noisy)
         return MatrixEstimate("correlation", values, low, high, level, self._names_of(features), self.report)
@@ -183,6 +188,7 @@ class Release:
         numbers = self._numbers(on, "on")
         columns = [j for j in numbers.tolist() if on is not None or j != target]
         noisy, preprocessing = self._of_everybody
+        self._judged(np.array([*columns, target]))
         return regression(
             noisy,
             preprocessing,
@@ -268,6 +274,12 @@ class Release:
         """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
         noisy, preprocessing = (self._noisy, self.preprocessing) if grouped else self._of_everybody
         return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
+
+    def _judged(self, features: NDArray[np.intp]) -> tuple[ReleasedMoments, Preprocessing | None]:
+        """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
+        noisy, preprocessing = self._moments_of(features)
+        warn_of_clipping(noisy.clipping, self._names_of(features) or tuple(map(str, features.tolist())))
+        return noisy, preprocessing
 
     @cached_property
     def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:

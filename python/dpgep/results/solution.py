@@ -25,7 +25,7 @@ from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import RowModel, names_of_views
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, solved
+from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, solved, warn_of_clipping
 from dpgep.serialization import NOT_STORED, Format
 from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed
@@ -155,6 +155,7 @@ class Solution:
         noisy, preprocessing = self._small_pencil("intervals", whole=True)
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
+        warn_of_clipping(noisy.released.clipping, self.feature_names)
         found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
         if preprocessing is None or noisy.model.traits.scale_free:
             return found
