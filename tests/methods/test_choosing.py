@@ -17,6 +17,7 @@ from every_run import problems
 import dpgep
 from dpgep._dispatch import core
 from dpgep.errors import AccuracyWarning
+from dpgep.methods import auto
 from dpgep.methods.base import ReleaseOptions
 from dpgep.methods.clipped_power import (
     WarmStart,
@@ -75,12 +76,12 @@ def solve_aloud(problem: Any, **arguments: Any) -> dpgep.Solution:
 
 
 @pytest.mark.parametrize(
-    ("spikes", "chosen"), [([5.0], "clipped-power"), ([8.0, 6.0], "clipped-power"), ([200.0], "release")]
+    ("spikes", "chosen"), [([5.0], "clipped-power"), ([8.0, 6.0], "release"), ([200.0], "release")]
 )
 @pytest.mark.parametrize("center", [False, True])
 def test_auto_takes_what_the_spectrum_favours(spikes: list[float], chosen: str, center: bool) -> None:
     rows, truth = spiked(spikes)
-    budget = dpgep.Budget(epsilon=4.0, delta=1e-6)
+    budget = dpgep.Budget(epsilon=6.0, delta=1e-6)
     problem = dpgep.pca(rows + 3.0 * center, center=center, bound=17.0 + 43.0 * center)
     solution = solve_seeded(problem, 3, budget=budget, n_components=len(spikes))
     if not center:
@@ -98,6 +99,17 @@ def test_the_default_is_a_release_whatever_the_rows_and_says_what_else_to_try(
     solution = solve_by_seed(dpgep.pca(rows, bound=17.0), 3, mu=mu, n_components=1)
     assert solution.method == "release"
     assert ('method="clipped-power" may have several times less error' in repr(solution)) == noted
+
+
+@pytest.mark.parametrize("epsilon", [0.4, 1.0, 4.0])
+def test_a_probe_that_shows_nothing_but_noise_gets_a_release(epsilon: float) -> None:
+    """Clipped power then starts, and ends, at any direction; a release has several times the budget of the probe."""
+    for seed in range(3):
+        rows = np.random.default_rng(seed).standard_normal((N, D))
+        solution = solve_seeded(
+            dpgep.pca(rows, center=False, bound=17.0), seed, epsilon=epsilon, delta=1e-6, n_components=1
+        )
+        assert solution.method == "release"
 
 
 def test_a_direction_of_few_people_gets_a_release() -> None:
@@ -158,6 +170,13 @@ def test_a_probe_that_shows_enough_costs_nothing() -> None:
     assert solution.diagnostics.noise_level == pytest.approx(whole.diagnostics.noise_level, rel=1e-6)
 
 
+@pytest.fixture
+def clipping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clipped products wherever there is a choice, whatever the probe promises."""
+    monkeypatch.setattr(auto, "_favours_clipping", lambda curator, probe, look: True)
+
+
+@pytest.mark.usefixtures("clipping")
 def test_what_a_probe_cannot_exclude_is_said() -> None:
     """The stronger direction has few people, and the probe is nothing but noise: the answer is wrong, and warned of."""
     problem = dpgep.pca(with_few(0.02, 3.0, 6000, 200), center=False, bound=1.0)
@@ -169,6 +188,7 @@ def test_what_a_probe_cannot_exclude_is_said() -> None:
     assert f"at most {solution.diagnostics.unseen:.2g} times the last eigenvalue" in str(solution)
 
 
+@pytest.mark.usefixtures("clipping")
 def test_what_a_probe_excludes_is_not_warned_of() -> None:
     rows, _ = spiked([5.0], 5000, 100)
     with warnings.catch_warnings():
@@ -196,6 +216,7 @@ def test_it_refuses_nothing_that_a_release_answers(monkeypatch: pytest.MonkeyPat
     """Where clipped products have a limit, or a release would need products, public numbers close the choice."""
     rows = np.random.default_rng(0).standard_normal((2000, 100))
     budget: dict[str, Any] = {"mu": 0.5, "n_components": 1}
+    monkeypatch.setattr(auto, "_favours_clipping", lambda curator, probe, look: True)
     assert solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget).method == "clipped-power"
     monkeypatch.setattr(clipped_products, "MOST_PEOPLE", 2000)
     assert solve_seeded(dpgep.pca(rows, bound=11.0), 1, **budget).method == "release"
@@ -207,7 +228,8 @@ def test_it_refuses_nothing_that_a_release_answers(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("spike", "chosen"), [(15.0, "clipped-power"), (4000.0, "release")])
-def test_many_columns_are_probed_by_products(spike: float, chosen: str) -> None:
+def test_many_columns_are_probed_by_products(spike: float, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "_favours_clipping", lambda curator, probe, look: chosen == "clipped-power")
     rows, truth = spiked([spike], 3000, 2000)
     bound = math.sqrt(2000 + 2 * spike)
     solution = solve_seeded(dpgep.pca(rows, center=False, bound=bound), 1, mu=2.0, n_components=1)

@@ -53,6 +53,9 @@ _NOISE_OF_LOOKS, _MOST_NOISE_OF_LOOKS = 1.3 * math.sqrt(2), 0.03
 _QUANTILE = 0.5
 # In the place of 4 above: what the probe costs clipped products as well.
 _FAVOURED = 5.0
+# Clipped products must promise this part of a release's error at most: rows that are not elliptical add a bias, which
+# nothing shows before.
+_WORTH = 0.4
 # More components than this part of d are not for clipped products: so much variance do they have at least.
 _MOST_COMPONENTS = 1 / 8
 # What a probe and a release after it hold at once, in units of what a release alone does.
@@ -187,20 +190,17 @@ def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
 def _favours_clipping(curator: Curator, probe: _Probe, look: NormHistogram) -> bool:
     """Whether clipped products have less error, from a ``look`` along the probe.
 
-    Where V may be any block, as S is about c and the probe nothing but noise, they are compared without c.
+    Not where S is about c: V may be any block then, and a power method ends at any other.
     """
     k, n, bound = len(probe.values) - 1, curator.facts.n, row_bound(curator.facts)
     assert n is not None
     centre = k * max(probe.centre, 0.0) / bound**2
     signal, left = look.variance - centre, look.kept - look.across * centre
-    edge = probe.deviation * semicircle_edge(curator.model.n_features)
-    if signal <= RANK * look.deviation and probe.values[0] - probe.centre <= edge:
-        return look.kept > math.sqrt(_FAVOURED) * look.threshold * look.variance
-    if signal <= 0 or left <= 0:
+    if signal <= RANK * look.deviation or left <= 0:
         return False
     noise = (n * curator.remaining) ** -2
     sampling = sampling_error(np.array([look.variance]), centre, min(look.kept / look.variance, 1.0))[0] / (n * k)
-    return bool(_FAVOURED * noise * (look.threshold / left) ** 2 + sampling < noise / signal**2)
+    return bool(_FAVOURED * noise * (look.threshold / left) ** 2 + sampling < _WORTH * noise / signal**2)
 
 
 def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> MethodResult:
