@@ -93,7 +93,7 @@ class Dataset(ABC):
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Dataset:
         """The same people with some of the features (ascending indices over all views), clipped to ``bound``."""
-        return RestrictedDataset(self, features, bound)
+        return DerivedDataset(self, partial(_restricted, features, bound), len(features), bound)
 
     def row_products(self) -> RowProducts | StreamedProducts:
         """Products with the second moment of the rows."""
@@ -199,13 +199,6 @@ class DerivedDataset(Dataset):
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         return self._source._summed(partial(_DerivedSums, self._to_batches, make), alone).sums
 
-
-class RestrictedDataset(DerivedDataset):
-    """Some of the features of rows, clipped to a bound of their own."""
-
-    def __init__(self, source: Dataset, features: NDArray[np.intp], bound: float) -> None:
-        super().__init__(source, partial(_restricted, features, bound), len(features), bound)
-
     def in_memory(self, purpose: str) -> Batch:
         (batch,) = self._to_batches(self._source.in_memory(purpose))
         return batch
@@ -269,17 +262,13 @@ def preprocessed_parts(batch: Batch, preprocessing: Preprocessing, *, grouped: b
 
 def preprocessed(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = True) -> Batch:
     """A batch with its rows mapped; if not ``grouped``, without groups."""
-    return Batch(_mapped(batch.rows, preprocessing), batch.groups if grouped else None, batch.others)
-
-
-def _mapped(rows: Rows, preprocessing: Preprocessing) -> Rows:
-    if preprocessing.is_identity:
-        return Rows(rows.views, preprocessing.bound)
+    rows, views = batch.rows, batch.rows.views
     if rows.is_sparse and preprocessing.location is None and preprocessing.linear is None:
-        return Rows(tuple(_scaled(rows, preprocessing)), preprocessing.bound)
-    block = _floats(rows, preprocessing)
-    preprocessing.map(block)
-    return Rows((block,), preprocessing.bound)
+        views = views if preprocessing.is_identity else tuple(_scaled(rows, preprocessing))
+    elif not preprocessing.is_identity:
+        views = (_floats(rows, preprocessing),)
+        preprocessing.map(views[0])
+    return Batch(Rows(views, preprocessing.bound), batch.groups if grouped else None, batch.others)
 
 
 def _scaled(rows: Rows, preprocessing: Preprocessing) -> Iterator[Any]:
@@ -289,18 +278,14 @@ def _scaled(rows: Rows, preprocessing: Preprocessing) -> Iterator[Any]:
         part = preprocessing.restricted(np.arange(first, first + width))
         first += width
         if hasattr(view, "tocsr"):
-            yield _scaled_csr(view, part)
+            entries = view.data.astype(np.float64)
+            _require_finite(entries, part)
+            part.restricted(view.indices).map(entries)
+            yield type(view)((entries, view.indices, view.indptr), shape=view.shape)
         else:
             block = _floats(Rows((view,), rows.bound), part)
             part.map(block)
             yield block
-
-
-def _scaled_csr(view: Any, preprocessing: Preprocessing) -> Any:
-    entries = view.data.astype(np.float64)
-    _require_finite(entries, preprocessing)
-    preprocessing.restricted(view.indices).map(entries)
-    return type(view)((entries, view.indices, view.indptr), shape=view.shape)
 
 
 def _floats(rows: Rows, preprocessing: Preprocessing) -> NDArray[np.float64]:

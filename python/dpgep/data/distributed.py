@@ -245,7 +245,8 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     """
     if len(data) > 1 and all(_is_frame(each) for each in data) and len({each.npartitions for each in data}) == 1:
         return _joint_partitions(data)
-    cut = next(map(_row_chunks, filter(is_dask_collection, data)))
+    first = next(filter(is_dask_collection, data))
+    cut = None if known_rows(first) is None else first.chunks[0]  # sizes along the rows, where they are known
     columns = [_delayed_chunks(each, cut) for each in data]
     if len({len(column) for column in columns}) > 1:
         raise ValueError(
@@ -287,11 +288,6 @@ def _joint_partitions(frames: tuple[Any, ...]) -> list[Part]:
 
 def _together(*chunks: Any) -> Part:
     return chunks
-
-
-def _row_chunks(values: Any) -> tuple[int, ...] | None:
-    """Sizes of the chunks along the rows; None for a DataFrame, or where they are not known."""
-    return values.chunks[0] if known_rows(values) is not None else None
 
 
 def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
