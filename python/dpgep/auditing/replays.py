@@ -22,6 +22,7 @@ from dpgep._watched import Transcript
 from dpgep.auditing.observed import View, differences, observe
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of, mu_rounded_up
+from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.problem import Problem
 from dpgep.solve import solve
 
@@ -170,7 +171,7 @@ def replay(
 
     def run(data: Any) -> Any:
         output = mechanism(data)
-        return solve(output, **forms, **options) if isinstance(output, Problem) else output
+        return solve(output, **forms, **options) if isinstance(output, (Problem, Moments)) else output
 
     first = Transcript()
     second = Transcript(first)

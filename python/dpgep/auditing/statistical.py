@@ -34,6 +34,7 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.release import Release
+from dpgep.problems.mergeable_moments import Moments, problem_from
 from dpgep.problems.problem import Problem
 from dpgep.results.solution import Solution
 from dpgep.solve import solve
@@ -213,7 +214,7 @@ def audit(
     """
     first, second = _check_arguments(mechanism, neighbours, statistic, runs, confidence, delta)
     claim: dict[str, Any] = {"epsilon": epsilon, "delta": None if epsilon is None else delta, "rho": rho, "mu": mu}
-    output = mechanism(first)
+    output = _as_problem(mechanism(first))
     claimed_mu: float | None
     if isinstance(output, Problem):
         for shared in ("budget", "share"):
@@ -221,7 +222,7 @@ def audit(
                 raise TypeError(f"every run of an audit has its own budget: give epsilon, rho or mu, not {shared}")
         budget = Budget(**claim, accounting=options.get("accounting", "gdp"), adjacency=None)
         if statistic is None and released and not low_bits:
-            statistic = release_statistic(output, mechanism(second))
+            statistic = release_statistic(output, _as_problem(mechanism(second)))
         draw = (
             _released_runs(mechanism, budget.mu, seed, options)
             if released
@@ -422,7 +423,11 @@ def _released_runs(mechanism: Callable[[Any], Problem], mu: float, seed: int | N
         core.NoiseStream(None if seed is None else hashlib.sha256(f"dpgep audit {int(seed)} {side}".encode()).digest())
         for side in (0, 1)
     ]
-    return lambda data, side, run: _curator(mechanism(data), mu, streams[side]).answer(Release())
+    return lambda data, side, run: _curator(_as_problem(mechanism(data)), mu, streams[side]).answer(Release())
+
+
+def _as_problem(output: Any) -> Any:
+    return problem_from(output) if isinstance(output, Moments) else output
 
 
 def _claim_of_output(
