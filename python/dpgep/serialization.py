@@ -62,12 +62,8 @@ def stored_as(name: str) -> Callable[[C], C]:
     return register
 
 
-def codec(write: Callable[[Any], Any], read: Callable[[Any, str], Any]) -> dict[str, Any]:
-    """Metadata of a field that is written and read by functions, where it is not None: read(document, where)."""
-    return {"write": write, "read": read}
-
-
-# Metadata of a field that no file holds: it has a default.
+# Metadata of a field that no file holds: it has a default. A field that is written and read by functions, where it is
+# not None, has them as its metadata: {"write": write(value), "read": read(document, where)}.
 NOT_STORED = {"stored": False}
 
 
@@ -183,7 +179,8 @@ class _Encoder:
             value = value.item()
         if value is None:
             return None
-        if kind is Hashable and not _is_plain(value):
+        is_plain = isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+        if kind is Hashable and not is_plain:
             raise TypeError(f"classes must be text, numbers or booleans to be stored, and finite, got {value!r}")
         if isinstance(value, (bool, str, int)):
             return value
@@ -282,8 +279,9 @@ class _Decoder:
         fields, hints = {_key(field): field for field in _stored_fields(kind)}, _hints(kind)
         if unknown := [key for key in given if key not in fields]:
             raise ValueError(f"{where} has a field {unknown[0]!r} that this dpgep does not know; written by {self._by}")
-        if absent := [name for name, field in fields.items() if name not in given and not _has_default(field)]:
-            raise ValueError(f"{where} has no field {absent[0]!r}")
+        for name, field in fields.items():
+            if name not in given and field.default is field.default_factory is dataclasses.MISSING:
+                raise ValueError(f"{where} has no field {name!r}")
         found = {}
         for key, part in given.items():
             field, at = fields[key], f"{where}.{key}"
@@ -350,7 +348,10 @@ class _Decoder:
             raise ValueError(f"{where} has {n_bytes} bytes of entries, more than the {len(self.rest)} that are there")
         values = np.frombuffer(self.rest[:n_bytes], dtype=entries.newbyteorder("<")).astype(entries)
         self.rest = self.rest[n_bytes:]
-        return symmetric_of(values, shape[0]) if is_triangle else values.reshape(shape)
+        if not is_triangle:
+            return values.reshape(shape)
+        upper = upper_triangle_of(values, shape[0])
+        return np.asarray(upper + np.triu(upper, 1).T)
 
     def _scalar(self, document: Any, kind: Any, where: str) -> Any:
         if kind is float:
@@ -386,12 +387,6 @@ def upper_triangle_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
     return matrix
 
 
-def symmetric_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
-    """(d, d) symmetric matrix with this upper triangle."""
-    upper = upper_triangle_of(packed, d)
-    return np.asarray(upper + np.triu(upper, 1).T)
-
-
 def _is_symmetric(matrix: NDArray[Any]) -> bool:
     """Whether it is, by tiles that stay in the cache."""
     n, tile = len(matrix), 64
@@ -399,10 +394,6 @@ def _is_symmetric(matrix: NDArray[Any]) -> bool:
     return matrix.shape == (n, n) and all(
         np.array_equal(matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T) for i, j in starts
     )
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _listed(array: NDArray[Any]) -> Any:
@@ -432,10 +423,6 @@ def _variants(kind: type[Any]) -> dict[str, type[Any]]:
 
 def _key(field: dataclasses.Field[Any]) -> str:
     return field.name.lstrip("_")
-
-
-def _has_default(field: dataclasses.Field[Any]) -> bool:
-    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from dpgep._watched import watching
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
 from dpgep.privacy.sampled import event_from_json, event_to_json
-from dpgep.serialization import codec
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ class LedgerEntry:
     mu: float | None
     noise: tuple[NoiseBlock, ...]
     grid_bits: int | None = None
-    event: Any = field(default=None, metadata=codec(event_to_json, event_from_json))
+    event: Any = field(default=None, metadata={"write": event_to_json, "read": event_from_json})
 
     @property
     def rounding(self) -> Rounding:
