@@ -93,6 +93,24 @@ def test_without_noise_the_answer_is_that_of_the_rows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_without_noise_wild_entries_and_long_rows_are_left_as_they_are(name: str) -> None:
+    """With the defaults: neither a cut nor a bound changes the answer."""
+    x = table()
+    x[::50] = (x[::50] - PLACES) * 10 + PLACES
+    x[::500, 2] += 100 * UNITS[2]
+    scale_free = name.partition(" ")[0] in ("cca", "multiset-cca", "fda", "sir") or "standardized" in name
+    units, places = (UNITS, PLACES if "uncentred" not in name else 0.0) if scale_free else (1.0, 0.0)
+    rows = (x - places) / units
+    largest = 2 * float(np.linalg.norm(rows, axis=1).max())
+    expected = dpgep.solve(problems(rows, x, bound=largest)[name], epsilon=math.inf, n_components=1)
+    found = dpgep.solve(problems(x, bound="auto")[name], epsilon=math.inf, n_components=1)
+    np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-7)
+    one, two = found.components[0] * units, expected.components[0]
+    np.testing.assert_allclose(one / np.linalg.norm(one), two / np.linalg.norm(two), atol=1e-7)
+    assert found.preprocessing.energy_kept == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
 def test_every_stage_is_paid_for(name: str, adjacency: str, form: Any) -> None:

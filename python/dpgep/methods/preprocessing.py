@@ -147,6 +147,8 @@ class _Estimator:
         covariance has to be known to a part of it.
         """
         n, asked = self._stages.n, self._auto.precondition
+        if math.isinf(self._stages.mu) and asked == "auto":
+            return precondition == "columns"
         if asked != "auto":
             return asked is not None and (precondition == "columns" or asked == "full")
         if n is None or (precondition == "full" and self._shares.columns > _MOST_SHARE):
@@ -188,6 +190,8 @@ class _Estimator:
         spread = np.maximum(np.sqrt(np.maximum(variance, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
         scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(self._least_cut, math.sqrt(self._d))
+        if math.isinf(self._stages.mu):  # there is no noise that could hide what a cut changes
+            largest = self._as_is.largest
         known = (
             found.seen
             & ~found.narrow
