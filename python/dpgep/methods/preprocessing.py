@@ -190,7 +190,7 @@ class _Estimator:
         spread = np.maximum(np.sqrt(np.maximum(variance, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
         scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(self._least_cut, math.sqrt(self._d))
-        if math.isinf(self._stages.mu):  # there is no noise that could hide what a cut changes
+        if math.isinf(self._stages.mu) and self._auto.precondition != "full":  # no noise hides what a cut changes
             largest = self._as_is.largest
         known = (
             found.seen
