@@ -126,7 +126,7 @@ def solve(
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None
-    if kept is not None:
+    if kept is not None and run.preprocessing is not None:
         result = with_clipping_bias(result, curator.model.noisy(kept), kept, run.preprocessing)
     solution = solution_of(
         result,

@@ -56,8 +56,9 @@ class Stages:
 
     Attributes
     ----------
-    facts : public facts; ``n`` is set once people were counted, where their number is public.
+    facts : public facts.
     n_columns : number of columns of all views.
+    n : the number of people where it is public and known.
     mu : what the whole run may spend.
     """
 
@@ -80,13 +81,7 @@ class Stages:
         self._stream = stream
         if math.isfinite(self.mu):  # before anything is spent
             _scale(4 * n_columns, self.mu * _SMALLEST_PART)
-
-    @property
-    def n(self) -> int | None:
-        """The number of people where it is public and known."""
-        if self.facts.n is None and self.facts.n_is_public:
-            return self._dataset.people.n
-        return self.facts.n
+        self._count()
 
     @property
     def mu_left(self) -> float:
@@ -134,10 +129,17 @@ class Stages:
         Each is paid for by itself; that all read the same rows is checked for the user's sake.
         """
         self._ledger.check(mu)
-        if preprocessing is None:
-            return self._dataset.accumulate(make)
-        rows = PreprocessedDataset(self._dataset, preprocessing, self.n_columns, grouped=False)
-        return rows.accumulate(make)
+        rows = self._dataset
+        if preprocessing is not None:
+            rows = PreprocessedDataset(rows, preprocessing, self.n_columns, grouped=False)
+        sums = rows.accumulate(make)
+        self._count()
+        return sums
+
+    def _count(self) -> None:
+        """Public facts hold no number that a pass over a source has found."""
+        counted = self.facts.n is None and self.facts.n_is_public
+        self.n = self._dataset.people.n if counted else self.facts.n
 
     @property
     def _replaces(self) -> bool:
