@@ -76,15 +76,17 @@ class Dataset(ABC):
         """The same people, their rows as they were given."""
         return self
 
-    def accumulate(self, make: Callable[[], S], *, alone: bool = False) -> S:
+    def accumulate(self, make: Callable[[], S], *, alone: bool = False, logged: bool = True) -> S:
         """One pass: the sums over all people, begun by ``make()``.
 
-        ``alone`` says that they are the whole of an answer with noise of its own. Raises DataChangedError if the pass
-        read other rows than the first that was not alone.
+        ``alone`` says that they are the whole of an answer with noise of its own; ``logged`` is false of batches, whose
+        number may tell how many people there are. Raises DataChangedError if the pass read other rows than the first
+        that was not alone.
         """
         start = time.perf_counter()
         sums = self._summed(make, alone)
-        _log.debug("pass %d over the rows: %.3f s", self.people.passes, time.perf_counter() - start)
+        if logged:
+            _log.debug("pass %d over the rows: %.3f s", self.people.passes, time.perf_counter() - start)
         return sums
 
     @abstractmethod

@@ -203,7 +203,7 @@ class Moments:
                 if self.preprocessing is not None:
                     mapped = PreprocessedDataset(dataset, self.preprocessing, self.model.n_features)
                 make = partial(ExactMomentAccumulator, self._sums.layout, self._sums.bits)
-                sums = mapped.accumulate(make, alone=True)
+                sums = mapped.accumulate(make, alone=True, logged=False)
             except NotFiniteError:
                 found = not_finite_in(model, dataset, missing=takes_missing(self.preprocessing))
                 raise NotFiniteError(found.columns, OF_SUMS) from None
