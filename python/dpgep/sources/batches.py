@@ -7,9 +7,11 @@ lie in memory of the user's that changes when the next piece is asked for: what 
 from __future__ import annotations
 
 import math
+from _thread import start_new_thread
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
@@ -268,12 +270,36 @@ def rows_at_a_time(row_bytes: int, batch_rows: int | None) -> int:
 
 
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items, each fetched in a thread while the one before it is in use."""
-    from concurrent.futures import ThreadPoolExecutor  # slow to import
+    """The items, each fetched in a thread while the one before it is in use.
 
+    Ctrl-C may come anywhere here. So the threads share queues of C alone: a lock that Python takes, as executors and
+    events do, stays locked if the interrupt comes between taking it and the block that lets it go.
+    """
+    asked: SimpleQueue[bool] = SimpleQueue()
+    found: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     end = object()
-    with ThreadPoolExecutor(1) as reader:
-        following = reader.submit(next, items, end)
-        while (item := following.result()) is not end:
-            following = reader.submit(next, items, end)
-            yield item  # type: ignore[misc]
+
+    def fetch() -> None:
+        while asked.get():
+            try:
+                found.put((next(items, end), None))
+            except BaseException as error:
+                found.put((end, error))
+        found.put((asked, None))  # nothing runs here any more
+
+    start_new_thread(fetch, ())
+    try:
+        asked.put(True)
+        while True:
+            item, error = found.get()
+            if error is not None:
+                raise error
+            if item is end:
+                return
+            asked.put(True)
+            yield item
+    finally:
+        error = None  # whose traceback leads here
+        asked.put(False)
+        while found.get()[0] is not asked:
+            pass
