@@ -12,8 +12,7 @@ from conftest import solve_seeded
 from stored import bytes_of
 
 import dpgep
-from dpgep.models import MEANS
-from dpgep.models.model import PublicFacts, Scatter, Traits
+from dpgep.models.model import MEANS, PublicFacts, Scatter, Traits
 from dpgep.models.row_model import RowModel, layout_of
 from dpgep.planning import Simulation, _least, _Target, plan
 from dpgep.population import contrasts, exact_moments

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpgep._checks import require_count, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.models import BETWEEN, MEANS, MODELS, WITHIN, FdaModel, SirModel, ViewsModel
-from dpgep.models.model import Matrix, Scatter
+from dpgep.models import MODELS, FdaModel, SirModel, ViewsModel
+from dpgep.models.model import BETWEEN, TOTAL, WITHIN, WITHIN_GROUPS, Matrix
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.row_model import Classes, RowModel, Slices
 from dpgep.privacy.release import release_moments
@@ -23,7 +23,6 @@ from dpgep.problems.problem import MomentProblem
 
 #: names of the models that there are populations for
 PLANNED = tuple(sorted({*MODELS} - {"table"}))
-TOTAL = Scatter(total=1.0)
 
 # The variance of a column that few people agree about, of the largest mean square. A public constant.
 _AGREED = 1e-6
@@ -138,12 +137,7 @@ def is_planned(model: object) -> bool:
     """Whether there are populations for a model: of scatters whose eigenvalues such rows can have."""
     if not isinstance(model, RowModel):
         return False
-    a, b = model.traits.a, model.traits.b
-    if a == BETWEEN:
-        return b in (None, WITHIN)
-    if a == MEANS:
-        return b in (None, TOTAL, Scatter(within=1.0))
-    return a is not None and a.moment and a.blocks == "whole" and b is None
+    return model.traits.a is not None and model.traits.b in (None, TOTAL, WITHIN_GROUPS, WITHIN)
 
 
 def model_named(

@@ -13,7 +13,8 @@ from stored import bytes_of
 import dpgep
 from dpgep.models import CcaModel, PcaModel, TableModel
 from dpgep.models.gep import GepModel
-from dpgep.models.model import Model, Scatter
+from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, Model, Scatter, Traits
+from dpgep.models.row_model import Classes
 from dpgep.problems.problem import problem_of
 
 BUILDERS: dict[str, Any] = {"pca": dpgep.pca, "cca": dpgep.cca, "pls": dpgep.pls}
@@ -45,6 +46,56 @@ def test_matrices_have_the_second_moment_once_or_not_at_all() -> None:
         Scatter(total=1.0, within=1.0)
     assert Scatter(within=1.0).moment
     assert not Scatter(total=1.0, within=-1.0).moment
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (TOTAL, WITHIN_GROUPS),
+        (WITHIN_GROUPS, TOTAL),
+        (Scatter(total=0.5, within=0.5), None),
+        (WITHIN, None),
+        (TOTAL, WITHIN),
+        (BETWEEN, TOTAL),
+        (MEANS, MEANS),
+        (Scatter(within=1.0, blocks="between"), Scatter(within=1.0, blocks="within")),
+    ],
+)
+def test_pairs_that_simulations_do_not_know_are_refused(a: Scatter, b: Scatter | None) -> None:
+    """Their solutions would be right, but intervals and lost components wrong: T against W had 0 to 0.2 about 4.4."""
+    with pytest.raises(ValueError, match="Where a holds b, take b from it") as caught:
+        Traits(a, b)
+    assert len(str(caught.value)) <= 200
+
+
+class SitesApart(CcaModel):
+    grouping = Classes(("north", "south"))
+
+
+def test_groups_of_views_are_refused() -> None:
+    with pytest.raises(ValueError, match="a model of several views has no groups"):
+        SitesApart((1, 2), True)
+
+
+class Shrunk(dpgep.models.FdaModel):
+    name = "shrunk"
+    traits = Traits(MEANS, Scatter(total=0.5, within=0.5))
+
+
+def test_intervals_of_a_mixture_of_scatters_hold_the_truth() -> None:
+    """B halfway between T and W: eigenvalues l / (1 + l / 2), with l those of FDA, from the population of 20000."""
+    rng = np.random.default_rng(0)
+    labels = rng.choice(3, 20_000)
+    x = rng.standard_normal((20_000, 4))
+    x[:, 0] += 2.0 * (labels == 0)
+    x[:, 1] += 2.0 * (labels == 1)
+    x /= 4
+    fda = dpgep.solve(dpgep.fda(x, labels, classes=(0, 1, 2), bound=2.0), epsilon=np.inf, n_components=2).eigenvalues
+    problem = problem_of(Shrunk(4, (0, 1, 2)), x, labels, bound=2.0)
+    found = solve_seeded(problem, epsilon=8.0, delta=1e-6, n_components=2).intervals(0.999).eigenvalues
+    truth = fda / (1 + fda / 2)
+    assert (found[:, 0] < truth).all()
+    assert (truth < found[:, 1]).all()
 
 
 @pytest.mark.parametrize("model", [*MODELS.values(), TableModel(5), GepModel(5)], ids=lambda model: model.name)

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from dpgep.models.model import Scatter, Traits
+from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, Traits
 from dpgep.models.row_model import Classes, Grouping, RowModel, Slices
 from dpgep.serialization import stored_as
 
@@ -26,10 +26,6 @@ __all__ = [
     "StandardizedPcaModel",
     "TableModel",
 ]
-
-TOTAL = Scatter(total=1.0)
-BETWEEN, WITHIN = Scatter(total=1.0, blocks="between"), Scatter(total=1.0, blocks="within")
-MEANS = Scatter(total=1.0, within=-1.0)  # the scatter of the means of groups, at most of rank groups - 1
 
 
 @stored_as("pca")
@@ -121,7 +117,7 @@ class FdaModel(RowModel):
     n_features: int
     classes: tuple[Hashable, ...]
     name = "fda"
-    traits = Traits(MEANS, Scatter(within=1.0))
+    traits = Traits(MEANS, WITHIN_GROUPS)
 
     @property
     def grouping(self) -> Classes:

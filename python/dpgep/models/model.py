@@ -96,6 +96,11 @@ class Scatter:
         return self.total + self.within != 0
 
 
+TOTAL, WITHIN_GROUPS = Scatter(total=1.0), Scatter(within=1.0)
+BETWEEN, WITHIN = Scatter(total=1.0, blocks="between"), Scatter(total=1.0, blocks="within")
+MEANS = Scatter(total=1.0, within=-1.0)  # the scatter of the means of groups, at most of rank groups - 1
+
+
 @dataclass(frozen=True)
 class Traits:
     """A and B, and what holds of the answer whatever the data are.
@@ -117,6 +122,22 @@ class Traits:
     has_clipped_products: bool = False
     asks_sizes: bool = False
     largest_eigenvalue: float = math.inf
+
+    def __post_init__(self) -> None:
+        a, b = self.a, self.b
+        if a is None:
+            return
+        if b is None:
+            known = a in ((TOTAL,) if self.standardized else (TOTAL, WITHIN_GROUPS, MEANS, BETWEEN))
+        elif a == MEANS:
+            known = b.moment and b.blocks == "whole"
+        else:
+            known = (a, b) == (BETWEEN, WITHIN)
+        if not known:  # simulations of such a release would be wrong, and with them intervals and lost components
+            raise ValueError(
+                "a is T, W, T - W or T between views; b none (I), T or W under T - W, T within views under T between "
+                "them. Where a holds b, take b from it: components stay, eigenvalues fall by 1"
+            )
 
     @cached_property
     def identity_b(self) -> bool:

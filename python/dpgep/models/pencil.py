@@ -317,9 +317,10 @@ def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: M
     shares = moments.counts / moments.counts.sum()
     contrasts = moments.sums - np.outer(moments.sums.sum(axis=1), shares)
     sums = moments.sums + (duals * factors) @ (vectors.T @ contrasts)
-    second = moments.second
-    if pencil.b is not None and pencil.b.weights[:-1].any():  # B is the scatter within groups
-        second = second + (sums / moments.counts) @ sums.T - (moments.sums / moments.counts) @ moments.sums.T
+    second, b = moments.second, before.model.traits.b
+    if b is not None and b.within:  # the second moment takes up what W loses
+        second = second + b.within * (sums / moments.counts) @ sums.T
+        second = second - b.within * (moments.sums / moments.counts) @ moments.sums.T
     return replace(moments, sums=sums, second=second)
 
 
