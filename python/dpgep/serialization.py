@@ -55,6 +55,9 @@ def stored_as(name: str) -> Callable[[C], C]:
     """Register a dataclass by the name that files give it, where a field may hold several classes."""
 
     def register(kind: C) -> C:
+        for other in (each for each, taken in _NAMES.items() if taken == name):
+            if (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):  # not defined anew
+                raise ValueError(f"files call {other.__qualname__} {name!r}: give {kind.__qualname__} another name")
         _NAMES[kind] = name
         _variants.cache_clear()
         return kind
@@ -190,6 +193,8 @@ class _Encoder:
         if isinstance(value, np.ndarray):
             return _listed(value) if self._parts is None else self._stored(value, _entry_type(kind))
         if dataclasses.is_dataclass(value):
+            if type(value) not in _NAMES and isinstance(kind, type) and _variants(kind):
+                raise TypeError(f"files have no name for {type(value).__qualname__}: put @stored_as(...) above the class")
             return self._record(value)
         if isinstance(value, Mapping):
             return [[self.value(part, None) for part in pair] for pair in value.items()]
@@ -245,6 +250,7 @@ class _Decoder:
         """A value of type ``kind``. Raises ValueError, which says ``where``, for anything else."""
         if kind in _SCALARS:
             return self._scalar(document, kind, where)
+        kind = tuple[Hashable, ...] if kind is tuple else kind
         origin = get_origin(kind)
         if origin in (Union, types.UnionType):
             return self._one_of(document, get_args(kind), where)

@@ -1,5 +1,6 @@
 """`problem_of`: any model of rows, from the data that its inputs name; the builders are not asked."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dpgep.models.gep import GepModel
 from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, Model, Scatter, Traits
 from dpgep.models.row_model import Classes
 from dpgep.problems.problem import problem_of
+from dpgep.serialization import decoded, encoded, stored_as
 
 BUILDERS: dict[str, Any] = {"pca": dpgep.pca, "cca": dpgep.cca, "pls": dpgep.pls}
 
@@ -120,3 +122,36 @@ def test_a_file_of_a_class_that_nobody_imported_says_what_to_do() -> None:
     document = bytes_of(solution).decode().replace('"kind": "pca"', '"kind": "within-pca"')
     with pytest.raises(ValueError, match=r"of kind 'within-pca'.*; of a class of your own, import the module first"):
         dpgep.load(document.encode())
+
+
+@dataclass(frozen=True)
+class Unnamed(PcaModel):
+    groups: tuple = ()  # type: ignore[type-arg]
+
+
+def test_files_of_a_class_without_a_name_are_not_written(tmp_path: Path) -> None:
+    """Nobody could load them, and a release that was paid for would be lost."""
+    problem = problem_of(Unnamed(3, True), np.eye(9, 3), bound=1.0)
+    release = dpgep.release(problem, epsilon=9.0, delta=1e-4)
+    with pytest.raises(TypeError, match="files have no name for Unnamed: put @"):
+        release.save(tmp_path / "release.dpgep")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_name_belongs_to_one_class() -> None:
+    with pytest.raises(ValueError, match="files call PcaModel 'pca': give Unnamed another name"):
+        stored_as("pca")(Unnamed)
+
+
+def test_a_field_that_is_a_tuple_of_anything_is_read_back() -> None:
+    values = ("north", 2, True, 0.5)
+    assert decoded(encoded(values), tuple, "values") == values
+
+
+class WithoutGroups(PcaModel):
+    traits = Traits(WITHIN_GROUPS)
+
+
+def test_scatter_within_groups_needs_groups() -> None:
+    with pytest.raises(ValueError, match="pca: the scatter within groups needs a grouping"):
+        WithoutGroups(3, True)

@@ -65,9 +65,11 @@ class RowModel(Model):
     def __post_init__(self) -> None:
         if not getattr(self, "center", True):
             object.__setattr__(self, "traits", _uncentred(self.traits))
-        a = self.traits.a
+        a, b = self.traits.a, self.traits.b
         if a is not None and self.view_sizes and (self.grouping is not None or a.blocks == "whole"):
             raise ValueError(f"{self.name}: a model of several views has no groups, and a is of blocks between views")
+        if self.grouping is None and any(part is not None and part.within for part in (a, b)):
+            raise ValueError(f"{self.name}: the scatter within groups needs a grouping, such as Classes or Slices")
         features = [j for group in self.indicators for j in group]
         if len(set(features)) < len(features) or not all(0 <= j < self.n_features for j in features):
             raise ValueError(f"indicators must be features from 0 to {self.n_features - 1}, each once")
