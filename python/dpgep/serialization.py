@@ -194,7 +194,9 @@ class _Encoder:
             return _listed(value) if self._parts is None else self._stored(value, _entry_type(kind))
         if dataclasses.is_dataclass(value):
             if type(value) not in _NAMES and isinstance(kind, type) and _variants(kind):
-                raise TypeError(f"files have no name for {type(value).__qualname__}: put @stored_as(...) above the class")
+                raise TypeError(
+                    f"files have no name for {type(value).__qualname__}: put @stored_as(...) above the class"
+                )
             return self._record(value)
         if isinstance(value, Mapping):
             return [[self.value(part, None) for part in pair] for pair in value.items()]
