@@ -750,16 +750,16 @@ def test_a_scale_that_the_budget_does_not_show_is_named() -> None:
     x = table(2000)
     x[:, 3] = 7.0
     frame = pd.DataFrame(x, columns=list("abcde"))
-    with pytest.warns(dpgep.AccuracyWarning, match="did not show the scales of columns 'd'") as caught:
+    with pytest.warns(dpgep.AccuracyWarning, match="did not show how wide column 'd' is") as caught:
         solution = dpgep.solve(dpgep.pca(frame, standardize=True), mu=2.0)
     assert any(warning.message.solution is solution for warning in caught)
     assert solution.preprocessing.unsure == (3,)
-    with pytest.warns(dpgep.AccuracyWarning, match="scales of columns 'd'"):
+    with pytest.warns(dpgep.AccuracyWarning, match="how wide column 'd' is"):
         released = dpgep.release(frame, mu=2.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         released.pca(["a", "b"])  # the warning is about others
-    with pytest.warns(dpgep.AccuracyWarning, match="scales of columns 'd'"):
+    with pytest.warns(dpgep.AccuracyWarning, match="how wide column 'd' is"):
         released.pca(["a", "d"])
     assert dpgep.load(bytes_of(released)).preprocessing.unsure == (3,)
 

@@ -458,7 +458,7 @@ def test_the_noise_of_all_groups_together(share: float, n_is_public: bool, rng: 
 def test_columns_that_drown_are_named(x: Matrix) -> None:
     frame = pd.DataFrame(x, columns=NAMES).assign(dose=1.0)
     release = released(table_problem(frame, preprocessing=PREPROCESSING))
-    with pytest.warns(dpgep.AccuracyWarning, match="columns 'dose' are constant and have no weight"):
+    with pytest.warns(dpgep.AccuracyWarning, match="column 'dose' is constant, without any weight"):
         release.pca(["dose", "age", "height"], standardize=True, n_components=1)
 
 

@@ -219,19 +219,21 @@ def _constant_warning(standard: Standardization, asked: int, names: tuple[str, .
     if len(constant):
         left = len(standard.scale) - len(constant)
         fewer = f", which leaves {left} of {asked} components" if left < asked else ""
-        yield f"columns {listed_columns(constant, names)} are constant and have no weight{fewer}"
+        yield f"{columns_are(constant, names)} constant, without any weight{fewer}"
     drowned = np.flatnonzero(standard.drowned & (standard.scale > 0))
     if len(drowned):
         yield (
-            f"columns {listed_columns(drowned, names)} are constant, or vary less than the noise in their variances: "
-            "their weights are too small, and the expected errors do not cover that"
+            f"{columns_are(drowned, names)} constant, or lost in the noise of variances: weights there are too small, "
+            "and the expected errors do not cover that"
         )
 
 
-def listed_columns(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:
-    """Their names or numbers, in words."""
+def columns_are(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:
+    """Their names or numbers as the subject of a sentence, and its verb."""
+    one = len(columns) == 1
     listed = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:_MOST_LISTED])
-    return listed + (f" and {len(columns) - _MOST_LISTED} more" if len(columns) > _MOST_LISTED else "")
+    listed += f" and {len(columns) - _MOST_LISTED} more" if len(columns) > _MOST_LISTED else ""
+    return f"{'column' if one else 'columns'} {listed} {'is' if one else 'are'}"
 
 
 def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> MethodResult:

@@ -243,7 +243,7 @@ def warn_of_clipping(clipping: Clipping | None, names: Names) -> None:
     if clipping is None or clipping.lost.max() < _MUCH:
         return
     largest = np.argsort(-clipping.lost, kind="stable")[:2]
-    columns = " and ".join(str(j) if names is None else str(names[j])[:20] for j in largest.tolist())
+    columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist())
     message = (
         f"clipping has taken about {clipping.lost.max():.0%} of the variance of columns such as {columns}: intervals "
         "hold what that does in part. A larger quantile, a logarithm, or more budget help"

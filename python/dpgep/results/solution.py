@@ -17,7 +17,7 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
-from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, listed_columns
+from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Model, view_labels
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pencil import MomentsPencil, in_units
@@ -402,6 +402,6 @@ def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
 def warn_of_scales(preprocessing: Preprocessing | None, names: Names, solution: Any) -> None:
     """Warn of columns whose scale the budget did not show."""
     if preprocessing is not None and preprocessing.unsure:
-        columns = listed_columns(np.array(preprocessing.unsure), names)
-        message = f"the budget did not show the scales of columns {columns}: errors and intervals do not count that"
-        warn(AccuracyWarning(f"{message}; give their ranges, or a larger share", solution))
+        columns = columns_are(np.array(preprocessing.unsure), names)
+        message = f"the budget did not show how wide {columns}: errors and intervals do not count that"
+        warn(AccuracyWarning(f"{message}; give ranges, or a larger share", solution))

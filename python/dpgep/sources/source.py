@@ -157,6 +157,11 @@ def require_numeric(others: Sequence[tuple[object, Any]]) -> None:
     if others:
         shown = ", ".join(f"{name!r} ({kind})" for name, kind in others[:8]) + ", ..." * (len(others) > 8)
         are = f"columns {shown} are" if len(others) > 1 else f"column {shown} is"
+        if any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others):
+            raise TypeError(
+                f"{are} not numeric: select numeric columns, or make numbers of the others by dpgep.scan(..., "
+                "dates=[column], categories={column: [...]})"
+            )
         raise TypeError(f"{are} not numeric: select numeric columns, or declare the categories of text, {DECLARE}")
 
 
