@@ -226,7 +226,7 @@ def test_the_expected_error_holds(n: int, d: int, shift: float, facts: dict[str,
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"storage": "operator"}, "diagonal of a released matrix, which products with vectors do not show"),
+    ({"storage": "operator"}, "needs a released matrix, such as its diagonal, which products with vectors do not show"),
     ({"memory_limit": 1000}, 'use method="release" with storage="matrix"'),
     ({"screen": 3}, "those of standardized columns are all 1"),
     ({"method": "rayleigh-flow"}, "products with vectors"),

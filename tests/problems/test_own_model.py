@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.linalg
 from conftest import solve_seeded
 from model_rows import MODELS, arguments, dataset
 from stored import bytes_of
 
 import dpgep
-from dpgep.models import CcaModel, PcaModel, TableModel
+from dpgep.models import CcaModel, PcaModel, TableModel, ViewsModel
 from dpgep.models.gep import GepModel
-from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, Model, Scatter, Traits
+from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, MatrixPencil, Model, Scatter, Traits
+from dpgep.models.pencil import MomentsPencil
 from dpgep.models.row_model import Classes
-from dpgep.problems.problem import problem_of
+from dpgep.problems.problem import Problem, problem_of
 from dpgep.serialization import decoded, encoded, stored_as
 
 BUILDERS: dict[str, Any] = {"pca": dpgep.pca, "cca": dpgep.cca, "pls": dpgep.pls}
@@ -155,3 +157,44 @@ class WithoutGroups(PcaModel):
 def test_scatter_within_groups_needs_groups() -> None:
     with pytest.raises(ValueError, match="pca: the scatter within groups needs a grouping"):
         WithoutGroups(3, True)
+
+
+class RankPencil(MomentsPencil):
+    """Reduced-rank regression: B of the second view is the identity."""
+
+    def pair(self) -> MatrixPencil:
+        pair, (_, second) = super().pair(), self.model.views
+        assert pair.b is not None
+        pair.b[..., second, second] = np.eye(second.stop - second.start)
+        return pair
+
+
+class ReducedRank(ViewsModel):
+    name = "reduced-rank"
+    traits = Traits(BETWEEN, WITHIN)
+
+    def noisy(self, released: Any, scale: Any = None) -> RankPencil:
+        return RankPencil(self, released, scale)
+
+
+def ranked() -> tuple[Problem, Any]:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((5000, 3)) * [1, 1, 0.5]
+    y = x[:, :2] * [1.0, 0.7] + rng.standard_normal((5000, 2)) / 2
+    return problem_of(ReducedRank((3, 2), True), x, y, bound=9.0), np.cov(np.hstack([x, y]).T, bias=True)
+
+
+def test_a_pencil_of_its_own_is_solved_as_scipy_solves_it() -> None:
+    problem, covariance = ranked()
+    found = dpgep.solve(problem, epsilon=np.inf, n_components=2)
+    a, b = covariance.copy(), np.eye(5)
+    a[:3, :3], a[3:, 3:], b[:3, :3] = 0, 0, covariance[:3, :3]
+    np.testing.assert_allclose(found.eigenvalues, scipy.linalg.eigh(a, b)[0][:2:-1], rtol=1e-6)
+    solve_seeded(problem, epsilon=4.0, delta=1e-6, n_components=2).intervals()
+
+
+@pytest.mark.parametrize("options", [{"storage": "operator"}, {"screen": 2}, {"method": "rayleigh-flow"}])
+def test_a_pencil_of_its_own_is_not_asked_for_products(options: dict[str, Any]) -> None:
+    """They would be those of the traits: another problem, solved in silence."""
+    with pytest.raises(ValueError, match="reduced-rank needs a released matrix"):
+        dpgep.solve(ranked()[0], epsilon=4.0, delta=1e-6, n_components=1, **options)

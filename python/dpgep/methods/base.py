@@ -58,6 +58,12 @@ class Need:
             raise ValueError(self.refusal.format(method=method, model=public.model.name))
 
 
+def _shown_by_products(model: Model) -> bool:
+    """Whether A and B are those of the traits: not divided by deviations, nor changed by the model's own pencil."""
+    own = isinstance(model, RowModel) and type(model).noisy is not RowModel.noisy
+    return not own and not model.traits.standardized
+
+
 SECOND_MOMENT = Need(
     "`pca(center=False)`",
     lambda public: public.model.traits.is_second_moment,
@@ -71,8 +77,8 @@ CLIPPED_PRODUCTS = Need(
 )
 PRODUCTS = Need(
     "all but standardized `pca`",
-    lambda public: not public.model.traits.standardized,
-    "{model} needs the diagonal of a released matrix, which products with vectors do not show: use "
+    lambda public: _shown_by_products(public.model),
+    "{model} needs a released matrix, such as its diagonal, which products with vectors do not show: use "
     'method="release" with storage="matrix", or pca of columns divided by public scales',
 )
 PUBLIC_N = Need(
@@ -281,6 +287,7 @@ class ReleaseOptions(PairOptions):
                     "screen keeps the columns with the largest variances, and those of standardized columns are all 1: "
                     "choose columns by public facts, or screen for pca without standardize"
                 )
+            PRODUCTS.require("release", public)  # scores are those of the traits
             self._check_screen(public, k)
         elif self.storage_for(public.model.n_features) == "operator":
             if self.sparsity == "auto":
@@ -324,7 +331,7 @@ class ReleaseOptions(PairOptions):
             and self.sparsity is None
             and isinstance(model, RowModel)
             and model.traits.identity_b
-            and not model.traits.standardized
+            and PRODUCTS.met(public)
             and len(model.views) == 1
         )
 
