@@ -31,6 +31,7 @@ from dpgep.methods.papers.stochastic import StochasticDiagnostics as StochasticD
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models import MODELS as MODELS
 from dpgep.models import TableModel
+from dpgep.models.clipping import Clipping
 from dpgep.models.gep import GepModel as GepModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
@@ -149,6 +150,22 @@ def _require_moments(solution: Solution, moments: ReleasedMoments, d: int) -> No
     _require_finite("moments.second", moments.second, (d, d))
     _require_finite("moments.sums", moments.sums, (d, int(solution.mean is not None) if groups is None else groups))
     _require_finite("moments.counts", moments.counts, (min(moments.counts.size, 1) if groups is None else groups,))
+    if moments.clipping is not None:
+        _require_clipping(moments.clipping, d)
+
+
+def _require_clipping(clipping: Clipping, d: int) -> None:
+    for name, shape in {"covariance": (d, d), "lost": (d,), "most": (d,)}.items():
+        _require_finite(f"moments.clipping.{name}", getattr(clipping, name), shape)
+    if not ((clipping.lost >= 0) & (clipping.lost < 1)).all():
+        raise ValueError(f"moments.clipping.lost must be from 0 to below 1, got {clipping.lost}")
+    if not (clipping.most >= 0).all():
+        raise ValueError(f"moments.clipping.most must not be negative, got {clipping.most}")
+    for name, least, largest in (("doubt", 0, 1), ("people", 1, 3)):
+        if not least <= getattr(clipping, name) <= largest:
+            raise ValueError(
+                f"moments.clipping.{name} must be from {least} to {largest}, got {getattr(clipping, name)!r}"
+            )
 
 
 # ---- releases ----
@@ -179,6 +196,8 @@ def _release(document: Document) -> Release:
         raise ValueError(f"n is {noisy.n!r}, and the public number of people {public!r}")
     for name in ("second", "sums", "counts"):
         _require_finite(name, getattr(noisy, name))
+    if noisy.clipping is not None:
+        raise ValueError("a release has no clipping: it holds what was released, of clipped rows")
     if math.isfinite(report.mu):
         paid = iter(block.deviation for block in paid_noise(report))
         units = (report.bound * report.bound, report.bound, 1.0)

@@ -354,6 +354,15 @@ def test_bad_options_are_refused_before_data_is_read(options, message):
     assert budget.remaining_mu == budget.mu
 
 
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_a_single_step_has_an_answer_too(epsilon):
+    options = {"n_passes": 1, "batch_size": 300, "epsilon": epsilon, "delta": DELTA}
+    found = solve(dpgep.pca(rows(n=300), center=False, bound=1.0), "dp-spca", **options)
+    assert found.diagnostics.n_steps == 1
+    assert np.isfinite(found.eigenvalues).all()
+    assert ((found.diagnostics.expected_error >= 0) & (found.diagnostics.expected_error <= 1)).all()
+
+
 @pytest.mark.parametrize("target", [(1.0, 1e-6), None])
 def test_samples_are_paid_for_with_the_ledgers_own_target(target):
     problem = dpgep.pca(np.eye(6)[[0, 1, 2] * 20], bound=1.0, center=False)

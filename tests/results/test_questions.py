@@ -499,6 +499,18 @@ def test_covariances_of_clipped_gaussian_rows_are_made_whole(d: int, rng: np.ran
     assert evenly > 2 * error
 
 
+@pytest.mark.parametrize("values", [(-1.0, -2.0), (0.0, 0.0, 0.0, 99.0, 123.0, 351.0)], ids=["negative", "large"])
+def test_noise_beyond_all_rows_is_no_error(values: tuple[float, ...]) -> None:
+    """Released variances may all be negative, or larger than any row within the bound has."""
+    d = len(values)
+    moments = ReleasedMoments(np.zeros((d, 1)), np.ones(1), 10.0, MomentNoise(100.0, 100.0, 0.0), np.diag(values))
+    found, _ = unclipped(moments, dpgep.Preprocessing(2.0, energy_kept=0.84))
+    assert found.clipping is not None
+    for part in (found.second, np.array([found.noise.second, found.clipping.doubt]), found.clipping.lost):
+        assert np.isfinite(part).all()
+    assert found.noise.second >= moments.noise.second
+
+
 def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
     for given in (table_problem(x, preprocessing=PREPROCESSING), table_problem(x, bound=BOUND)):
         release = released(given, mu=1.0)

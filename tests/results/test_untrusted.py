@@ -33,6 +33,7 @@ from dpgep.data import integer_moments
 from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
 from dpgep.masked import Site, Terms
 from dpgep.models import FdaModel, PcaModel
+from dpgep.models.clipping import Clipping
 from dpgep.privacy import sampled
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import COUNTS, RECORD, SECOND, SUMS
@@ -211,6 +212,47 @@ def test_a_release_whose_noise_has_no_known_name_is_refused(name: str) -> None:
         blocks = [{**block, "name": block["name"] + "x" * (at == place)} for at, block in enumerate(noise)]
         with pytest.raises(ValueError, match=r"must be of the blocks|has a block of a moment matrix beside others"):
             dpgep.load(changed(data, {LEDGER + "noise": blocks}))
+
+
+@functools.cache
+def put_back() -> bytes:
+    """A solution that keeps moments with what is known of the clipping, and a map that was bought."""
+    return bytes_of(dpgep.release(ROWS * [1, 10, 100] + 5, epsilon=1.0, delta=1e-6).pca(standardize=True))
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "said"),
+    [
+        ("clipping", {"lost": [0.1]}, "moments.clipping.lost must have shape"),
+        ("clipping", {"lost": [0.1, 0.2, 1.0]}, "lost must be from 0 to below 1"),
+        ("clipping", {"lost": ["nan", 0.1, 0.1]}, "moments.clipping.lost must be finite"),
+        ("clipping", {"covariance": [[1.0]]}, "moments.clipping.covariance must have shape"),
+        ("clipping", {"most": [1.0, 1.0, -1.0]}, "most must not be negative"),
+        ("clipping", {"doubt": 2.0}, "doubt must be from 0 to 1"),
+        ("clipping", {"doubt": "nan"}, "doubt must be from 0 to 1"),
+        ("clipping", {"people": "inf"}, "people must be from 1 to 3"),
+        ("preprocessing", {"unsure": [-1]}, "unsure must be columns"),
+        ("preprocessing", {"unsure": [3]}, "unsure must be columns"),
+        ("preprocessing", {"unsure": [10**30]}, "unsure must be columns"),
+        ("preprocessing", {"unsure": [0, 0]}, "unsure must be columns"),
+        ("preprocessing", {"unsure": [0], "scale": None, "variance_error": None}, "unsure must be columns"),
+    ],
+)
+def test_a_solution_of_impossible_scales_or_clipping_is_refused(part: str, changes: dict[str, Any], said: str) -> None:
+    document = json.loads(put_back())
+    assert isinstance(dpgep.load(put_back()), dpgep.Solution)
+    (document["moments"]["clipping"] if part == "clipping" else document["preprocessing"]).update(changes)
+    with pytest.raises(ValueError, match=said):
+        dpgep.load(json.dumps(document).encode())
+
+
+def test_a_release_that_was_put_back_is_refused() -> None:
+    """What a release holds is as it was released."""
+    kept = dpgep.load(release("pca"))
+    clipping = Clipping(np.eye(3), np.zeros(3), 0.5, np.ones(3), 1.0)
+    forged = dataclasses.replace(kept, _noisy=dataclasses.replace(kept._noisy, clipping=clipping))
+    with pytest.raises(ValueError, match="clipping"):
+        dpgep.load(bytes_of(forged))
 
 
 def of_noise(*blocks: NoiseBlock, mu: float = 0.01) -> dpgep.PrivacyReport:

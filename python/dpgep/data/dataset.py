@@ -275,7 +275,7 @@ def preprocessed(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = 
 
 def _scaled(rows: Rows, preprocessing: Preprocessing) -> Iterator[Any]:
     """Views of which some are sparse, divided by the scale: zeros stay zeros."""
-    first = 0
+    first, preprocessing = 0, replace(preprocessing, variance_error=None, unsure=())  # no row needs them
     for view, width in zip(rows.views, rows.widths, strict=True):
         part = preprocessing.restricted(np.arange(first, first + width))
         first += width

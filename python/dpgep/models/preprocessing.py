@@ -146,6 +146,9 @@ class Preprocessing(Shown):
                 object.__setattr__(self, name, _finite(name, part, 2 if name == "linear" else 1))
         if self.variance_error is not None and (self.scale is None or not (self.variance_error >= 0).all()):
             raise ValueError("variance_error must be non-negative, of a scale that was bought")
+        known = 0 if self.scale is None else len(self.scale)
+        if len(set(self.unsure)) < len(self.unsure) or not all(0 <= j < known for j in self.unsure):
+            raise ValueError("unsure must be columns of a scale, each once")
         if self.scale is not None and not (self.scale >= 1 / _EXTREME).all():
             raise ValueError(f"scale must be positive, at least {1 / _EXTREME:.3g}")
         if self.linear is not None:
@@ -288,6 +291,8 @@ Bound = float | Literal["auto"]
 
 # Entries of the Gaussian rows that an expectation is averaged over, the same in every run, and rounds of the equation.
 _SEED, _ENTRIES, _ROUNDS = 0x636C6970, 1 << 19, 4
+# The least share of a variance that clipping is taken to leave.
+_LEAST_RATIO = 1e-3
 # Deviations by which a column lacks variance that was not made up for; the most that is said to be lost; least doubt.
 _SURE, _MOST_LOST, _LEAST_DOUBT = 2.0, 0.95, 0.3
 # To this the histogram's bins show which share is kept.
@@ -364,5 +369,7 @@ def _kept_of(squares: Matrix, variances: Matrix, bound: float, stretched: Matrix
     """Shares that the bound keeps of each variance, and of their sum, for squared rows ``stretched`` as much."""
     lengths = (squares @ variances) * stretched
     cut = stretched * (1 - np.minimum(bound**2 / np.maximum(lengths, 1e-300), 1.0))
-    ratios = 1 - cut @ squares / (len(squares) * stretched.mean())
-    return ratios, float(ratios @ variances) / max(float(variances.sum()), 1e-300)
+    # where all but nothing is cut, too few rows are averaged over to say how little is left
+    ratios = np.maximum(1 - cut @ squares / (len(squares) * stretched.mean()), _LEAST_RATIO)
+    total = float(variances.sum())
+    return ratios, float(ratios @ variances) / total if total > 0 else 1.0

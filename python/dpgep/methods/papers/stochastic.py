@@ -167,14 +167,16 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
     first, last = options.step_sizes or _default_steps("dp-spca", answers, curator)
     steps = np.geomspace(first, last, n_steps) / _squared_bound(curator)
     tail = math.ceil(n_steps / 4)  # of steps so small that their mean tells the eigenvalues
-    vectors, quotients = answers.products.ascend(_start(curator, n_components, options), steps[:1])
-    ascent = Ascent(steps, _total(quotients, curator, options))
+    vectors, total = _start(curator, n_components, options), None
+    if n_steps > 1:  # the only step is the last
+        vectors, quotients = answers.products.ascend(vectors, steps[:1])
+        total = _total(quotients, curator, options)
     if tail < n_steps - 1:
         vectors, _ = answers.products.ascend(vectors, steps[1:-tail])
-    trace = Trace.of(answers.products.ascend, vectors, steps[max(n_steps - tail, 1) :], tail)
+    trace = Trace.of(answers.products.ascend, vectors, steps[-tail:], tail)
     level = answers.noise_level / math.sqrt(n_steps)
     lengths = np.ones(n_components)
-    return _result(curator, ascent, trace, lengths, answers, (first, last), level)
+    return _result(curator, Ascent(steps, total), trace, lengths, answers, (first, last), level)
 
 
 def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> MethodResult:
