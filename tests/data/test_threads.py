@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,8 @@ from stored import bytes_of
 import dpgep
 from dpgep import _threads
 from dpgep._threads import run, thread_count, use_threads
-from dpgep.data import integer_moments, rows
+from dpgep.data import dataset, integer_moments, rows
+from dpgep.data.dataset import People
 from dpgep.data.rows import add_products
 
 COUNTS = (1, 2, 3)
@@ -379,3 +382,23 @@ def test_kernels_and_blas_together_use_no_more_than_asked_for() -> None:
         count, busy, *inside = line.split()
         assert float(busy) < int(count) + 0.15
         assert inside == ["[1]"]
+
+
+def test_people_have_one_name_where_threads_ask_for_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two, releases of the same people would pass for those of disjoint populations."""
+    people, drawing, drawn, names = People(5), threading.Barrier(2), iter(["one", "other"]), []
+
+    def draw(_n_bytes: int) -> str:
+        name = next(drawn)
+        with contextlib.suppress(threading.BrokenBarrierError):  # where one thread waits for the other
+            drawing.wait(timeout=1)
+        return name
+
+    monkeypatch.setattr(dataset, "naming", SimpleNamespace(get=lambda: draw))
+    threads = [threading.Thread(target=lambda: names.append(people.name)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(names) == 2
+    assert len(set(names)) == 1

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Generic
 
 import numpy as np
@@ -45,10 +45,12 @@ class People:
     n: int | None
     passes: int = 0
 
-    @cached_property
+    @property
     def name(self) -> str:
-        """A random name: what tells that two releases are of the same people."""
-        return naming.get()(16)
+        """A random name: what tells that two releases are of the same people, also where threads ask at once."""
+        if "_name" not in vars(self):
+            vars(self).setdefault("_name", naming.get()(16))  # the first stays; a `cached_property` is replaced
+        return str(vars(self)["_name"])
 
 
 class Dataset(ABC):
