@@ -808,7 +808,9 @@ def test_components_of_a_flat_spectrum_are_lost(method: str) -> None:
     rows = np.random.default_rng(5).standard_normal((2000, 100))
     problem = dpgep.pca(rows, center=False, bound=11.0)
     solution = solve_seeded(problem, 1, mu=0.5, n_components=1, method=method)
-    assert type(solution.diagnostics).__name__ == "ClippedPowerDiagnostics"
+    # a probe that shows nothing but noise is no reason for products
+    answered = "ReleaseDiagnostics" if method == "auto" else "ClippedPowerDiagnostics"
+    assert type(solution.diagnostics).__name__ == answered
     assert solution.diagnostics.lost == (True,)
 
 
