@@ -94,3 +94,25 @@ def test_who_stops_early_waits_for_the_item_on_its_way() -> None:
     assert next(reading) == 0
     reading.close()
     source.close()  # an error, if the thread were still in it
+
+
+ENDED = """
+import os
+from dpgep.sources.batches import read_ahead
+
+reading = read_ahead(iter(range(9)))
+next(reading)
+if os.fork() == 0:
+    reading.close()  # the thread is not in this process
+    os._exit(0)
+assert os.wait()[1] == 0
+for item in reading:
+    raise ValueError("in the middle")  # its traceback keeps the iterator until the interpreter has ended
+"""
+
+
+def test_a_process_that_ends_in_the_middle_waits_for_nobody() -> None:
+    command = [sys.executable, "-c", ENDED]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert shown.returncode == 1
+    assert shown.stderr.splitlines()[-1] == "ValueError: in the middle"

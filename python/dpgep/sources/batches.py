@@ -7,7 +7,9 @@ lie in memory of the user's that changes when the next piece is asked for: what 
 from __future__ import annotations
 
 import math
-from _thread import start_new_thread
+import os
+import sys
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
@@ -272,21 +274,25 @@ def rows_at_a_time(row_bytes: int, batch_rows: int | None) -> int:
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
     """The items, each fetched in a thread while the one before it is in use.
 
-    Ctrl-C may come anywhere here. So the threads share queues of C alone: a lock that Python takes, as executors and
-    events do, stays locked if the interrupt comes between taking it and the block that lets it go.
+    Ctrl-C may come anywhere here. So the threads share a lock and queues of C alone: a lock that Python takes, as
+    executors and events do, stays locked if the interrupt comes between taking it and the block that lets it go.
     """
     asked: SimpleQueue[bool] = SimpleQueue()
     found: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-    end = object()
+    end, running, getpid, is_finalizing = object(), allocate_lock(), os.getpid, sys.is_finalizing
+    process = getpid()
 
     def fetch() -> None:
-        while asked.get():
-            try:
-                found.put((next(items, end), None))
-            except BaseException as error:
-                found.put((end, error))
-        found.put((asked, None))  # nothing runs here any more
+        try:
+            while asked.get():
+                try:
+                    found.put((next(items, end), None))
+                except BaseException as error:
+                    found.put((end, error))
+        finally:
+            running.release()
 
+    running.acquire()
     start_new_thread(fetch, ())
     try:
         asked.put(True)
@@ -301,5 +307,6 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
     finally:
         error = None  # whose traceback leads here
         asked.put(False)
-        while found.get()[0] is not asked:
-            pass
+        # where the interpreter ends, and after a fork, the thread runs no more
+        if getpid() == process and not is_finalizing():
+            running.acquire()
