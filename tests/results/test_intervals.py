@@ -111,8 +111,7 @@ def test_intervals_cover_the_truth_and_need_the_noise_to_do_so() -> None:
         assert solution._moments is not None
         silent = replace(solution._moments, noise=NO_NOISE)
         without = bootstrap_intervals(
-            solution.model,  # type: ignore[arg-type]
-            silent,
+            solution.model.noisy(silent),  # type: ignore[arg-type]
             0.0,
             (False,),
             1.2,
