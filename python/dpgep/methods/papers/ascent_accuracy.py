@@ -27,9 +27,9 @@ from dpgep.models.model import Matrix
 # A block and the steps to take from it; the block after them, and the mean of the noisy quotients.
 Ascend = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
 
-# Of the other eigenvalues so many stand for all.
+# This number of further eigenvalues stands for all the others.
 _NODES = 48
-# An ascent has not arrived that is so many times as far off as noise explains; squared sines that are not worth a word.
+# An ascent has not arrived if it is this many times as far off as noise explains; squared sines not worth a word.
 _BEYOND_NOISE, _UNSAID = 2.0, 1e-5
 
 
