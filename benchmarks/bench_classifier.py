@@ -92,7 +92,7 @@ def _line(task: Task, epsilon: float, bound: Any, private: list[float]) -> str:
     return f"{task.name:7s} bound {how:6s} epsilon {epsilon:<4g} {statistics.median(private):6.2f} % {extremes}"
 
 
-# of rare indicators: the points show what that costs
+# of rare columns: the points show what that costs
 @pytest.mark.filterwarnings("ignore:the budget did not show:dpgep.AccuracyWarning")
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize(("load", "epsilon", "most"), [(mnist, 1.0, 1.5), (a9a, 1.0, 1.5), (a9a, 0.1, 3.0)])

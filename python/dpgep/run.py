@@ -106,7 +106,7 @@ class Run:
         problem = cast(MomentProblem, self._problem)
         assert problem.auto is not None
         self._facts = problem.facts
-        return location_and_scale(_stages(problem, self._ledger, self._stream), problem.auto)
+        return location_and_scale(_stages(problem, self._ledger, self._stream), problem.auto, problem.model)
 
     def warn_of_counted(self, result: object) -> None:
         """Warn of a large delta if the number of people became public only by reading."""

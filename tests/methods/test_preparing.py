@@ -764,6 +764,21 @@ def test_a_scale_that_the_budget_does_not_show_is_named() -> None:
     assert dpgep.load(bytes_of(released)).preprocessing.unsure == (3,)
 
 
+def test_indicators_have_a_public_range() -> None:
+    """None is unsure, not of a category that nobody has, and no histogram is bought where there is nothing else."""
+    words = ["often", "never", "seldom"]
+    kinds = pd.Categorical(np.random.default_rng(0).choice(words, 2000, p=[0.6, 0.398, 0.002]), [*words, "nobody's"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpgep.AccuracyWarning)
+        released = dpgep.release(pd.DataFrame({"kind": kinds, "age": table(2000)[:, 0]}), mu=0.5)
+        alone = dpgep.release(pd.DataFrame({"kind": kinds}), mu=0.5)
+    scale = released.preprocessing.scale
+    np.testing.assert_allclose(scale[:2], np.sqrt(0.24), rtol=0.1)
+    assert (scale[2:4] <= 0.5).all()
+    assert "sums of the columns and of their squares" in [entry.query for entry in alone.privacy.releases]
+    assert not any(entry.query.startswith("histogram") and "columns" in entry.query for entry in alone.privacy.releases)
+
+
 def test_the_report_shows_what_each_stage_cost() -> None:
     solution = dpgep.solve(problems(table(), bound="auto")["pca standardized"], mu=1.0)
     prices = solution.privacy.prices()

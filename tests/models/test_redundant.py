@@ -172,3 +172,21 @@ def test_a_stored_release_knows_its_indicators(tmp_path: Any) -> None:
     again = dpgep.load(tmp_path / "release")
     np.testing.assert_array_equal(again.fda().components, released.fda().components)
     assert again.model.indicators == ((3, 4, 5), (6, 7))
+
+
+@pytest.mark.parametrize("listed", [["coast"], ["coast", None]])
+@pytest.mark.parametrize("model", ["cca", "fda", "sir"])
+def test_a_view_of_one_category_is_served(model: str, listed: list[str | None]) -> None:
+    """Whether it varies, by people without a category, shows once the budget is spent."""
+    table, labels, y = patients(2)
+    regions = np.random.default_rng(3).choice(np.array(listed, dtype=object), N)
+    region = pd.DataFrame({"region": pd.Categorical(regions, categories=["coast"])})
+    problems = {
+        "cca": lambda: dpgep.cca(table[["age", "stay"]], region),
+        "fda": lambda: dpgep.fda(region, labels, classes=["no", "yes"]),
+        "sir": lambda: dpgep.sir(region, y, slices=4, y_range=(-3, 3)),
+    }
+    solution = dpgep.solve(problems[model](), epsilon=1.0, delta=1e-5, seed=0)
+    assert np.isfinite(solution.components).all()
+    assert solution.diagnostics.left_out == ()  # type: ignore[attr-defined]
+    assert solution.diagnostics.lost == ((True,) if model == "cca" else (False,))  # one feature is a direction

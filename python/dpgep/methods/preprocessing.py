@@ -84,28 +84,35 @@ def prepare(
     """
     least_cut = _LEAST_CUT_OF_SIZES if model.traits.asks_sizes else _LEAST_CUT
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
-    estimator = _Estimator(stages, auto, shares, grouped=grouped, least_cut=least_cut)
+    estimator = _Estimator(stages, auto, shares, model, grouped=grouped, least_cut=least_cut)
     return estimator.preprocessing(model, shifted=shifted, mixed=mixed)
 
 
-def location_and_scale(stages: Stages, auto: AutoPreprocessing) -> Preprocessing:
+def location_and_scale(stages: Stages, auto: AutoPreprocessing, model: Model) -> Preprocessing:
     """Location and scale of every column, for the whole budget: no bound is bought, and none holds."""
     if stages.n_columns > _MOST_COLUMNS:
         raise ValueError(f"location and scale are found for at most {_MOST_COLUMNS} columns, got {stages.n_columns}")
-    return _Estimator(stages, auto, Shares(1.0, 0.0), grouped=False, least_cut=_LEAST_CUT_OF_SIZES).columns(
-        shifted=True
-    )
+    estimator = _Estimator(stages, auto, Shares(1.0, 0.0), model, grouped=False, least_cut=_LEAST_CUT_OF_SIZES)
+    return estimator.columns(shifted=True)
 
 
 class _Estimator:
     """Estimates one preprocessing, stage by stage."""
 
     def __init__(
-        self, stages: Stages, auto: AutoPreprocessing, shares: Shares, *, grouped: bool, least_cut: float
+        self,
+        stages: Stages,
+        auto: AutoPreprocessing,
+        shares: Shares,
+        model: Model,
+        *,
+        grouped: bool,
+        least_cut: float,
     ) -> None:
         self._stages = stages
         self._auto = auto
         self._d = stages.n_columns
+        self._indicators = [j for group in model.indicators for j in group]
         self._missing = auto.missing == "center"
         self._as_is = Preprocessing(1.0, missing=self._missing)
         self._grouped = grouped
@@ -166,7 +173,9 @@ class _Estimator:
     def columns(self, *, shifted: bool) -> Preprocessing:
         """Location and scale of every column; the scale alone, about zero, if not ``shifted``."""
         left, octaves = split_budget(self._part(self._shares.columns), 1 - _OCTAVES_SHARE)
-        found, ranges = ColumnRanges(self._d, missing=self._missing), self._auto.ranges
+        found = ColumnRanges(self._d, missing=self._missing)
+        ranges: dict[str | int, tuple[float, float]] = {j: (0.0, 1.0) for j in self._indicators}
+        ranges.update(self._auto.ranges)
         others = np.array([j for j in range(self._d) if j not in ranges], dtype=np.intp)
         if len(others):
             found.look(others, self._stages.magnitudes(others, octaves), self._n_rows)
@@ -198,6 +207,7 @@ class _Estimator:
             & (variance >= np.maximum(np.where(found.looked, *_SHOWS) * noise, _LEAST_SPREAD**2))
         )
         known |= scale <= _FACTOR * found.least_spread
+        known[self._indicators] = True  # of a rare one only that is unknown: how much less it varies than it may
         unsure = () if sums.deviation == 0 else tuple(np.flatnonzero(~known).tolist())
         return Preprocessing(
             1.0,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,16 @@ class Redundancy:
 
     @classmethod
     def of(cls, model: Any, preprocessing: Preprocessing | None) -> Redundancy | None:
-        """Those of a model whose B would be singular; None where there are none."""
+        """Those of a model whose B would be singular; None where there are none.
+
+        A view of nothing but columns with one category each keeps them: it has no other directions.
+        """
         if not isinstance(model, RowModel) or model.traits.identity_b or model.traits.standardized:
             return None
         views = model.views if model.indicators and model.traits.shift_free else []
-        inside = [group for group in model.indicators if any(all(v.start <= j < v.stop for j in group) for v in views)]
-        return cls.of_columns(inside, model.n_features, model.feature_names, preprocessing)
+        inside = [[group for group in model.indicators if all(v.start <= j < v.stop for j in group)] for v in views]
+        served = [groups for groups, v in zip(inside, views, strict=True) if len(groups) < v.stop - v.start]
+        return cls.of_columns(tuple(chain.from_iterable(served)), model.n_features, model.feature_names, preprocessing)
 
     @classmethod
     def of_columns(
@@ -117,8 +122,6 @@ def reduced(noisy: Any, redundant: Redundancy | None) -> Reduced | None:
     widths = [np.count_nonzero(basis[view].any(axis=0)) for view in model.views]
     first = np.concatenate([view.start + np.arange(size) for view, size in zip(model.views, widths, strict=True)])
     smaller = model.restricted(first)
-    if min(widths) == 0 or not smaller.max_components:
-        raise np.linalg.LinAlgError("B is zero: indicators of one category vary in no direction")
     second, sums = basis.T @ released.second @ basis, basis.T @ released.sums
     moments = replace(released, second=(second + second.T) / 2, sums=sums, clipping=None)  # that is known of columns
     return Reduced(replace(noisy, model=smaller, released=moments), basis, found.names)
