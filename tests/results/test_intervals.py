@@ -297,6 +297,26 @@ def test_what_has_no_intervals_says_so(rng: np.random.Generator) -> None:
             other.intervals()
 
 
+@pytest.mark.parametrize("build", [dpgep.cca, dpgep.pls])
+def test_constant_columns_without_noise_have_intervals(build: Any, rng: np.random.Generator) -> None:
+    x = rows(500, rng)
+    x[:, 1] = 0.3
+    found = solve_seeded(build(x[:, :3], x[:, 3:], bound=1.2), epsilon=math.inf, n_components=1).intervals()
+    assert np.isfinite(found.eigenvalues).all()
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.parametrize("n", [2, 5, 200])
+def test_where_noise_made_b_indefinite_angles_may_be_any(n: int) -> None:
+    for seed in range(12):
+        x = 10 * np.random.default_rng([seed, n]).standard_normal((n, 4))
+        solution = solve_seeded(
+            dpgep.cca(x[:, :2], x[:, 2:]), epsilon=10.0 ** (seed % 5 - 1), delta=1e-3, n_components=1, seed=seed
+        )
+        angles = solution.intervals().angles
+        assert ((angles >= 0) & (angles <= 90)).all()
+
+
 def released(x: Matrix, **budget: float) -> Any:
     return solve_seeded(dpgep.pca(x, bound=1.5), n_components=1, **budget)._moments
 

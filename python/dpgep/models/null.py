@@ -150,6 +150,8 @@ def _without_repulsion(values: Matrix, limit: float) -> Matrix:
 
 def _positive_mean(mean: float, deviation: float) -> float:
     """Mean of N(mean, deviation^2) given that it is positive."""
+    if deviation == 0:
+        return max(mean, 0.0)
     z = mean / deviation
     return mean + deviation * math.exp(-z * z / 2 - float(scipy.special.log_ndtr(z))) / math.sqrt(2 * math.pi)
 

@@ -272,11 +272,13 @@ def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: i
 
 
 def _degrees(vectors: Matrix, others: Matrix, b: Matrix | None) -> Matrix:
-    """Angles between columns, one by one, in the norm of B (None: the identity)."""
+    """Angles between columns, one by one, in the norm of B (None: the identity); 90 where noise left B no norm."""
     bu, bv = (vectors, others) if b is None else (b @ vectors, b @ others)
     inner = np.abs(np.einsum("ij,ij->j", vectors, bv))
-    norms = np.sqrt(np.einsum("ij,ij->j", vectors, bu) * np.einsum("ij,ij->j", others, bv))
-    return np.asarray(np.degrees(np.arccos(np.minimum(inner / norms, 1.0))))
+    squares = np.maximum([np.einsum("ij,ij->j", *each) for each in ((vectors, bu), (others, bv))], 0.0)
+    norms = np.sqrt(squares[0]) * np.sqrt(squares[1])
+    cosines = np.divide(inner, norms, out=np.zeros_like(inner), where=norms > 0)
+    return np.asarray(np.degrees(np.arccos(np.minimum(cosines, 1.0))))
 
 
 def _widened(correlation: Matrix, clipping: Clipping) -> tuple[Matrix, Matrix]:
