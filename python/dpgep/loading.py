@@ -127,8 +127,11 @@ def _solution(document: Document) -> Solution:
 
 def _require_diagnostics(solution: Solution, k: int, d: int) -> None:
     found = solution.diagnostics
-    _require_shape("diagnostics.accuracy.errors", found.expected_error, (k,))
-    _require_shape("diagnostics.accuracy.bias", found.clipping_error, (k,))
+    stated = {"errors": found.expected_error, "bias": found.clipping_error, "span": found.expected_subspace_error}
+    for name, errors in stated.items():
+        _require_shape(f"diagnostics.accuracy.{name}", errors, () if name == "span" else (k,))
+        if errors is not None and not np.all((errors >= 0) & (errors <= (k if name == "span" else 1))):
+            raise ValueError(f"diagnostics.accuracy.{name} must be squared sines, from 0 to 1, or {k} for the span")
     _require_shape("diagnostics.eigengaps", found.eigengaps, (k,))
     _require_shape("diagnostics.noise_edge", found.noise_edge, (k,))
     if len(found.lost) != k:
@@ -300,8 +303,8 @@ def _require_finite(name: str, array: Any, shape: tuple[int, ...] | None = None)
 
 def _require_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
     """Raise ValueError unless an array, where there is one, has this shape."""
-    if array is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if array is not None and np.shape(array) != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {np.shape(array)}")
 
 
 _READERS: dict[str, Callable[[Document], Any]] = {

@@ -231,6 +231,16 @@ def put_back() -> bytes:
         ("clipping", {"doubt": 2.0}, "doubt must be from 0 to 1"),
         ("clipping", {"doubt": "nan"}, "doubt must be from 0 to 1"),
         ("clipping", {"people": "inf"}, "people must be from 1 to 3"),
+        ("accuracy", {"errors": ["nan", 0.1, 0.1]}, "accuracy.errors must be squared sines"),
+        ("accuracy", {"errors": [0.1, -0.1, 0.1]}, "accuracy.errors must be squared sines"),
+        ("accuracy", {"errors": [0.1, 0.1, 1.1]}, "accuracy.errors must be squared sines"),
+        ("accuracy", {"bias": [0.1, "nan", 0.1]}, "accuracy.bias must be squared sines"),
+        ("accuracy", {"bias": [-0.1, 0.1, 0.1]}, "accuracy.bias must be squared sines"),
+        ("accuracy", {"span": "nan"}, "accuracy.span must be squared sines"),
+        ("accuracy", {"span": -1.0}, "accuracy.span must be squared sines"),
+        ("accuracy", {"span": 3.1}, "accuracy.span must be squared sines"),
+        ("preprocessing", {"energy_kept": 1e-300}, "energy_kept must be from"),
+        ("preprocessing", {"energy_kept": 0.0}, "energy_kept must be"),
         ("preprocessing", {"unsure": [-1]}, "unsure must be columns"),
         ("preprocessing", {"unsure": [3]}, "unsure must be columns"),
         ("preprocessing", {"unsure": [10**30]}, "unsure must be columns"),
@@ -238,10 +248,11 @@ def put_back() -> bytes:
         ("preprocessing", {"unsure": [0], "scale": None, "variance_error": None}, "unsure must be columns"),
     ],
 )
-def test_a_solution_of_impossible_scales_or_clipping_is_refused(part: str, changes: dict[str, Any], said: str) -> None:
+def test_a_solution_of_impossible_numbers_is_refused(part: str, changes: dict[str, Any], said: str) -> None:
     document = json.loads(put_back())
     assert isinstance(dpgep.load(put_back()), dpgep.Solution)
-    (document["moments"]["clipping"] if part == "clipping" else document["preprocessing"]).update(changes)
+    holder = {"clipping": document["moments"], "accuracy": document["diagnostics"], "preprocessing": document}[part]
+    holder[part].update(changes)
     with pytest.raises(ValueError, match=said):
         dpgep.load(json.dumps(document).encode())
 

@@ -17,7 +17,7 @@ import numpy as np
 from dpgep.methods.ranges import ColumnRanges
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_run
 from dpgep.models.model import Matrix, Model
-from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
+from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
 from dpgep.privacy.ledger import split_budget
 from dpgep.privacy.stages import NoisyCounts, Stages
 
@@ -58,8 +58,6 @@ _MUCH_SHORTER, _SHORT, _MOST_MEANS = 0.5, 0.25, 3
 _FAR = 1e9
 # How much of the energy that a bound cuts off counts as an error of directions: rows that differ in kind turn them.
 _BIAS = 0.05
-# Share of all energy that a bound keeps at least, as far as is said: rows of all magnitudes may leave less.
-_LEAST_KEPT = 1e-100
 # Deviations of the noise that the longest rows must exceed: a bound is wrong by less than a scale may be.
 _NORMS_TAIL = 2.5
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
@@ -354,4 +352,4 @@ class Norms:
         with np.errstate(over="ignore"):
             squares = (self.norms / self.norms[-1]) ** 2
             within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
-        return float(np.clip(within @ self.people / (squares @ self.people), _LEAST_KEPT, 1.0))
+        return float(np.clip(within @ self.people / (squares @ self.people), LEAST_KEPT, 1.0))

@@ -36,6 +36,8 @@ from dpgep.models.moments import ReleasedMoments, mean_factor
 _LARGEST = 2.0**500
 # No number of preprocessing is larger, and none that it divides by smaller than the inverse.
 _EXTREME = 2.0**510
+# Share of all energy that a bound keeps at least, as far as is said: rows of all magnitudes may leave less.
+LEAST_KEPT = 1e-100
 # Of a matrix by which rows are multiplied.
 _MOST_CONDITION = 1e12
 
@@ -139,8 +141,8 @@ class Preprocessing(Shown):
         check_fields(self)
         if min(self.bound, self.largest) < 1 / _EXTREME or max(self.bound, self.largest) > _EXTREME:
             raise ValueError(f"bound and largest must be between {1 / _EXTREME:.3g} and {_EXTREME:.3g}")
-        if self.energy_kept > 1:
-            raise ValueError(f"energy_kept must be at most 1, got {self.energy_kept!r}")
+        if not LEAST_KEPT <= self.energy_kept <= 1:
+            raise ValueError(f"energy_kept must be from {LEAST_KEPT:g} to 1, got {self.energy_kept!r}")
         for name, part in self.parts().items():
             if part is not None:
                 object.__setattr__(self, name, _finite(name, part, 2 if name == "linear" else 1))
