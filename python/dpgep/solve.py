@@ -122,7 +122,7 @@ def solve(
     if public.read_once and not settings.in_one_pass(problem.model.n_features):
         raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
     with use_threads(n_threads), run.reserved():
-        curator = run.curator(Curator, mixed=not settings.on_columns())
+        curator = run.curator(Curator, mixed=problem.auto is not None and not settings.on_columns())
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None

@@ -51,17 +51,17 @@ def test_a_tridiagonal_matrix_has_the_law_of_the_noise(d: int, size: float, rng:
     wanted = from_matrices(PcaModel(d, True), released, 2, N_DRAWS)
     assert distance(found, wanted) < FURTHEST
     if size >= 0.5:  # a law without the noise of the mean is told from it
-        assert distance(leading_of_noise(d, noise, 0.0, 1, N_DRAWS), wanted) > 2 * FURTHEST
+        assert distance(noise * leading_of_noise(d, 0, 1, N_DRAWS), wanted) > 2 * FURTHEST
 
 
 @pytest.mark.statistical
 def test_a_corner_is_enough_of_a_large_matrix() -> None:
     """200 dimensions, of which 87 are drawn."""
     released = ReleasedMatrices(np.eye(200), None, 1.0, 0.0)
-    found = leading_of_noise(200, 1.0, 0.0, 1, 500)
+    found = leading_of_noise(200, 0, 1, 500)
     wanted = from_matrices(GepModel(200), released, 2, 500)
     assert distance(found, wanted) < 2.75 * math.sqrt(2 / 500)
-    assert distance(leading_of_noise(195, 1.0, 0.0, 1, 500), wanted) > 2.75 * math.sqrt(2 / 500)
+    assert distance(leading_of_noise(195, 0, 1, 500), wanted) > 2.75 * math.sqrt(2 / 500)
 
 
 @pytest.mark.statistical
@@ -98,15 +98,16 @@ def test_a_pair_with_the_identity(rng: np.random.Generator) -> None:
 
 
 def test_one_dimension_has_no_noise_about_its_mean() -> None:
-    assert not leading_of_noise(1, 1.0, 0.5, 1, 4).any()
+    assert not leading_of_noise(1, 8, 1, 4).any()
 
 
-def test_draws_are_the_same_in_every_call_and_belong_to_the_caller() -> None:
-    first = leading_of_noise(7, 1.0, 0.3, 5, 8)
-    kept = first.copy()
-    first *= 0
-    np.testing.assert_array_equal(leading_of_noise(7, 1.0, 0.3, 5, 8), kept)
-    assert (leading_of_noise(7, 1.0, 0.3, 6, 8) != kept).all()
+def test_draws_are_the_same_in_every_call_and_nobody_changes_them() -> None:
+    first = leading_of_noise(7, 5, 5, 8)
+    with pytest.raises(ValueError, match="read-only"):
+        first *= 0
+    leading_of_noise.cache_clear()
+    np.testing.assert_array_equal(leading_of_noise(7, 5, 5, 8), first)
+    assert (leading_of_noise(7, 5, 6, 8) != first).all()
 
 
 @pytest.mark.parametrize("d", [2, 3, 10])

@@ -277,7 +277,7 @@ def _semicircle_reach(r: int, log_searched: float) -> float:
     """The same of GOE(1), r x r, without its mean eigenvalue: by the rate of large deviations, or by concentration (the
     leading eigenvalue is convex, and moves by at most sqrt(1 - 1/r) of what the matrix does).
     """
-    drawn = leading_of_noise(r, 1.0, 0.0, _EDGES_SEED, _SMALL_DRAWS)
+    drawn = leading_of_noise(r, 0, _EDGES_SEED, _SMALL_DRAWS)
     concentrated = math.sqrt(1 - 1 / r) * _rank(math.log(FALSE_ALARM) - log_searched)
     above = min(semicircle_edge(r, log_searched) - float(drawn.mean()), concentrated)
     return above / float(drawn.std(ddof=1))

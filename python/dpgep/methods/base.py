@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -133,12 +134,20 @@ class Options:
 
 def checked_options(what: str, kind: Any, options: dict[str, Any]) -> Any:
     """The options that ``what`` takes. Raises TypeError for others."""
-    known = [field.name for field in fields(kind)] if options else []
+    if not options:
+        return _unchanged(kind)
+    known = [field.name for field in fields(kind)]
     for option in options:
         if option not in known:
             hint = suggestion(option, known) or f"; its options: {', '.join(known)}"
             raise TypeError(f"{what} has no option {option!r}{hint}")
     return kind(**options)
+
+
+@cache
+def _unchanged(kind: Any) -> Any:
+    """Its options where none is given: one frozen record for all runs."""
+    return kind()
 
 
 def matrix_bytes(d: int) -> int:

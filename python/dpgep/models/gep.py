@@ -64,7 +64,7 @@ class MatricesPencil(NoisyPencil):
 
     def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
         released = self.released
-        return None if released.b is not None else leading_of_noise(len(values), released.noise_a, 0.0, seed, n_draws)
+        return None if released.b is not None else released.noise_a * leading_of_noise(len(values), 0, seed, n_draws)
 
     def plausible_truth(self, most_features: int) -> PlausibleMatrices:
         released, d = self.released, self.model.n_features

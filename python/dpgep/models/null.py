@@ -32,8 +32,6 @@ from dpgep.models.model import Matrix
 # noise. A few may seem near zero by chance, and a truth that is singular by chance would make the simulated problem one
 # about that direction alone; a quotient along one direction is known no better than this. A public constant.
 LEAST_DEVIATIONS = 2.0
-# |m| t/s is rounded up to a multiple of this: the edge of noise moves by 2 % at most, and is known from another fit.
-_STEP = 1 / 16
 # How exactly eigenvalues are bisected, in deviations of the noise.
 _TOLERANCE = 1e-4
 _ONE_BY_NUMBER = 2  # LAPACK's range "I"
@@ -156,20 +154,22 @@ def _positive_mean(mean: float, deviation: float) -> float:
     return mean + deviation * math.exp(-z * z / 2 - float(scipy.special.log_ndtr(z))) / math.sqrt(2 * math.pi)
 
 
-def leading_of_noise(d: int, deviation: float, of_mean: float, seed: int, n_draws: int) -> Matrix:
-    """(n_draws,), the largest eigenvalue of GOE noise in d dimensions, less the mean of all d.
-
-    ``of_mean``: |m| t, of the noise of a mean besides. Its part -e e^T, which only lowers eigenvalues, is left out.
-    """
-    return np.asarray(deviation * _leading(d, math.ceil(of_mean / deviation / _STEP) if of_mean else 0, seed, n_draws))
-
-
 @lru_cache(maxsize=1024)
-def _leading(d: int, steps: int, seed: int, n_draws: int) -> Matrix:
-    """That of deviation 1, for this many steps of |m| t."""
+def leading_of_noise(d: int, sixteenths: int, seed: int, n_draws: int) -> Matrix:
+    """(n_draws,), the largest eigenvalue of GOE(1) noise in d dimensions, less the mean of all d.
+
+    ``sixteenths`` of |m| t/s, of the noise of a mean besides, rounded up: the edge of noise moves by 2 % at most, and
+    is known from another fit. Its part -e e^T, which only lowers eigenvalues, is left out.
+    """
+    found = _leading(d, sixteenths / 16, seed, n_draws)
+    found.flags.writeable = False
+    return found
+
+
+def _leading(d: int, of_mean: float, seed: int, n_draws: int) -> Matrix:
     if d == 1:
         return np.zeros(n_draws)
-    generator, of_mean = np.random.default_rng(seed), steps * _STEP
+    generator = np.random.default_rng(seed)
     size = min(d, math.ceil(_CORNER + _CORNER_TIMES_ROOT * d ** (1 / 3)))
     diagonal = generator.standard_normal((n_draws, size))
     beside = np.sqrt(generator.chisquare(d - np.arange(1, size), (n_draws, size - 1)) / 2)

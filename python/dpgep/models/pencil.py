@@ -73,7 +73,7 @@ class PencilPart:
     moment: bool = True
     blocks: Blocks = "whole"
 
-    def matrix(self, second: Matrix, factors: Matrix, views: Sequence[slice]) -> Matrix:
+    def matrix(self, second: Matrix, factors: Matrix, view_sizes: Sequence[int]) -> Matrix:
         """The matrix for M = ``second``, which is overwritten."""
         if not self.moment:
             second[...] = 0.0
@@ -82,6 +82,7 @@ class PencilPart:
             rows, weights = factors.compress(used, axis=-2), self.weights.compress(used, axis=-1)
             second += (rows.swapaxes(-1, -2) * weights[..., None, :]) @ rows
         if self.blocks != "whole":
+            views = slices_of(view_sizes)
             for i, rows_of in enumerate(views):
                 for j, columns_of in enumerate(views):
                     if (i == j) == (self.blocks == "between"):
@@ -131,11 +132,11 @@ class Pencil:
     def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
         """A and B (None: the identity) for M = ``second``, which is overwritten."""
         if self.b is None:
-            return self.a.matrix(second, self.factors, self.views), None
+            return self.a.matrix(second, self.factors, self.view_sizes), None
         other = second.copy() if self.a.moment and self.b.moment else np.empty_like(second)
         for_a, for_b = (other, second) if self.b.moment else (second, other)
-        a = self.a.matrix(for_a, self.factors, self.views)
-        return a, self.b.matrix(for_b, self.factors, self.views)
+        a = self.a.matrix(for_a, self.factors, self.view_sizes)
+        return a, self.b.matrix(for_b, self.factors, self.view_sizes)
 
     def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
         """Diagonals of A and B from that of M."""
@@ -253,11 +254,12 @@ class MomentsPencil(NoisyPencil):
             return np.concatenate([_leading_of_rank(pencil, basis) for pencil in pencils])
         if self.scale is not None or not traits.is_covariance:  # it is not the same in all directions
             return None
-        mean = mean_factor(released)
+        mean, noise = self.pencil.factors, released.noise  # of a covariance the one factor
         # that of the mean's noise e; -e e^T lowers the mean of all eigenvalues by |e|^2/d
-        deviation = released.noise.sums * math.sqrt(released.sums.shape[1]) / total_share(released)
+        deviation = noise.sums * math.sqrt(released.sums.shape[1]) / total_share(released)
         size = float(np.linalg.norm(mean if basis is None else mean @ basis))
-        return leading_of_noise(len(values), released.noise.second, size * deviation, seed, n_draws) + deviation**2
+        sixteenths = math.ceil(16 * (size * deviation / noise.second))
+        return noise.second * leading_of_noise(len(values), sixteenths, seed, n_draws) + deviation**2
 
     def plausible_truth(self, most_features: int) -> PlausibleMoments:
         traits = self.model.traits

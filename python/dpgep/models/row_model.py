@@ -125,7 +125,7 @@ def layout_of(model: RowModel, facts: PublicFacts) -> MomentLayout:
     d, sums, groups = model.n_features, model.traits.shift_free, model.grouping
     if groups is not None and groups.n_groups > 1:
         return MomentLayout(d, groups.n_groups, sums=True, counts=True)
-    if not facts.n_is_public:
+    if facts.n is None and not facts.n_is_public:
         return MomentLayout(d, 1, sums=sums, counts=True)
     return MomentLayout(d, int(sums), sums=sums, counts=False)
 

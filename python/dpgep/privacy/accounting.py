@@ -63,6 +63,7 @@ def delta_of(epsilon: float, mu: float) -> float:
     return min(1.0, max(_LEAST, math.exp(log_delta_of(epsilon, mu)) * (1 + _SLACK)))
 
 
+@lru_cache(maxsize=128)  # runs in a row ask for the same budget
 def mu_of(epsilon: float, delta: float) -> float:
     """Largest mu, rounded down, whose exact curve stays below (epsilon, delta).
 
@@ -72,11 +73,6 @@ def mu_of(epsilon: float, delta: float) -> float:
     if math.isinf(epsilon):
         return math.inf
     _check_delta(delta)
-    return _mu_of(epsilon, delta)
-
-
-@lru_cache(maxsize=128)  # runs in a row ask for the same budget
-def _mu_of(epsilon: float, delta: float) -> float:
     log_delta = math.log(delta)
     low = math.sqrt(2 * rho_of(epsilon, delta))  # valid by the looser conversion, hence a lower end of the bracket
     high = 2 * low

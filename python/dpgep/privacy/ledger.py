@@ -99,6 +99,7 @@ class LedgerEntry:
         return f"LedgerEntry({self.query!r}, {price}, rounding {self.rounding})"
 
 
+@lru_cache(maxsize=128)
 def split_budget(mu: float, share: float) -> tuple[float, float]:
     """Gaussian-DP parameters of ``share`` of mu^2 and of the rest: their squares add up to at most mu^2."""
     if not math.isfinite(mu):

@@ -23,6 +23,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -232,6 +233,7 @@ class IntegerNoise:
         return MomentNoise(*(math.ldexp(scale, -2 * self.bits) for scale in (self.diagonal, self.sums, self.counts)))
 
 
+@lru_cache(maxsize=128)  # runs in a row ask for the same noise
 def integer_noise(
     mu: float, layout: MomentLayout, adjacency: Adjacency, grid_bits: int | None
 ) -> tuple[IntegerNoise, MomentNoise]:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,6 +160,7 @@ class Stages:
         return NoisyCounts(np.ldexp(sums.astype(np.float64), -_BITS), deviation)
 
 
+@lru_cache(maxsize=128)  # runs in a row ask for the same noise
 def _scale(squared: int, mu: float) -> int:
     """The least noise, in steps of the grid, that makes a change of sqrt(squared) people cost at most mu."""
     scale = least_scale(Fraction(squared * 4**_BITS), mu)
