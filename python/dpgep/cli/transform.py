@@ -14,7 +14,7 @@ import dpgep
 from dpgep._optional import import_extra
 from dpgep.cli.command import Commands, Output, UsageError, say, words
 from dpgep.cli.data import Data
-from dpgep.models.model import view_labels
+from dpgep.models.row_model import view_labels
 from dpgep.sources import Selection
 from dpgep.sources.encoding import is_date_type
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from dpgep._checks import require_people
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, input_names, names_of_views
 from dpgep.sources import Scan, Selection, as_selection, declared_values, is_source
@@ -19,6 +20,9 @@ from dpgep.sources.source import Source, replaced
 from dpgep.sources.tables import Frame, table_matrix, table_names
 
 M = TypeVar("M", bound=RowModel)
+
+# What bound="auto" alone asks for.
+_DEFAULT = AutoPreprocessing()
 
 
 class View(NamedTuple):
@@ -174,13 +178,24 @@ def clipping_of(bound: Any, preprocessing: Any = None) -> float | AutoPreprocess
     if isinstance(bound, str) and not is_auto:
         raise TypeError(f'bound must be a number or "auto", got {bound!r}')
     if preprocessing is None:
-        return AutoPreprocessing() if is_auto else check_bound(bound)
+        return _DEFAULT if is_auto else check_bound(bound)
     if not isinstance(preprocessing, (AutoPreprocessing, Preprocessing)):
         kinds = "a dpgep.AutoPreprocessing or a dpgep.Preprocessing"
         raise TypeError(f"preprocessing must be {kinds}, got {preprocessing!r}")
     if not is_auto:
         raise ValueError(f"preprocessing has a bound of its own: leave out bound, got {bound!r}")
     return preprocessing
+
+
+def check_adjacency(adjacency: Any, n: int | None, public_n: Any) -> int | None:
+    """The public number of people: under replace-one n (None: not counted yet), under add-remove ``public_n``."""
+    if adjacency == "replace-one":
+        if public_n is not None:
+            raise ValueError('public_n requires adjacency="add-remove": under "replace-one" n itself is public')
+        return n
+    if adjacency != "add-remove":
+        raise ValueError(f'adjacency must be "replace-one" or "add-remove", got {adjacency!r}')
+    return None if public_n is None else require_people("public_n", public_n)
 
 
 def check_bound(bound: Any) -> float:

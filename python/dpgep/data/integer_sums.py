@@ -30,9 +30,9 @@ from dpgep.data.rows import (
 )
 from dpgep.data.sparse_rows import GridRows, SparseRows
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
-from dpgep.models.model import Matrix, view_labels
+from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, view_labels
 
 # Places of a column's values in its interval, -1..1, are multiples of 2^-PLACE_BITS.
 PLACE_BITS = 10
@@ -262,8 +262,9 @@ class GridSums(Sums):
         self._squares = np.zeros((2, d if with_squares else 0), dtype=np.int64)  # of 2^20, of 1
 
     def add(self, batch: Batch) -> None:
-        self.n += batch.n
-        self.counts += group_counts(batch.n, batch.groups, len(self.counts))
+        n = batch.n
+        self.n += n
+        self.counts += group_counts(n, batch.groups, len(self.counts))
         if batch.rows.is_sparse:
             for part in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
                 self._add_sparse(part, batch.groups)

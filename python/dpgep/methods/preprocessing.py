@@ -281,11 +281,11 @@ class _Estimator:
             bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left)
         else:
             bound = norms.quantile(quantile)
-        mapped = replace(mapped, energy_kept=norms.kept(bound))
+        kept = norms.kept(bound)
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
-            return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit))
-        return replace(mapped, bound=bound)
+            return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit), energy_kept=kept)
+        return replace(mapped, bound=bound, energy_kept=kept)
 
     def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off."""

@@ -17,8 +17,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import require_people
-
 Matrix: TypeAlias = NDArray[np.float64]
 Adjacency = Literal["replace-one", "add-remove"]
 Blocks = Literal["whole", "between", "within"]
@@ -289,11 +287,6 @@ class Model(ABC):
         """The same model of some of the features (ascending indices)."""
 
 
-def view_labels(n_views: int) -> tuple[str, ...]:
-    """What views are called: X, X and Y, or X1, X2 and so on."""
-    return ("X", "Y")[:n_views] if n_views <= 2 else tuple(f"X{i}" for i in range(1, n_views + 1))
-
-
 def slices_of(sizes: Sequence[int]) -> list[slice]:
     """Neighbouring slices of these sizes."""
     return [slice(first, end) for first, end in pairwise(accumulate(sizes, initial=0))]
@@ -360,14 +353,3 @@ class PublicSide:
     read_once: bool = False
     mixes_columns: bool = False
     preprocessing: Any = None  # a Preprocessing, which models do not know
-
-
-def check_adjacency(adjacency: Any, n: int | None, public_n: Any) -> int | None:
-    """The public number of people: under replace-one n (None: not counted yet), under add-remove ``public_n``."""
-    if adjacency == "replace-one":
-        if public_n is not None:
-            raise ValueError('public_n requires adjacency="add-remove": under "replace-one" n itself is public')
-        return n
-    if adjacency != "add-remove":
-        raise ValueError(f'adjacency must be "replace-one" or "add-remove", got {adjacency!r}')
-    return None if public_n is None else require_people("public_n", public_n)

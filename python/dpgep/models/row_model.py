@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.models.model import Matrix, Model, PublicFacts, Traits, view_labels
+from dpgep.models.model import Matrix, Model, PublicFacts, Traits
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.pencil import MomentsPencil
 
@@ -128,6 +128,11 @@ def layout_of(model: RowModel, facts: PublicFacts) -> MomentLayout:
     if facts.n is None and not facts.n_is_public:
         return MomentLayout(d, 1, sums=sums, counts=True)
     return MomentLayout(d, int(sums), sums=sums, counts=False)
+
+
+def view_labels(n_views: int) -> tuple[str, ...]:
+    """What views are called: X, X and Y, or X1, X2 and so on."""
+    return ("X", "Y")[:n_views] if n_views <= 2 else tuple(f"X{i}" for i in range(1, n_views + 1))
 
 
 def input_names(model: RowModel) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpgep._checks import require_flag, require_people
 from dpgep.data.groups import public_classes, slice_edges
-from dpgep.data.inputs import View, n_rows, opened
+from dpgep.data.inputs import View, check_adjacency, n_rows, opened
 from dpgep.models import (
     CcaModel,
     FdaModel,
@@ -21,9 +21,9 @@ from dpgep.models import (
     TableModel,
 )
 from dpgep.models.gep import GepModel
-from dpgep.models.model import Adjacency, Matrix, PublicFacts, check_adjacency, view_labels
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
-from dpgep.models.row_model import Classes, RowModel, Slices
+from dpgep.models.row_model import Classes, RowModel, Slices, view_labels
 from dpgep.problems.problem import MatrixProblem, MomentProblem, moment_problem
 
 

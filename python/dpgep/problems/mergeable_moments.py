@@ -14,11 +14,11 @@ from dpgep._files import Target, save
 from dpgep._threads import use_threads
 from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset
-from dpgep.data.inputs import clipping_of, inputs_of, named, opened_views, require_row_model
+from dpgep.data.inputs import check_adjacency, clipping_of, inputs_of, named, opened_views, require_row_model
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.integer_sums import not_finite_in
 from dpgep.data.rows import OF_SUMS, NotFiniteError
-from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide, check_adjacency
+from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel, layout_of, names_of_views

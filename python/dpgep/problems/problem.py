@@ -18,6 +18,7 @@ from dpgep.data.groups import class_codes, slice_codes
 from dpgep.data.inputs import (
     View,
     as_matrix,
+    check_adjacency,
     clipping_of,
     fewest_rows,
     frame_columns,
@@ -32,7 +33,7 @@ from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.integer_sums import GridSums, not_finite_in
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.gep import GepModel
-from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide, check_adjacency
+from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
 from dpgep.models.row_model import Classes, RowModel, input_names, layout_of

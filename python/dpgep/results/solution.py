@@ -18,12 +18,12 @@ from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
-from dpgep.models.model import Model, view_labels
+from dpgep.models.model import Model
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pencil import MomentsPencil, in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, reduced
-from dpgep.models.row_model import RowModel, names_of_views
+from dpgep.models.row_model import RowModel, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, solved, warn_of_clipping
 from dpgep.serialization import NOT_STORED, Format
