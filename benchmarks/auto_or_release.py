@@ -105,7 +105,7 @@ def main() -> None:
         understated += clipped > 0 and stated < 0.5 and not warned
         if ratio > WORSE:
             worse.append(warned)
-        if clipped:
+        if clipped or ratio > WORSE:
             print(
                 f"{name:18} K = {k}, epsilon {epsilon:<4g} release {release:8.3g}  auto {auto:8.3g}  ratio {ratio:6.3g}"
                 f"  stated/true {stated:6.3g}, {warned} of {len(SEEDS)} warned, {clipped} by clipped products",

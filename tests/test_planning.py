@@ -14,9 +14,10 @@ from stored import bytes_of
 import dpgep
 from dpgep.models.model import MEANS, PublicFacts, Scatter, Traits
 from dpgep.models.row_model import RowModel, layout_of
-from dpgep.planning import Simulation, _least, _Target, plan
+from dpgep.planning import _least, plan
 from dpgep.population import contrasts, exact_moments
 from dpgep.privacy.noise import integer_noise
+from dpgep.simulation import Simulation, _Target
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 MODELS: list[tuple[str, Any, list[float]]] = [
@@ -135,6 +136,48 @@ def test_a_plan_is_printed(planned: dpgep.planning.Plan) -> None:
     assert " span " not in str(planned)
 
 
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_what_many_releases_cost_together(adjacency: Any) -> None:
+    """By the curve of Gaussian differential privacy itself: the budget of all at this epsilon is mu sqrt(k)."""
+    given = {"n": 2000, "d": 3, "spectrum": [3.0], "bound": 3.0, "adjacency": adjacency}
+    daily = plan("pca", **given, **BUDGET, releases=365)
+    assert daily.sample.span == plan("pca", **given, **BUDGET).sample.span
+    assert daily.mu_after(365) == pytest.approx(daily.mu * math.sqrt(365), rel=1e-12)
+    assert daily.mu_after(365) >= daily.mu * math.sqrt(365)
+    together = daily.epsilon_after(365)
+    assert dpgep.Budget(epsilon=together, delta=1e-6).mu == pytest.approx(daily.mu_after(365), rel=1e-6)
+    assert daily.epsilon_after(1) == 1.0
+    said = "365 about the same people: epsilon = 31.1 (mu = 4.523) together; within the budget: epsilon = 0.0424 each"
+    assert said in str(daily)
+    papers = plan("pca", **given, **BUDGET, accounting="zcdp", releases=12)
+    rho = 12 * papers.mu**2 / 2
+    assert papers.epsilon_after(12) == pytest.approx(rho + 2 * math.sqrt(rho * math.log(1e6)), rel=1e-9)
+    by_mu = plan("pca", **given, mu=0.2, releases=4)
+    assert "4 about the same people: mu = 0.4001 together; within the budget: mu = 0.1 each" in str(by_mu)
+    with pytest.raises(ValueError, match="an epsilon needs a delta"):
+        by_mu.epsilon_after(4)
+    assert "releases" not in str(plan("pca", **given, mu=0.2))
+
+
+def test_plans_say_what_they_assume(planned: dpgep.planning.Plan) -> None:
+    assert "rows         normal, about zero; columns mixed at random" in str(planned)
+    views = plan("cca", n=5000, d=(3, 3), spectrum=[0.8], bound=3.0, tails=5, **BUDGET)
+    assert "Student's law with 5 degrees of freedom, about zero; columns uncorrelated within views" in str(views)
+    near = plan("standardized-pca", n=5000, d=4, correlation=0.5, bound=3.0, **BUDGET)
+    assert "columns correlated as given" in str(near)
+
+
+def test_long_tails_and_collinear_columns_cost_what_they_do() -> None:
+    """The first lose to a bound that is found, the second where B is inverted; "auto" makes them uncorrelated."""
+    known = {"n": 20_000, "d": (4, 4), "spectrum": [0.8], **BUDGET}
+    facts: list[dict[str, float]] = [{}, {"tails": 5.0}, {"correlation": 0.6}]
+    normal, tails, near = (plan("cca", **known, **each).sample.span for each in facts)  # type: ignore[arg-type]
+    assert 2 * normal < tails
+    assert near < 1.5 * normal
+    given, near = (plan("cca", bound=4.0, **known, **each).sample.span for each in facts[::2])  # type: ignore[arg-type]
+    assert 2 * given < near
+
+
 def test_what_is_needed_for_an_error(planned: dpgep.planning.Plan) -> None:
     n, epsilon = planned.people_for(0.003), planned.epsilon_for(0.003, against="population")
     for side, at, less in (
@@ -213,7 +256,7 @@ class MeansOfSlices(dpgep.models.SirModel):
 def test_the_population_has_the_spectrum(model: RowModel, spectrum: list[float], shares: Any) -> None:
     """Of 200000 people, within six deviations of their moments."""
     groups = np.full(1, 1.0) if shares is None else np.array(shares)
-    setting = Simulation(model, np.array(spectrum), 2.0, groups, 1e3, "replace-one", 1)
+    setting = Simulation(model, np.array(spectrum), 2.0, groups, bound=1e3, adjacency="replace-one", n_components=1)
     problem = setting.problem(setting.people(0, 200_000), 1e3)
     released = exact_moments(problem)
     k = np.count_nonzero(spectrum)
@@ -267,6 +310,17 @@ def test_the_number_of_people_is_noisy_under_add_remove() -> None:
             "ranges are in units of columns",
         ),
         ({"epsilon": None, "delta": None, "mu": 1e-15}, "larger budget"),
+        ({"tails": 4}, r"tails must be more than 4 degrees of freedom, got 4\.0"),
+        ({"tails": math.nan}, "tails must be more than 4"),
+        ({"releases": 0}, "releases must be a whole number of at least 1, got 0"),
+        (
+            {"correlation": 0.5},
+            "correlation is of standardized columns, views, classes or slices: pca has none",
+        ),
+        ({"model": "cca", "d": (3, 3), "spectrum": [0.5], "correlation": 1.0}, "between -1 and 1, got 1"),
+        ({"model": "cca", "d": (3, 3), "spectrum": [0.5], "correlation": np.ones((6, 6))}, "positive definite"),
+        ({"model": "cca", "d": (3, 3), "spectrum": [0.5], "correlation": np.eye(5)}, "symmetric 6 x 6 matrix"),
+        ({"model": "standardized-pca", "d": 3, "correlation": 0.5}, "either a correlation matrix or its eigenvalues"),
     ],
     ids=str,
 )
@@ -288,7 +342,8 @@ def test_what_is_no_model_and_no_bound() -> None:
 @pytest.mark.parametrize(("model", "d", "spectrum"), MODELS)
 def test_a_plan_that_was_saved_answers_the_same(model: str, d: Any, spectrum: list[float]) -> None:
     bound: Any = "auto" if model == "cca" else 6.0
-    saved = plan(model, n=5_000, d=d, spectrum=spectrum, bound=bound, **BUDGET)
+    more = {"tails": 6.0, "correlation": 0.5, "releases": 12} if model == "fda" else {}
+    saved = plan(model, n=5_000, d=d, spectrum=spectrum, bound=bound, **more, **BUDGET)  # type: ignore[arg-type]
     loaded = dpgep.load(bytes_of(saved))
     assert repr(loaded) == repr(saved)
     assert bytes_of(loaded) == bytes_of(saved)
@@ -315,6 +370,9 @@ def test_a_plan_that_was_saved_answers_the_same(model: str, d: Any, spectrum: li
         ({"setting__n_components": 2}, "errors must be of 2 components"),
         ({"setting__deviation": 0.0}, "deviation must be"),
         ({"setting__bound": -1.0}, "bound must be"),
+        ({"setting__tails": 2.0}, "tails must be"),
+        ({"setting__correlation": [[1.0]]}, "correlation is of"),
+        ({"releases": 0}, "releases must be"),
         ({"more": 1}, "a field 'more' that this dpgep does not know"),
     ],
     ids=str,

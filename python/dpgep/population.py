@@ -24,6 +24,10 @@ from dpgep.problems.problem import MomentProblem
 #: names of the models that there are populations for
 PLANNED = tuple(sorted({*MODELS} - {"table"}))
 
+# Fluctuations of second moments fall with the root of n where fourth moments exist.
+_LEAST_TAILS = 4
+# Least eigenvalue of a correlation matrix: of views that are inverted.
+_LEAST_CORRELATION = 1e-9
 # The variance of a column that few people agree about, of the largest mean square. A public constant.
 _AGREED = 1e-6
 # Of released moments, what varies from draw to draw.
@@ -32,7 +36,7 @@ _BLOCKS = ("second", "sums", "counts")
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Rows ``means[group] + normal @ root``, in columns that are mixed at random; groups differ in their means alone.
+    """Rows ``means[group] + length * normal @ root``; groups differ in their means alone.
 
     Attributes
     ----------
@@ -40,12 +44,17 @@ class Population:
     spectrum : all eigenvalues that a component may have, descending.
     deviation : of the rows in any direction without signal (of differences between groups: within them).
     shares : (G,), of the groups; of everybody, where there are none.
+    tails : degrees of freedom of Student's law, which rows have about their means; infinite for normal rows.
+    correlation : (d, d), of the columns, within views and within groups; None: mixed at random, within views and groups
+        uncorrelated.
     """
 
     model: RowModel
     spectrum: Matrix
     deviation: float
     shares: Matrix
+    tails: float = math.inf
+    correlation: Matrix | None = None
 
     def __post_init__(self) -> None:
         require_positive("deviation", self.deviation)
@@ -54,13 +63,19 @@ class Population:
         if self.spectrum.shape != (size,) or not within.all() or self.spectrum[most_signals(self.model) :].any():
             raise ValueError(f"spectrum must be {size} numbers, none negative, below {most:g}")
         shares_of(self.model, None if self.model.grouping is None else self.shares.tolist())
+        if not self.tails > _LEAST_TAILS:
+            raise ValueError(f"tails must be more than {_LEAST_TAILS} degrees of freedom, got {self.tails!r}")
+        if self.correlation is not None:
+            correlation_of(self.model, self.correlation)
 
     def people(self, number: int, m: int) -> tuple[Any, ...]:
         """A draw of m people, by its number: rows of each view, and labels or responses where there are any."""
         generator, (means, root) = np.random.default_rng([1, number]), self._law
         groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
-        rows = means[groups]
-        rows += generator.standard_normal((m, len(root))) @ root
+        rows, around = means[groups], generator.standard_normal((m, len(root))) @ root
+        if math.isfinite(self.tails):  # of the same covariance
+            around *= np.sqrt((self.tails - 2) / generator.chisquare(self.tails, (m, 1)))
+        rows += around
         views = tuple(rows[:, view] for view in self.model.views)
         return views if self.model.grouping is None else (*views, _values_of(self.model.grouping)[groups])
 
@@ -71,10 +86,12 @@ class Population:
         d, traits, generator = model.n_features, model.traits, np.random.default_rng(0)
         means, covariance = np.zeros((len(shares), d)), np.diag(np.full(d, deviation**2))
         if traits.standardized:
-            from scipy.stats import random_correlation  # slow to import
+            correlation = self.correlation
+            if correlation is None:
+                from scipy.stats import random_correlation  # slow to import
 
-            correlations = random_correlation.rvs(spectrum, random_state=generator, tol=1e-8)
-            values, vectors = np.linalg.eigh(correlations)
+                correlation = random_correlation.rvs(spectrum, random_state=generator, tol=1e-8)
+            values, vectors = np.linalg.eigh(correlation)
             return means, deviation * np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
         leading = np.arange(most_signals(model))
         spectrum = spectrum[leading]
@@ -95,6 +112,8 @@ class Population:
         for view in model.views:
             size = view.stop - view.start
             rotation[view, view] = np.linalg.qr(generator.standard_normal((size, size)))[0]
+        if self.correlation is not None:  # eigenvalues of A and B are those of rows that are mapped by any matrix
+            rotation = rotation @ np.linalg.cholesky(self.correlation).T
         return means @ rotation, np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ rotation)
 
 
@@ -199,6 +218,29 @@ def spectrum_of(model: RowModel, spectrum: ArrayLike | None, eigengap: float | N
     if traits.standardized:
         rest = max(size - float(given.sum()), 0.0) / max(size - len(given), 1)
     return of_model(model, np.sort(np.append(given, np.full(size - len(given), rest)))[::-1])
+
+
+def correlation_of(model: RowModel, correlation: ArrayLike) -> Matrix:
+    """(d, d), a correlation matrix of the columns, within views; a number r is r^|i - j| in each view."""
+    if not model.traits.standardized and model.traits.b is None:
+        raise ValueError(
+            f"correlation is of standardized columns, views, classes or slices: {model.name} has none of them"
+        )
+    d, array = model.n_features, np.asarray(correlation, dtype=float)
+    views = model.views
+    if array.ndim == 0:
+        if not -1 < array < 1:
+            raise ValueError(f"the correlation of neighbours must be between -1 and 1, got {array:g}")
+        places = np.arange(d)
+        array = array ** np.abs(places[:, None] - places)
+    elif array.shape != (d, d) or not np.allclose(array, array.T) or not np.allclose(np.diagonal(array), 1.0):
+        raise ValueError(f"correlation must be a number, or a symmetric {d} x {d} matrix with ones on its diagonal")
+    within = np.zeros((d, d))
+    for view in views:
+        within[view, view] = array[view, view]
+    if np.linalg.eigvalsh(within)[0] < _LEAST_CORRELATION:
+        raise ValueError("correlation must be positive definite in each view")
+    return within
 
 
 def of_model(model: RowModel, values: Matrix) -> Matrix:

@@ -569,6 +569,11 @@ def test_plan(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert status == 0
     assert "Plan of cca: 1 component in 5 features of 5000 people" in out
     assert out.endswith("epsilon = 7.25 for an error of 0.5\n")
+    facts = ["--correlation", "0.5", "--tails", "6", "--releases", "52"]
+    status, out, err = run("plan", "standardized-pca", "--people", "5000", "--features", "3", *BUDGET, *facts)
+    assert status == 0, err
+    assert "52 about the same people: epsilon = " in out
+    assert "Student's law with 6 degrees of freedom, about zero; columns correlated as given" in out
 
 
 def test_audit(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from inspect import signature
 from typing import Any
 
@@ -40,6 +41,18 @@ def add(commands: Commands) -> None:
         help="instead: gap between one eigenvalue and all others (default: 1; 0.5 for correlations)",
     )  # fmt: skip
     parser.add_argument("--shares", type=numbers, metavar="A,B", help="proportions of people in the classes or slices")
+    parser.add_argument("--tails", type=float, default=math.inf, metavar="DF", help="Student's law: degrees of freedom")
+    parser.add_argument(
+        "--correlation", type=float, metavar="R", help="of neighbouring columns, within views and classes; of columns "
+        "further apart R^2, R^3, ...; standardized-pca: in place of a spectrum",
+    )  # fmt: skip
+    parser.add_argument(
+        "--releases",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="of the same people: what they cost together",
+    )
     parser.add_argument(
         "--n-components", type=positive, default=1, metavar="K", help="number of components (default: 1)"
     )
@@ -59,7 +72,8 @@ def _run(options: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(options).items() if name in takes}
     with usage():
         given["model"] = model_named(options.model, given.pop("d"), options.spectrum, options.shares)
-        if options.spectrum is None and options.eigengap is None:
+        known = given["model"].traits.standardized and options.correlation is not None  # all eigenvalues
+        if options.spectrum is None and options.eigengap is None and not known:
             given["eigengap"] = usual_eigengap(given["model"])
         plan = dpgep.planning.plan(**given)
     print(plan)

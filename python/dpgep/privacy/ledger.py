@@ -449,6 +449,11 @@ def up(value: float, digits: int = 4) -> str:
     return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))):.{digits}g}"
 
 
+def down(value: float, digits: int = 4) -> str:
+    """The same, of a number that is not negative, rounded down."""
+    return up(-value, digits).removeprefix("-")
+
+
 def percent(share: float) -> str:
     """A fraction in percent, rounded up."""
     return f"{up(min(100 * share, 100.0), 3)} %"

@@ -1,0 +1,312 @@
+"""A release of synthetic people, again and again: the errors that a plan tells.
+
+People are drawn whose spectrum is the one that is public or hoped for (`dpgep.population`). They are summed, released
+and solved as `dpgep.solve` does it with ``method="release"``, from seeds that are the same in every run.
+
+Draws have a public number of people at most, m. For n > m their moments S are replaced by E + sqrt(m/n) (S - E), E
+their mean over draws: fluctuations fall with the root of n. The stages of ``bound="auto"`` depend on n mu alone, so
+they are bought from fewer people with more mu. By how much that turns the components is added to what noise does: of
+moments of m people its mean is a bias, v/m of which is chance, and of n people v/n would be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpgep._checks import require_positive
+from dpgep._dispatch import core
+from dpgep.methods.base import component_count
+from dpgep.methods.eigen import solve_pair
+from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
+from dpgep.models.row_model import RowModel, layout_of
+from dpgep.population import (
+    Population,
+    exact_moments,
+    mean_moments,
+    moments_of_more,
+)
+from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.noise import integer_noise
+from dpgep.privacy.release import released_people, released_shares
+from dpgep.problems.problem import MomentProblem, problem_of
+from dpgep.run import prepare_table
+
+# People of a draw, more of many features. Public constants, as all that follow.
+_PEOPLE, _PEOPLE_PER_FEATURE = 2048, 16
+# Draws; this many find a bound together, and of this many one chooses a ridge, for itself and the others.
+_MOST_DRAWS, _FEWEST_DRAWS, _DRAWN_FEATURES = 36, 6, 1800
+_DRAWS_PER_BOUND, _DRAWS_PER_RIDGE = 6, 3
+# Of the intervals over draws.
+_LOW, _HIGH = 0.05, 0.95
+# Room for rounding where a bound is to clip nobody.
+_ROOM = 1 + 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedErrors:
+    """Squared sines of the angles to the right components, in the norm of B, over the draws of a plan.
+
+    Attributes
+    ----------
+    mean, low, high : (K,), of each component: the expected error, and what nine draws in ten lie between.
+    span, span_low, span_high : the same of the span of all K, summed, between 0 and K.
+    """
+
+    mean: Matrix
+    low: Matrix
+    high: Matrix
+    span: float
+    span_low: float
+    span_high: float
+
+    @staticmethod
+    def over(draws: Matrix) -> PlannedErrors:
+        """Of draws (m, 1 + K), that of the span first."""
+        mean, (low, high) = draws.mean(axis=0), np.quantile(draws, (_LOW, _HIGH), axis=0)
+        return PlannedErrors(mean[1:], low[1:], high[1:], float(mean[0]), float(low[0]), float(high[0]))
+
+    def shown(self, row: int | None = None) -> str:
+        """That of a component; None: of the span."""
+        if row is None:
+            return f"{self.span:.2g} ({self.span_low:.2g} to {self.span_high:.2g})"
+        return f"{self.mean[row]:.2g} ({self.low[row]:.2g} to {self.high[row]:.2g})"
+
+
+class Outcome(NamedTuple):
+    """What a simulation shows; the order is that of `Plan`."""
+
+    bound: float
+    share: float
+    noise_level: float
+    sample: PlannedErrors
+    population: PlannedErrors
+
+
+class _Draw(NamedTuple):
+    """Moments of the same people, without noise: of clipped rows, and of rows as they are."""
+
+    clipped: ReleasedMoments
+    whole: ReleasedMoments
+
+
+class _Release(NamedTuple):
+    """A bound, and the mu left for the answer; draws of people, and of m people, which may be the same.
+
+    ``bias`` and ``chance`` (1 + K,): errors that clipping makes, in the mean and besides, for m people.
+    """
+
+    bound: float
+    mu: float
+    draws: list[_Draw]
+    mean: ReleasedMoments
+    bias: Matrix
+    chance: Matrix
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Simulation(Population):
+    """A population and a release of it, but for the number of people and the budget."""
+
+    bound: float | AutoPreprocessing
+    adjacency: Adjacency
+    n_components: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        component_count(self.model, self.n_components)
+        if not isinstance(self.bound, AutoPreprocessing):
+            require_positive("bound", self.bound)
+        signal = int((self.spectrum > 0).sum())
+        if self.n_components > signal:
+            raise ValueError(f"n_components = {self.n_components}, but {signal} eigenvalues are positive")
+
+    @property
+    def assumed(self) -> str:
+        """What people are like."""
+        law = "normal" if math.isinf(self.tails) else f"Student's law with {self.tails:g} degrees of freedom"
+        if self.correlation is not None:
+            columns = "columns correlated as given"
+        elif self.model.traits.standardized:
+            columns = "any columns with these eigenvalues"
+        elif self.model.traits.b is None:
+            columns = "columns mixed at random"
+        else:
+            within = "views" if self.model.view_sizes else "groups"
+            columns = f"columns uncorrelated within {within}"
+        return f"{law}, about zero; {columns}"
+
+    def outcome(self, n: int, mu: float) -> Outcome:
+        """Errors of n people with this budget."""
+        releases = self._releases(n, mu)
+        parts = [self._part(release, n, number) for number, release in enumerate(releases)]
+        levels, of_sample, of_population = (np.concatenate(each) for each in zip(*parts, strict=True))
+        share = 1.0 if math.isinf(mu) else min(float(np.mean([each.mu for each in releases])) ** 2 / mu**2, 1.0)
+        bound = float(np.median([each.bound for each in releases]))
+        errors = PlannedErrors.over(of_sample), PlannedErrors.over(of_population)
+        return Outcome(bound, share, float(levels.mean()), *errors)
+
+    def _part(self, release: _Release, n: int, number: int) -> tuple[Matrix, Matrix, Matrix]:
+        """Of each draw, the noise level, and errors beside the sample and the population."""
+        model, k, noise = self.model, self.n_components, NO_NOISE
+        facts = PublicFacts(self.adjacency, release.bound, n if self.adjacency == "replace-one" else None)
+        if math.isfinite(release.mu):
+            _, deviations = integer_noise(release.mu, layout_of(model, facts), self.adjacency, None)
+            noise = deviations.scaled(release.bound**2 / n, release.bound / n, 1 / n)
+        population, most = _Target.of(model, release.mean, k), np.append(float(k), np.ones(k))
+        clipping = np.zeros(1 + k)
+        if isinstance(self.bound, AutoPreprocessing):  # else it clips people at epsilon = infinity as well
+            clipping = release.bias + release.chance * min(self._n_drawn / n, 1.0)
+        shown, multiple = [], 0.0
+        for index, draw in enumerate(release.draws):
+            sums = moments_of_more(draw.clipped, release.mean, n, len(release.draws), self._n_drawn)
+            noisy = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
+            level = model.noisy(noisy).noise_of_b or 0.0
+            if index % _DRAWS_PER_RIDGE == 0 and level > 0:  # the ridge that the method chooses, in units of the noise
+                multiple = released_ridge(model.noisy(noisy), k, level, None, sparse=False)[0] / level
+            found, noise_level = _directions(model, noisy, k, multiple * level)
+            sample, of_all = _Target.of(model, sums, k).errors(found), population.errors(found)
+            sample, of_all = sample + clipping, of_all + release.bias
+            shown.append((np.array([noise_level]), np.minimum(sample, most), np.minimum(of_all, most)))
+        levels, of_sample, of_population = (np.array(each) for each in zip(*shown, strict=True))
+        return levels, of_sample, of_population
+
+    @property
+    def _n_drawn(self) -> int:
+        return max(_PEOPLE, _PEOPLE_PER_FEATURE * self.model.n_features)
+
+    @property
+    def _n_draws(self) -> int:
+        wanted = np.clip(_DRAWN_FEATURES // self.model.n_features, _FEWEST_DRAWS, _MOST_DRAWS)
+        return int(wanted) // _DRAWS_PER_BOUND * _DRAWS_PER_BOUND  # whole parts: each has a mean of its own
+
+    def _releases(self, n: int, mu: float) -> list[_Release]:
+        """Draws of min(n, m) people, each time that a bound is found for them; of a given bound, once."""
+        m, bound = min(n, self._n_drawn), self.bound
+        if not isinstance(bound, AutoPreprocessing):
+            large = self._large_draws
+            draws = large if m == self._n_drawn else self._draws(m, bound)
+            return [self._release(bound, mu, draws, large)]
+        found = []
+        for first in range(0, self._n_draws, _DRAWS_PER_BOUND):
+            numbers = range(first, first + _DRAWS_PER_BOUND)
+            people = [self.people(number, m) for number in numbers]
+            more = n / (m * len(people))  # than are there
+            ledger = Ledger(mu * more)
+            table = self.problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
+            preprocessing = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
+            left = mu if math.isinf(mu) else ledger.remaining / more
+            draws = [self._draw(each, preprocessing) for each in people]
+            large = draws
+            if m < self._n_drawn:
+                large = [self._draw(self.people(number, self._n_drawn), preprocessing) for number in numbers]
+            found.append(self._release(preprocessing.bound, left, draws, large))
+        return found
+
+    def _release(self, bound: float, mu: float, draws: list[_Draw], large: list[_Draw]) -> _Release:
+        """Clipped moments differ from whole ones, each of m people, by a bias b^2 and by v/m of chance in the mean.
+
+        Means over the draws differ by b^2 and a part of v/m.
+        """
+        model, k, count = self.model, self.n_components, len(large)
+        whole, mean = (mean_moments([each[part] for each in large]) for part in (1, 0))
+
+        def errors(one: ReleasedMoments, other: ReleasedMoments) -> Matrix:
+            return _Target.of(model, other, k).errors(_directions(model, one, k, 0.0)[0])
+
+        single = np.mean([errors(*each) for each in large], axis=0)
+        together = errors(mean, whole)
+        chance = np.maximum(single - together, 0.0) * count / (count - 1)
+        return _Release(bound, mu, draws, mean, np.maximum(single - chance, 0.0), chance)
+
+    @cached_property
+    def _large_draws(self) -> list[_Draw]:
+        """Draws of m people, which serve any larger number where the bound is given."""
+        assert not isinstance(self.bound, AutoPreprocessing)
+        return self._draws(self._n_drawn, self.bound)
+
+    def _draws(self, m: int, bound: float) -> list[_Draw]:
+        return [self._draw(self.people(number, m), bound) for number in range(self._n_draws)]
+
+    def _draw(self, data: tuple[Any, ...], bound: float | Preprocessing) -> _Draw:
+        rows = np.hstack(data[: len(self.model.views)])
+        whole: float | Preprocessing
+        if not isinstance(bound, Preprocessing):
+            whole = max(float(np.linalg.norm(rows, axis=1).max()) * _ROOM, bound)
+            return _Draw(*(exact_moments(self.problem(data, each)) for each in (bound, whole)))
+        if bound.location is not None:
+            rows = rows - bound.location
+        if bound.scale is not None:
+            rows = rows / bound.scale
+        largest = max(float(np.abs(rows).max()) * _ROOM, bound.largest)
+        longest = largest * math.sqrt(self.model.n_features) * _ROOM
+        if bound.linear is not None:
+            longest *= float(np.linalg.norm(bound.linear, 2))
+        whole = replace(bound, bound=longest, largest=largest)
+        return _Draw(*(exact_moments(self.problem(data, each)) for each in (bound, whole)))
+
+    def problem(self, data: tuple[Any, ...], bound: float | AutoPreprocessing | Preprocessing) -> MomentProblem:
+        """The problem of people whose rows are clipped to a bound, or mapped first."""
+        clipping: dict[str, Any] = {"bound" if isinstance(bound, float) else "preprocessing": bound}
+        return problem_of(self.model, *data, **clipping, adjacency=self.adjacency)
+
+    def _noisy(
+        self, exact: ReleasedMoments, noise: MomentNoise, facts: PublicFacts, generator: np.random.Generator
+    ) -> ReleasedMoments:
+        """Moments with noise, divided by the number of people, or by the one released."""
+        n, layout = exact.n, layout_of(self.model, facts)
+        second = exact.second + goe(len(exact.second), noise.second, generator)
+        sums = exact.sums + noise.sums * generator.standard_normal(exact.sums.shape)
+        counts = exact.counts + layout.counts * noise.counts * generator.standard_normal(exact.counts.shape)
+        people = released_people(facts, int(n), counts * n)
+        more = n / people
+        shares = released_shares(layout, counts * n, people)
+        return ReleasedMoments(sums * more, shares, people, noise.scaled(more, more, more), second * more)
+
+
+@dataclass(frozen=True, eq=False)
+class _Target:
+    """The right components: ``right`` (1, d, K), orthonormal after ``root``, whose square is B."""
+
+    root: Matrix
+    right: Matrix
+
+    @staticmethod
+    def of(model: RowModel, moments: ReleasedMoments, k: int) -> _Target:
+        noisy = model.noisy(_copy(moments))
+        standard, pair = noisy.standardization, noisy.pair()
+        root = norm_root(pair.b, len(pair.a)) if standard is None else np.diag(standard.scale)
+        return _Target(root, _units(root @ _directions(model, moments, k, 0.0)[0])[None])
+
+    def errors(self, found: Matrix) -> Matrix:
+        """(1 + K,), squared sines: of the span, summed, and of each component; of one that few people lack, 1."""
+        errors = squared_sines(self.right, _units(self.root @ found)[None])[0]
+        lacking = ~self.right[0].any(axis=0)
+        return np.asarray(np.maximum(errors, np.append(lacking.sum(), lacking)))
+
+
+def _units(columns: Matrix) -> Matrix:
+    norms = np.linalg.norm(columns, axis=0)
+    return np.asarray(columns / np.where(norms > 0, norms, 1.0))
+
+
+def _directions(model: RowModel, moments: ReleasedMoments, k: int, ridge: float) -> tuple[Matrix, float]:
+    """(d, K), the leading directions of released moments, zero where B has a lower rank; the noise level."""
+    noisy = model.noisy(_copy(moments))
+    level, standard, pair = noisy.noise_of_b, noisy.standardization, noisy.pair()
+    fallback = public_ridge(level) if level else 0.0
+    vectors = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding, fallback=fallback).vectors[:, :k]
+    if standard is not None:
+        vectors = vectors / standard.scale[:, None]
+    return np.hstack([vectors, np.zeros((len(vectors), k - vectors.shape[1]))]), pair.noise_level
+
+
+def _copy(moments: ReleasedMoments) -> ReleasedMoments:
+    return replace(moments, second=moments.second.copy())  # pairs overwrite it
