@@ -259,11 +259,52 @@ def test_a_truth_is_given_other_eigenvalues(name: str, rng: np.random.Generator)
     np.testing.assert_allclose(overlaps, lengths, rtol=1e-6)
 
 
-def test_recommended_components_are_those_that_noise_could_not_show(rng: np.random.Generator) -> None:
+def test_recommended_components_are_those_that_noise_and_chance_could_not_show(rng: np.random.Generator) -> None:
     problem = dpgep.pca(rows(20_000, rng, d=12), bound=1.2)
-    for k in (1, 2, 12):
-        assert solve_seeded(problem, epsilon=0.5, delta=1e-6, n_components=k).recommended_components() == 2
-    assert solve_seeded(problem, epsilon=1e4, delta=1e-6, n_components=1).recommended_components() > 2
+    for epsilon in (0.5, 1e4):
+        for k in (1, 2, 12):
+            assert solve_seeded(problem, epsilon=epsilon, delta=1e-6, n_components=k).recommended_components() == 2
+    assert not any(solve_seeded(problem, epsilon=1e4, delta=1e-6, n_components=3).diagnostics.lost)  # of noise alone
+
+
+def with_signal(name: str, size: float, seed: int) -> Any:
+    """A problem of independent columns, views or groups, and one component of this size."""
+    rng, n = np.random.default_rng([seed, 8]), 1500
+    x, y, hidden = rng.standard_t(5, (n, 6)), rng.standard_normal((n, 4)), rng.standard_normal(n)
+    labels = rng.integers(0, 3, n)
+    if name == "standardized":
+        x[:, :3] += size * hidden[:, None]
+    elif name == "pca":
+        x[:, 0] *= 1 + size
+    elif name in ("cca", "pls"):
+        y[:, 0] += size * x[:, 1]
+    elif name == "fda":
+        x[:, 0] += size * labels
+    response = np.clip(y[:, 1] + 2 * size * x[:, 0], -4, 4)
+    return {
+        "standardized": lambda: dpgep.pca(x, standardize=True),
+        "pca": lambda: dpgep.pca(x),
+        "cca": lambda: dpgep.cca(x, y),
+        "pls": lambda: dpgep.pls(x, y),
+        "multiset-cca": lambda: dpgep.multiset_cca([x[:, :3], x[:, 3:] + size * x[:, [0]], y]),
+        "fda": lambda: dpgep.fda(x, labels, classes=[0, 1, 2]),
+        "sir": lambda: dpgep.sir(x, response, slices=4, y_range=(-4, 4)),
+    }[name]()
+
+
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.parametrize("epsilon", [20.0, math.inf])
+@pytest.mark.parametrize("name", ["standardized", "pca", "cca", "pls", "multiset-cca", "fda", "sir"])
+def test_chance_is_not_recommended_and_one_component_is(name: str, epsilon: float) -> None:
+    # without signal each of 20 runs recommends one with a probability of 1/200: six or more with 5e-10
+    budget = {} if math.isinf(epsilon) else {"delta": 1e-6}
+    solutions = [solve_seeded(with_signal(name, 0.0, seed), epsilon=epsilon, **budget) for seed in range(20)]
+    assert sum(solution.recommended_components() > 0 for solution in solutions) <= 5
+    if math.isinf(epsilon):
+        assert not any(any(solution.diagnostics.lost) for solution in solutions)  # no noise: all stand out of it
+    solution = solve_seeded(with_signal(name, 0.7, 0), epsilon=epsilon, **budget)
+    assert 1 <= solution.recommended_components() <= 2
 
 
 def test_a_pickled_solution_has_the_same_intervals(rng: np.random.Generator) -> None:

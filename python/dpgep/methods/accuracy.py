@@ -214,22 +214,22 @@ def null_eigenvalue(model: Model, values: Matrix) -> float:
 
 
 def judged_components(
-    noisy: NoisyPencil, system: Eigensystem, k: int, log_searched: float = 0.0
+    noisy: NoisyPencil, system: Eigensystem, k: int, log_searched: float = 0.0, *, people: bool = False
 ) -> tuple[tuple[bool, ...], Matrix | None]:
     """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
 
     With it, (k,) the edge of the noise: eigenvalues that noise alone hardly exceeds. ``log_searched``: logarithm of the
-    number of supports that were searched.
+    number of supports that were searched. With ``people``, the noise and the sampling of people together.
 
     An eigenvalue counts from `null_eigenvalue`: where the model's A is no signal, all its eigenvalues are about equal,
     not zero. The edge falls with the number of components above; it is None where there is no noise.
     """
     values, r, model = system.values, len(system.values), noisy.model
-    if noisy.released.noiseless:
+    if noisy.released.noiseless and not people:
         return (False,) * k, None
-    edges = np.full(k, -np.inf)
-    mean, deviation = _edge(noisy, system, log_searched)
-    k, found, drawn, isotropic, order = min(k, r), 0, 0, noisy.isotropic, model.traits.noise_order
+    edges, isotropic = np.full(k, -np.inf), noisy.isotropic and not people
+    mean, deviation = _edge(noisy, system, log_searched, people=people)
+    k, found, drawn, order = min(k, r), 0, 0, model.traits.noise_order
     while found < k:
         # fewer dimensions are left to noise by what stands above it
         left = (r - found) / r if isotropic else 1.0
@@ -243,13 +243,13 @@ def judged_components(
             break
         else:  # the edge in the directions that are left is lower
             rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])
-            (mean, deviation), drawn = _edge(noisy, rest, log_searched), found
+            (mean, deviation), drawn = _edge(noisy, rest, log_searched, people=people), found
     return (False,) * found + (True,) * (k - found), edges[:k]
 
 
-def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float) -> tuple[float, float]:
+def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float, *, people: bool) -> tuple[float, float]:
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
-    leading = _drawn_edges(noisy, system)
+    leading = _drawn_edges(noisy, system, people=people)
     rooted, n_draws = np.maximum(leading, 0.0) ** (1 / noisy.model.traits.noise_order), len(leading)
     spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
     return float(rooted.mean()), _reach(n_draws, log_searched, len(system.values)) * spread
@@ -301,17 +301,18 @@ def semicircle_edge(d: int, log_searched: float = 0.0) -> float:
     return math.sqrt(2 * d) * float(root)
 
 
-def _drawn_edges(noisy: NoisyPencil, system: Eigensystem) -> Matrix:
+def _drawn_edges(noisy: NoisyPencil, system: Eigensystem, *, people: bool) -> Matrix:
     """Largest eigenvalues of draws of noise alone, counted from their centres."""
     r = len(system.values)
     # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
     basis = system.vectors if system.vectors.shape[1] == r else None
-    leading = noisy.leading_noise(system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
+    leading = None if people else noisy.leading_noise(system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
     if leading is not None:
         return leading
     generator = np.random.default_rng(_EDGES_SEED)
     n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
-    return _leading_values(noisy.noise_alone(system.values, generator, n_draws), basis, noisy.model)
+    noises = noisy.noise_alone(system.values, generator, n_draws, people=people)
+    return _leading_values(noises, basis, noisy.model)
 
 
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:

@@ -56,7 +56,9 @@ class MatricesPencil(NoisyPencil):
         variance = self.released.noise_a**2 + (eigenvalues * self.released.noise_b) ** 2
         return variance[:, None] * symmetric_form_variance(left, right)
 
-    def noise_alone(self, values: Matrix, generator: np.random.Generator, n_draws: int) -> Iterator[Matrix]:
+    def noise_alone(
+        self, values: Matrix, generator: np.random.Generator, n_draws: int, *, people: bool = False
+    ) -> Iterator[Matrix]:
         # A - c B is noise alone where A = c B
         deviation = math.hypot(self.released.noise_a, float(values.mean()) * self.released.noise_b)
         for _ in range(n_draws):

@@ -231,11 +231,14 @@ class NoisyPencil(ABC):
         """
 
     @abstractmethod
-    def noise_alone(self, values: Matrix, generator: np.random.Generator, n_draws: int) -> Iterator[Matrix]:
+    def noise_alone(
+        self, values: Matrix, generator: np.random.Generator, n_draws: int, *, people: bool = False
+    ) -> Iterator[Matrix]:
         """A (d, d) of each of ``n_draws`` more releases of data without signal, noise drawn from its known law.
 
         Without signal means: no covariance between views, no differences between groups, or, where A is a moment
-        itself, A = c B, with c the mean of ``values``, the eigenvalues released.
+        itself, A = c B, with c the mean of ``values``, the eigenvalues released. With ``people``, that is so of a
+        population, from which as many people are drawn, where rows are known.
         """
 
     @abstractmethod

@@ -47,6 +47,7 @@ from dpgep.models.plausible import (
     truth_of_views,
 )
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.sampling import SampledPeople
 from dpgep.models.standardized import (
     correlation_form_variance,
     correlation_noise,
@@ -230,10 +231,14 @@ class MomentsPencil(NoisyPencil):
         total, within = a.total - eigenvalues * b.total, a.within - eigenvalues * b.within
         return schur_form_variance(released, left, right, total=total, within=within)
 
-    def noise_alone(self, values: Matrix, generator: np.random.Generator, n_draws: int) -> Iterator[Matrix]:
+    def noise_alone(
+        self, values: Matrix, generator: np.random.Generator, n_draws: int, *, people: bool = False
+    ) -> Iterator[Matrix]:
         mean, d, standard = mean_factor(self.released), self.model.n_features, self.standardization
+        drawn = SampledPeople.of(self.model, self.released, float(values.mean())) if people else None
         for _ in range(n_draws):
-            pencil = pencil_of(self.model, groups_alone(self.released, generator))
+            groups = groups_alone(self.released, generator)
+            pencil = pencil_of(self.model, groups if drawn is None else drawn.moved(groups, generator))
             if pencil.a.moment:
                 second = goe(d, self.released.noise.second, generator)
                 second += mean.T @ mean
@@ -243,7 +248,8 @@ class MomentsPencil(NoisyPencil):
             if standard is not None:  # with the diagonal released: 1, whatever the noise
                 alone = correlations(alone, standard)
                 alone.flat[:: d + 1] -= np.diagonal(alone).mean()
-            yield alone if self.scale is None else self._in_units(alone)
+            alone = alone if self.scale is None else self._in_units(alone)
+            yield alone if drawn is None else alone + drawn.scatter(generator)
 
     def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
         released, traits = self.released, self.model.traits

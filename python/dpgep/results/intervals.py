@@ -27,6 +27,7 @@ from dpgep.models.model import Matrix, MatrixPencil
 from dpgep.models.moments import ReleasedMoments, goe, mean_factor
 from dpgep.models.pencil import MomentsPencil, with_eigenvalues
 from dpgep.models.plausible import PlausibleMoments
+from dpgep.models.sampling import bartlett, root_of
 from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
 from dpgep.sources.names import Names
 
@@ -468,7 +469,7 @@ class _People:
             numbers = np.full(1, people)
         means = m.sums / shares if m.sums.size else np.zeros((len(m.second), 1))
         within = m.second - (means * shares) @ means.T
-        root = _root(within)
+        root = root_of(within)
         if m.sums.size:
             strays = np.sqrt(self.numbers)[:, None] * (root @ generator.standard_normal(m.sums.shape))
             means = means + strays / np.sqrt(np.maximum(numbers, 1))
@@ -488,7 +489,7 @@ class _People:
         """Scatter of people around the means of their groups, divided by their number."""
         d, freedom = len(within), max(people - lost_freedom, 1)
         if self.bound is None:
-            factor = root @ _bartlett(d, freedom, generator)
+            factor = root @ bartlett(d, freedom, generator)
             strayed = factor @ factor.T / max(people, 1) - within
         else:
             values, vectors = np.linalg.eigh(within)
@@ -497,24 +498,6 @@ class _People:
             strayed = reach / math.sqrt(2) * (quarter @ goe(d, math.sqrt(2 / freedom), generator) @ quarter)
         roots = np.sqrt(self.numbers)
         return np.asarray(within + strayed * np.maximum.outer(roots, roots))
-
-
-def _bartlett(d: int, freedom: int, generator: np.random.Generator) -> Matrix:
-    """T with T T^T of Wishart's law with the identity; the factors of ``freedom`` rows where those are fewer."""
-    if freedom <= d:
-        return generator.standard_normal((d, freedom))
-    factor = np.tril(generator.standard_normal((d, d)), -1)
-    factor[np.diag_indices(d)] = np.sqrt(generator.chisquare(freedom - np.arange(d)))
-    return factor
-
-
-def _root(covariance: Matrix) -> Matrix:
-    """R with R R^T = the positive part of a covariance."""
-    try:
-        return np.asarray(np.linalg.cholesky(covariance))
-    except np.linalg.LinAlgError:  # singular
-        values, vectors = np.linalg.eigh(covariance)
-        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def solved(pair: MatrixPencil, regularization: float) -> Eigensystem:

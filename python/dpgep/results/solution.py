@@ -168,10 +168,14 @@ class Solution:
         return self._moments is not None and getattr(self.diagnostics, "support", None) is None
 
     def recommended_components(self) -> int:
-        """Number of leading components, of all there are, that noise alone could hardly produce: at no cost.
+        """Number of leading components, of all there are, that noise and chance could hardly produce: at no cost.
 
-        Each of the others is `lost` with those before it. The spectrum of the noise is known; sampling of people does
-        not count. However many components were asked for, all are judged.
+        Chance is who was drawn from the population: in a population without signal, noise and the sampling of people
+        show a component in one of 200 tables (Gaussian rows; at least as rarely for independent columns of other laws).
+        No signal means independent columns where these are standardized, the same variance in all directions where they
+        are not; independent views; groups of the same mean. `lost` in the diagnostics is of the noise alone. However
+        many components were asked for, all are judged. Where the released moments were not kept (`intervals`), only
+        those that were asked for are, and by the noise alone.
 
         Raises
         ------
@@ -179,14 +183,13 @@ class Solution:
             Where all components that were asked for stand out, and the released moments were not kept (`intervals`).
         """
         lost = self.diagnostics.lost
-        if any(lost):
-            return lost.index(True)
-        if self.n_components == self.model.max_components:
-            return self.n_components
+        found = lost.index(True) if any(lost) else self.model.max_components
+        if not self.has_intervals and (any(lost) or self.n_components == found):
+            return found
         noisy, _ = self._small_pencil("more than the components asked for, all of which stand out,")
-        noisy = replace(noisy, released=replace(noisy.released, second=noisy.released.second.copy()))
-        system = solved(noisy.pair(), self.diagnostics.regularization)
-        return judged_components(noisy, system, noisy.model.max_components)[0].count(False)
+        copied = replace(noisy, released=replace(noisy.released, second=noisy.released.second.copy()))
+        system = solved(copied.pair(), self.diagnostics.regularization)
+        return judged_components(noisy, system, min(found, noisy.model.max_components), people=True)[0].count(False)
 
     def _small_pencil(self, what: str, *, whole: bool = False) -> tuple[MomentsPencil, Preprocessing | None]:
         """The released pencil, and how its rows were mapped; ``whole``: of the rows before they were clipped."""
