@@ -177,10 +177,12 @@ def warn_of_delta(account: Budget, n: int | None, result: object) -> None:
 
 def _public_inputs_of(problem: Problem) -> PublicInputs:
     ranges = {} if problem.auto is None else problem.auto.ranges
-    return public_inputs(problem.model, problem.n_counted, ranges)
+    return public_inputs(problem.model, problem.n_counted, ranges, several_rows=problem.facts.several_rows)
 
 
-def public_inputs(model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]]) -> PublicInputs:
+def public_inputs(
+    model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]], *, several_rows: bool = False
+) -> PublicInputs:
     """What is public about a problem: the model, what was declared, and the number of people where it is."""
     names, grouping = model.feature_names, getattr(model, "grouping", None)
     return PublicInputs(
@@ -191,6 +193,7 @@ def public_inputs(model: Model, n_people: int | None, ranges: Mapping[Any, tuple
         classes=tuple(map(str, grouping.labels)) if isinstance(grouping, Classes) else None,
         edges=grouping.interior_edges if isinstance(grouping, Slices) else None,
         ranges=tuple((names[j] if names and isinstance(j, int) else j, *ends) for j, ends in ranges.items()),
+        several_rows=several_rows,
     )
 
 

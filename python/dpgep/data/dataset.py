@@ -32,6 +32,12 @@ ANOTHER_PASS = (
 )
 
 
+ONE_ROW = (
+    "this is not for several rows to a person (person=) yet: release a matrix, without a screen, or bring the rows of "
+    "each person into one"
+)
+
+
 @dataclass(eq=False)
 class People:
     """Whose rows are read: one record for all data sets of theirs.
@@ -64,6 +70,8 @@ class Dataset(ABC):
     read_once : whether there can be only one.
     at_hand : whether all rows are in memory: many passes cost little.
     mapped : whether rows are mapped whenever they are read, so that products cannot take them as they are.
+    weight_bits : of which whole weights 2^weight_bits make a person, shared by their rows (`PeopleDataset`); 0 where
+        each has one row.
     """
 
     bound: float
@@ -72,19 +80,23 @@ class Dataset(ABC):
     read_once: bool = False
     at_hand: bool = False
     mapped: bool = False
+    weight_bits: int = 0
 
     @property
     def unprepared(self) -> Dataset:
         """The same people, their rows as they were given."""
         return self
 
-    def accumulate(self, make: Callable[[], S], *, alone: bool = False, logged: bool = True) -> S:
-        """One pass: the sums over all people, begun by ``make()``.
+    def accumulate(self, make: Callable[[], S], *, alone: bool = False, logged: bool = True, weight_bits: int = 0) -> S:
+        """One pass: the sums over all people, begun by ``make()``, each of whom has the weight 2^``weight_bits``.
 
+        Who asks states the weight, since noise is in proportion to it: any other than that of these people is refused.
         ``alone`` says that they are the whole of an answer with noise of its own; ``logged`` is false of batches, whose
         number may tell how many people there are. Raises DataChangedError if the pass read other rows than the first
         that was not alone.
         """
+        if weight_bits != self.weight_bits:
+            raise ValueError(ONE_ROW)
         start = time.perf_counter()
         sums = self._summed(make, alone)
         if logged:
@@ -101,6 +113,8 @@ class Dataset(ABC):
 
     def row_products(self) -> RowProducts | StreamedProducts:
         """Products with the second moment of the rows."""
+        if self.weight_bits:
+            raise ValueError(ONE_ROW)
         if self.read_once:
             raise ValueError(f"products with vectors need {ANOTHER_PASS}")
         return StreamedProducts(self.accumulate, self.n_features)
@@ -199,6 +213,7 @@ class DerivedDataset(Dataset):
         self._to_batches = to_batches
         self.bound, self.n_features, self.people = bound, n_features, source.people
         self.read_once, self.at_hand, self.mapped = source.read_once, source.at_hand, True
+        self.weight_bits = source.weight_bits
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         return self._source._summed(partial(_DerivedSums, self._to_batches, make), alone).sums
@@ -246,8 +261,8 @@ class _DerivedSums(Sums, Generic[S]):
         for part in self._to_batches(batch):
             self.sums.add(part)
 
-    def merge(self, other: _DerivedSums[S]) -> None:
-        self.sums.merge(other.sums)
+    def merge(self, other: _DerivedSums[S], times: int = 1) -> None:
+        self.sums.merge(other.sums, times)
 
 
 def _restricted(features: NDArray[np.intp], bound: float, batch: Batch) -> tuple[Batch]:

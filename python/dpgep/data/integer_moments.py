@@ -56,7 +56,7 @@ class IntegerMoments:
     """Exact sums over people in units of 4^-bits: second moment (upper triangle), sums and counts per group.
 
     ``high`` holds multiples of 2^40 to be added to the three, where int64 alone might overflow. ``n`` is the number of
-    people.
+    people, each of whom has the weight 2^``weight_bits``.
     """
 
     second: NDArray[np.int64]
@@ -65,12 +65,14 @@ class IntegerMoments:
     high: tuple[NDArray[np.int64], ...] | None
     bits: int
     n: int
+    weight_bits: int = 0
 
     def to_float(self) -> tuple[Matrix, Matrix, Matrix]:
         """(second, sums, counts) in units of rows in the unit ball. Rounds, so for released values only."""
         low = (self.second, self.sums, self.counts)
         high = self.high or (None, None, None)
-        second, sums, counts = (_limbs_to_float(h, part, -2 * self.bits) for h, part in zip(high, low, strict=True))
+        unit = -2 * self.bits - self.weight_bits
+        second, sums, counts = (_limbs_to_float(h, part, unit) for h, part in zip(high, low, strict=True))
         return second, sums, counts
 
     def copy(self) -> IntegerMoments:
@@ -116,10 +118,13 @@ class ExactMomentAccumulator(Sums):
         else:
             vars(self).update(vars(self._sums_of(batch, n)))
 
-    def merge(self, other: ExactMomentAccumulator) -> None:
-        """Add the sums over other people, of the same layout and grid."""
+    def merge(self, other: ExactMomentAccumulator, times: int = 1) -> None:
+        """Add the sums over other people, of the same layout and grid, as if each were there so many ``times``."""
         if (self.layout, self.bits) != (other.layout, other.bits):
             raise ValueError("sums of different layouts or grids cannot be added")
+        if times > 1:
+            self._merge_many(other, times)
+            return
         low, high = other.limbs()
         self._require_whole()
         with self._changing():
@@ -134,6 +139,22 @@ class ExactMomentAccumulator(Sums):
             self._total += low
             self._in_low += other._in_low
             self.n += other.n
+
+    def _merge_many(self, other: ExactMomentAccumulator, times: int) -> None:
+        """Add sums many times: both are carried first, so that 2^22 times a low limb fit; ``other`` keeps its sums."""
+        assert times < 1 << (_LIMB_BITS - LOW_BITS)
+        self._require_whole()
+        other._require_whole()
+        with other._changing():
+            other._carry()
+        with self._changing():
+            self._carry()
+            self._total += times * other._total
+            assert self._high is not None
+            assert other._high is not None
+            self._high += times * other._high
+            self._carry()
+            self.n += times * other.n
 
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
         """Upper triangles (low, high) of the sums, high None while int64 is enough: a function of the sums alone."""

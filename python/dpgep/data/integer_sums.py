@@ -200,6 +200,9 @@ class NotFiniteColumns(Sums):
         self.found = np.zeros(d, dtype=bool)
         self._missing = missing
 
+    def merge(self, other: NotFiniteColumns, times: int = 1) -> None:
+        self.found |= other.found
+
     def add(self, batch: Batch) -> None:
         first = 0
         for view, width in zip(batch.rows.views, batch.rows.widths, strict=True):
@@ -227,9 +230,8 @@ def not_finite_in(model: RowModel, dataset: Dataset, *, missing: bool) -> NotFin
     if dataset.read_once:
         return NotFiniteError()
     raw = dataset.unprepared
-    return NotFiniteError(
-        _labels(model, raw.accumulate(partial(NotFiniteColumns, model.n_features, missing), alone=True).found)
-    )
+    make = partial(NotFiniteColumns, model.n_features, missing)
+    return NotFiniteError(_labels(model, raw.accumulate(make, alone=True, weight_bits=raw.weight_bits).found))
 
 
 def _labels(model: RowModel, found: NDArray[np.bool_]) -> tuple[str, ...]:

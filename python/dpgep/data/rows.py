@@ -99,6 +99,10 @@ class Rows:
         views = (np.asarray(view) if isinstance(view, Columns) else view for view in self.views)
         return Rows(tuple(view[people] for view in views), self.bound)
 
+    def taken(self, numbers: NDArray[np.intp]) -> Rows:
+        """A copy of the rows of these numbers."""
+        return Rows(tuple(_taken(view, numbers) for view in self.views), self.bound)
+
     def restricted(self, features: NDArray[np.intp], bound: float) -> Rows:
         """A copy of some of the features (ascending indices over all views), to be clipped to a bound of its own."""
         views, first = [], 0
@@ -166,11 +170,11 @@ class Sums(ABC):
     def add(self, batch: Batch) -> None:
         """Add the people of a batch. Raises ValueError if their rows hold a NaN or an infinity."""
 
-    def merge(self: S, other: S) -> None:
-        """Add the sums over other people."""
+    def merge(self: S, other: S, times: int = 1) -> None:
+        """Add the sums over other people, as if each of them were there so many ``times``."""
         for name in self.parts:
-            total = getattr(self, name)
-            total += getattr(other, name)
+            total, term = getattr(self, name), getattr(other, name)
+            total += term if times == 1 else times * term
             setattr(self, name, total)
 
 
@@ -181,6 +185,12 @@ class Accumulate(Protocol):
     """One pass over people: `Dataset.accumulate`."""
 
     def __call__(self, make: Callable[[], S]) -> S: ...
+
+
+def _taken(view: Any, numbers: NDArray[np.intp]) -> Any:
+    if isinstance(view, np.ndarray):
+        return view.take(numbers, axis=0)
+    return view.taken(numbers) if isinstance(view, Columns) else view[numbers]
 
 
 def _as_table(view: Any) -> Columns | None:

@@ -9,6 +9,7 @@ from dpgep.methods.auto import select_method
 from dpgep.methods.base import (
     CLIPPED_PRODUCTS,
     KNOWN_N,
+    ONE_ROW_EACH,
     PRODUCTS,
     PUBLIC_N,
     REPLACE_ONE,
@@ -35,7 +36,7 @@ from dpgep.methods.release import ReleaseDiagnostics, local_gaussian, release
 
 _ANY: tuple[Data, ...] = ("rows", "streams", "matrices", "sums")
 _ROWS: tuple[Data, ...] = ("rows", "streams")
-_DPSR = Method("dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS,))
+_DPSR = Method("dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS, ONE_ROW_EACH))
 _FLOW = replace(
     _DPSR, name="rayleigh-flow", run=rayleigh_flow, options=FlowOptions, diagnostics=(FlowDiagnostics,), by_products={}
 )
@@ -49,6 +50,7 @@ _SPCA = Method(
         SECOND_MOMENT,
         given_bound("samples of people cost the whole budget, so that nothing is left to find a bound with"),
         KNOWN_N,
+        ONE_ROW_EACH,
     ),
     whole_budget=True,
 )
@@ -76,7 +78,7 @@ METHODS = _Methods(
             ClippedPowerOptions,
             (ClippedPowerDiagnostics,),
             _ROWS,
-            (CLIPPED_PRODUCTS, PUBLIC_N),
+            (CLIPPED_PRODUCTS, PUBLIC_N, ONE_ROW_EACH),
         ),
         Method(
             "local-gaussian",
@@ -84,7 +86,7 @@ METHODS = _Methods(
             PairOptions,
             (ReleaseDiagnostics,),
             ("rows", "sums"),
-            (SECOND_MOMENT, REPLACE_ONE, KNOWN_N, given_bound("clients clip their own rows")),
+            (SECOND_MOMENT, REPLACE_ONE, KNOWN_N, given_bound("clients clip their own rows"), ONE_ROW_EACH),
             keeps_moments=True,
         ),
         _FLOW,

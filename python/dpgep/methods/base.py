@@ -100,6 +100,14 @@ REPLACE_ONE = Need(
 )
 
 
+ONE_ROW_EACH = Need(
+    "one row to each person",
+    lambda public: not public.facts.several_rows,
+    "{method} is not for several rows to a person (person=) yet: release a matrix, without a screen, or bring the rows "
+    "of each person into one",
+)
+
+
 def given_bound(reason: str) -> Need:
     """A bound that is public before anything is bought, for this reason."""
     refusal = f'{reason}: give a public bound instead of bound="auto"'
@@ -297,8 +305,10 @@ class ReleaseOptions(PairOptions):
                     "choose columns by public facts, or screen for pca without standardize"
                 )
             PRODUCTS.require("release", public)  # scores are those of the traits
+            ONE_ROW_EACH.require("a screen", public)
             self._check_screen(public, k)
         elif self.storage_for(public.model.n_features) == "operator":
+            ONE_ROW_EACH.require('storage="operator"', public)
             if self.sparsity == "auto":
                 raise ValueError(
                     f'sparsity="auto" needs the released matrix, which is too large for {public.model.n_features} '

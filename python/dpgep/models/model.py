@@ -321,11 +321,13 @@ class PublicFacts:
     bound : enforced bound on the row norm; None where the caller vouches for sensitivities instead.
     n : number of people where it is public (replace-one, or the public_n given for add-remove), else None; also None
         under replace-one while the rows of a source have not been counted.
+    several_rows : whether a person may have several rows, all of which neighbours may differ in.
     """
 
     adjacency: Adjacency
     bound: float | None
     n: int | None
+    several_rows: bool = False
 
     @property
     def n_is_public(self) -> bool:

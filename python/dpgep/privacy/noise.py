@@ -217,9 +217,10 @@ def _scaled_to(mu: float, proportions: MomentNoise, layout: MomentLayout, adjace
 
 @dataclass(frozen=True)
 class IntegerNoise:
-    """Deviations of an exact release in units of its grid 4^-bits, each rounded up.
+    """Deviations of an exact release in units of its grid 4^-bits 2^-weight_bits, each rounded up.
 
     ``off_diagonal`` is that of the second moment's entries above the diagonal, at least diagonal/sqrt(2).
+    ``weight_bits`` are those of a person's weight in the sums (`IntegerMoments`).
     """
 
     bits: int
@@ -227,30 +228,33 @@ class IntegerNoise:
     off_diagonal: int
     sums: int
     counts: int
+    weight_bits: int = 0
 
     def deviations(self) -> MomentNoise:
         """The same in units of rows in the unit ball: exact, as the grid is a power of two."""
-        return MomentNoise(*(math.ldexp(scale, -2 * self.bits) for scale in (self.diagonal, self.sums, self.counts)))
+        unit = -2 * self.bits - self.weight_bits
+        return MomentNoise(*(math.ldexp(scale, unit) for scale in (self.diagonal, self.sums, self.counts)))
 
 
 @lru_cache(maxsize=128)  # runs in a row ask for the same noise
 def integer_noise(
-    mu: float, layout: MomentLayout, adjacency: Adjacency, grid_bits: int | None
+    mu: float, layout: MomentLayout, adjacency: Adjacency, grid_bits: int | None, weight_bits: int = 0
 ) -> tuple[IntegerNoise, MomentNoise]:
     """The noise of one exact release that costs at most ``mu``, on its grid and in units of rows in the unit ball."""
-    noise = on_grid(calibrate_moments(mu, layout, adjacency), grid_bits)
+    noise = on_grid(calibrate_moments(mu, layout, adjacency), grid_bits, weight_bits)
     deviations = noise.deviations()
     require_cost(moment_mu(deviations, layout, adjacency), mu)
     return noise, deviations
 
 
-def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
+def on_grid(noise: MomentNoise, grid_bits: int | None = None, weight_bits: int = 0) -> IntegerNoise:
     """Integer deviations no smaller than ``noise`` on the finest grid that the sampler supports, or on a given one.
 
+    In sums in which a person has the weight 2^``weight_bits``.
     Raises ValueError if the budget is too small for any grid.
     """
     largest = max(noise.second, noise.sums, noise.counts)
-    finest = min(MOST_BITS, (MOST_SCALE_BITS - math.frexp(largest)[1]) // 2)
+    finest = min(MOST_BITS, (MOST_SCALE_BITS - weight_bits - math.frexp(largest)[1]) // 2)
     bits = finest if grid_bits is None else grid_bits
     if FEWEST_BITS <= finest < bits:
         raise ValueError(
@@ -262,8 +266,9 @@ def on_grid(noise: MomentNoise, grid_bits: int | None = None) -> IntegerNoise:
             f"this budget requires noise of {largest:.3g} times the row bound in sums over people, more than a "
             "release can represent: use a larger budget"
         )
-    diagonal, sums, counts = (math.ceil(math.ldexp(s, 2 * bits)) for s in (noise.second, noise.sums, noise.counts))
-    return IntegerNoise(bits, diagonal, root_of_part(diagonal, 2), sums, counts)
+    unit = 2 * bits + weight_bits
+    diagonal, sums, counts = (math.ceil(math.ldexp(s, unit)) for s in (noise.second, noise.sums, noise.counts))
+    return IntegerNoise(bits, diagonal, root_of_part(diagonal, 2), sums, counts, weight_bits)
 
 
 def finest_bits(noise: MomentNoise) -> int:

@@ -140,9 +140,12 @@ def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, char
 def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
     """Integer moments plus exactly rounded normal deviates: post-processing of the ideal Gaussian mechanism."""
     layout = problem.layout
-    noise, deviations = integer_noise(mu, layout, problem.facts.adjacency, problem.grid_bits)
+    weight_bits = 0 if problem.dataset is None else problem.dataset.weight_bits
+    noise, deviations = integer_noise(mu, layout, problem.facts.adjacency, problem.grid_bits, weight_bits)
     moments = problem.integer_moments(noise.bits)
-    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout), noise.bits))
+    # of weighted rows, too, values lie on the grid 4^-b: the bits of a weight are an even number
+    grid_bits = noise.bits + noise.weight_bits // 2
+    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout), grid_bits))
     _add_noise(moments, noise, stream)
     return normalized_moments(problem.facts, layout, moments.n, moments.to_float(), deviations)
 

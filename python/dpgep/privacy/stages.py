@@ -79,8 +79,10 @@ class Stages:
         self.mu = ledger.mu
         self._ledger = ledger
         self._stream = stream
+        # a person is 2^weight_bits in all sums, which thus are on a finer grid
+        self._grid = _BITS + dataset.weight_bits
         if math.isfinite(self.mu):  # before anything is spent
-            _scale(4 * n_columns, self.mu * _SMALLEST_PART)
+            _scale(4 * n_columns, self.mu * _SMALLEST_PART, self._grid)
         self._count()
 
     @property
@@ -132,7 +134,7 @@ class Stages:
         rows = self._dataset
         if preprocessing is not None:
             rows = PreprocessedDataset(rows, preprocessing, self.n_columns, grouped=False)
-        sums = rows.accumulate(make)
+        sums = rows.accumulate(make, weight_bits=rows.weight_bits)
         self._count()
         return sums
 
@@ -151,19 +153,19 @@ class Stages:
 
     def _noisy(self, sums: Integers, squared: int, mu: float, query: str) -> NoisyCounts:
         """Sums on the grid plus noise, where a person changes them by at most sqrt(squared) in units of a person."""
-        scale = 0 if math.isinf(mu) else _scale(squared, mu)
-        deviation = math.ldexp(scale, -_BITS)
+        scale = 0 if math.isinf(mu) else _scale(squared, mu, self._grid)
+        deviation = math.ldexp(scale, -self._grid)
         noise = (NoiseBlock(query, "independent", deviation, scale),) if scale else ()
-        self._ledger.record(LedgerEntry(query, mu, noise, _BITS if scale else None))
+        self._ledger.record(LedgerEntry(query, mu, noise, self._grid if scale else None))
         if scale:
             core.add_exact_noise(sums.reshape(-1), scale, self._stream, thread_count())
-        return NoisyCounts(np.ldexp(sums.astype(np.float64), -_BITS), deviation)
+        return NoisyCounts(np.ldexp(sums.astype(np.float64), -self._grid), deviation)
 
 
 @lru_cache(maxsize=128)  # runs in a row ask for the same noise
-def _scale(squared: int, mu: float) -> int:
+def _scale(squared: int, mu: float, grid: int) -> int:
     """The least noise, in steps of the grid, that makes a change of sqrt(squared) people cost at most mu."""
-    scale = least_scale(Fraction(squared * 4**_BITS), mu)
+    scale = least_scale(Fraction(squared * 4**grid), mu)
     if scale.bit_length() > MOST_SCALE_BITS:
         raise ValueError(f'mu = {mu:.3g} is too small a budget for bound="auto": use a larger one, or give a bound')
     return scale

@@ -10,6 +10,7 @@ import numpy as np
 from dpgep._checks import require_flag, require_people
 from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.inputs import View, check_adjacency, n_rows, opened
+from dpgep.data.people import split_off
 from dpgep.models import (
     CcaModel,
     FdaModel,
@@ -36,6 +37,7 @@ def pca(
     standardize: bool = False,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
+    person: Any = None,
 ) -> MomentProblem:
     """Principal component analysis of the rows of X.
 
@@ -80,6 +82,11 @@ def pca(
         normalized by ``public_n``, or by a noisy count that the budget pays for.
     public_n : int, optional
         A public number of people, for "add-remove" only; it need not be exact.
+    person : str or array_like of n ids, optional
+        Where people have several rows: whose each row is, as whole numbers or text. A name is that of a column of X,
+        which is then no feature. Each person counts once, by the mean over their rows, and all of a person's rows are
+        protected together, however many they are, for the same noise (docs/several-rows-per-person.md). For rows in
+        memory, and methods that release a matrix.
 
     Returns
     -------
@@ -95,7 +102,7 @@ def pca(
     """
     require_flag("standardize", standardize)
     kind = StandardizedPcaModel if standardize else PcaModel
-    return _built(lambda x: kind(x.width, center), (X,), (), bound, preprocessing, adjacency, public_n)
+    return _built(lambda x: kind(x.width, center), (X,), (), bound, preprocessing, adjacency, public_n, person)
 
 
 def cca(
@@ -107,6 +114,7 @@ def cca(
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
+    person: Any = None,
 ) -> MomentProblem:
     """Canonical correlation analysis of two views of the same people.
 
@@ -123,7 +131,7 @@ def cca(
         uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`, "full");
         or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
         With a number, rescale views of different scales by public factors first.
-    preprocessing, center, adjacency, public_n
+    preprocessing, center, adjacency, public_n, person
         As in `dpgep.pca`.
 
     Returns
@@ -137,7 +145,7 @@ def cca(
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
     return _built(
-        lambda x, y: CcaModel((x.width, y.width), center), (X, Y), (), bound, preprocessing, adjacency, public_n
+        lambda x, y: CcaModel((x.width, y.width), center), (X, Y), (), bound, preprocessing, adjacency, public_n, person
     )
 
 
@@ -150,6 +158,7 @@ def pls(
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
+    person: Any = None,
 ) -> MomentProblem:
     """Partial least squares of two views of the same people: the directions whose scores have the largest covariance.
 
@@ -166,7 +175,7 @@ def pls(
         As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" shifts rows but does not
         scale columns, since covariances depend on the units: where the views differ in scale, rescale them by public
         factors first.
-    preprocessing, center, adjacency, public_n
+    preprocessing, center, adjacency, public_n, person
         As in `dpgep.pca`.
 
     Returns
@@ -180,7 +189,7 @@ def pls(
         As in `dpgep.cca`.
     """
     return _built(
-        lambda x, y: PlsModel((x.width, y.width), center), (X, Y), (), bound, preprocessing, adjacency, public_n
+        lambda x, y: PlsModel((x.width, y.width), center), (X, Y), (), bound, preprocessing, adjacency, public_n, person
     )
 
 
@@ -192,6 +201,7 @@ def multiset_cca(
     center: bool = True,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
+    person: Any = None,
 ) -> MomentProblem:
     """Multiset canonical correlation analysis: what two or more views of the same people have in common.
 
@@ -207,7 +217,7 @@ def multiset_cca(
         Row i of each belongs to person i.
     bound : "auto" or float
         As in `dpgep.cca`, of the joint row: all parts are clipped together.
-    preprocessing, center, adjacency, public_n
+    preprocessing, center, adjacency, public_n, person
         As in `dpgep.pca`.
 
     Returns
@@ -240,6 +250,7 @@ def multiset_cca(
         preprocessing,
         adjacency,
         public_n,
+        person,
     )
 
 
@@ -252,6 +263,7 @@ def fda(
     preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
+    person: Any = None,
 ) -> MomentProblem:
     """Fisher discriminant analysis: directions that separate classes.
 
@@ -277,7 +289,7 @@ def fda(
         nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`,
         "full"); or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has
         unit rows.
-    preprocessing, adjacency, public_n
+    preprocessing, adjacency, public_n, person
         As in `dpgep.pca`.
 
     Returns
@@ -296,7 +308,7 @@ def fda(
     def model(x: View) -> FdaModel:
         return FdaModel(x.width, public_classes(labels, n_rows(x.rows), classes))
 
-    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n)
+    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n, person)
 
 
 def sir(
@@ -310,6 +322,7 @@ def sir(
     preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
+    person: Any = None,
 ) -> MomentProblem:
     """Sliced inverse regression: directions of X that a response y depends on.
 
@@ -330,7 +343,7 @@ def sir(
     edges : sequence of increasing numbers
         Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
         compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
-    bound, preprocessing, adjacency, public_n
+    bound, preprocessing, adjacency, public_n, person
         As in `dpgep.fda`.
 
     Returns
@@ -344,7 +357,7 @@ def sir(
         As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
     interior = tuple(slice_edges(slices, y_range, edges).tolist())
-    return _built(lambda x: SirModel(x.width, interior), (X,), (y,), bound, preprocessing, adjacency, public_n)
+    return _built(lambda x: SirModel(x.width, interior), (X,), (y,), bound, preprocessing, adjacency, public_n, person)
 
 
 def table_problem(
@@ -359,6 +372,7 @@ def table_problem(
     preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
+    person: Any = None,
 ) -> MomentProblem:
     """One release of all second moments of rows, for any later question.
 
@@ -384,7 +398,7 @@ def table_problem(
             raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
         return TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())))
 
-    return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n)
+    return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n, person)
 
 
 def gep(
@@ -466,8 +480,10 @@ def _built(
     preprocessing: AutoPreprocessing | Preprocessing | None,
     adjacency: Adjacency,
     public_n: int | None,
+    person: Any,
 ) -> MomentProblem:
     """The problem of the model that ``make`` makes of the views, for rows of the same people and their groups."""
+    views, ids = split_off(views, person)
     found = [opened(view, label, adjacency) for view, label in zip(views, view_labels(len(views)), strict=True)]
     return moment_problem(
         make(*found),
@@ -477,6 +493,7 @@ def _built(
         preprocessing=preprocessing,
         adjacency=adjacency,
         public_n=public_n,
+        ids=ids,
     )
 
 

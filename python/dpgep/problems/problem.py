@@ -31,6 +31,7 @@ from dpgep.data.inputs import (
 )
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.integer_sums import GridSums, not_finite_in
+from dpgep.data.people import PeopleDataset, require_enough_people, split_off
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
@@ -156,11 +157,15 @@ class MomentProblem(Problem):
     def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
         """(number of people, blocks of the sums in floating point, share of clipped people)."""
         sums = self.float_moments()
-        return sums.n, self.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
+        weight_bits = self.dataset.weight_bits
+        np.ldexp(sums.total, -weight_bits, out=sums.total)
+        return sums.n >> weight_bits, self.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
 
     def float_moments(self) -> FloatSums:
         """The moment matrix in floating point."""
-        return self.dataset.accumulate(partial(FloatSums, self.layout), alone=True)
+        return self.dataset.accumulate(
+            partial(FloatSums, self.layout), alone=True, weight_bits=self.dataset.weight_bits
+        )
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """The moment matrix of rows in fixed point, exact."""
@@ -169,7 +174,9 @@ class MomentProblem(Problem):
         return self._integer_moments(bits)
 
     def _integer_moments(self, bits: int) -> IntegerMoments:
-        return self.dataset.accumulate(partial(ExactMomentAccumulator, self.layout, bits), alone=True).moments()
+        make, weight_bits = partial(ExactMomentAccumulator, self.layout, bits), self.dataset.weight_bits
+        moments = self.dataset.accumulate(make, alone=True, weight_bits=weight_bits).moments()
+        return replace(moments, n=moments.n >> weight_bits, weight_bits=weight_bits)
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
         """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""
@@ -265,14 +272,22 @@ def batch_of(model: RowModel, bound: float, *data: Any) -> Batch:
 
 def _people(model: RowModel, bound: float, views: Sequence[Any], groups: Sequence[Any]) -> Batch:
     """People with a row in each of the views, which are matrices, and their labels or responses."""
+    rows, codes = _coded(model, bound, views, groups)
+    return Batch(rows) if codes is None else Batch.of_codes(rows, codes)
+
+
+def _coded(
+    model: RowModel, bound: float, views: Sequence[Any], groups: Sequence[Any]
+) -> tuple[Rows, NDArray[np.intp] | None]:
+    """The rows, and the code of each one's group, `NO_GROUP` for none; None where the model has no groups."""
     if any(view.shape[0] != views[0].shape[0] for view in views):
         raise ValueError("X and Y must have the same number of rows: a row of each describes the same person")
     rows, grouping = Rows(tuple(views), bound), model.grouping
     if grouping is None:
-        return Batch(rows)
+        return rows, None
     if isinstance(grouping, Classes):
-        return Batch.of_codes(rows, class_codes(groups[0], rows.n, grouping.labels))
-    return Batch.of_codes(rows, slice_codes(groups[0], rows.n, np.array(grouping.interior_edges)))
+        return rows, class_codes(groups[0], rows.n, grouping.labels)
+    return rows, slice_codes(groups[0], rows.n, np.array(grouping.interior_edges))
 
 
 def dataset_of(
@@ -317,13 +332,23 @@ def moment_problem(
     preprocessing: AutoPreprocessing | Preprocessing | None,
     adjacency: Any,
     public_n: Any,
+    ids: Any = None,
 ) -> MomentProblem:
-    """The problem of ``model``, named by its views, for these and for labels or responses of the same people."""
+    """The problem of ``model``, named by its views, for these and for labels or responses of the same people.
+
+    With ``ids``, one for each row: people have several rows.
+    """
     model = named(model, *(view.names for view in views))
     found = clipping_of(bound, preprocessing)
     given = found if isinstance(found, float) else None
-    dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency)
-    facts = PublicFacts(adjacency, given, check_adjacency(adjacency, dataset.people.n, public_n))
+    dataset: Dataset
+    if ids is None:
+        dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency)
+    else:
+        dataset = PeopleDataset(*_coded(model, given or 1.0, [view.rows for view in views], groups), ids)
+        require_enough_people(dataset.people.n, adjacency)
+    n = check_adjacency(adjacency, dataset.people.n, public_n)
+    facts = PublicFacts(adjacency, given, n, several_rows=ids is not None)
     if isinstance(found, Preprocessing):
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
@@ -345,6 +370,7 @@ def problem_of(
     preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
+    person: Any = None,
 ) -> MomentProblem:
     """The problem of any model of rows, also of one that is defined elsewhere (docs/your-own-model.md).
 
@@ -355,7 +381,7 @@ def problem_of(
     *data
         What a person consists of, one argument each: rows of each view as `dpgep.pca` takes them, and labels or a
         response where the model has a grouping.
-    bound, preprocessing, adjacency, public_n
+    bound, preprocessing, adjacency, public_n, person
         As in `dpgep.pca`; the bound is that of the joint row of all views.
 
     Returns
@@ -369,7 +395,7 @@ def problem_of(
         As in `dpgep.pca`, and for a model of another kind, or more or fewer data than the model's inputs.
     """
     require_row_model(model)
-    data = inputs_of(model, *data)
+    data, ids = split_off(inputs_of(model, *data), person)
     views = opened_views(model, data, adjacency)
     return moment_problem(
         model,
@@ -379,6 +405,7 @@ def problem_of(
         preprocessing=preprocessing,
         adjacency=adjacency,
         public_n=public_n,
+        ids=ids,
     )
 
 

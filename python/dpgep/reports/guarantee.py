@@ -42,6 +42,7 @@ class PublicInputs:
     classes : public classes, as text; None where there are none.
     edges : interior edges of slices of a response; None where there are none.
     ranges : (column, low, high) of each column whose range the caller gave.
+    several_rows : whether people may have several rows, and neighbours differ in all those of one person.
     """
 
     problem: str
@@ -51,6 +52,7 @@ class PublicInputs:
     classes: tuple[str, ...] | None = None
     edges: tuple[float, ...] | None = None
     ranges: tuple[tuple[str | int, float, float], ...] = ()
+    several_rows: bool = False
 
     def __repr__(self) -> str:
         return f"PublicInputs({self.problem}, d={self.n_features}, n={self.n_people})"
@@ -70,6 +72,11 @@ class Guarantee:
     seeded: bool
     release: str | None = field(default=None, compare=False)
     public: PublicInputs | None = field(default=None, compare=False)
+
+    @property
+    def several_rows(self) -> bool:
+        """Whether neighbours differ in all rows of one person, of whatever number; if not, in one row."""
+        return self.public is not None and self.public.several_rows
 
     @property
     def rho(self) -> float | None:

@@ -21,25 +21,38 @@ _COMPARED = {
     "replace-one": "if the row of any one person is replaced by any other",
     "add-remove": "if the row of any one person is taken out, or one is added",
     "local": "if what any one person holds is replaced by anything else",
+    "replace-one, several rows": "if all rows of any one person are replaced by any others, however many",
+    "add-remove, several rows": "if all rows of any one person are taken out, or those of one are added",
 }
 
 _WORLDS = {
     "replace-one": "the data with a person's row and with another in its place",
     "add-remove": "the data with a person's row and without it",
     "local": "two records that a person may hold",
+    "replace-one, several rows": "the data with all rows of a person and with others in their place",
+    "add-remove, several rows": "the data with all rows of a person and without them",
 }
 
 _ADJACENCIES = {
     "replace-one": "replace-one: data sets that differ in one person's row",
     "add-remove": "add-remove: data sets with and without one person's row",
     "local": "local: any two records of one person",
+    "replace-one, several rows": "replace-one: data sets that differ in all rows of one person",
+    "add-remove, several rows": "add-remove: data sets with and without all rows of one person",
 }
 
 _GUESSED = {
     "replace-one": "whether the data hold a person's row or another in its place",
     "add-remove": "whether the data hold a person's row",
     "local": "which of two records a person holds",
+    "replace-one, several rows": "whether the data hold the rows of a person or others in their place",
+    "add-remove, several rows": "whether the data hold the rows of a person",
 }
+
+
+def _neighbours(report: Guarantee) -> str:
+    """Which data sets the guarantee compares: a key of the words above."""
+    return report.adjacency + (", several rows" if report.several_rows else "")
 
 
 def statement(report: Guarantee) -> str:
@@ -50,8 +63,8 @@ def statement(report: Guarantee) -> str:
         assert report.mu is not None
         text = (
             f"Everything released is {up(report.mu)}-Gaussian differentially private: whatever is computed from it "
-            f"tells {_WORLDS[report.adjacency]} apart no better than one draw from a normal distribution of deviation "
-            f"1 tells whether its mean is 0 or {up(report.mu)}."
+            f"tells {_WORLDS[_neighbours(report)]} apart no better than one draw from a normal distribution of "
+            f"deviation 1 tells whether its mean is 0 or {up(report.mu)}."
         )
     else:
         by = "" if report.mu is None else f" (mu = {up(report.mu)})"
@@ -60,7 +73,7 @@ def statement(report: Guarantee) -> str:
             f"Everything released is differentially private with epsilon = {up(report.epsilon)} and delta = "
             f"{up(report.delta)}{by}: the probability of any outcome that is computed from it, whatever else is known, "
             f"grows by a factor of at most {factor}, plus at most {up(report.delta)}, "
-            f"{_COMPARED[report.adjacency]}."
+            f"{_COMPARED[_neighbours(report)]}."
         )
     if report.seeded:
         text += " But the noise came from a seed: against anyone who knows it, there is no protection at all."
@@ -70,7 +83,8 @@ def statement(report: Guarantee) -> str:
 def risk_sentences(report: Guarantee, advantage: float, false_positives: float, true_positives: float) -> list[str]:
     """What the guarantee leaves to an attacker."""
     return [
-        f"An attacker who knows everything but one row, and has to tell {_GUESSED[report.adjacency]}, both equally "
+        f"An attacker who knows everything but {'the rows of one person' if report.several_rows else 'one row'}, and "
+        f"has to tell {_GUESSED[_neighbours(report)]}, both equally "
         f"likely, is right in at most {percent((1 + advantage) / 2)} of the cases; guessing is right in 50 %. The "
         f"advantage, true less false positives, is at most {up(advantage)}.",
         f"With {percent(false_positives)} of false alarms, at most {percent(true_positives)} of the people are found; "
@@ -129,6 +143,11 @@ def _person(report: Guarantee) -> str:
         if report.adjacency == "replace-one"
         else "the number of people is protected, unless it is listed as public"
     )
+    if report.several_rows:
+        return (
+            "A person may have any number of rows, which count as one row together, and are protected together: the "
+            f"ids that say whose each row is are taken as right; {number}."
+        )
     return f"Each person has one row: of a person with several, each row alone is protected; {number}."
 
 
@@ -161,7 +180,7 @@ def key_rows(report: Guarantee) -> list[tuple[str, str]]:
         rows.append(("Delta", up(report.delta)))
     if report.mu is not None:
         rows.append(("mu", up(report.mu)))
-    rows.append(("Adjacency", _ADJACENCIES[report.adjacency]))
+    rows.append(("Adjacency", _ADJACENCIES[_neighbours(report)]))
     if report.bound is not None:
         rows.append(("Bound", f"{report.bound:g}, enforced on the norm of every row"))
     rows.append(("Rounding", report.rounding if report.exact else f"{report.rounding}: not exact"))

@@ -78,6 +78,10 @@ class Columns:
         self.write(out)
         return out if dtype is None else out.astype(dtype)
 
+    def taken(self, numbers: NDArray[np.intp]) -> Columns:
+        """A copy of the rows of these numbers."""
+        return Columns([column[self._rows].take(numbers) for column in self._columns], len(numbers))
+
     def copy(self) -> Columns:
         """The same matrix in memory of its own."""
         return Columns([column[self._rows].copy() for column in self._columns], self.shape[0])

@@ -51,7 +51,7 @@ def require_features(names: Names) -> None:
         if identifies(name):
             raise ValueError(
                 f"column {name!r} seems to identify people or rows, and is no feature: leave it out, or rename it if "
-                "it is a measurement. Rows count as people: bring several rows of one person into one"
+                "it is a measurement. Where people have several rows, it says whose they are: pass its name as person="
             )
 
 

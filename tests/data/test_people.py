@@ -1,0 +1,477 @@
+"""Several rows to a person: each person counts once, and all of a person's rows are protected together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Matrix, solve_seeded
+from numpy.typing import NDArray
+from scipy import sparse
+
+import dpgep
+from dpgep.data.integer_moments import ExactMomentAccumulator
+from dpgep.data.integer_sums import GridSums, MagnitudeCounts, NormCounts
+from dpgep.data.people import WEIGHT_BITS, numbered, row_weights
+from dpgep.data.rows import Batch, Rows
+from dpgep.methods import METHODS
+from dpgep.reports.report import verify
+
+WHOLE = 1 << WEIGHT_BITS
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def visits(n_people: int, most: int = 9, d: int = 4, seed: int = 0) -> tuple[Matrix, NDArray[np.int64]]:
+    """Rows of people in any order: who has many has larger ones."""
+    rng = np.random.default_rng(seed)
+    n_rows = rng.integers(1, most + 1, n_people)
+    ids = rng.permutation(np.repeat(np.arange(n_people) * 7 - 50, n_rows))
+    rows = rng.standard_normal((len(ids), d)) @ np.triu(np.ones((d, d))) + 1
+    return rows * (1 + n_rows[(ids + 50) // 7, None] / most), ids
+
+
+def weights_of(rows: Matrix, ids: Any, groups: Any = None) -> NDArray[np.int16]:
+    """The weights as a problem of these rows has them: the order of rows decides on nothing."""
+    problem = dpgep.pca(rows, person=ids, bound=1.0)
+    weights = np.zeros(rows.shape[0], np.int16)
+    for weight, which in problem.dataset._parts:  # type: ignore[attr-defined]
+        weights[which] = weight
+    return weights
+
+
+# ---- weights ----
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 7, 64, 100, 4095, 4096, 4097, 10_000])
+def test_weights_of_a_person_add_up_and_are_even(m: int) -> None:
+    rows, others = np.random.default_rng(m).standard_normal((m, 2)), np.zeros((3, 2))
+    weights = weights_of(np.vstack([rows, others]), [5] * m + [1, 2, 2])[:m]
+    assert weights.sum(dtype=int) == WHOLE
+    assert set(weights.tolist()) <= {WHOLE // m, WHOLE // m + 1}
+
+
+def test_weights_follow_the_rows_in_whatever_order_and_form() -> None:
+    rows, ids = visits(200, 40)
+    order = np.random.default_rng(1).permutation(len(rows))
+    weights = weights_of(rows, ids)
+    assert np.array_equal(weights[order], weights_of(rows[order], ids[order]))
+    assert np.array_equal(weights, weights_of(np.asfortranarray(rows), ids.astype(str)))
+    assert np.array_equal(weights, weights_of(sparse.csr_array(rows), ids))
+    assert np.array_equal(weights, weights_of(rows + np.where(rows == 0, -0.0, 0.0), ids.astype(float)))
+
+
+def test_which_rows_weigh_more_is_no_matter_of_their_values() -> None:
+    """Of 3 rows one has one more: in 2000 people each third of the order has it about as often (p < 1e-6)."""
+    rows = np.sort(np.random.default_rng(0).standard_normal((2000, 3, 1)), axis=1)
+    weights = weights_of(rows.reshape(-1, 1), np.repeat(np.arange(2000), 3)).reshape(-1, 3)
+    heavier = (weights == WHOLE // 3 + 1).sum(axis=0)
+    assert heavier.sum() == 2000
+    assert np.abs(heavier - 2000 / 3).max() < 5.5 * math.sqrt(2000 * 2 / 9)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.array([3, -3, 3, 9]),
+        np.array([3, 2**63, 3, 2**64 - 1], dtype=np.uint64),
+        np.array([-(2**63), 2**63 - 1, -(2**63), 0]),
+        np.array([3.0, -3.0, 3.0, 0.5]),
+        np.array(["b", "a", "b", ""]),
+        np.array([b"b", b"a", b"b", b""]),
+        np.array(["2020", "2021", "2020", "2022"], dtype="datetime64[D]"),
+        np.array([[7], [8], [7], [9]]),
+        ["b", "a", "b", "c"],
+        [10**30, 5, 10**30, 7],
+        [("b", 1), ("a", 1), ("b", 1), ("b", 2)],
+    ],
+)
+def test_ids_of_many_types(ids: Any) -> None:
+    numbers = numbered(ids, 4)
+    assert numbers[0] == numbers[2]
+    assert len(set(numbers.tolist())) == 3
+    assert numbers.max() == 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        ([1.0, math.nan, 2.0, 3.0], ValueError, "missing ids"),
+        (["secret", None, "b", "c"], ValueError, "missing ids"),
+        (np.array(["2020", "NaT", "2021", "2022"], dtype="datetime64[D]"), ValueError, "missing ids"),
+        (["secret", 17, "b", "c"], TypeError, "several types"),
+        ([["secret"], ["b"], ["c"], ["d"]], TypeError, "hashable"),
+        ([{1}, {2}, {3}, {4}], TypeError, "hashable"),
+        (np.zeros(4, complex), TypeError, "whole numbers or text"),
+        ([1, 2, 3], ValueError, "another number"),
+        (np.ma.masked_array([1, 2, 3, 4], [0, 1, 0, 0]), TypeError, "masked"),
+    ],
+)
+def test_ids_that_are_refused_are_not_shown(ids: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        dpgep.pca(np.ones((4, 2)), person=ids)
+    assert "secret" not in str(caught.value)
+    assert "17" not in str(caught.value)
+
+
+# ---- sums ----
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(ExactMomentAccumulator, bits=20),
+        partial(ExactMomentAccumulator, bits=9),
+        partial(GridSums, bits=20, with_squares=True),
+    ],
+)
+@pytest.mark.parametrize("model", ["pca", "fda"])
+def test_sums_are_those_of_rows_repeated_by_their_weights(make: Any, model: str) -> None:
+    rows, ids = visits(30, 50, seed=1)
+    labels = np.random.default_rng(2).integers(0, 4, len(rows))
+    given: dict[str, Any] = {"bound": 3.0, "person": ids}
+    problem = (
+        dpgep.pca(rows, **given) if model == "pca" else dpgep.fda(rows, labels, classes=[0, 1, 2], **given)
+    )  # 3: of no class
+    repeated = np.repeat(np.arange(len(rows)), by_rows(problem, len(rows)))
+    codes = np.where(labels == 3, -1, labels).astype(np.intp)[repeated]
+    whole = Rows((rows[repeated],), 3.0)
+    expected = make(problem.layout)
+    expected.add(Batch(whole) if model == "pca" else Batch.of_codes(whole, codes))
+    found = problem.dataset.accumulate(partial(make, problem.layout), weight_bits=WEIGHT_BITS)
+    assert found.n == expected.n == 30 * WHOLE
+    pairs = (
+        zip(found.limbs(), expected.limbs(), strict=True)
+        if hasattr(found, "limbs")
+        else [(getattr(found, name), getattr(expected, name)) for name in ("counts", "sums", "_squares")]
+    )
+    for one, other in pairs:
+        assert (one is None) == (other is None)
+        assert one is None or np.array_equal(np.triu(one), np.triu(other))
+
+
+def by_rows(problem: Any, n: int) -> NDArray[np.int64]:
+    weights = np.zeros(n, np.int64)
+    for weight, which in problem.dataset._parts:
+        weights[which] = weight
+    return weights
+
+
+def test_histograms_count_each_person_once() -> None:
+    rows, ids = visits(50)
+    dataset = dpgep.pca(rows, person=ids, bound=1.0).dataset
+    for make in (partial(MagnitudeCounts, np.arange(4)), partial(NormCounts, -40, 80)):
+        counts = dataset.accumulate(make, weight_bits=WEIGHT_BITS).counts
+        assert counts.sum() == 50 * WHOLE * (4 if counts.ndim > 1 else 1)
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_without_noise_it_is_the_weighted_covariance(center: bool) -> None:
+    rows, ids = visits(300, 60)
+    weights = weights_of(rows, ids).astype(float)
+    solution = dpgep.solve(dpgep.pca(rows, person=ids, bound=1e4, center=center), epsilon=math.inf)
+    mean = np.average(rows, axis=0, weights=weights) * center
+    expected = np.cov(rows.T, aweights=weights, ddof=0) if center else (rows.T * weights) @ rows / weights.sum()
+    assert np.allclose(np.sort(solution.eigenvalues), np.linalg.eigvalsh(expected), rtol=1e-10)
+    if center:
+        assert np.allclose(solution.mean, mean, rtol=1e-10)
+
+
+def test_a_person_weighs_one_over_the_number_of_rows() -> None:
+    rng = np.random.default_rng(0)
+    n_rows = 2 ** rng.integers(0, 6, 100)
+    ids, rows = np.repeat(np.arange(100), n_rows), rng.standard_normal((n_rows.sum(), 3))
+    release = dpgep.release(rows, person=ids, bound=100.0, epsilon=math.inf)
+    expected = np.cov(rows.T, aweights=1 / n_rows[ids], ddof=0)
+    assert np.allclose(release.covariance().values, expected, rtol=1e-10)
+
+
+def test_one_row_to_each_is_what_it_was() -> None:
+    rows = visits(500)[0][:500]
+    problems = [dpgep.pca(rows, bound=50.0, **given) for given in ({}, {"person": np.arange(500)})]
+    plain, of_people = (dpgep.solve(problem, epsilon=math.inf) for problem in problems)
+    assert np.allclose(plain.components, of_people.components, atol=1e-12)
+    noise = [dpgep.release(problem, **BUDGET).report.releases[-1].noise[0].deviation for problem in problems]
+    assert noise[0] == pytest.approx(noise[1], rel=1e-9)
+
+
+def tables(rows: Matrix, ids: Any) -> dict[str, Callable[[], Any]]:
+    """The same visits in many forms: what a builder takes."""
+    names = [f"c{j}" for j in range(rows.shape[1])]
+
+    def frame() -> Any:
+        table = pytest.importorskip("pandas").DataFrame(rows, columns=names)
+        table.insert(1, "patient_id", ids)
+        return table
+
+    def arrow() -> Any:
+        return pytest.importorskip("pyarrow").table(dict(zip(names, rows.T, strict=True)) | {"patient_id": ids})
+
+    def polars() -> Any:
+        return pytest.importorskip("polars").DataFrame(dict(zip(names, rows.T, strict=True)) | {"patient_id": ids})
+
+    return {"pandas": frame, "arrow": arrow, "polars": polars}
+
+
+@pytest.mark.parametrize("form", ["pandas", "arrow", "polars", "fortran", "text", "shuffled", "sparse"])
+def test_the_same_bits_in_any_form_and_order(form: str) -> None:
+    rows, ids = visits(300, 20)
+    expected = solve_seeded(dpgep.pca(rows, person=ids, center=form != "sparse", bound=4.0), **BUDGET)
+    order = np.random.default_rng(5).permutation(len(rows))
+    given: dict[str, Any] = {
+        "fortran": lambda: (np.asfortranarray(rows), ids),
+        "text": lambda: (rows, np.char.add("patient ", ids.astype(str))),
+        "shuffled": lambda: (rows[order], ids[order]),
+        "sparse": lambda: (sparse.csr_array(rows), ids),
+        **{name: lambda make=make: (make(), "patient_id") for name, make in tables(rows, ids).items()},
+    }
+    found_rows, person = given[form]()
+    found = solve_seeded(dpgep.pca(found_rows, person=person, center=form != "sparse", bound=4.0), **BUDGET)
+    assert found.components.tobytes() == expected.components.tobytes()
+    assert form not in ("pandas", "arrow", "polars") or found.feature_names == ("c0", "c1", "c2", "c3")
+
+
+def test_a_column_of_ids_in_two_views() -> None:
+    pd = pytest.importorskip("pandas")
+    rows, ids = visits(200)
+    x, y = (pd.DataFrame(part).rename(columns=str).assign(patient_id=ids) for part in (rows[:, :2], rows[:, 2:]))
+    found = dpgep.solve(dpgep.cca(x, y, person="patient_id", bound=9.0), epsilon=math.inf)
+    expected = dpgep.solve(dpgep.cca(rows[:, :2], rows[:, 2:], person=ids, bound=9.0), epsilon=math.inf)
+    assert np.array_equal(found.components, expected.components)
+
+
+def test_names_that_are_no_column() -> None:
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"age": [1.0, 2.0], "patient_id": [1, 2]})
+    with pytest.raises(ValueError, match="no column of ids 'patient', did you mean 'patient_id'"):
+        dpgep.pca(table, person="patient")
+    with pytest.raises(ValueError, match="rows have no names"):
+        dpgep.pca(np.ones((2, 2)), person="patient_id")
+    with pytest.raises(ValueError, match="pass its name as person="):
+        dpgep.pca(table)
+
+
+# ---- what is not served is refused before anything is paid ----
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("bound", ["auto", 4.0])
+def test_methods_serve_people_or_refuse_them_before_they_are_paid(name: str, bound: Any) -> None:
+    rows, ids = visits(100)
+    budget = dpgep.Budget(**BUDGET)
+    options: dict[str, Any] = {"n_components": 1, "method": name}
+    if any(field.name == "sparsity" for field in fields(METHODS[name].options)) and name not in ("release", "auto"):
+        options["sparsity"] = 2
+    problem = dpgep.pca(rows, person=ids, center=False, bound=bound)
+    if name in ("release", "auto", "sr-dp"):
+        assert dpgep.solve(problem, budget=budget, **options).privacy.several_rows
+        return
+    with pytest.raises(ValueError, match=r"several rows to a person \(person=\) yet|give a public bound"):
+        dpgep.solve(problem, budget=budget, **options)
+    assert budget.spent_mu == 0
+    assert problem.dataset.people.passes == 0
+
+
+@pytest.mark.parametrize("options", [{"screen": 2}, {"storage": "operator"}])
+def test_options_that_are_refused(options: dict[str, Any]) -> None:
+    rows, ids = visits(100)
+    problem = dpgep.pca(rows, person=ids)
+    with pytest.raises(ValueError, match="several rows to a person"):
+        dpgep.solve(problem, n_components=1, **BUDGET, **options)
+    if "storage" in options:
+        with pytest.raises(ValueError, match="several rows to a person"):
+            dpgep.release(problem, **BUDGET, **options)
+    assert problem.dataset.people.passes == 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda problem: problem.grid_sums(20),
+        lambda problem: problem.group_sums(),
+        lambda problem: problem.cross_norms(),
+        lambda problem: problem.row_products(),
+        lambda problem: problem.rows_in_memory("this"),
+        lambda problem: problem.prepared(dpgep.Preprocessing(2.0)).row_products(),
+        lambda problem: problem.restricted(np.arange(2), 1.0).rows_in_memory("this"),
+        lambda problem: problem.dataset.accumulate(partial(NormCounts, -40, 80)),
+    ],
+)
+def test_who_knows_nothing_of_weights_gets_no_sums(ask: Callable[[Any], Any]) -> None:
+    """Noise for one row would not hide a person, whose weight is 2^12 in all sums."""
+    rows, ids = visits(50)
+    with pytest.raises(ValueError, match="several rows to a person"):
+        ask(dpgep.cca(rows[:, :2], rows[:, 2:], person=ids, bound=1.0))
+
+
+def test_sources_are_refused(tmp_path: Any) -> None:
+    with pytest.raises(TypeError, match="rows in memory so far"):
+        dpgep.pca(dpgep.scan([np.ones((5, 2))]), person=np.arange(5))
+
+
+def test_one_person_is_too_few_where_their_number_is_public() -> None:
+    with pytest.raises(ValueError, match="at least 2 people"):
+        dpgep.pca(np.ones((5, 2)), person=[1] * 5)
+    assert dpgep.pca(np.ones((5, 2)), person=[1] * 5, adjacency="add-remove").facts.n is None
+
+
+def test_not_finite_values_are_refused_with_their_columns() -> None:
+    rows, ids = visits(50)
+    rows[3, 2] = math.nan
+    budget = dpgep.Budget(**BUDGET)
+    with pytest.raises(ValueError, match="column 2 contains NaN"):
+        dpgep.solve(dpgep.pca(rows, person=ids, bound=1.0), budget=budget)
+    assert budget.spent_mu == 0
+
+
+# ---- reports ----
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_reports_say_what_is_protected(adjacency: Any) -> None:
+    rows, ids = visits(200)
+    report = dpgep.release(rows, person=ids, adjacency=adjacency, bound=4.0, **BUDGET).report
+    text = report.to_markdown()
+    assert "all rows of any one person" in text
+    assert "Each person has one row" not in text
+    assert verify(report.to_json()).privacy.several_rows
+    assert (report.public is not None and report.public.n_people) == (200 if adjacency == "replace-one" else None)
+    plain = dpgep.release(rows, adjacency=adjacency, bound=4.0, **BUDGET).report
+    assert "Each person has one row" in plain.to_markdown()
+
+
+def test_releases_together_claim_no_more_than_each() -> None:
+    (rows, ids), (others, _) = visits(200), visits(100, seed=1)
+    both = dpgep.release(rows, person=ids, bound=4.0, **BUDGET) + dpgep.release(others, bound=4.0, **BUDGET)
+    assert not both.report.several_rows
+
+
+# ---- replays: neighbours differ in all rows of a person ----
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "pca": lambda rows, groups, **given: dpgep.pca(rows, **given),
+    "pca of second moments": lambda rows, groups, **given: dpgep.pca(rows, center=False, **given),
+    "standardized": lambda rows, groups, **given: dpgep.pca(rows, standardize=True, **given),
+    "cca": lambda rows, groups, **given: dpgep.cca(rows[:, :2], rows[:, 2:], **given),
+    "pls": lambda rows, groups, **given: dpgep.pls(rows[:, :2], rows[:, 2:], **given),
+    "multiset": lambda rows, groups, **given: dpgep.multiset_cca([rows[:, :1], rows[:, 1:2], rows[:, 2:]], **given),
+    "fda": lambda rows, groups, **given: dpgep.fda(rows, groups, classes=[0, 1, 2], **given),
+    "sir": lambda rows, groups, **given: dpgep.sir(rows, groups * 1.0, edges=[-1, 0.5, 1.5, 9], **given),
+}
+Person = tuple[Matrix, NDArray[np.int64]]
+
+
+def anybody(rng: np.random.Generator, m: int, d: int) -> Person:
+    """The rows of a person, and their groups: alike, far apart, of one group or several."""
+    kind = rng.integers(0, 4)
+    rows = rng.standard_normal((m, d)) * (10.0 ** rng.integers(-2, 4))
+    if kind == 0:
+        rows[:] = rows[0]
+    elif kind == 1:
+        rows = np.sign(rows[:, :1]) * np.eye(d)[rng.integers(0, d)]
+    groups = rng.integers(0, 4, m) if kind > 1 else np.full(m, rng.integers(0, 4))
+    return rows, groups
+
+
+def with_person(crowd: Any, person: Person | None) -> Any:
+    rows, groups, ids = crowd
+    if person is None:
+        return crowd
+    place, m = len(rows) // 2, len(person[0])
+    return (
+        np.insert(rows, place, person[0], axis=0),
+        np.insert(groups, place, person[1]),
+        np.insert(ids, place, [10_000] * m),
+    )
+
+
+def crowd_of(n_people: int, seed: int = 0) -> Any:
+    rows, ids = visits(n_people, seed=seed)
+    return rows / 4, np.random.default_rng(seed).integers(0, 4, len(rows)), ids
+
+
+def replayed(name: str, adjacency: str, bound: Any, pair: tuple[Any, Any], **options: Any) -> Any:
+    def mechanism(data: Any) -> Any:
+        rows, groups, ids = data
+        return MODELS[name](rows, groups, person=ids, bound=bound, adjacency=adjacency)
+
+    return dpgep.auditing.replay(mechanism, pair, **BUDGET, n_components=1, **options)
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("bound", [1.0, "auto"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_person_costs_what_the_ledger_says(name: str, bound: Any, adjacency: str) -> None:
+    rng = np.random.default_rng(len(name))
+    for m, other in [(1, 9), (10_000, 3), (100, 5000)]:
+        crowd = crowd_of(20)
+        before, after = anybody(rng, m, 4), anybody(rng, other, 4)
+        pair = with_person(crowd, None if adjacency == "add-remove" else before), with_person(crowd, after)
+        result = replayed(name, adjacency, bound, pair)
+        assert not result.flagged, f"{m} rows and {other}\n{result}"
+        assert result.error is None, result.error
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 1000, 10_000])
+@pytest.mark.parametrize(
+    ("name", "adjacency", "first", "second"),
+    [
+        ("pca of second moments", "replace-one", [1.0, 0, 0, 0], [0, 1.0, 0, 0]),
+        ("pca of second moments", "add-remove", [1.0, 0, 0, 0], None),
+        # t = s1^2/(2 s2^2) = 1/8 where s2 = 2 s1
+        ("pca", "replace-one", [1.0, 0, 0, 0], [-1 / 8, math.sqrt(63) / 8, 0, 0]),
+        ("pca", "add-remove", [1.0, 0, 0, 0], None),
+        ("cca", "replace-one", [1.0, 0, 0, 0], [-1 / 8, math.sqrt(63) / 8, 0, 0]),
+        ("fda", "replace-one", [1.0, 0, 0, 0], [0, 1.0, 0, 0]),
+    ],
+)
+def test_the_worst_person_costs_all_of_it(name: str, adjacency: str, first: Any, second: Any, n_rows: int) -> None:
+    """Rows that are all alike are one row: the price is attained, however many there are."""
+    crowd = crowd_of(5)
+    people = [(np.tile(row, (n_rows, 1)), np.full(n_rows, i)) for i, row in enumerate((first, second)) if row]
+    pair = with_person(crowd, people[0]), with_person(crowd, people[1] if second else None)
+    result = replayed(name, adjacency, 1.0, pair)
+    assert not result.flagged, result
+    assert result.ratio >= 0.98
+
+
+def test_a_person_in_groups_of_their_own_costs_less() -> None:
+    crowd, eye = crowd_of(5), np.eye(4)
+    spread = with_person(crowd, (np.tile(eye, (3, 1)), np.repeat([0, 1, 2], 4)))
+    whole = with_person(crowd, (np.tile(-eye[:1], (12, 1)), np.zeros(12, int)))
+    result = replayed("fda", "replace-one", 1.0, (spread, whole))
+    assert not result.flagged
+    assert 0.1 < result.ratio < 0.9
+
+
+def test_a_forgotten_weight_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: a person whose rows all count whole moves sums by more than is paid."""
+    from dpgep.data import people
+
+    monkeypatch.setattr(people, "row_weights", lambda persons, keys: np.full(len(persons), WHOLE, np.int16))
+    crowd = crowd_of(20)
+    pair = (
+        with_person(crowd, (np.tile(np.eye(4)[:1], (9, 1)), np.zeros(9, int))),
+        with_person(crowd, (np.tile(np.eye(4)[1:2], (9, 1)), np.zeros(9, int))),
+    )
+    assert replayed("pca", "replace-one", 1.0, pair).flagged
+
+
+def test_ids_are_kept_nowhere() -> None:
+    rows, ids = visits(100)
+    problem = dpgep.pca(rows, person=np.char.add("patient ", ids.astype(str)))
+    solution = dpgep.solve(problem, **BUDGET)
+    shown = [repr(problem), repr(solution), solution.privacy.to_json(), str(vars(problem.dataset))]
+    assert not any("patient" in text for text in shown)
+
+
+def test_row_weights_are_asked_for_keys_only_where_shares_are_uneven() -> None:
+    def never() -> Any:
+        raise AssertionError
+
+    assert row_weights(np.array([0, 0, 1, 2, 2]), never).tolist() == [2048, 2048, 4096, 2048, 2048]
