@@ -511,6 +511,18 @@ def test_noise_beyond_all_rows_is_no_error(values: tuple[float, ...]) -> None:
     assert found.noise.second >= moments.noise.second
 
 
+def test_undoing_the_clipping_makes_no_component_of_noise(rng: np.random.Generator) -> None:
+    """Where the noise hides how long rows are, an answer of a release calls lost what `solve` does."""
+    n, d = 300, 40
+    x = rng.standard_normal((n, 3)) @ rng.standard_normal((3, d)) + rng.standard_normal((n, d))
+    for seed in range(6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+            release = dpgep.release(x, epsilon=0.1, delta=1e-3, seed=seed)
+        assert all(release.pca(standardize=True, n_components=3).diagnostics.lost)
+        assert np.abs(release.correlation().values).max() <= 1
+
+
 def test_moments_that_a_bound_left_whole_stay_as_they_are(x: Matrix) -> None:
     for given in (table_problem(x, preprocessing=PREPROCESSING), table_problem(x, bound=BOUND)):
         release = released(given, mu=1.0)

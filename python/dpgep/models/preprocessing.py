@@ -31,6 +31,7 @@ from dpgep._show import Shown
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
+from dpgep.models.null import spectrum_before_noise
 
 # Where entries of mapped rows are cut off at the latest, so that no sum of their squares overflows.
 _LARGEST = 2.0**500
@@ -297,6 +298,8 @@ _SEED, _ENTRIES, _ROUNDS = 0x636C6970, 1 << 19, 4
 _LEAST_RATIO = 1e-3
 # Deviations by which a column lacks variance that was not made up for; the most that is said to be lost; least doubt.
 _SURE, _MOST_LOST, _LEAST_DOUBT = 2.0, 0.95, 0.3
+# A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
+_SHOWN = 3.0
 # To this the histogram's bins show which share is kept.
 _RESOLUTION = 0.004
 # Degrees of freedom of Student's law, which rows with long tails are compared with.
@@ -313,10 +316,9 @@ def unclipped(
     covariance = released.second - mean.T @ mean
     left, left_error = _left(covariance, released.noise.second, preprocessing)
     values, axes = scipy.linalg.eigh(covariance, check_finite=False)
+    variances = _variances_before_noise(values, released.noise.second, preprocessing.bound)
     whole = left.mean(), float(np.linalg.norm(left_error)) / len(left)
-    factors, kept, of_gaussian = _factors(
-        np.maximum(values, 0.0), preprocessing.bound, preprocessing.energy_kept, *whole
-    )
+    factors, kept, of_gaussian = _factors(variances, preprocessing.bound, preprocessing.energy_kept, *whole)
     restored = (axes * (values * factors)) @ axes.T
     before, after = np.diagonal(restored), np.maximum(np.diagonal(covariance), 0.0)
     made_up = 1 - np.divide(after, before, out=np.ones(len(left)), where=before > after)
@@ -329,6 +331,20 @@ def unclipped(
     noise = released.noise.scaled(1 / kept, 1.0, 1.0)
     moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
     return moments, replace(preprocessing, energy_kept=1.0)
+
+
+def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matrix:
+    """Those of clipped rows along axes, from released ones, ascending: less, the less the noise shows of their sum.
+
+    That of rows within a bound is below its square. Noise that passed for variance would be taken for rows that were
+    cut to nothing, and be multiplied as such.
+    """
+    found = spectrum_before_noise(values[::-1], noise)[::-1]
+    total = min(float(values.sum()), bound**2)
+    if total <= 0:
+        return np.zeros_like(values)
+    shown = 1 - (_SHOWN * noise / total) ** 2 * len(values)
+    return np.asarray(found * (max(shown, 0.0) * total / float(found.sum())))
 
 
 def _left(covariance: Matrix, noise: float, preprocessing: Preprocessing) -> tuple[Matrix, Matrix]:

@@ -79,11 +79,15 @@ def covariance_of(released: ReleasedMoments, preprocessing: Preprocessing | None
 
 
 def correlation_of(released: ReleasedMoments) -> Matrix:
-    """The correlation matrix: scales of mapped rows cancel. A column that is constant has none: its entries are 0."""
+    """The correlation matrix: scales of mapped rows cancel. A column that is constant has none: its entries are 0.
+
+    What noise has lifted beyond 1 is 1.
+    """
     served = np.flatnonzero(standardization_of(released).scale)
     part, values = released.restricted(served), np.zeros_like(released.second)
     mean = mean_factor(part)
-    values[np.ix_(served, served)] = correlations(part.second - mean.T @ mean, standardization_of(part))
+    matrix = correlations(part.second - mean.T @ mean, standardization_of(part))
+    values[np.ix_(served, served)] = np.clip(matrix, -1.0, 1.0)
     values[served, served] = 1.0
     return values
 
