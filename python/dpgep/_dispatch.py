@@ -42,23 +42,17 @@ if not TYPE_CHECKING:
     core = _load()
 
 
-def _blas() -> str:
-    # Imported here: SciPy is slow to import, and only this question needs it.
-    import scipy
-
-    blas = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
-
-
 def build_info() -> dict[str, str]:
     """Versions and build of everything that computes: what a bug report should quote."""
     import numpy as np
+    import scipy  # slow to import, and needed here alone
 
+    blas = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return {
         "version": core.__version__,
         **core.build_info(),
         "available_variants": ", ".join(available_variants()),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "blas": _blas(),
+        "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
     }

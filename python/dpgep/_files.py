@@ -76,22 +76,18 @@ class Part:
         return True
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes, *, mode: int = 0o666) -> None:
-    """Write a file in place of one that is there, as `Part` does; into what is there if that is a pipe or a device."""
-    if is_special(path):
-        Path(path).write_bytes(content)
-        return
-    with Part(path, mode) as part:
-        part.write(content)
-        part.replace()
-
-
 def save(content: bytes, target: Target, *, mode: int = 0o666) -> None:
-    """Write to a path, as `write_whole` does, or into a binary file that is open."""
-    if isinstance(target, (str, os.PathLike)):
-        write_whole(target, content, mode=mode)
-    else:
+    """Write a file in place of one that is there, as `Part` does; into what is there if that is a pipe or a device, or
+    a binary file that is open.
+    """
+    if not isinstance(target, (str, os.PathLike)):
         target.write(content)
+    elif is_special(target):
+        Path(target).write_bytes(content)
+    else:
+        with Part(target, mode) as part:
+            part.write(content)
+            part.replace()
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:

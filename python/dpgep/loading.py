@@ -67,7 +67,10 @@ def load(source: Target | bytes) -> Any:
         Where the file is damaged, holds anything else, or states a guarantee that does not follow from its ledger; the
         message says where and what.
     """
-    content = _content(source)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        content = bytes(source)
+    else:
+        content = Path(source).read_bytes() if isinstance(source, (str, os.PathLike)) else source.read()
     document = opened(content)
     if document.name == REPORT.name:
         return verify(content).privacy
@@ -83,12 +86,6 @@ def require_storable(model: Model) -> None:
     """Raise TypeError or ValueError if no file can hold a solution of this model, before there is one."""
     document = json.loads(json.dumps(encoded(model)))
     _require_model(decoded(document, Model, "the model", by="this dpgep"))
-
-
-def _content(source: Target | bytes) -> bytes:
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source)
-    return Path(source).read_bytes() if isinstance(source, (str, os.PathLike)) else source.read()
 
 
 # ---- solutions ----

@@ -28,7 +28,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn
@@ -123,13 +123,12 @@ class Terms:
     @property
     def guarantee(self) -> Budget:
         """The guarantee in all its forms: a new budget for this sum alone."""
-        return Budget(**{name: getattr(self, name) for name in _FORMS}, adjacency=self.adjacency)
+        return Budget(**self._named(_FORMS), adjacency=self.adjacency)
 
     @cached_property
     def no_people(self) -> Moments:
         """Sums of nobody, of this model, bound and grid."""
-        names = ("bound", "preprocessing", "adjacency", "public_n", "bits")
-        return Moments(self.model, **{name: getattr(self, name) for name in names})
+        return Moments(self.model, **self._named(("bound", "preprocessing", "adjacency", "public_n", "bits")))
 
     @cached_property
     def facts(self) -> PublicFacts:
@@ -154,15 +153,16 @@ class Terms:
     @cached_property
     def _fields(self) -> dict[str, Any]:
         """The terms as JSON holds them."""
-        checked, forms = self.no_people, {name: getattr(self, name) for name in _FORMS}
+        whole, forms = self._named(("public_n", "bits", "colluding")), self._named(_FORMS)
         return {
             **encoded(self),
-            "bound": float(checked.bound),
-            "public_n": None if self.public_n is None else int(self.public_n),
-            "bits": int(self.bits),
-            "colluding": int(self.colluding),
+            "bound": float(self.no_people.bound),
+            **{name: None if value is None else int(value) for name, value in whole.items()},
             **{name: None if value is None else encoded(float(value)) for name, value in forms.items()},
         }
+
+    def _named(self, names: Iterable[str]) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
 
 
 _FORMS = ("epsilon", "delta", "rho", "mu")
@@ -201,12 +201,12 @@ class Site:
             raise ValueError(f"trusted_keys lack {', '.join(sorted(unknown))}")
         self.terms, self.name = terms, name
         self._trusted = None if trusted_keys is None else _verifiers(trusted_keys)
-        self._secret = _x25519().X25519PrivateKey.generate()
+        self._secret = _primitives("asymmetric.x25519").X25519PrivateKey.generate()
         self._public = self._secret.public_key().public_bytes_raw()
         self._owner, self._lock = Owner(), threading.Lock()
         header = {"site": name, "terms": terms._fields, "public_key": self._public.hex()}
         if identity is not None:
-            signer = _ed25519().Ed25519PrivateKey.from_private_bytes(identity)
+            signer = _primitives("asymmetric.ed25519").Ed25519PrivateKey.from_private_bytes(identity)
             header["signature"] = signer.sign(_signed(terms, name, self._public)).hex()
         self.key: bytes = _KEY.pack(header)
 
@@ -280,15 +280,15 @@ class Site:
 
     def _seeds(self, secret: Any, roster: dict[str, bytes]) -> Iterator[tuple[int, bytes]]:
         """A sign and a seed for each other site: that site has the same seed and the other sign."""
-        hashes, hkdf = (
-            import_extra(f"cryptography.hazmat.primitives.{name}", "sites") for name in ("hashes", "kdf.hkdf")
-        )
+        hashes, hkdf = _primitives("hashes"), _primitives("kdf.hkdf")
         salt, own = _digest(self.terms, roster), self.terms.sites.index(self.name)
         for place, other in enumerate(self.terms.sites):
             if place == own:
                 continue
             try:
-                shared = secret.exchange(_x25519().X25519PublicKey.from_public_bytes(roster[other]))
+                shared = secret.exchange(
+                    _primitives("asymmetric.x25519").X25519PublicKey.from_public_bytes(roster[other])
+                )
             except ValueError:
                 raise ValueError(f"the public key of {other} is not a valid one") from None
             pair = json.dumps([f"dpgep masks {_SUM.version}", *sorted((self.name, other), key=self.terms.sites.index)])
@@ -338,21 +338,8 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
     facts = replace(terms.facts, n=sums.n) if terms.adjacency == "replace-one" else terms.facts
     noise = summed_shares(terms.share, len(terms.sites))
     noisy = normalized_moments(facts, terms.layout, sums.n, sums.to_float(), noise)
-    report = _report(terms, facts)
-    moments = Release(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
-    warn_of_delta(terms.guarantee, facts.n, moments)
-    return moments
-
-
-def new_identity() -> tuple[bytes, bytes]:
-    """A lasting key pair of a site, (secret, public): ``identity``, and what others put into ``trusted_keys``."""
-    secret = _ed25519().Ed25519PrivateKey.generate()
-    return secret.private_bytes_raw(), secret.public_key().public_bytes_raw()
-
-
-def _report(terms: Terms, facts: PublicFacts) -> PrivacyReport:
     budget, entry = terms.guarantee, terms.entry()
-    return PrivacyReport(
+    report = PrivacyReport(
         epsilon=budget.epsilon,
         delta=budget.delta,
         mu=budget.mu,
@@ -363,6 +350,15 @@ def _report(terms: Terms, facts: PublicFacts) -> PrivacyReport:
         seeded=False,
         public=public_inputs(terms.model, facts.n, {}),
     )
+    moments = Release(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
+    warn_of_delta(budget, facts.n, moments)
+    return moments
+
+
+def new_identity() -> tuple[bytes, bytes]:
+    """A lasting key pair of a site, (secret, public): ``identity``, and what others put into ``trusted_keys``."""
+    secret = _primitives("asymmetric.ed25519").Ed25519PrivateKey.generate()
+    return secret.private_bytes_raw(), secret.public_key().public_bytes_raw()
 
 
 def _roster(
@@ -380,8 +376,13 @@ def _roster(
             roster[name] = bytes.fromhex(header["public_key"])
         except ValueError:
             raise ValueError(f"the public key of {name} is not a valid one") from None
-        if trusted is not None and name != but:
-            _require_signature(terms, name, roster[name], header.get("signature"), trusted[name])
+        if trusted is None or name == but:
+            continue
+        invalid = import_extra("cryptography.exceptions", "sites").InvalidSignature
+        try:
+            trusted[name].verify(bytes.fromhex(str(header.get("signature"))), _signed(terms, name, roster[name]))
+        except (invalid, ValueError):
+            raise ValueError(f"the key of {name} is not signed by the identity in trusted_keys") from None
     return roster
 
 
@@ -398,18 +399,10 @@ def _verifiers(trusted: Mapping[str, bytes]) -> dict[str, Any]:
     verifiers = {}
     for name, key in trusted.items():
         try:
-            verifiers[name] = _ed25519().Ed25519PublicKey.from_public_bytes(key)
+            verifiers[name] = _primitives("asymmetric.ed25519").Ed25519PublicKey.from_public_bytes(key)
         except ValueError as error:
             raise ValueError(f"trusted_keys of {name}: {error}") from None
     return verifiers
-
-
-def _require_signature(terms: Terms, name: str, public: bytes, signature: object, verifier: Any) -> None:
-    invalid = import_extra("cryptography.exceptions", "sites").InvalidSignature
-    try:
-        verifier.verify(bytes.fromhex(str(signature)), _signed(terms, name, public))
-    except (invalid, ValueError):
-        raise ValueError(f"the key of {name} is not signed by the identity in trusted_keys") from None
 
 
 def _complete(terms: Terms, given: Mapping[str, bytes], what: str) -> tuple[str, ...]:
@@ -448,14 +441,8 @@ def _digest(terms: Terms, roster: dict[str, bytes]) -> bytes:
 
 
 def _signed(terms: Terms, name: str, public: bytes) -> bytes:
-    said = {
-        "kind": _KEY.name,
-        "version": _KEY.version,
-        "terms": terms._fields,
-        "site": name,
-        "public_key": public.hex(),
-    }
-    return _json(said)
+    said = {"kind": _KEY.name, "version": _KEY.version, "terms": terms._fields}
+    return _json({**said, "site": name, "public_key": public.hex()})
 
 
 def _json(value: Any) -> bytes:
@@ -466,12 +453,8 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _x25519() -> Any:
-    return import_extra("cryptography.hazmat.primitives.asymmetric.x25519", "sites")
-
-
-def _ed25519() -> Any:
-    return import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sites")
+def _primitives(name: str) -> Any:
+    return import_extra(f"cryptography.hazmat.primitives.{name}", "sites")
 
 
 # ---- integers modulo 2^128 ----
@@ -530,7 +513,7 @@ def _blocks(parts: list[Integers], terms: Terms) -> tuple[Integers, Integers, In
 
 def _add_mask(words: Words, seed: bytes, sign: int) -> None:
     """Add the stream of a seed, or subtract it, modulo 2^128."""
-    ciphers = import_extra("cryptography.hazmat.primitives.ciphers", "sites")
+    ciphers = _primitives("ciphers")
     stream = ciphers.Cipher(ciphers.algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()
     zeros, combine = bytes(16 * _CHUNK), _add if sign > 0 else _subtract
     for start in range(0, words.shape[1], _CHUNK):

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "biplot",
     "components",
-    "format_epsilon",
     "loadings",
     "plan",
     "prices",
@@ -299,10 +298,8 @@ def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
     for errors, name, color, marker, offset in series:
         low, mean, high = errors.low, errors.mean, errors.high
         if k > 1:
-            low, mean, high = (
-                np.append(part, whole)
-                for part, whole in ((low, errors.span_low), (mean, errors.span), (high, errors.span_high))
-            )
+            spans = (errors.span_low, errors.span, errors.span_high)
+            low, mean, high = map(np.append, (low, mean, high), spans)
         x = np.arange(1, len(mean) + 1) + offset
         ax.vlines(x, low, high, color=color)
         ax.plot(x, mean, marker, color=color, label=name)
@@ -423,14 +420,8 @@ def projection(
     return _finished(ax, f"{axis_name} 1", f"{axis_name} 2", title)
 
 
-def format_epsilon(epsilon: float) -> str:
-    """``ε = 1``, or ``not private`` for infinity."""
-    return "not private" if math.isinf(epsilon) else f"ε = {epsilon:g}"
-
-
 def _axes(ax: Axes | None) -> Axes:
-    current: Axes = import_extra("matplotlib.pyplot", "plot").gca() if ax is None else ax
-    return current
+    return import_extra("matplotlib.pyplot", "plot").gca() if ax is None else ax
 
 
 def _finished(ax: Axes, xlabel: str, ylabel: str = "", title: str = "") -> Axes:
@@ -462,8 +453,7 @@ def _title(solution: Solution, row: int) -> str:
 
 def _largest(sizes: Matrix, most: int) -> list[int]:
     """Numbers of the largest, in descending order; no more than ``most``."""
-    largest: list[int] = np.argsort(-sizes, kind="stable")[: require_count("n_features", most)].tolist()
-    return largest
+    return np.argsort(-sizes, kind="stable")[: require_count("n_features", most)].tolist()  # type: ignore[no-any-return]
 
 
 def _names(solution: Solution, features: list[int]) -> list[str]:

@@ -358,8 +358,7 @@ class _Decoder:
         self.rest = self.rest[n_bytes:]
         if not is_triangle:
             return values.reshape(shape)
-        upper = upper_triangle_of(values, shape[0])
-        return np.asarray(upper + np.triu(upper, 1).T)
+        return symmetric_of(values, shape[0])
 
     def _scalar(self, document: Any, kind: Any, where: str) -> Any:
         if kind is float:
@@ -393,6 +392,12 @@ def upper_triangle_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
         matrix[i, i:] = packed[start : start + d - i]
         start += d - i
     return matrix
+
+
+def symmetric_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
+    """The symmetric matrix with this upper triangle."""
+    upper = upper_triangle_of(packed, d)
+    return np.asarray(upper + np.triu(upper, 1).T)
 
 
 def _is_symmetric(matrix: NDArray[Any]) -> bool:

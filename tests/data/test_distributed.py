@@ -37,7 +37,7 @@ from dpgep.models import FdaModel, PcaModel
 from dpgep.models.model import PublicFacts
 from dpgep.models.row_model import layout_of
 from dpgep.sources import files
-from dpgep.sources.opening import parquet_parts
+from dpgep.sources.scan import parquet_parts
 
 NAMES = list("abcdef")
 

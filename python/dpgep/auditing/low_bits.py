@@ -100,11 +100,15 @@ def _learn(first: Values, second: Values) -> tuple[Pattern, float]:
     for below in range(_COARSEST, _FINEST + 1):
         at = np.clip(tops - below, -950, 950)  # 2^-scale is a double, and so are numbers in units of 2^scale
         counts = [_counts(values, at) for values in (first, second)]
-        evidence = _evidence(*counts)
+        # the likelihood ratio statistic G of two laws against one
+        half = np.maximum((counts[0] + counts[1]) / 2, 0.5)
+        evidence = 2 * sum(scipy.special.xlogy(each, each / half) for each in counts).sum(axis=-1)
         better = evidence > best
         best[better], scales[better] = evidence[better], at[better]
         weights[better] = np.log((counts[1] + 0.5) / (counts[0] + 0.5))[better]
-    used = np.flatnonzero(best > _chance(m))
+    # what the largest G exceeds by chance with probability of about _BY_CHANCE
+    by_chance = float(scipy.special.chdtri(N_CLASSES - 1, _BY_CHANCE / (m * (_FINEST - _COARSEST + 1))))
+    used = np.flatnonzero(best > by_chance)
     return Pattern(used, scales[used], weights[used]), float(best[used].sum())
 
 
@@ -113,17 +117,6 @@ def _counts(values: Values, scales: Any) -> Values:
     m = values.shape[1]
     columns = classes_below(values, scales) + N_CLASSES * np.arange(m)
     return np.bincount(columns.ravel(), minlength=N_CLASSES * m).reshape(m, N_CLASSES).astype(np.float64)
-
-
-def _evidence(first: Values, second: Values) -> Values:
-    """Likelihood ratio statistic G of two laws against one, (m,)."""
-    xlogy, half = scipy.special.xlogy, np.maximum((first + second) / 2, 0.5)
-    return np.asarray(2 * (xlogy(first, first / half) + xlogy(second, second / half)).sum(axis=-1))
-
-
-def _chance(n_entries: int) -> float:
-    """The value that the largest G exceeds by chance with probability of about ``_BY_CHANCE``."""
-    return float(scipy.special.chdtri(N_CLASSES - 1, _BY_CHANCE / (n_entries * (_FINEST - _COARSEST + 1))))
 
 
 def numbers_in(output: Any) -> list[Values]:

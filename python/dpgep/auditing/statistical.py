@@ -212,7 +212,8 @@ def audit(
     >>> audit(noisy, (zeros, ones), None, low_bits=True, mu=mu).flagged
     True
     """
-    first, second = _check_arguments(mechanism, neighbours, statistic, runs, confidence, delta)
+    _check_arguments(mechanism, neighbours, statistic, runs, confidence, delta)
+    first, second = neighbours
     claim: dict[str, Any] = {"epsilon": epsilon, "delta": None if epsilon is None else delta, "rho": rho, "mu": mu}
     output = _as_problem(mechanism(first))
     claimed_mu: float | None
@@ -226,7 +227,9 @@ def audit(
         draw = (
             _released_runs(mechanism, budget.mu, seed, options)
             if released
-            else _solved_runs(mechanism, claim, seed, options)
+            else lambda data, side, run: solve(
+                mechanism(data), **claim, seed=None if seed is None else 2 * (run + (seed << 40)) + side, **options
+            )
         )
         claimed_mu, claimed_epsilon = budget.mu, None if delta is None else math.inf
         if delta:
@@ -378,9 +381,7 @@ def _blocks(released: ReleasedMoments | ReleasedMatrices) -> tuple[float, list[t
     ]
 
 
-def _check_arguments(
-    mechanism: Any, neighbours: Any, statistic: Any, runs: Any, confidence: Any, delta: Any
-) -> tuple[Any, Any]:
+def _check_arguments(mechanism: Any, neighbours: Any, statistic: Any, runs: Any, confidence: Any, delta: Any) -> None:
     if not callable(mechanism):
         raise TypeError(
             f"mechanism must be a function of the data that returns a problem or any output, got "
@@ -393,7 +394,6 @@ def _check_arguments(
     if whole_number(runs) is None:
         raise TypeError(f"runs must be a whole number, got {runs!r}")
     _check_numbers(int(runs), confidence, delta)
-    return neighbours[0], neighbours[1]
 
 
 def _check_numbers(runs: int, confidence: Any, delta: Any) -> None:
@@ -403,16 +403,6 @@ def _check_numbers(runs: int, confidence: Any, delta: Any) -> None:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
     if delta is not None and not 0 <= delta < 1:
         raise ValueError(f"delta must lie in [0, 1), got {delta!r}")
-
-
-def _solved_runs(
-    mechanism: Callable[[Any], Problem], claim: dict[str, Any], seed: int | None, options: dict[str, Any]
-) -> Draw:
-    def solved(data: Any, side: int, run: int) -> Solution:
-        own = None if seed is None else 2 * (run + (seed << 40)) + side
-        return solve(mechanism(data), **claim, seed=own, **options)
-
-    return solved
 
 
 def _released_runs(mechanism: Callable[[Any], Problem], mu: float, seed: int | None, options: dict[str, Any]) -> Draw:

@@ -12,8 +12,8 @@ from typing import Any
 import dpgep
 from dpgep.cli.command import UsageError, interval, known, usage, words
 from dpgep.sources import Selection
-from dpgep.sources.csv import CsvFiles
 from dpgep.sources.encoding import declared_categories, is_date_type
+from dpgep.sources.files import CsvFiles
 
 _DAY = 86400.0
 

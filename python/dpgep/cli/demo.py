@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 import dpgep
 from dpgep import plot
 from dpgep._optional import import_extra
-from dpgep.cli.command import Commands, positive
+from dpgep.cli.command import Commands, UsageError, positive
 
 Matrix = NDArray[np.float64]
 
@@ -44,8 +43,7 @@ Next, with your own data (a table with one row per person; units may differ, no 
 More: README.md and docs/your-table.md in the repository; dpgep demo --help for options."""
 
 
-@dataclass(frozen=True)
-class Digits:
+class Digits(NamedTuple):
     """Unit rows and labels, all and split for testing."""
 
     rows: Matrix
@@ -63,18 +61,8 @@ class Spread(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of the table.
-
-    Attributes
-    ----------
-    epsilon : privacy parameter; math.inf without noise.
-    accuracy : test accuracy of a linear SVM on rows projected onto the FDA directions.
-    subspace_error : sum of the squared sines between the PCA subspace and the one without noise, 0 to COMPONENTS.
-    fda_lost, pca_lost : proportion of draws in which the solution warned that its components are mostly noise.
-    fda : one of the fits, for the picture.
-    """
+class Line(NamedTuple):
+    """The figures at one epsilon: shares of the draws that were warned to be mostly noise, and one of the fits."""
 
     epsilon: float
     accuracy: Spread
@@ -84,8 +72,7 @@ class Line:
     fda: dpgep.Solution
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """All lines, epsilon = inf last, and the figures for random directions, which use no data."""
 
     digits: Digits
@@ -116,10 +103,7 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     if not options.no_plot:
-        problem = _unwritable(options.output)
-        if problem:
-            print(f"dpgep demo: {problem}", file=sys.stderr)
-            return 2
+        _require_writable(options.output)
         import_extra("matplotlib", "cli")
     digits = load_digits()
     epsilons = (1.0, 10.0) if options.quick else EPSILONS
@@ -136,12 +120,11 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _unwritable(path: Path) -> str | None:
+def _require_writable(path: Path) -> None:
     if path.suffix.lower() not in _PICTURES:
-        return f"--output must end in one of {', '.join(_PICTURES)}, got {path}"
+        raise UsageError(f"--output must end in one of {', '.join(_PICTURES)}, got {path}")
     if path.is_dir() or not path.absolute().parent.is_dir():
-        return f"--output cannot be written: {path} is a folder, or its folder does not exist"
-    return None
+        raise UsageError(f"--output cannot be written: {path} is a folder, or its folder does not exist")
 
 
 def _introduction(shape: tuple[int, ...], train: int, test: int) -> str:
@@ -164,13 +147,14 @@ def _table(report: Report) -> str:
     rows.append(("inf", f"{exact.accuracy.median:.3f}    not private", f"{0:.2f}    not private"))
     rows.append(("random", _cell(report.random_accuracy, 3, 0.0), f"{report.random_subspace_error:.2f}    expected"))
     k = report.lines[-1].fda.n_components
-    lines = [
-        f"{'':>8}   {f'FDA, {k} directions':<24}   PCA, {COMPONENTS} components",
-        f"{'epsilon':>8}   {'test accuracy':<24}   subspace error",
-        "-" * 66,
-        *(f"{name:>8}   {first:<24}   {second}".rstrip() for name, first, second in rows),
-    ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"{'':>8}   {f'FDA, {k} directions':<24}   PCA, {COMPONENTS} components",
+            f"{'epsilon':>8}   {'test accuracy':<24}   subspace error",
+            "-" * 66,
+            *(f"{name:>8}   {first:<24}   {second}".rstrip() for name, first, second in rows),
+        ]
+    )
 
 
 def _cell(spread: Spread, digits: int, lost: float) -> str:
@@ -196,14 +180,10 @@ random          directions drawn without using the data: the baseline at no cost
 
 def load_digits() -> Digits:
     """The digits with rows of unit norm, and a fixed stratified split: three quarters for training."""
-    datasets = import_extra("sklearn.datasets", "cli")
-    model_selection = import_extra("sklearn.model_selection", "cli")
-    x, y = datasets.load_digits(return_X_y=True)
+    x, y = import_extra("sklearn.datasets", "cli").load_digits(return_X_y=True)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    train, test, train_labels, test_labels = model_selection.train_test_split(
-        x, y, test_size=0.25, random_state=_SPLIT_SEED, stratify=y
-    )
-    return Digits(x, train, test, train_labels, test_labels)
+    split = import_extra("sklearn.model_selection", "cli").train_test_split
+    return Digits(x, *split(x, y, test_size=0.25, random_state=_SPLIT_SEED, stratify=y))
 
 
 def run(digits: Digits, epsilons: Sequence[float] = EPSILONS, repetitions: int = 7) -> Report:
@@ -211,9 +191,7 @@ def run(digits: Digits, epsilons: Sequence[float] = EPSILONS, repetitions: int =
     exact = _fit_pca(digits, math.inf)[0].components
     lines = [_line(digits, exact, epsilon, repetitions) for epsilon in epsilons]
     lines.append(_line(digits, exact, math.inf, 1))
-    d = digits.rows.shape[1]
-    k = lines[-1].fda.n_components
-    rng = np.random.default_rng(_SPLIT_SEED)
+    d, k, rng = digits.rows.shape[1], lines[-1].fda.n_components, np.random.default_rng(_SPLIT_SEED)
     directions = [np.linalg.qr(rng.standard_normal((d, k)))[0] for _ in range(repetitions)]
     random_accuracy = _spread([_accuracy(digits, digits.train @ q, digits.test @ q) for q in directions])
     # E |P Q|_F^2 = k k/d for a uniformly random subspace
@@ -222,42 +200,31 @@ def run(digits: Digits, epsilons: Sequence[float] = EPSILONS, repetitions: int =
 
 def subspace_error(components: Matrix, reference: Matrix) -> float:
     """Sum of the squared sines of the principal angles between the spans of two sets of K rows: 0 to K."""
-    first, second = (np.linalg.qr(rows.T)[0] for rows in (components, reference))
-    return max(0.0, len(components) - float(np.linalg.norm(first.T @ second) ** 2))
+    return float(np.sum(np.sin(scipy.linalg.subspace_angles(components.T, reference.T)) ** 2))
 
 
 def draw(report: Report, path: Path) -> None:
     """Write the picture: both figures against epsilon, and the test digits on two FDA directions, private and not."""
-    figure_module = import_extra("matplotlib.figure", "cli")
-    figure = figure_module.Figure(figsize=(10, 8.2), layout="constrained")
+    figure = import_extra("matplotlib.figure", "cli").Figure(figsize=(10, 8.2), layout="constrained")
     axes = figure.subplots(2, 2, gridspec_kw={"height_ratios": [0.8, 1.0]})
-    private = [line for line in report.lines if math.isfinite(line.epsilon)]
-    exact = report.lines[-1]
-    accuracy, error = [line.accuracy for line in private], [line.subspace_error for line in private]
-    for ax, spreads, limit, baseline, ylabel, color in (
-        (axes[0, 0], accuracy, exact.accuracy.median, report.random_accuracy.median,
+    *private, exact = report.lines
+    for ax, figures, limit, baseline, ylabel, color in (
+        (axes[0, 0], [line.accuracy for line in private], exact.accuracy.median, report.random_accuracy.median,
          "FDA: test accuracy", plot.BLUE),
-        (axes[0, 1], error, 0.0, report.random_subspace_error,
+        (axes[0, 1], [line.subspace_error for line in private], 0.0, report.random_subspace_error,
          f"PCA: subspace error, 0 to {COMPONENTS}", plot.VERMILION),
     ):  # fmt: skip
+        median, low, high = zip(*figures, strict=True)
         plot.privacy_curve(
-            [line.epsilon for line in private],
-            [s.median for s in spreads],
-            low=[s.low for s in spreads],
-            high=[s.high for s in spreads],
-            not_private=limit,
-            baseline=baseline,
-            baseline_label="random directions",
-            ylabel=ylabel,
-            color=color,
-            ax=ax,
-        )
+            [line.epsilon for line in private], median, low=low, high=high, not_private=limit, baseline=baseline,
+            baseline_label="random directions", ylabel=ylabel, color=color, ax=ax,
+        )  # fmt: skip
     pictured = min(private, key=lambda line: abs(math.log(line.epsilon / PICTURED)))
     shown = _align(pictured.fda.transform(report.digits.test), exact.fda.transform(report.digits.test))
-    labels = report.digits.test_labels
-    for ax, points, line, turned in zip(axes[1], shown, (pictured, exact), (", turned to match", ""), strict=True):
-        title = f"test digits on the first two FDA directions, {plot.format_epsilon(line.epsilon)}{turned}"
-        plot.projection(points, labels, title=title, axis_name="discriminant", ax=ax)
+    levels = (f"ε = {pictured.epsilon:g}, turned to match", "not private")
+    for ax, points, level in zip(axes[1], shown, levels, strict=True):
+        title = f"test digits on the first two FDA directions, {level}"
+        plot.projection(points, report.digits.test_labels, title=title, axis_name="discriminant", ax=ax)
     figure.get_layout_engine().set(h_pad=0.12, w_pad=0.1)
     figure.suptitle(
         f"What privacy costs: handwritten digits, δ = {DELTA:g}, median and range over {report.repetitions} draws",
@@ -306,5 +273,4 @@ def _align(points: Matrix, reference: Matrix) -> tuple[Matrix, Matrix]:
     """Two coordinates of each, scaled to unit deviation, the first turned onto the second."""
     first, second = (scores[:, :2] - scores[:, :2].mean(axis=0) for scores in (points, reference))
     first, second = first / first.std(axis=0), second / second.std(axis=0)
-    left, _, right = np.linalg.svd(first.T @ second)
-    return first @ left @ right, second
+    return first @ scipy.linalg.orthogonal_procrustes(first, second)[0], second

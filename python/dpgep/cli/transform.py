@@ -56,7 +56,11 @@ def _run(options: argparse.Namespace) -> int:
     inputs = [options.solution, *options.data]
     with Output(options.output, force=options.force, inputs=inputs) as output:
         output.try_place()
-        batches = _scores(solution, data, views, kept)
+        n = len(views)
+        batches = (
+            (np.hstack(solution.transform(*batch[:n])) if n > 1 else solution.transform(batch[0]), batch[n:])
+            for batch in data.scan.read(*views, *kept)
+        )
         if suffix == ".npy":
             with output.path.open("wb") as file:
                 np.save(file, np.concatenate([scores for scores, _ in batches]))
@@ -91,14 +95,6 @@ def _views(solution: dpgep.Solution, options: argparse.Namespace) -> tuple[Data,
     dates = [name for chosen in columns for name in chosen if is_date_type(data.types.get(name, ""))]
     data = Data(options.data, categories=categories, dates=dates, progress=progress)
     return data, [data.matrix(chosen) for chosen in columns]
-
-
-def _scores(
-    solution: dpgep.Solution, data: Data, views: list[Selection], kept: list[Selection]
-) -> Iterator[tuple[NDArray[Any], tuple[Any, ...]]]:
-    for batch in data.scan.read(*views, *kept):
-        scores: Any = solution.transform(*batch[: len(views)])
-        yield np.hstack(scores) if isinstance(scores, tuple) else scores, batch[len(views) :]
 
 
 def _names(solution: dpgep.Solution) -> list[str]:

@@ -243,7 +243,8 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     Collections that are not cut alike are cut as the first Dask array is, arrays in memory too. Raises ValueError where
     they have different numbers of rows, or where the sizes of the chunks are not known and their numbers differ.
     """
-    if len(data) > 1 and all(_is_frame(each) for each in data) and len({each.npartitions for each in data}) == 1:
+    frames = [each for each in data if is_dask_collection(each) and not hasattr(each, "chunks")]
+    if len(frames) == len(data) > 1 and len({each.npartitions for each in data}) == 1:
         return _joint_partitions(data)
     first = next(filter(is_dask_collection, data))
     cut = None if known_rows(first) is None else first.chunks[0]  # sizes along the rows, where they are known
@@ -267,11 +268,6 @@ def read_chunks(columns: Sequence[tuple[Names, Categories]], *chunks: Any) -> It
     yield tuple(_array(chunk, *its) for chunk, its in zip(chunks, columns, strict=True))
 
 
-def _is_frame(values: Any) -> bool:
-    """Whether this is a Dask DataFrame or Series."""
-    return is_dask_collection(values) and not hasattr(values, "chunks")
-
-
 def _joint_partitions(frames: tuple[Any, ...]) -> list[Part]:
     """One delayed tuple for each partition, of what each frame holds of its people.
 
@@ -292,7 +288,14 @@ def _together(*chunks: Any) -> Part:
 
 def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
     if not is_dask_collection(values):
-        values = _from_memory(values, cut)
+        if cut is None:
+            raise ValueError(
+                "an array in memory cannot be aligned with a Dask collection of unknown chunk sizes: put it into the "
+                "same DataFrame, or make it a Dask array with the same chunks"
+            )
+        check_not_masked(values, "the array")
+        array = np.asarray(values)
+        values = import_extra("dask.array", "dask").from_array(array, chunks=(cut, *array.shape[1:]))
     if hasattr(values, "chunks"):
         known = cut is not None and known_rows(values) is not None
         if known and known_rows(values) != sum(cut or ()):
@@ -300,18 +303,6 @@ def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
         columns = dict.fromkeys(range(1, values.ndim), -1)
         values = values.rechunk({0: cut, **columns} if known else columns)
     return list(np.ravel(values.to_delayed()))
-
-
-def _from_memory(values: Any, cut: tuple[int, ...] | None) -> Any:
-    """An array in memory, cut as the collection beside it."""
-    if cut is None:
-        raise ValueError(
-            "an array in memory cannot be aligned with a Dask collection of unknown chunk sizes: put it into the same "
-            "DataFrame, or make it a Dask array with the same chunks"
-        )
-    check_not_masked(values, "the array")
-    array = np.asarray(values)
-    return import_extra("dask.array", "dask").from_array(array, chunks=(cut, *array.shape[1:]))
 
 
 def _array(chunk: Any, names: Names, categories: Categories) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count
 from dpgep._files import Target, save
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
-from dpgep.local.protocol import LocalMechanism, ReportBatch, ReportError, calibrate, require_calibrated, unpack
+from dpgep.local.protocol import LocalMechanism, ReportBatch, ReportError, calibrate, require_calibrated
 from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, method_result, support_of
 from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
@@ -24,7 +24,7 @@ from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.solution import Solution
-from dpgep.serialization import Format, stored_as
+from dpgep.serialization import Format, stored_as, symmetric_of
 
 # Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
 _LIMB_BITS = 40
@@ -141,7 +141,7 @@ class Aggregator:
         if self.n_reports == 0:
             raise ValueError("no reports have been added")
         mean = self._to_float(self._sum) * (self.mechanism.bound**2 / self.n_reports)
-        return unpack(mean, self.mechanism.dim)
+        return symmetric_of(mean, self.mechanism.dim)
 
     @property
     def deviation(self) -> float:
@@ -229,16 +229,9 @@ class Aggregator:
         earlier = None if start is None else start.diagnostics
         if not (earlier is None or isinstance(earlier, FantopeDiagnostics)):
             raise TypeError("start must be a solution of solve_sparse")
-        result = sparse_components(
-            self._model,
-            moments.second,
-            moments.second_noise_level,
-            k,
-            phi,
-            tolerance=tolerance,
-            max_iterations=max_iterations,
-            start=None if earlier is None else earlier.fit,
-        )
+        fit = None if earlier is None else earlier.fit
+        how: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "start": fit}
+        result = sparse_components(self._model, moments.second, moments.second_noise_level, k, phi, **how)
         return self._solution(result, "local-gaussian-sparse")
 
     def _component_count(self, n_components: Any) -> int:
@@ -281,13 +274,9 @@ class Aggregator:
         return solution
 
     def _moments(self) -> ReleasedMoments:
-        d = self.mechanism.dim
+        sums, noise = np.empty((self.mechanism.dim, 0)), MomentNoise(self.deviation, 0.0, 0.0)
         return ReleasedMoments(
-            second=self.second_moment(),
-            sums=np.empty((d, 0)),
-            counts=np.empty(0),
-            n=float(self.n_reports),
-            noise=MomentNoise(self.deviation, 0.0, 0.0),
+            second=self.second_moment(), sums=sums, counts=np.empty(0), n=float(self.n_reports), noise=noise
         )
 
     def _check_mechanism(self, theirs: LocalMechanism, what: str) -> None:
@@ -422,12 +411,8 @@ def sparse_components(
     diagnostics = FantopeDiagnostics(
         noise_level=noise_level, accuracy=accuracy, penalty=penalty, support=support_of(components), fit=fit
     )
-    accuracy_warnings = (
-        []
-        if fit.converged
-        else [
-            f"the sparse relaxation had not converged after {fit.n_iterations} iterations: its objective "
-            f"{fit.objective:.6g} may be {fit.gap:.2g} above the optimum; raise max_iterations or tolerance"
-        ]
+    said = (
+        f"the sparse relaxation had not converged after {fit.n_iterations} iterations: its objective "
+        f"{fit.objective:.6g} may be {fit.gap:.2g} above the optimum; raise max_iterations or tolerance"
     )
-    return method_result(model, None, components, values[::-1].copy(), diagnostics, accuracy_warnings)
+    return method_result(model, None, components, values[::-1].copy(), diagnostics, [said] * (not fit.converged))

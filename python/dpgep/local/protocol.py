@@ -45,6 +45,7 @@ from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, cost_of, equal_parts, mu_rounded_up
 from dpgep.privacy.noise import MOST_BITS, RECORD, IntegerNoise, calibrate_moments, moment_mu, on_grid
+from dpgep.serialization import symmetric_of
 
 LARGEST_DIM = 1 << 16  # beyond it a report has 17 GB
 
@@ -213,20 +214,10 @@ class ReportBatch:
     def to_bytes(self) -> bytes:
         """The reports as one message with one checksum."""
         mechanism, entries = self.mechanism, self.values.astype(self.values.dtype.newbyteorder("<"), copy=False)
-        header = _HEADER.pack(
-            MAGIC,
-            VERSION,
-            _STORED.index(entries.dtype),
-            mechanism.bits,
-            self.seeded,
-            mechanism.dim,
-            mechanism.records_per_person,
-            len(self),
-            mechanism.bound,
-            mechanism.epsilon,
-            math.nan if mechanism.delta is None else mechanism.delta,
-            mechanism.deviation,
-        )
+        head = (MAGIC, VERSION, _STORED.index(entries.dtype), mechanism.bits, self.seeded)
+        counts = (mechanism.dim, mechanism.records_per_person, len(self))
+        delta = math.nan if mechanism.delta is None else mechanism.delta
+        header = _HEADER.pack(*head, *counts, mechanism.bound, mechanism.epsilon, delta, mechanism.deviation)
         payload = np.ascontiguousarray(entries).data.cast("B") if entries.size else b""
         return b"".join([header, _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(header))), payload])
 
@@ -278,16 +269,7 @@ class Report(ReportBatch):
 
     def matrix(self) -> Matrix:
         """(d, d) symmetric x x^T + Z, in the units of the data; its expectation is x x^T."""
-        return unpack(self.packed, self.mechanism.dim)
-
-
-def unpack(packed: Matrix, d: int) -> Matrix:
-    """The symmetric matrix with this upper triangle."""
-    rows, columns = triangle(d)
-    matrix = np.empty((d, d))
-    matrix[rows, columns] = packed
-    matrix[columns, rows] = packed
-    return matrix
+        return symmetric_of(self.packed, self.mechanism.dim)
 
 
 @lru_cache(maxsize=2)

@@ -58,53 +58,31 @@ def solve_pair(
     None. ``low_rank``: (F, w) with A = F^T diag(w) F, if it is known so. Overwrites a and b.
     """
     with on_one_thread(len(a)):
-        return eigensystem(
-            a,
-            b,
-            regularization=regularization,
-            rounding=rounding,
-            fallback=fallback,
-            n_vectors=n_vectors,
-            low_rank=low_rank,
-        )
+        if b is None:
+            if n_vectors is not None and len(a) >= max(_MANY, 4 * n_vectors):
+                return Eigensystem(*_leading(a, n_vectors), 0.0)
+            return Eigensystem(*_descending(*_eigh(a, "evd")), 0.0)
+        values, vectors = _eigh(b)
+        values = np.maximum(values, 0.0)
+        xi = regularization if values[-1] + regularization > rounding else fallback
+        whitener = _inverse_square_root(values + xi, vectors, rounding)
+        if whitener.shape[1] == 0:
+            return Eigensystem(np.empty(0), np.empty((len(a), 0)), xi)
+        if low_rank is not None and whitener.shape[1] >= max(_LOW_RANK, 4 * len(low_rank[0])):
+            return Eigensystem(*_of_low_rank(*low_rank, whitener), xi)
+        if whitener.shape == a.shape:
+            # the buffers of a and b are reused for the products: no fourth d x d matrix
+            half = np.matmul(a, whitener, out=b)
+            reduced = np.matmul(whitener.T, half, out=a)
+        else:
+            reduced = whitener.T @ (a @ whitener)
+        values, rotation = _descending(*_eigh(reduced))
+        return Eigensystem(values, whitener @ rotation, xi)
 
 
 def on_one_thread(d: int) -> AbstractContextManager[None]:
     """Keep LAPACK to one thread for a block about matrices of d features, where several are slower."""
     return blas_on_one_thread() if _SMALL < d <= _ONE_THREAD else nullcontext()
-
-
-def eigensystem(
-    a: Matrix,
-    b: Matrix | None,
-    *,
-    regularization: float,
-    rounding: float,
-    fallback: float = 0.0,
-    n_vectors: int | None = None,
-    low_rank: tuple[Matrix, Matrix] | None = None,
-) -> Eigensystem:
-    """`solve_pair` with as many threads as there are: for whoever keeps to one already."""
-    if b is None:
-        if n_vectors is not None and len(a) >= max(_MANY, 4 * n_vectors):
-            return Eigensystem(*_leading(a, n_vectors), 0.0)
-        return Eigensystem(*_descending(*_eigh(a, "evd")), 0.0)
-    values, vectors = _eigh(b)
-    values = np.maximum(values, 0.0)
-    xi = regularization if values[-1] + regularization > rounding else fallback
-    whitener = _inverse_square_root(values + xi, vectors, rounding)
-    if whitener.shape[1] == 0:
-        return Eigensystem(np.empty(0), np.empty((len(a), 0)), xi)
-    if low_rank is not None and whitener.shape[1] >= max(_LOW_RANK, 4 * len(low_rank[0])):
-        return Eigensystem(*_of_low_rank(*low_rank, whitener), xi)
-    if whitener.shape == a.shape:
-        # the buffers of a and b are reused for the products: no fourth d x d matrix
-        half = np.matmul(a, whitener, out=b)
-        reduced = np.matmul(whitener.T, half, out=a)
-    else:
-        reduced = whitener.T @ (a @ whitener)
-    values, rotation = _descending(*_eigh(reduced))
-    return Eigensystem(values, whitener @ rotation, xi)
 
 
 def bordered(matrix: Matrix, rows: Matrix) -> Matrix:

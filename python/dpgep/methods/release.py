@@ -33,7 +33,7 @@ from dpgep.methods.base import (
     oriented,
     support_of,
 )
-from dpgep.methods.eigen import Eigensystem, eigensystem, embedded, on_one_thread, solve_pair
+from dpgep.methods.eigen import Eigensystem, embedded, on_one_thread, solve_pair
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, keep_features
@@ -247,7 +247,7 @@ def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> Meth
     pair = noisy.pair()
     if options.sparsity is None:
         fit = None
-        system = eigensystem(
+        system = solve_pair(
             pair.a,
             pair.b,
             regularization=xi,

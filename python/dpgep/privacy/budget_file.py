@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -127,7 +127,12 @@ class BudgetFile:
             while is_awaited():
                 with _turn, self._opened(write=write, create=create) as descriptor:
                     if _try_lock(descriptor, write):
-                        return self._with_lock(descriptor, lambda: work(is_awaited))
+                        try:
+                            self._require_in_place(descriptor)
+                            self._descriptor = descriptor
+                            return work(is_awaited)
+                        finally:
+                            _unlock(descriptor)
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             raise InterruptedError
@@ -136,21 +141,15 @@ class BudgetFile:
 
     @contextmanager
     def _opened(self, *, write: bool, create: bool) -> Iterator[int]:
-        self._require_regular()
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(self.path).st_mode):
+                raise PrivacyBudgetError(f"{self.path} is not a regular file and cannot hold a budget")
         flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
         descriptor = os.open(self.path, flags, 0o600)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
-
-    def _with_lock(self, descriptor: int, work: Callable[[], T]) -> T:
-        try:
-            self._require_in_place(descriptor)
-            self._descriptor = descriptor
-            return work()
-        finally:
-            _unlock(descriptor)
 
     def read(self) -> list[Record]:
         """All records. Raises PrivacyBudgetError for a damaged file."""
@@ -195,14 +194,6 @@ class BudgetFile:
     def _keep(self, records: list[Record], lines: bytes, last: str) -> None:
         records, known = self.records + records, self._known + lines
         self.records, self._known, self._last = records, known, last
-
-    def _require_regular(self) -> None:
-        try:
-            mode = os.stat(self.path).st_mode
-        except FileNotFoundError:
-            return
-        if not stat.S_ISREG(mode):
-            raise PrivacyBudgetError(f"{self.path} is not a regular file and cannot hold a budget")
 
     def _require_in_place(self, descriptor: int) -> None:
         """The file may have been replaced while this process waited for its lock: what it spent would be lost."""

@@ -40,7 +40,7 @@ from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, 
 from dpgep.models.row_model import Classes, RowModel, input_names, layout_of
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
-from dpgep.sources.opening import parquet_parts
+from dpgep.sources.scan import parquet_parts
 
 
 class Problem(ABC):

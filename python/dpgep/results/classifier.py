@@ -162,8 +162,14 @@ def classifier(
     shown = squares >= by_chance + _SHOWN * noise * math.sqrt(2 * float(np.sum(inverse**2)))
     mapped = (vectors @ (inverse[:, None] * rotated * shown)).T
     shares = class_priors(priors, counts)
-    weights = mapped if preprocessing is None else _of_columns(preprocessing, mapped)
-    centre = mean if preprocessing is None else preprocessing.mean(mean)
+    weights, centre, limits = mapped, mean, None
+    if preprocessing is not None:
+        scale = np.ones(len(mean)) if preprocessing.scale is None else preprocessing.scale
+        weights = (mapped if preprocessing.linear is None else mapped @ preprocessing.linear.T) / scale
+        centre = preprocessing.mean(mean)
+        # where `Preprocessing.map` cuts entries off
+        location = np.zeros(len(mean)) if preprocessing.location is None else preprocessing.location
+        limits = (location - preprocessing.largest * scale, location + preprocessing.largest * scale)
     return LinearClassifier(
         classes=tuple(classes),
         weights=weights,
@@ -174,7 +180,7 @@ def classifier(
         privacy=privacy,
         feature_names=feature_names,
         absent=absent_values(preprocessing, len(mean)),
-        limits=None if preprocessing is None else _limits(preprocessing, len(mean)),
+        limits=limits,
     )
 
 
@@ -207,16 +213,3 @@ def class_priors(priors: Literal["released"] | Sequence[float], counts: Matrix) 
         require_positive("each of priors", prior)
     shares = np.asarray(priors, dtype=np.float64)
     return np.asarray(shares / shares.sum())
-
-
-def _of_columns(preprocessing: Preprocessing, mapped: Matrix) -> Matrix:
-    """Weights of columns from those of mapped rows."""
-    weights = mapped if preprocessing.linear is None else mapped @ preprocessing.linear.T
-    return weights if preprocessing.scale is None else np.asarray(weights / preprocessing.scale)
-
-
-def _limits(preprocessing: Preprocessing, d: int) -> tuple[Matrix, Matrix]:
-    """Where `Preprocessing.map` cuts entries off."""
-    location = np.zeros(d) if preprocessing.location is None else preprocessing.location
-    farthest = preprocessing.largest * (np.ones(d) if preprocessing.scale is None else preprocessing.scale)
-    return location - farthest, location + farthest

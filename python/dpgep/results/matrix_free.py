@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -63,8 +62,12 @@ class MatrixFreeRelease:
         self.regularization = regularization
         self.memory_limit = memory_limit
         self.preprocessing = preprocessing
-        self.a = self._operator(self._a_times)
-        self.b = None if products.identity_b else self._operator(self._b_times)
+        self.a = self._operator(lambda columns: self._answers(columns)[0])
+        self.b = (
+            None
+            if products.identity_b
+            else self._operator(lambda columns: self._answers(columns)[1] + self.regularization * columns)
+        )
 
     @property
     def n_directions(self) -> int:
@@ -120,12 +123,6 @@ class MatrixFreeRelease:
         warn_of_accuracy(result, solution)
         return solution
 
-    def _a_times(self, columns: Matrix) -> Matrix:
-        return self._answers(columns)[0]
-
-    def _b_times(self, columns: Matrix) -> Matrix:
-        return np.asarray(self._answers(columns)[1] + self.regularization * columns)
-
     def _answers(self, columns: Matrix) -> tuple[Matrix, Matrix]:
         try:
             of_a, of_b = self._products.times(columns.T)
@@ -141,7 +138,7 @@ class MatrixFreeRelease:
         )
 
     def _operator(self, times: Callable[[Matrix], Matrix]) -> scipy.sparse.linalg.LinearOperator:
-        d, vector = self.n_features, partial(_one_column, times)
+        d, vector = self.n_features, lambda v: times(v.reshape(-1, 1)).reshape(v.shape)
         return scipy.sparse.linalg.LinearOperator(
             (d, d), matvec=vector, rmatvec=vector, matmat=times, rmatmat=times, dtype=np.dtype(np.float64)
         )
@@ -158,10 +155,6 @@ class MatrixFreeRelease:
             f"MatrixFreeRelease(d={self.n_features}, noise level {self.noise_level:.3g}{regularization}, "
             f"{self.n_directions} directions queried; {self.privacy})"
         )
-
-
-def _one_column(times: Callable[[Matrix], Matrix], v: Matrix) -> Matrix:
-    return times(v.reshape(-1, 1)).reshape(v.shape)
 
 
 class AnsweringCurator(Curator):

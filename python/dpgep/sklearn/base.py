@@ -181,6 +181,18 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ignore[misc]
     """An estimator whose fit is a `dpgep.Solution`.
 
+    Parameters
+    ----------
+    n_components : int, optional
+        K. Default: as many as the model has: columns, those of the smaller view, or one less than groups. They cost no
+        privacy.
+    bound, preprocessing
+        As in `dpgep.pca`.
+    sparsity : int or "auto", optional
+        Number of columns that components use. Default: all.
+    epsilon, delta, budget, share, adjacency, public_n, random_state
+        What a fit costs, as in `PrivateEstimator`.
+
     Attributes
     ----------
     solution_ : the `dpgep.Solution`: error estimates, intervals, and all else that it knows.

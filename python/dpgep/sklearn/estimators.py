@@ -37,19 +37,13 @@ class PrivatePCA(Components):
 
     Parameters
     ----------
-    n_components : int, optional
-        K. Default: as many as columns. They cost no privacy.
-    bound, preprocessing
-        As in `dpgep.pca`.
     center, standardize : bool
         As in `dpgep.pca`: whether to subtract the mean, and to divide columns by their standard deviations.
-    sparsity : int or "auto", optional
-        Number of columns that components use. Default: all.
     method : {"release", "auto", "clipped-power"}
         As in `dpgep.solve`. "auto" may have less error where a release is noisy, but then no
         ``explained_variance_ratio_``.
-    epsilon, delta, budget, share, adjacency, public_n, random_state
-        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+    others
+        As in `dpgep.sklearn.base.Projection`.
 
     Examples
     --------
@@ -130,18 +124,12 @@ class PrivateCCA(TwoViews):
 
     Parameters
     ----------
-    n_components : int, optional
-        K. Default: as many as the smaller view has columns. They cost no privacy.
-    bound, preprocessing
-        As in `dpgep.cca`, of both views together.
     center : bool
         Whether to subtract the means.
     regularization : float, optional
         Added to the covariances of both views. Default: chosen from released values.
-    sparsity : int or "auto", optional
-        Number of columns that components use. Default: all.
-    epsilon, delta, budget, share, adjacency, public_n, random_state
-        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+    others
+        As in `dpgep.sklearn.base.Projection`; the bound is that of both views together.
 
     Attributes
     ----------
@@ -163,16 +151,10 @@ class PrivatePLS(TwoViews):
 
     Parameters
     ----------
-    n_components : int, optional
-        K. Default: as many as the smaller view has columns. They cost no privacy.
-    bound, preprocessing
-        As in `dpgep.pls`, of both views together.
     center : bool
         Whether to subtract the means.
-    sparsity : int or "auto", optional
-        Number of columns that components use. Default: all.
-    epsilon, delta, budget, share, adjacency, public_n, random_state
-        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+    others
+        As in `dpgep.sklearn.base.Projection`; the bound is that of both views together.
 
     Attributes
     ----------
@@ -208,8 +190,6 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components : int, optional
-        K. Default: the smaller of classes - 1 and columns. They cost no privacy.
     classes : sequence of labels, or "public", optional
         The public set of classes, as in `dpgep.fda`. Default: those that the type of ``y`` declares, or else the
         distinct labels, which become public, with a `dpgep.PrivacyWarning`. Give them: then a label that is missing or
@@ -220,12 +200,9 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         Added to the scatter within classes, for the directions. Default: chosen from released values.
     ridge : float, optional
         The same for the rule. Default: a public multiple of the noise.
-    sparsity : int or "auto", optional
-        Number of columns that components use; the rule uses all. Default: all.
-    bound, preprocessing
-        As in `dpgep.fda`; columns are never mixed (``precondition="full"``), since the rule is about columns.
-    epsilon, delta, budget, share, adjacency, public_n, random_state
-        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+    others
+        As in `dpgep.sklearn.base.Projection`. The rule uses all columns, also with ``sparsity``, and never mixes them
+        (``precondition="full"``).
 
     Attributes
     ----------
@@ -296,18 +273,12 @@ class PrivateSIR(Groups):
 
     Parameters
     ----------
-    n_components : int, optional
-        K. Default: the smaller of slices - 1 and columns. They cost no privacy.
     slices, y_range, edges
         As in `dpgep.sir`: public, ``y_range`` or ``edges`` must be given.
     regularization : float, optional
         Added to the covariance. Default: chosen from released values.
-    sparsity : int or "auto", optional
-        Number of columns that components use. Default: all.
-    bound, preprocessing
-        As in `dpgep.sir`.
-    epsilon, delta, budget, share, adjacency, public_n, random_state
-        As in `dpgep.sklearn.base.PrivateEstimator`: what a fit costs.
+    others
+        As in `dpgep.sklearn.base.Projection`.
     """
 
     slices: int = 10
