@@ -671,3 +671,21 @@ def test_intervals_of_covariances_cover(law: Any, budget: dict[str, float], rng:
     if law == "gaussian":
         assert covered <= 388
         assert halves < 328
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_the_two_indicators_of_a_category_are_opposites(epsilon: float, rng: np.random.Generator) -> None:
+    """Clipping and noise would make it -0.98; people with neither are shown, and then it is what it is."""
+    n = 20_000
+    sex = np.where(rng.random(n) < 0.4, "F", "M").astype(object)
+    frame = pd.DataFrame({"income": np.exp(rng.normal(10, 0.8, n)), "sex": sex})
+    budget = {} if math.isinf(epsilon) else {"epsilon": epsilon, "delta": 1e-6}
+    found = released(dpgep.scan(frame, categories={"sex": ["F", "M"]}), **budget).correlation()
+    assert found.values[1, 2] == found.values[2, 1] == found.low[1, 2] == -1
+    sex[rng.random(n) < 0.3] = "unknown"
+    frame["sex"] = sex
+    found = released(dpgep.scan(frame, categories={"sex": ["F", "M"]}), **budget).correlation()
+    right = np.corrcoef(sex == "F", sex == "M")[0, 1]
+    assert found.low[1, 2] < right < found.high[1, 2]
+    assert found.high[1, 2] < -0.3
+    assert found.values[1, 2] > -0.9

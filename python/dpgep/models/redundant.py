@@ -11,7 +11,7 @@ People without a listed category make such a sum a column like others: it is kep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg
 
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments
+from dpgep.models.moments import ReleasedMoments, mean_factor
 from dpgep.models.pencil import MomentsPencil, PencilPart
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import Indicators, RowModel
@@ -125,6 +125,18 @@ def reduced(noisy: Any, redundant: Redundancy | None) -> Reduced | None:
     second, sums = basis.T @ released.second @ basis, basis.T @ released.sums
     moments = replace(released, second=(second + second.T) / 2, sums=sums, clipping=None)  # that is known of columns
     return Reduced(replace(noisy, model=smaller, released=moments), basis, found.names)
+
+
+def opposites(
+    indicators: Indicators, released: ReleasedMoments, preprocessing: Preprocessing | None
+) -> Iterator[list[int]]:
+    """Pairs of columns that are all indicators of one column, and of which the release shows that everybody has one."""
+    for group in indicators:
+        if len(group) == 2:
+            both = Redundancy.of_columns((group,), len(released.second), None, preprocessing)
+            covariance = PencilPart(np.full(1, -1.0))
+            if both is not None and both.without_variance(covariance, mean_factor(released), released) is not None:
+                yield list(group)
 
 
 def _across(rows: Matrix) -> Matrix:

@@ -24,7 +24,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, total_mean
 from dpgep.models.pencil import in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
-from dpgep.models.redundant import Redundancy
+from dpgep.models.redundant import Redundancy, opposites
 from dpgep.models.row_model import Classes, RowModel, Slices, names_of_views
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
@@ -163,12 +163,15 @@ class Release:
     def correlation(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
         """Correlations of columns, each with an interval (`dpgep.results.intervals.correlation_intervals`).
 
-        Entries of a column that is constant are 0, and nothing is known of them.
+        Entries of a column that is constant are 0, and nothing is known of them. Between the two indicators of a
+        category they are -1, unless the release shows people with neither; their intervals begin there.
         """
         features = self._numbers(columns)
-        noisy, _ = self._judged(features)
+        noisy, preprocessing = self._judged(features)
         low, high = correlation_intervals(noisy, level, rows, self._row_bound)
         values = correlation_of(noisy)
+        for pair in opposites(self._indicators_of(features), noisy, preprocessing):
+            values[pair, pair[::-1]] = low[pair, pair[::-1]] = -1.0
         return MatrixEstimate("correlation", values, low, high, level, self._names_of(features), self.report)
 
     def regression(
