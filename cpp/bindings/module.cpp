@@ -6,6 +6,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   module.doc() = "Compiled kernels of dpgep (private; reached through dpgep._dispatch).";
   module.attr("__version__") = DPGEP_VERSION;
   register_build_info(module);
+  register_table_counts(module);
   register_transcript(module);
   register_noise_stream(module);
   register_clip(module);

@@ -19,5 +19,6 @@ void register_noise_stream(pybind11::module_& module);
 void register_pair_oracle(pybind11::module_& module);
 void register_rayleigh_flow(pybind11::module_& module);
 void register_stochastic(pybind11::module_& module);
+void register_table_counts(pybind11::module_& module);
 void register_transcript(pybind11::module_& module);
 void register_truncate(pybind11::module_& module);

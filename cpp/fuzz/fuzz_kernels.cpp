@@ -25,6 +25,7 @@
 #include "dpgep/rows_product.hpp"
 #include "dpgep/sampled_rows.hpp"
 #include "dpgep/stochastic.hpp"
+#include "dpgep/table_counts.hpp"
 #include "dpgep/truncate.hpp"
 
 using namespace dpgep;
@@ -74,6 +75,18 @@ class Bytes {
   const std::uint8_t* data_;
   std::size_t n_;
 };
+
+Integers view_of(Vector<std::int64_t>& values) {
+  return {values.data(), values.size()};
+}
+
+template <class Scalar>
+bool has_nan(const std::vector<Scalar>& values, Index n) {
+  for (Index i = 0; i < n; ++i) {
+    if (std::isnan(values[static_cast<std::size_t>(i)])) return true;
+  }
+  return false;
+}
 
 template <class T>
 ConstRows<T> const_view(const std::vector<T>& values, Index n, Index d) {
@@ -417,11 +430,54 @@ void fuzz_sums(Bytes bytes) {
   }
 }
 
+// Everybody is counted once for each column, and mapped rows stay within what is asked.
+template <class Scalar>
+void fuzz_table(Bytes bytes) {
+  const Index d = bytes.take_between(1, 70);
+  const bool missing = bytes.take_between(0, 1) == 1;
+  const Index n_bins = bytes.take_between(1, 9);
+  const int bits = bytes.take_between(0, 10);
+  std::vector<double> middle(static_cast<std::size_t>(d));
+  std::vector<double> half(static_cast<std::size_t>(d));
+  for (auto& each : middle) each = bytes.take<double>();
+  for (auto& each : half) each = bytes.take<double>();
+  const std::vector<Scalar> entries = bytes.take_rest<Scalar>(1000);
+  const auto n = static_cast<Index>(entries.size()) / d;
+  const ConstRows<Scalar> rows = const_view(entries, n, d);
+  const Vector<std::int64_t> columns = Vector<std::int64_t>::LinSpaced(d, 0, d - 1);
+  const ConstIntegers column(columns.data(), d);
+  const ConstVectorView<double> m(middle.data(), d);
+  const ConstVectorView<double> h(half.data(), d);
+  Vector<std::int64_t> octaves = Vector<std::int64_t>::Zero(d * 22);
+  Vector<std::int64_t> places = Vector<std::int64_t>::Zero(d * n_bins);
+  Vector<std::int64_t> sums = Vector<std::int64_t>::Zero(3 * d);
+  Vector<std::int64_t> norms = Vector<std::int64_t>::Zero(40);
+  std::vector<double> out(static_cast<std::size_t>(n * d));
+  bool finite = false;
+  try {
+    finite = count_magnitudes(rows, column, missing, -5, 10, view_of(octaves), 1);
+    require(count_norms(rows, {nullptr, 0}, 0, -20, view_of(norms), 1) ==
+                (finite && !has_nan(entries, n * d)),
+            "norms refuse what histograms refuse, and NaN");
+    require(count_places(rows, column, missing, m, h, view_of(places), 1) == finite,
+            "histograms refuse the same");
+    require(sum_places(rows, missing, m, h, bits, view_of(sums), 1) == finite, "and sums");
+    require(map_rows(rows, m, h, 3.0, missing, view(out, n, d), 1) == finite, "and maps");
+  } catch (const std::invalid_argument&) {
+    return;
+  }
+  if (!finite) return;
+  const std::int64_t there = sums.tail(d).sum();
+  require(octaves.sum() == there && places.sum() == there, "everybody is counted once");
+  require(missing || there == n * d, "nobody is missing");
+  for (const double each : out) require(std::abs(each) <= 3.0, "mapped rows are cut");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  switch (bytes.take_between(0, 14)) {
+  switch (bytes.take_between(0, 16)) {
     case 0:
       fuzz_fixed_point<double>(bytes);
       break;
@@ -463,6 +519,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 13:
       fuzz_ascent(bytes);
+      break;
+    case 14:
+      fuzz_table<double>(bytes);
+      break;
+    case 15:
+      fuzz_table<float>(bytes);
       break;
     default:
       fuzz_sums(bytes);

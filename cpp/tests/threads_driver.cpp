@@ -31,6 +31,7 @@
 #include "dpgep/sampled_rows.hpp"
 #include "dpgep/stochastic.hpp"
 #include "dpgep/symmetric_product.hpp"
+#include "dpgep/table_counts.hpp"
 
 using namespace dpgep;
 
@@ -236,6 +237,37 @@ RowMajorMatrix<double> sparse_sums(int threads) {
   return out;
 }
 
+// Histograms, sums and norms of a table, one after the other.
+std::vector<std::int64_t> table_counts(int threads) {
+  const Index d = 20;
+  const RowMajorMatrix<double> table = RowMajorMatrix<double>::Random(60000, d);
+  const ConstRows<double> rows(table.data(), table.rows(), d, Eigen::OuterStride<>(d));
+  const Vector<std::int64_t> columns = Vector<std::int64_t>::LinSpaced(d, 0, d - 1);
+  const Vector<double> ones = Vector<double>::Ones(d);
+  const ConstVectorView<double> one(ones.data(), d);
+  const ConstIntegers column(columns.data(), d);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(d * 22 + d * 8 + 3 * d + 40));
+  std::int64_t* next = counts.data();
+  const auto take = [&](Index size) {
+    next += size;
+    return Integers(next - size, size);
+  };
+  bool finite = count_magnitudes(rows, column, false, -5, 10, take(d * 22), threads);
+  finite = count_places(rows, column, false, one, one, take(d * 8), threads) && finite;
+  finite = sum_places(rows, false, one, one, 10, take(3 * d), threads) && finite;
+  finite = count_norms(rows, {nullptr, 0}, 0, -20, take(40), threads) && finite;
+  require(finite, "tables of finite entries are counted");
+  return counts;
+}
+
+RowMajorMatrix<double> mapped(int threads) {
+  const RowMajorMatrix<double> table = RowMajorMatrix<double>::Random(60000, 20);
+  RowMajorMatrix<double> out(60000, 20);
+  map_rows<double>({table.data(), 60000, 20, Eigen::OuterStride<>(20)}, {nullptr, 0}, {nullptr, 0},
+                   0.5, false, {out.data(), 60000, 20, Eigen::OuterStride<>(20)}, threads);
+  return out;
+}
+
 // Steps with noisy products of samples, which the stream draws too.
 std::vector<Block> ascent(const AnyRows& rows, Index d, ConstVectorView<double> factors,
                           int threads) {
@@ -288,6 +320,8 @@ void check_results() {
   require(sparse_moments(1) == sparse_moments(n_threads), "add_csr_moments");
   require(sparse_diagonal(1) == sparse_diagonal(n_threads), "csr_squares");
   require(sparse_sums(1) == sparse_sums(n_threads), "csr_group_sums");
+  require(table_counts(1) == table_counts(n_threads), "counts and sums of a table");
+  require(mapped(1) == mapped(n_threads), "map_rows");
 }
 
 void check_exceptions() {

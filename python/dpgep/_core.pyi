@@ -87,6 +87,37 @@ def csr_group_sums(
     out: _F64,
     n_threads: int = 1,
 ) -> None: ...
+def count_magnitudes(
+    rows: _Floats,
+    columns: _I64,
+    missing: bool,
+    first_octave: int,
+    n_octaves: int,
+    counts: _I64,
+    n_threads: int = 1,
+) -> bool: ...
+def count_places(
+    rows: _Floats,
+    columns: _I64,
+    missing: bool,
+    middle: _F64,
+    half: _F64,
+    counts: _I64,
+    n_threads: int = 1,
+) -> bool: ...
+def sum_places(
+    rows: _Floats, missing: bool, middle: _F64, half: _F64, bits: int, counts: _I64, n_threads: int = 1
+) -> bool: ...
+def count_norms(rows: _Floats, steps: _F64, zero: int, first: int, counts: _I64, n_threads: int = 1) -> bool: ...
+def map_rows(
+    rows: _Floats,
+    location: _F64 | None,
+    scale: _F64 | None,
+    largest: float,
+    missing: bool,
+    out: _F64,
+    n_threads: int = 1,
+) -> bool: ...
 def fold_triangle(block: _F64, total: _I64, n_threads: int = 1) -> None: ...
 def carry_triangle(total: _I64, high: _I64) -> None: ...
 @overload

@@ -27,6 +27,9 @@ __all__ = [
     "clip_factors",
     "clip_rows",
     "clipped_product",
+    "count_magnitudes",
+    "count_norms",
+    "count_places",
     "counts_as_zero",
     "deflated_flow",
     "exact_normal",
@@ -34,6 +37,7 @@ __all__ = [
     "fresh_product",
     "gather_rows",
     "group_sums",
+    "map_rows",
     "marked_moments",
     "noise_times_vector",
     "normal",
@@ -46,6 +50,7 @@ __all__ = [
     "rows_product",
     "sampled_ascent",
     "sampled_product",
+    "sum_places",
     "symmetric_noise",
     "truncate_rows_top_k",
     "truncate_top_k",
@@ -658,6 +663,66 @@ def clipped_product(
 def gather_rows(columns: Sequence[NDArray[Any]], first: int, n_rows: int) -> NDArray[Any]:
     """The matrix whose columns are the vectors ``columns``, its rows first, ..., first + n_rows - 1."""
     return np.stack([column[first : first + n_rows] for column in columns], axis=1)
+
+
+def count_magnitudes(rows: NDArray[Any], columns: Any, first_octave: int, n_octaves: int) -> NDArray[np.int64]:
+    """(n_columns, 2, n_octaves + 1): how many entries of the columns are zero, in the first bin, or x = m 2^e with
+    1/2 <= |m| < 1, in the bin e - first_octave or the nearest; positive entries, then negative. NaN adds nothing.
+    """
+    block = rows[:, columns].astype(np.float64)
+    mantissas, exponents = np.frexp(block)
+    octaves = np.clip(exponents.astype(np.int64) - first_octave, 1, n_octaves)
+    octaves[block == 0] = 0
+    counts = np.zeros((block.shape[1], 2, n_octaves + 1), dtype=np.int64)
+    i, j = np.nonzero(~np.isnan(block))
+    np.add.at(counts, (j, (mantissas[i, j] < 0).astype(int), octaves[i, j]), 1)
+    return counts
+
+
+def _places(block: NDArray[Any], middle: Vector, half: Vector) -> Matrix:
+    with np.errstate(all="ignore"):
+        return np.clip((block.astype(np.float64) - middle) / half, -1.0, 1.0)
+
+
+def count_places(rows: NDArray[Any], columns: Any, middle: Vector, half: Vector, n_bins: int) -> NDArray[np.int64]:
+    """(n_columns, n_bins): entries of the columns in each of n_bins equal parts of middle +- half. NaN adds nothing."""
+    places = _places(rows[:, columns], middle, half)
+    counts = np.zeros((places.shape[1], n_bins), dtype=np.int64)
+    i, j = np.nonzero(~np.isnan(places))
+    np.add.at(counts, (j, np.minimum(((places[i, j] + 1) * (n_bins / 2)).astype(int), n_bins - 1)), 1)
+    return counts
+
+
+def sum_places(rows: NDArray[Any], middle: Vector, half: Vector, bits: int) -> NDArray[np.int64]:
+    """(3, d): sums of p = round(2^bits u) and of p^2, u being places in middle +- half; how many there are."""
+    places = _places(rows, middle, half)
+    there = ~np.isnan(places)
+    p = np.rint(np.ldexp(np.where(there, places, 0.0), bits)).astype(np.int64)
+    return np.stack([p.sum(axis=0), (p * p).sum(axis=0), there.sum(axis=0)])
+
+
+def count_norms(rows: NDArray[Any], steps: Vector, zero: int, first: int, n_bins: int) -> NDArray[np.int64]:
+    """(n_bins,): rows by K - first, or the nearest: the norm max |x_j| sqrt(sum round(2^36 (x_j / max)^2) / 2^36) is
+    m 2^e with 1/2 <= m < 1, and K = n_steps (e - 1) + (steps that are at most m); ``zero`` of rows of zeros.
+    """
+    block = np.abs(rows.astype(np.float64))
+    largest = block.max(axis=1, initial=0.0)
+    ratios = block / np.where(largest > 0, largest, 1.0)[:, None]
+    squares = np.rint(np.ldexp(ratios * ratios, 36)).astype(np.int64).sum(axis=1)
+    parts, exponents = np.frexp(largest)
+    m, further = np.frexp(parts * np.sqrt(np.ldexp(squares.astype(np.float64), -36)))
+    k = (len(steps) + 1) * (exponents + further - 1) + np.searchsorted(steps, m, side="right")
+    k = np.where(largest > 0, k, zero)
+    return np.bincount(np.clip(k - first, 0, n_bins - 1), minlength=n_bins)
+
+
+def map_rows(rows: NDArray[Any], location: Vector | None, scale: Vector | None, largest: float) -> Matrix:
+    """(x - location)/scale, no further from zero than ``largest``; 0 for NaN."""
+    with np.errstate(all="ignore"):
+        out = rows.astype(np.float64)
+        out = out if location is None else out - location
+        out = np.clip(out if scale is None else out / scale, -largest, largest)
+    return np.where(np.isnan(rows), 0.0, out)
 
 
 def marked_moments(rows: NDArray[Any], groups: NDArray[Any], n_groups: int, mark: int) -> NDArray[np.int64]:

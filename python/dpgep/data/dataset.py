@@ -285,8 +285,7 @@ def preprocessed(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = 
     if rows.is_sparse and preprocessing.location is None and preprocessing.linear is None:
         views = views if preprocessing.is_identity else tuple(_scaled(rows, preprocessing))
     elif not preprocessing.is_identity:
-        views = (_floats(rows, preprocessing),)
-        preprocessing.map(views[0])
+        views = (_mapped(rows, preprocessing),)
     return Batch(Rows(views, preprocessing.bound), batch.groups if grouped else None, batch.others)
 
 
@@ -297,24 +296,21 @@ def _scaled(rows: Rows, preprocessing: Preprocessing) -> Iterator[Any]:
         part = preprocessing.restricted(np.arange(first, first + width))
         first += width
         if hasattr(view, "tocsr"):
-            entries = view.data.astype(np.float64)
-            _require_finite(entries, part)
-            part.restricted(view.indices).map(entries)
-            yield type(view)((entries, view.indices, view.indptr), shape=view.shape)
+            entries = view.data.astype(np.float64)[None, :]
+            if not part.restricted(view.indices).map(entries, entries):
+                raise NotFiniteError
+            yield type(view)((entries[0], view.indices, view.indptr), shape=view.shape)
         else:
-            block = _floats(Rows((view,), rows.bound), part)
-            part.map(block)
-            yield block
+            yield _mapped(Rows((view,), rows.bound), part)
 
 
-def _floats(rows: Rows, preprocessing: Preprocessing) -> NDArray[np.float64]:
-    """A copy of all views of rows in one float64 matrix."""
-    block = joined_views(rows, slice(0, rows.n))
-    _require_finite(block, preprocessing)
-    return block
-
-
-def _require_finite(values: NDArray[np.float64], preprocessing: Preprocessing) -> None:
-    """Raise NotFiniteError for infinities, and for NaN if it does not stand for missing values."""
-    if np.isinf(values).any() if preprocessing.missing else not np.isfinite(values).all():
+def _mapped(rows: Rows, preprocessing: Preprocessing) -> NDArray[np.float64]:
+    """All views of rows in one float64 matrix, mapped."""
+    source = rows.in_one_piece(rows.n, fixed_point=False)
+    if isinstance(source, np.ndarray):
+        out = np.empty(source.shape)
+    else:
+        source = out = joined_views(rows, slice(0, rows.n))
+    if not preprocessing.map(source, out):
         raise NotFiniteError
+    return out

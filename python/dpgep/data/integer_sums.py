@@ -39,6 +39,8 @@ PLACE_BITS = 10
 
 _SQUARE_BITS = 36
 _STEPS = 2.0 ** (np.arange(1, NORM_STEPS) / NORM_STEPS - 1)
+# K of a row of zeros.
+_OF_ZEROS = NORM_STEPS * FIRST_OCTAVE
 
 
 Integers = NDArray[np.int64]
@@ -56,26 +58,27 @@ class _TableSums(Sums):
     def add(self, batch: Batch) -> None:
         """Add the people of a batch."""
         rows, n = batch.rows, batch.rows.n
+        if (whole := rows.in_one_piece(n, fixed_point=False)) is not None:
+            self._require(self._add_block(whole))
+            return
         height = block_height(max(n, 1), self._entries_per_row(rows))
-        with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
-            for start in range(0, n, height):
-                self._add_rows(rows, slice(start, start + height))
+        for start in range(0, n, height):
+            self._require(self._add_some(rows, slice(start, start + height)))
 
     def _entries_per_row(self, rows: Rows) -> int:
         return rows.d
 
-    def _block(self, rows: Rows, people: slice) -> Matrix:
-        """Some of the rows in one float64 matrix, not to be changed; NotFiniteError for values that are refused."""
-        first = rows.views[0]
-        is_whole = len(rows.views) == 1 and isinstance(first, np.ndarray)
-        block = np.asarray(first[people], np.float64) if is_whole else joined_views(rows, people)
-        if np.isinf(block).any() if self._missing else not np.isfinite(block).all():
+    def _add_some(self, rows: Rows, people: slice) -> bool:
+        return self._add_block(joined_views(rows, people))
+
+    @staticmethod
+    def _require(finite: bool) -> None:
+        if not finite:
             raise NotFiniteError
-        return block
 
     @abstractmethod
-    def _add_rows(self, rows: Rows, people: slice) -> None:
-        """Add the people ``people`` of the rows."""
+    def _add_block(self, block: Any) -> bool:
+        """Add the people of a matrix that the kernels read; False for values that are refused."""
 
 
 class MagnitudeCounts(_TableSums):
@@ -88,17 +91,10 @@ class MagnitudeCounts(_TableSums):
         super().__init__((len(columns), 2, N_OCTAVES + 1), missing=missing)
         self._columns = columns
 
-    def _add_rows(self, rows: Rows, people: slice) -> None:
-        block = self._block(rows, people)[:, self._columns]
-        there = ~np.isnan(block)
-        mantissas, octaves = np.frexp(np.where(there, block, 0.0))
-        octaves = np.clip(octaves - FIRST_OCTAVE, 1, N_OCTAVES)  # x = m 2^e with 1/2 <= |m| < 1
-        octaves[mantissas == 0] = 0
-        d, first = len(self.counts), int(octaves.min(initial=N_OCTAVES))
-        n_bins = int(octaves.max(initial=0)) + 1 - first
-        codes = (np.arange(d) * 2 + (mantissas < 0)) * n_bins + (octaves - first)
-        found = np.bincount(codes[there], minlength=2 * d * n_bins).reshape(d, 2, n_bins)
-        self.counts[:, :, first : first + n_bins] += found
+    def _add_block(self, block: Any) -> bool:
+        return core.count_magnitudes(
+            block, self._columns, self._missing, FIRST_OCTAVE, N_OCTAVES, self.counts, thread_count()
+        )
 
 
 class PlaceCounts(_TableSums):
@@ -111,13 +107,9 @@ class PlaceCounts(_TableSums):
         super().__init__((len(columns), n_bins), missing=missing)
         self._columns, self._interval = columns, interval
 
-    def _add_rows(self, rows: Rows, people: slice) -> None:
-        places = self._interval.relative(self._block(rows, people)[:, self._columns])
-        there = ~np.isnan(places)
-        d, n_bins = self.counts.shape
-        codes = np.minimum((np.where(there, places + 1, 0.0) * (n_bins / 2)).astype(np.int64), n_bins - 1)
-        codes += np.arange(d) * n_bins
-        self.counts += np.bincount(codes[there], minlength=d * n_bins).reshape(d, n_bins)
+    def _add_block(self, block: Any) -> bool:
+        ends = self._interval.middle, self._interval.half
+        return core.count_places(block, self._columns, self._missing, *ends, self.counts, thread_count())
 
 
 class ColumnSums(_TableSums):
@@ -129,11 +121,9 @@ class ColumnSums(_TableSums):
         super().__init__((3, len(interval.middle)), missing=missing)
         self._interval = interval
 
-    def _add_rows(self, rows: Rows, people: slice) -> None:
-        relative = self._interval.relative(self._block(rows, people))
-        there = ~np.isnan(relative)
-        places = np.rint(np.ldexp(np.where(there, relative, 0.0), PLACE_BITS)).astype(np.int64)
-        self.counts += np.stack([places.sum(axis=0), np.einsum("ij,ij->j", places, places), there.sum(axis=0)])
+    def _add_block(self, block: Any) -> bool:
+        ends = self._interval.middle, self._interval.half
+        return core.sum_places(block, self._missing, *ends, PLACE_BITS, self.counts, thread_count())
 
 
 class NormCounts(_TableSums):
@@ -152,16 +142,16 @@ class NormCounts(_TableSums):
         entries: int = sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views)
         return entries // max(rows.n, 1) + 1
 
-    def _add_rows(self, rows: Rows, people: slice) -> None:
-        largest, squares = _sparse_squares(rows, people) if rows.is_sparse else self._dense_squares(rows, people)
-        bins = np.clip(_quarters(largest, squares) - self._first, 0, len(self.counts) - 1)
+    def _add_some(self, rows: Rows, people: slice) -> bool:
+        if not rows.is_sparse:
+            return super()._add_some(rows, people)
+        with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
+            bins = np.clip(_quarters(*_sparse_squares(rows, people)) - self._first, 0, len(self.counts) - 1)
         self.counts += np.bincount(bins, minlength=len(self.counts))
+        return True
 
-    def _dense_squares(self, rows: Rows, people: slice) -> tuple[Matrix, Integers]:
-        block = np.abs(self._block(rows, people))
-        largest = block.max(axis=1, initial=0.0)
-        block /= np.where(largest > 0, largest, 1.0)[:, None]
-        return largest, _squares(block).sum(axis=1)
+    def _add_block(self, block: Any) -> bool:
+        return core.count_norms(block, _STEPS, _OF_ZEROS, self._first, self.counts, thread_count())
 
 
 def _quarters(largest: Matrix, squares: Integers) -> Integers:
@@ -170,7 +160,7 @@ def _quarters(largest: Matrix, squares: Integers) -> Integers:
     # the norm is m 2^e with 1/2 <= m < 1; frexp and sqrt are exactly rounded, a mantissa's step is found by comparison
     mantissas, further = np.frexp(mantissas * np.sqrt(np.ldexp(squares.astype(np.float64), -_SQUARE_BITS)))
     quarters = NORM_STEPS * (exponents + further - 1) + np.searchsorted(_STEPS, mantissas, side="right")
-    return np.where(largest > 0, quarters, NORM_STEPS * FIRST_OCTAVE).astype(np.int64)
+    return np.where(largest > 0, quarters, _OF_ZEROS).astype(np.int64)
 
 
 def _sparse_squares(rows: Rows, people: slice) -> tuple[Matrix, Integers]:

@@ -27,7 +27,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import Positive, Share, check_fields, require_share, whole_number
+from dpgep._dispatch import core
 from dpgep._show import Shown
+from dpgep._threads import thread_count
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
@@ -171,23 +173,20 @@ class Preprocessing(Shown):
         """Whether features of mapped rows are no columns of the table."""
         return self.linear is not None
 
-    def map(self, block: Matrix) -> None:
-        """Map finite rows, in place. The image of a row is a function of that row alone, to the last bit.
+    def map(self, rows: NDArray[Any], out: Matrix) -> bool:
+        """Map rows (n, d) to ``out``, which may be the same memory. The image of a row is a function of that row alone,
+        to the last bit. False, and nothing of use in ``out``, where an entry is infinite or, unless it counts as
+        missing, NaN.
 
         Entries are, before they are multiplied. Both factors of a product are then integers, in units of a power of
         two, of norms below 2^26: all partial sums are integers below 2^52, which no order of additions rounds.
         """
-        with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
-            if self.location is not None:
-                block -= self.location
-            if self.scale is not None:
-                block /= self.scale
-        np.clip(block, -self.largest, self.largest, out=block)
-        if self.missing:
-            block[np.isnan(block)] = 0.0
-        if self.linear is not None:
+        finite = core.map_rows(rows, self.location, self.scale, self.largest, self.missing, out, thread_count())
+        if finite and self.linear is not None:
             longest = self.largest * math.sqrt(len(self.linear))
-            block[...] = _on_grid(block, _bits_for(longest)) @ self.linear
+            with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
+                out[...] = _on_grid(out, _bits_for(longest)) @ self.linear
+        return finite
 
     def components(self, vectors: Matrix) -> Matrix:
         """Components (K, d) of rows x from those of mapped rows, of unit norm in units of the scales."""

@@ -1,0 +1,180 @@
+"""Histograms and sums of a table, norms and the map of its rows, by the kernels and plainly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from variants import kernels
+
+from dpgep._dispatch import core
+
+pytestmark = pytest.mark.kernel
+
+KERNELS = kernels()
+STEPS = 2.0 ** (np.arange(1, 4) / 4 - 1)
+# every magnitude of doubles, and more rows and columns than a kernel looks at together
+EXTREME = np.array([0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, 2.0**-500, 1.0, -1.0, 1.5, 2.0**500, 1.7e308, -1.7e308])
+
+
+def table(dtype: str, n: int, d: int, *, missing: bool) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng([n, d, missing])
+    rows = rng.standard_normal((n, d)) * np.exp(3 * rng.standard_normal(d))
+    rows[rng.random((n, d)) < 0.1] = 0.0
+    wild = rng.random((n, d)) < 0.05
+    rows[wild] = rng.choice(EXTREME, wild.sum())
+    if missing:
+        rows[rng.random((n, d)) < 0.1] = np.nan
+    with np.errstate(over="ignore"):
+        rows = rows.astype(dtype)
+    rows[np.isinf(rows)] = 3.0
+    memory = np.full((n, d + 3), np.nan, dtype)  # rows apart: what lies between them is not read
+    memory[:, 1 : d + 1] = rows
+    return memory[:, 1 : d + 1]
+
+
+def intervals(d: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(d)
+    return rng.standard_normal(d), np.exp(3 * rng.standard_normal(d))
+
+
+def all_of(kernel: Any, rows: Any, missing: bool, n_threads: int) -> tuple[list[Any], list[bool]]:
+    """What each kernel makes of the rows, from other counts that it adds to, and whether it says that all is there."""
+    n, d = rows.shape
+    columns = np.arange(d - 1, -1, -2)
+    middle, half = intervals(d)
+    shapes = [(len(columns), 2, 101), (len(columns), 7), (3, d), (50,)]
+    counts = [np.full(shape, 5, dtype=np.int64) for shape in shapes]
+    out = np.empty((n, d))
+    said = [
+        kernel.count_magnitudes(rows, columns, missing, -50, 100, counts[0], n_threads),
+        kernel.count_places(rows, columns, missing, middle[columns], half[columns], counts[1], n_threads),
+        kernel.sum_places(rows, missing, middle, half, 10, counts[2], n_threads),
+        kernel.count_norms(np.nan_to_num(rows, nan=0.0), STEPS, -100, -20, counts[3], n_threads),
+        kernel.map_rows(rows, middle, half, 12.0, missing, out, n_threads),
+    ]
+    return [*(each - 5 for each in counts), out], said
+
+
+def plainly(rows: Any) -> list[Any]:
+    d = rows.shape[1]
+    columns = np.arange(d - 1, -1, -2)
+    middle, half = intervals(d)
+    return [
+        reference.count_magnitudes(rows, columns, -50, 100),
+        reference.count_places(rows, columns, middle[columns], half[columns], 7),
+        reference.sum_places(rows, middle, half, 10),
+        reference.count_norms(np.nan_to_num(rows, nan=0.0), STEPS, -100, -20, 50),
+        reference.map_rows(rows, middle, half, 12.0),
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 1), (7, 8), (1100, 3), (50, 64), (3, 131), (21000, 70)])
+@pytest.mark.parametrize("missing", [False, True])
+def test_kernels_agree_with_the_reference_for_any_threads_and_variant(
+    dtype: str, n: int, d: int, missing: bool
+) -> None:
+    rows = table(dtype, n, d, missing=missing)
+    expected = plainly(rows)
+    for name, kernel in KERNELS.items():
+        for n_threads in (1, 3):
+            found, said = all_of(kernel, rows, missing, n_threads)
+            assert said == [True] * 5, name
+            for each, plain in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(each, plain, err_msg=name)
+
+
+@given(hnp.arrays(np.float64, (5, 3), elements=st.floats(width=64)), st.booleans())
+def test_who_is_refused(rows: Any, missing: bool) -> None:
+    refused = np.isinf(rows) | (np.isnan(rows) & (not missing))
+    columns = np.array([0, 2])
+    middle, half = intervals(3)
+    asked = bool(refused[:, columns].any())
+    out = np.empty_like(rows)
+    for kernel in KERNELS.values():
+        counts = [np.zeros(shape, np.int64) for shape in [(2, 2, 9), (2, 4), (3, 3), (6,)]]
+        assert kernel.count_magnitudes(rows, columns, missing, -4, 8, counts[0]) is not asked
+        two = middle[columns], half[columns]
+        assert kernel.count_places(rows, columns, missing, *two, counts[1]) is not asked
+        assert kernel.sum_places(rows, missing, middle, half, 10, counts[2]) is not bool(refused.any())
+        assert kernel.count_norms(rows, STEPS, 0, 0, counts[3]) is bool(np.isfinite(rows).all())
+        assert kernel.map_rows(rows, None, None, 1e3, missing, out) is not bool(refused.any())
+
+
+@given(hnp.arrays(np.float64, (4, 3), elements=st.floats(allow_nan=False, allow_infinity=False, width=64)))
+def test_any_numbers(rows: Any) -> None:
+    expected = plainly(rows)
+    for kernel in KERNELS.values():
+        found, _ = all_of(kernel, rows, False, 1)
+        for each, plain in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(each, plain)
+
+
+def test_rows_may_be_mapped_in_place_and_nothing_between_them_is_touched() -> None:
+    rows = table("f8", 40, 9, missing=True)
+    before, memory = rows.copy(), rows.base
+    around = memory.copy()
+    assert core.map_rows(rows, None, np.full(9, 2.0), 5.0, True, rows)
+    np.testing.assert_array_equal(rows, reference.map_rows(before, None, np.full(9, 2.0), 5.0))
+    np.testing.assert_array_equal(memory[:, [0, -2, -1]], around[:, [0, -2, -1]])
+
+
+ROWS, ONE, COUNTS = np.zeros((4, 2)), np.ones(2), np.zeros((2, 2, 9), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: core.count_magnitudes(ROWS, np.array([2]), False, 0, 8, COUNTS[:1]),
+            ValueError,
+            "columns of the rows",
+        ),
+        (lambda: core.count_magnitudes(ROWS, np.array([0]), False, 0, 8, COUNTS), ValueError, "counts must have shape"),
+        (lambda: core.count_magnitudes(ROWS, np.array([0, 1]), False, 2**40, 8, COUNTS), ValueError, "octaves must be"),
+        (lambda: core.count_magnitudes(ROWS, np.array([0, 1]), False, 0, 8, COUNTS, 0), ValueError, "n_threads >= 1"),
+        (
+            lambda: core.count_places(ROWS, np.array([0, 1]), False, ONE, 0 * ONE, COUNTS),
+            ValueError,
+            "half must be pos",
+        ),
+        (
+            lambda: core.count_places(ROWS, np.array([0, 1]), False, ONE[:1], ONE, COUNTS),
+            ValueError,
+            "an interval must",
+        ),
+        (lambda: core.sum_places(ROWS, False, ONE, ONE, 11, np.zeros((3, 2), np.int64)), ValueError, "bits must be"),
+        (
+            lambda: core.sum_places(ROWS, False, ONE, ONE, 10, np.zeros((2, 3, 2), np.int64)),
+            ValueError,
+            "must have shape",
+        ),
+        (
+            lambda: core.sum_places(ROWS, False, ONE, ONE, 10, np.zeros((3, 2))),
+            TypeError,
+            "counts must have dtype int64",
+        ),
+        (lambda: core.count_norms(ROWS, STEPS, 0, 0, np.zeros(0, np.int64)), ValueError, "counts must have bins"),
+        (
+            lambda: core.count_norms(ROWS.astype(int), STEPS, 0, 0, np.zeros(3, np.int64)),
+            TypeError,
+            "rows must have dtype",
+        ),
+        (lambda: core.map_rows(ROWS, ONE, np.ones(3), 1.0, False, ROWS), ValueError, "location and scale"),
+        (lambda: core.map_rows(ROWS, ONE, ONE, 1.0, False, np.zeros((4, 3))), ValueError, "out must have the shape"),
+        (
+            lambda: core.map_rows(ROWS[:2], ONE, ONE, 1.0, False, ROWS[1:3]),
+            ValueError,
+            "out must be the memory of rows",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
