@@ -71,7 +71,7 @@ def counts_without_noise(patch: Patch) -> None:
 
 @fault(" auto ")
 def a_histogram_that_counts_for_half(patch: Patch) -> None:
-    around(patch, stages, "_scale", lambda real: lambda squared, mu: real(squared, mu) // 2)
+    around(patch, stages, "_scale", lambda real: lambda *given: real(*given) // 2)
 
 
 @fault("clipped-power(")
