@@ -91,7 +91,7 @@ def test_a_command_offers_what_its_builder_takes(run: Run) -> None:
         "center",
         "standardize",
     }
-    of_all = {"bound", "preprocessing", "adjacency", "public_n"}
+    of_all = {"bound", "preprocessing", "adjacency", "public_n", "person"}
     for name, build in BUILDERS.items():
         assert of_all <= {*signature(build).parameters} <= known | of_all, name
     views = ["--x-columns", "age,height", "--y-columns", "weight", "--missing", "center"]
@@ -646,3 +646,24 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.parametrize("model", [["pca", "--standardize"], ["release"]])
+def test_several_rows_to_a_person(run: Run, model: list[str]) -> None:
+    Path("visits.csv").write_text(
+        "patient_id,age,height,weight\n"
+        + "".join(f"p{i % 150},{40 + i % 37},{150 + i % 41},{60 + i % 29}\n" for i in range(N)),
+        encoding="utf-8",
+    )
+    status, _, errors = run(*model, "visits.csv", *BUDGET, "-o", "of-rows.json")
+    assert status != 0
+    assert "patient_id" in errors
+    assert "person" in errors
+    status, _, errors = run(*model, "visits.csv", *BUDGET, "--person", "patient_id", "-o", "found.json")
+    assert status == 0, errors
+    found: Any = dpgep.load("found.json")
+    report = found.report if model == ["release"] else found.privacy
+    assert report.several_rows
+    assert report.public.n_people == 150
+    assert report.public.feature_names == ("age", "height", "weight")
+    assert "p17" not in Path("found.json").read_text(encoding="utf-8", errors="replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -308,9 +309,134 @@ def test_who_knows_nothing_of_weights_gets_no_sums(ask: Callable[[Any], Any]) ->
         ask(dpgep.cca(rows[:, :2], rows[:, 2:], person=ids, bound=1.0))
 
 
-def test_sources_are_refused(tmp_path: Any) -> None:
-    with pytest.raises(TypeError, match="rows in memory so far"):
-        dpgep.pca(dpgep.scan([np.ones((5, 2))]), person=np.arange(5))
+# ---- sources ----
+
+NAMES = ("c0", "c1", "c2", "c3")
+
+
+def batches(rows: Matrix, ids: Any, height: int, **others: Any) -> Callable[[], Any]:
+    """A function that yields the rows with their ids as tables, some at a time."""
+    columns = {**dict(zip(NAMES, rows.T, strict=True)), "patient_id": ids, **others}
+
+    def read() -> Any:
+        for start in range(0, len(rows), height):
+            yield {name: values[start : start + height] for name, values in columns.items()}
+
+    return read
+
+
+@pytest.mark.parametrize("height", [1, 7, 1000])
+@pytest.mark.parametrize("bound", [4.0, "auto"])
+@pytest.mark.parametrize("is_text", [False, True])
+def test_batches_are_the_rows_in_memory(height: int, bound: Any, is_text: bool) -> None:
+    """A person's rows lie in several batches: the same bits."""
+    rows, ids = visits(60, 8)
+    person = np.char.add("patient ", ids.astype(str)) if is_text else ids
+    given: dict[str, Any] = {"bound": bound, "adjacency": "add-remove"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        expected = solve_seeded(dpgep.pca(rows, person=ids, **given), **BUDGET)
+        source = dpgep.scan(batches(rows, person, height))
+        found = solve_seeded(dpgep.pca(source[NAMES], person="patient_id", **given), **BUDGET)
+    assert found.components.tobytes() == expected.components.tobytes()
+    assert found.privacy.several_rows
+
+
+def test_groups_and_views_of_a_source() -> None:
+    rows, ids = visits(60, 8)
+    labels = np.random.default_rng(3).integers(0, 3, len(rows))
+    source = dpgep.scan(batches(rows, ids, 50, label=labels))
+    found = dpgep.solve(
+        dpgep.fda(source[NAMES], source["label"], classes=[0, 1], person=source["patient_id"], bound=50.0),
+        epsilon=math.inf,
+    )
+    expected = dpgep.solve(dpgep.fda(rows, labels, classes=[0, 1], person=ids, bound=50.0), epsilon=math.inf)
+    assert np.allclose(found.components, expected.components, rtol=1e-9)
+    views = [list(NAMES[:2]), [*NAMES[2:], "patient_id"]]
+    pair = dpgep.cca(source[views[0]], source[views[1]], person="patient_id", bound=50.0)
+    other = dpgep.cca(rows[:, :2], rows[:, 2:], person=ids, bound=50.0)
+    assert np.allclose(
+        dpgep.solve(pair, epsilon=math.inf).components, dpgep.solve(other, epsilon=math.inf).components, rtol=1e-9
+    )
+    assert pair.dataset.people.n == 60
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_files_by_the_name_of_a_column(tmp_path: Any, suffix: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    rows, ids = visits(60, 8)
+    table = pyarrow.table(dict(zip(NAMES, rows.T, strict=True)) | {"patient_id": np.char.add("p", ids.astype(str))})
+    for i, part in enumerate((table[:100], table[100:])):
+        if suffix == "csv":
+            import pyarrow.csv as of_csv
+
+            of_csv.write_csv(part, tmp_path / f"visits-{i}.csv")
+        else:
+            import pyarrow.parquet as of_parquet
+
+            of_parquet.write_table(part, tmp_path / f"visits-{i}.parquet")
+    found = dpgep.release(str(tmp_path / f"visits-*.{suffix}"), person="patient_id", bound=50.0, epsilon=math.inf)
+    expected = dpgep.release(rows, person=ids, bound=50.0, epsilon=math.inf)
+    assert np.allclose(found.covariance().values, expected.covariance().values, rtol=1e-10)
+    assert found.report.public is not None
+    assert found.report.public.feature_names == NAMES
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda read: (dpgep.scan(read())[NAMES], "patient_id"), ValueError, "can be read only once"),
+        (lambda read: (dpgep.scan(read)[NAMES], np.arange(5)), TypeError, "name of a column"),
+        (lambda read: (dpgep.scan(read)[NAMES], "nobody"), ValueError, "no column 'nobody'"),
+        (lambda read: (dpgep.scan(read)[NAMES], dpgep.scan(read)["patient_id"]), ValueError, "the source of the rows"),
+        (lambda read: (dpgep.scan([np.ones((5, 2))]), "patient_id"), ValueError, "rows have no names"),
+    ],
+)
+def test_sources_that_are_refused(make: Any, error: Any, message: str) -> None:
+    rows, person = make(batches(*visits(5), 3))
+    with pytest.raises(error, match=message):
+        dpgep.pca(rows, person=person)
+
+
+def test_dask_is_refused() -> None:
+    array = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match="not for Dask and Spark yet"):
+        dpgep.pca(array.ones((6, 2), chunks=(3, 2)), person=np.arange(6))
+
+
+@pytest.mark.parametrize("changed", ["order", "more"])
+def test_rows_that_change_after_they_were_counted_are_refused(changed: str) -> None:
+    """Weights belong to rows by their order: other rows would have others' weights."""
+    rows, ids = visits(60, 8)
+    orders = {"order": np.arange(len(rows))[::-1], "more": np.append(np.arange(len(rows)), 0)}
+    order = np.arange(len(rows))
+    source = dpgep.scan(lambda: batches(rows[order], ids[order], 50)())
+    budget = dpgep.Budget(**BUDGET)
+    problem = dpgep.pca(source[NAMES], person="patient_id", bound=4.0, adjacency="add-remove")
+    assert problem.dataset.accumulate(partial(NormCounts, -40, 80), weight_bits=WEIGHT_BITS).counts.sum() == 60 * WHOLE
+    order = orders[changed]
+    with pytest.raises((dpgep.DataChangedError, ValueError), match=r"different rows|more rows|different number"):
+        dpgep.solve(problem, budget=budget)
+    assert budget.spent_mu == 0
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("bound", [1.0, "auto"])
+def test_a_person_in_a_source_costs_what_the_ledger_says(bound: Any, adjacency: str) -> None:
+    def mechanism(data: Any) -> Any:
+        rows, groups, ids = data
+        source = dpgep.scan(batches(rows, ids, 64, label=groups))
+        given: dict[str, Any] = {"person": "patient_id", "bound": bound, "adjacency": adjacency}
+        return dpgep.fda(source[NAMES], source["label"], classes=[0, 1, 2], **given)
+
+    rng = np.random.default_rng(1)
+    crowd = crowd_of(20)
+    before, after = anybody(rng, 1000, 4), anybody(rng, 7, 4)
+    pair = with_person(crowd, None if adjacency == "add-remove" else before), with_person(crowd, after)
+    result = dpgep.auditing.replay(mechanism, pair, **BUDGET, n_components=1)
+    assert not result.flagged, result
+    assert result.error is None
 
 
 def test_one_person_is_too_few_where_their_number_is_public() -> None:

@@ -14,6 +14,7 @@ from dpgep.cli.command import UsageError, interval, known, usage, words
 from dpgep.sources import Selection
 from dpgep.sources.encoding import declared_categories, is_date_type
 from dpgep.sources.files import CsvFiles
+from dpgep.sources.names import identifies
 
 _DAY = 86400.0
 
@@ -122,7 +123,9 @@ class Data:
             kind = self.types.get(name)
             if kind is None or name in self._categories or name in self.dates:
                 continue
-            if is_date_type(kind):
+            if identifies(name):
+                problems.append(f"column {name!r} seems to say whose each row is (--person {name})")
+            elif is_date_type(kind):
                 problems.append(f"column {name!r} holds dates (--dates {name} counts days)")
             elif "string" in str(kind) or "dictionary" in str(kind) or declared_categories(kind) == ():
                 problems.append(f"column {name!r} holds text (--categories {name}=A,B makes indicators)")

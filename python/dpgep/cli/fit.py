@@ -160,6 +160,9 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
         parser.add_argument("--y-columns", type=words, required=True, metavar="C,D", help="columns of the second view")
     else:
         add_columns(parser)
+    parser.add_argument(
+        "--person", metavar="COLUMN", help="ids that say whose each row is, where people have several rows"
+    )
     if "standardize" in takes:
         help = "divide columns by their deviations (usually right)"
         parser.add_argument("--standardize", action="store_true", help=help)
@@ -185,6 +188,8 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
 def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> dict[str, Any]:
     """Arguments of a builder, from the options of `_add_people`."""
     found: dict[str, Any] = {}
+    if options.person is not None:
+        found["person"] = data.vector(options.person)
     if "standardize" in takes:
         found["standardize"] = options.standardize
     if "center" in takes:
@@ -202,7 +207,7 @@ def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> 
         found["y" if "y" in takes else "groups"] = data.vector(response)
         cuts = {"slices": options.slices or 10, "y_range": options.y_range}
         found.update({"edges": options.edges} if options.edges else cuts)
-    return {**found, "X": _rows(data, options, labels or response)}
+    return {**found, "X": _rows(data, options, [each for each in (labels or response, options.person) if each])}
 
 
 def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, list[Any] | None]:
@@ -220,9 +225,9 @@ def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, list[Any] | N
     return labels, typed(options.classes, data.types.get(options.labels))
 
 
-def _rows(data: Data, options: argparse.Namespace, group: str | None) -> Any:
-    """The rows, without the column of labels or responses."""
-    if options.columns and group in options.columns:
-        raise UsageError(f"column {group!r} is the group of a person: leave it out of --columns")
-    without = options.exclude if data.columns is None or group is None else [*options.exclude, group]
-    return data.matrix(options.columns, without)
+def _rows(data: Data, options: argparse.Namespace, others: list[str]) -> Any:
+    """The rows, without the columns of labels or responses, and of ids."""
+    for name in others:
+        if options.columns and name in options.columns:
+            raise UsageError(f"column {name!r} is the group or the id of a person: leave it out of --columns")
+    return data.matrix(options.columns, options.exclude if data.columns is None else [*options.exclude, *others])

@@ -6,14 +6,11 @@ many of them. Which rows have one more depends on the person's rows alone, not o
 are taken in the order of a hash of their contents. All weights of a person add up to 2^WEIGHT_BITS exactly, so that
 what a person adds to a sum, over 2^WEIGHT_BITS, is a mean of what single rows would add: within their convex hull.
 There a person moves no answer by more than one row would (docs/mathematics.md, section 12).
-
-Ids stay here: a message never holds one.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -21,24 +18,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._threads import run, thread_count
+from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.dataset import ONE_ROW, Dataset, People
-from dpgep.data.inputs import check_not_masked, fewest_rows
+from dpgep.data.ids import Numbering, Numbers, numbered
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, block_height, joined_views
-from dpgep.sources import as_vector_of_values
-from dpgep.sources.kinds import is_frame, is_polars_frame, is_table
-from dpgep.sources.names import missing
+from dpgep.errors import DataChangedError
+from dpgep.sources import Selection
 
 # Public: rows of one person differ in their weights by at most 2^-12 of the person's. The finest grid of most releases
 # has 18 bits or more beside it, and sums over 2^20 people fit 64 bits in every stage.
 WEIGHT_BITS = 12
 _WHOLE = 1 << WEIGHT_BITS
-# What row numbers are looked up in at a time: memory for a copy of so many rows.
+# Rows of one weight that are copied at a time.
 _MOST_ROWS = 1 << 14
-# Ids that are whole numbers within a range of so many times their number are counted without sorting.
-_DENSE = 8
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-Numbers = NDArray[np.int64]
+
+# The rows of people, and the code of each one's group, `NO_GROUP` for none; None where there are no groups.
+Coded = tuple[Rows, NDArray[np.intp] | None]
+Weights = NDArray[np.int16]
 
 
 class PeopleDataset(Dataset):
@@ -50,56 +48,107 @@ class PeopleDataset(Dataset):
 
     weight_bits = WEIGHT_BITS
 
-    def __init__(self, rows: Rows, groups: NDArray[np.intp] | None, ids: Any) -> None:
+    def __init__(self, coded: Coded, ids: Any, fewest: int) -> None:
+        self._coded, rows = coded, coded[0]
         persons = numbered(ids, rows.n)
-        self._rows, self._groups = rows, groups
-        self._parts = list(_rows_by_weight(row_weights(persons, lambda: _row_keys(rows, groups))))
-        self.people = People(int(persons.max(initial=-1)) + 1)
+        self._parts = list(_rows_by_weight(row_weights(persons, lambda: _row_keys(*coded))))
+        self.people = People(_enough(int(persons.max(initial=-1)) + 1, fewest))
         self.bound, self.n_features = rows.bound, rows.d
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         self.people.passes += 1
         total = make()
-        for weight, which in self._parts:
-            part = make()
-            for start in range(0, len(which), _MOST_ROWS):
-                part.add(self._batch(which[start : start + _MOST_ROWS]))
-            total.merge(part, weight)
+        _add_weighted(total, make, self._coded, self._parts)
         return total
-
-    def _batch(self, which: NDArray[np.intp]) -> Batch:
-        rows = self._rows.taken(which)
-        return Batch(rows) if self._groups is None else Batch.of_codes(rows, self._groups[which])
 
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(ONE_ROW)
 
 
-def require_enough_people(n: int | None, adjacency: Any) -> None:
-    """Raise ValueError for a single person where their number is public."""
-    if n is not None and n < fewest_rows(adjacency):
-        raise ValueError(f"there must be at least {fewest_rows(adjacency)} people, person has {n}")
+class StreamedPeopleDataset(Dataset):
+    """The same of rows that a source reads batch by batch: a pass before all others counts the rows of each person.
+
+    What is kept of it are two bytes a row, the weights; while it lasts, some 32 bytes a row, and the ids of all people.
+    The weights are those of rows in their order, so every pass is compared with the first.
+    """
+
+    weight_bits = WEIGHT_BITS
+
+    def __init__(
+        self,
+        selections: tuple[Selection, ...],
+        ids: Selection,
+        to_coded: Callable[..., Coded],
+        n_features: int,
+        bound: float,
+        fewest: int,
+    ) -> None:
+        self._selections, self._ids, self._to_coded, self._fewest = selections, ids, to_coded, fewest
+        self._weights: Weights | None = None
+        self._comparison = PassComparison("a scanned function must yield the same rows at every call")
+        self.bound, self.n_features, self.people = bound, n_features, People(None)
+
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
+        weights = self._counted()
+        total, start = make(), 0
+        for coded in self._pass(self._selections):
+            of_batch = weights[start : start + coded[0].n]
+            if len(of_batch) < coded[0].n:
+                raise DataChangedError("this pass read more rows than the one before: data must not change")
+            _add_weighted(total, make, coded, _rows_by_weight(of_batch))
+            start += coded[0].n
+        return total
+
+    def _counted(self) -> Weights:
+        """The weight of each row, in the order of the source."""
+        if self._weights is None:
+            numbering, persons, keys = Numbering(), [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+            for coded in self._pass((*self._selections, self._ids), numbering, persons):
+                keys.append(_row_keys(*coded))
+            self._weights = row_weights(np.concatenate(persons), lambda: np.concatenate(keys))
+            self.people.n = _enough(numbering.n, self._fewest)
+        return self._weights
+
+    def _pass(
+        self,
+        selections: tuple[Selection, ...],
+        numbering: Numbering | None = None,
+        persons: list[Numbers] | None = None,
+    ) -> Iterator[Coded]:
+        """The rows of each batch; with ``numbering``, whose they are is added to ``persons``."""
+        self.people.passes += 1
+        key = self._comparison.key(alone=False)
+        assert key is not None
+        checksum = PassChecksum(key)
+        for arrays in self._ids.scan.read(*selections, apart=True):
+            coded = self._to_coded(*arrays[: len(self._selections)])
+            if numbering is not None and persons is not None:
+                persons.append(numbering.numbers(arrays[-1], coded[0].n))
+            checksum.add(*coded)
+            yield coded
+        self._comparison.compare(checksum.digest())
+
+    def in_memory(self, purpose: str) -> Batch:
+        raise ValueError(ONE_ROW)
 
 
-def numbered(ids: Any, n_rows: int) -> Numbers:
-    """(n,), the number of each row's person, from 0 on. Raises ValueError for ids that are missing."""
-    check_not_masked(ids, "person")
-    values = as_vector_of_values(ids)
-    values = np.asarray(values) if hasattr(values, "__array__") else _listed(values)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1 or len(values) != n_rows:
-        raise ValueError("person must hold one id for each row: it has another shape, or another number of them")
-    if values.dtype.kind in "mM":
-        _require_all(np.isnat(values))
-        values = values.view(np.int64)
-    if values.dtype.kind == "f":
-        _require_all(np.isnan(values))
-    if values.dtype.kind in "biuf":
-        return _numbered(values)
-    if values.dtype.kind not in "OUST":
-        raise TypeError(f"person must hold ids, whole numbers or text, got dtype {values.dtype.type.__name__}")
-    return _numbered_by_lookup(values)
+def _add_weighted(total: S, make: Callable[[], S], coded: Coded, parts: Any) -> None:
+    """Add the rows of each weight to ``total``, which ``make`` began, that many times."""
+    rows, groups = coded
+    for weight, which in parts:
+        part = make()
+        for start in range(0, len(which), _MOST_ROWS):
+            numbers = which[start : start + _MOST_ROWS]
+            taken = rows.taken(numbers)
+            part.add(Batch(taken) if groups is None else Batch.of_codes(taken, groups[numbers]))
+        total.merge(part, weight)
+
+
+def _enough(n: int, fewest: int) -> int:
+    """The number of people. Raises ValueError for too few where it is public."""
+    if n < fewest:
+        raise ValueError(f"there must be at least {fewest} people, person has {n}")
+    return n
 
 
 def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDArray[np.int16]:
@@ -153,99 +202,3 @@ def _row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]
         keys ^= keys >> np.uint64(shift)
         keys *= _ODD
     return keys
-
-
-def _numbered(values: NDArray[Any]) -> Numbers:
-    if values.dtype.kind in "biu" and len(values):
-        least, largest = int(values.min()), int(values.max())
-        if largest - least < _DENSE * len(values):
-            places = values.astype(np.int64) - least if largest < 1 << 62 else (values - values.min()).astype(np.int64)
-            there = np.zeros(largest - least + 1, dtype=bool)
-            there[places] = True
-            return np.asarray((np.cumsum(there) - 1)[places], dtype=np.int64)
-    return np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
-
-
-def _numbered_by_lookup(values: NDArray[Any]) -> Numbers:
-    try:
-        numbers, found = _looked_up(values)
-    except TypeError:
-        raise TypeError("person must hold ids that are hashable, such as whole numbers or text") from None
-    types = set(map(type, found))
-    if types <= {str} or types <= {bytes}:
-        return numbers
-    _require_all(np.array([_is_missing(each) for each in found], dtype=bool))
-    if any(issubclass(kind, str) for kind in types):
-        raise TypeError("person holds ids of several types, text and others: the same person may be among both")
-    return numbers
-
-
-def _looked_up(values: NDArray[Any]) -> tuple[Numbers, list[Any]]:
-    """The number of each value, and the distinct values: by pandas, where it is there, in half of the time."""
-    if (pandas := sys.modules.get("pandas")) is not None and values.dtype == object:
-        numbers, distinct = pandas.factorize(values, use_na_sentinel=False)
-        return numbers.astype(np.int64), list(distinct)
-    found: dict[Any, int] = {}
-    numbers = np.fromiter((found.setdefault(each, len(found)) for each in values.tolist()), np.int64, len(values))
-    return numbers, list(found)
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
-
-
-def _require_all(is_missing: NDArray[np.bool_]) -> None:
-    if is_missing.any():
-        raise ValueError("person has missing ids: drop these rows, or give each of them an id that nobody else has")
-
-
-def _listed(values: Any) -> NDArray[Any]:
-    listed = list(values)
-    if listed and all(isinstance(each, (int, np.integer)) for each in listed):
-        return np.asarray(listed)
-    array = np.empty(len(listed), dtype=object)
-    array[:] = listed
-    return array
-
-
-def split_off(views: Sequence[Any], person: Any) -> tuple[tuple[Any, ...], Any]:
-    """The data without the column of ids, and the ids: ``person`` itself, or the column of this name.
-
-    It may be in several of the tables, and is then that of the first. Raises TypeError for data elsewhere than in
-    memory.
-    """
-    if person is None:
-        return tuple(views), None
-    if not all(
-        is_table(view) or isinstance(view, (np.ndarray, list, tuple)) or hasattr(view, "tocsr") for view in views
-    ):
-        raise TypeError(
-            "person= is for rows in memory so far, arrays and tables of pandas, polars or Arrow: read the source first"
-        )
-    if not isinstance(person, str):
-        return tuple(views), person
-    tables = [view for view in views if is_table(view) and person in _columns(view)]
-    if not tables:
-        known = [name for view in views if is_table(view) for name in _columns(view)]
-        if known:
-            raise missing(person, known, "column of ids")
-        raise ValueError(f"person = {person!r} names a column, but the rows have no names: pass an id for each row")
-    return tuple(_without(view, person) if is_table(view) else view for view in views), _column(tables[0], person)
-
-
-def _columns(table: Any) -> list[Any]:
-    return list(table.columns) if is_frame(table) or is_polars_frame(table) else list(table.schema.names)
-
-
-def _column(table: Any, name: str) -> Any:
-    return table[name] if is_frame(table) or is_polars_frame(table) else table.column(name)
-
-
-def _without(table: Any, name: str) -> Any:
-    if name not in _columns(table):
-        return table
-    if is_frame(table):
-        return table.drop(columns=[name])
-    return (
-        table.drop(name) if is_polars_frame(table) else table.select([each for each in _columns(table) if each != name])
-    )

@@ -9,8 +9,8 @@ import numpy as np
 
 from dpgep._checks import require_flag, require_people
 from dpgep.data.groups import public_classes, slice_edges
+from dpgep.data.ids import split_off
 from dpgep.data.inputs import View, check_adjacency, n_rows, opened
-from dpgep.data.people import split_off
 from dpgep.models import (
     CcaModel,
     FdaModel,
@@ -86,7 +86,7 @@ def pca(
         Where people have several rows: whose each row is, as whole numbers or text. A name is that of a column of X,
         which is then no feature. Each person counts once, by the mean over their rows, and all of a person's rows are
         protected together, however many they are, for the same noise (docs/several-rows-per-person.md). For rows in
-        memory, and methods that release a matrix.
+        memory or in sources that can be read twice, and methods that release a matrix.
 
     Returns
     -------

@@ -15,6 +15,7 @@ from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, St
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.groups import class_codes, slice_codes
+from dpgep.data.ids import split_off
 from dpgep.data.inputs import (
     View,
     as_matrix,
@@ -31,7 +32,7 @@ from dpgep.data.inputs import (
 )
 from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.integer_sums import GridSums, not_finite_in
-from dpgep.data.people import PeopleDataset, require_enough_people, split_off
+from dpgep.data.people import Coded, PeopleDataset, StreamedPeopleDataset
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
@@ -263,23 +264,24 @@ def rows_of(problem: Problem, purpose: str) -> MomentProblem:
 
 def batch_of(model: RowModel, bound: float, *data: Any) -> Batch:
     """The people of one batch of data, checked: their rows and, where the model has a grouping, the group of each."""
+    return _batch(*coded_of(model, bound, *data))
+
+
+def coded_of(model: RowModel, bound: float, *data: Any) -> Coded:
+    """The rows of one batch of data, checked, and the code of each one's group."""
     views = []
     for values, name, columns in zip(data, input_names(model), model.views, strict=False):
         views.append(as_matrix(values, name))
         require_width(views[-1].shape[1], name, columns.stop - columns.start)
-    return _people(model, bound, views, data[len(views) :])
+    return _coded(model, bound, views, data[len(views) :])
 
 
-def _people(model: RowModel, bound: float, views: Sequence[Any], groups: Sequence[Any]) -> Batch:
-    """People with a row in each of the views, which are matrices, and their labels or responses."""
-    rows, codes = _coded(model, bound, views, groups)
+def _batch(rows: Rows, codes: NDArray[np.intp] | None) -> Batch:
     return Batch(rows) if codes is None else Batch.of_codes(rows, codes)
 
 
-def _coded(
-    model: RowModel, bound: float, views: Sequence[Any], groups: Sequence[Any]
-) -> tuple[Rows, NDArray[np.intp] | None]:
-    """The rows, and the code of each one's group, `NO_GROUP` for none; None where the model has no groups."""
+def _coded(model: RowModel, bound: float, views: Sequence[Any], groups: Sequence[Any]) -> Coded:
+    """Rows of views, which are matrices, and the code of each one's label or response."""
     if any(view.shape[0] != views[0].shape[0] for view in views):
         raise ValueError("X and Y must have the same number of rows: a row of each describes the same person")
     rows, grouping = Rows(tuple(views), bound), model.grouping
@@ -291,10 +293,17 @@ def _coded(
 
 
 def dataset_of(
-    model: RowModel, views: Sequence[View], groups: Sequence[Any], bound: float, adjacency: Any, client: Any = None
+    model: RowModel,
+    views: Sequence[View],
+    groups: Sequence[Any],
+    bound: float,
+    adjacency: Any,
+    client: Any = None,
+    ids: Any = None,
 ) -> Dataset:
     """The people of views, and of labels or responses: arrays, Dask's too, or selections of one source.
 
+    With ``ids``, one for each row, or a selection of the same source, people have several rows.
     Dask computes collections on ``client`` (None: what ``dask.compute`` uses), and if there is one, Parquet files.
     """
     data = (*(view.rows for view in views), *groups)
@@ -303,7 +312,8 @@ def dataset_of(
     if not selections and not spread:
         if client is not None:
             raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
-        return InMemoryDataset(_people(model, bound, [view.rows for view in views], groups))
+        coded = _coded(model, bound, [view.rows for view in views], groups)
+        return InMemoryDataset(_batch(*coded)) if ids is None else PeopleDataset(coded, ids, fewest_rows(adjacency))
     facts = partial(batch_of, model, bound), model.n_features, bound, fewest_rows(adjacency)
     if not selections:
         n = next((n for n in map(n_rows, data) if n is not None), None)
@@ -315,6 +325,11 @@ def dataset_of(
             "rows and labels or responses must come from one source, to be read together: take both from "
             'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
         )
+    if ids is not None:
+        if ids.scan is not people:
+            raise ValueError("person must come from the source of the rows, to be read together with them")
+        to_coded = partial(coded_of, model, bound)
+        return StreamedPeopleDataset(data, ids, to_coded, *facts[1:])
     if is_spark_frame(people.value):
         return SparkDataset(data, *facts)
     if client is None:
@@ -341,12 +356,7 @@ def moment_problem(
     model = named(model, *(view.names for view in views))
     found = clipping_of(bound, preprocessing)
     given = found if isinstance(found, float) else None
-    dataset: Dataset
-    if ids is None:
-        dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency)
-    else:
-        dataset = PeopleDataset(*_coded(model, given or 1.0, [view.rows for view in views], groups), ids)
-        require_enough_people(dataset.people.n, adjacency)
+    dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, ids=ids)
     n = check_adjacency(adjacency, dataset.people.n, public_n)
     facts = PublicFacts(adjacency, given, n, several_rows=ids is not None)
     if isinstance(found, Preprocessing):

@@ -1,0 +1,192 @@
+"""Ids of people: what users pass as ``person=``, and the number of each row's person. No message holds an id."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep.data.inputs import check_not_masked
+from dpgep.sources import Selection, as_vector_of_values, is_source, scan
+from dpgep.sources.kinds import is_dask_collection, is_frame, is_polars_frame, is_spark_frame, is_table
+from dpgep.sources.names import missing
+
+# Ids that are whole numbers within a range of so many times their number are counted without sorting.
+_DENSE = 8
+_NAMELESS = "person = {!r} names a column, but the rows have no names: pass an id for each row"
+
+Numbers = NDArray[np.int64]
+
+
+def numbered(ids: Any, n_rows: int) -> Numbers:
+    """(n,), the number of each row's person, from 0 on. Raises ValueError for ids that are missing."""
+    values = _checked(ids, n_rows)
+    if values.dtype.kind in "biu" and len(values):
+        least, largest = int(values.min()), int(values.max())
+        if largest - least < _DENSE * len(values):
+            places = (values.astype(np.int64) if largest < 1 << 63 else values - values.min()).astype(np.int64)
+            places -= places.min()
+            there = np.zeros(largest - least + 1, dtype=bool)
+            there[places] = True
+            return np.asarray((np.cumsum(there) - 1)[places], dtype=np.int64)
+    return Numbering().numbers(values)
+
+
+class Numbering:
+    """Numbers people in the order in which their ids come, batch by batch; ``n`` have come so far."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, int] = {}
+        self._is_text: bool | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self._found)
+
+    def numbers(self, ids: Any, n_rows: int | None = None) -> Numbers:
+        """(n_rows,), the number of the person of each row of a batch."""
+        values = ids if n_rows is None else _checked(ids, n_rows)
+        if values.dtype.kind in "biuf":
+            distinct, local = np.unique(values, return_inverse=True)
+            listed, is_text = distinct.tolist(), False
+        else:
+            local, listed = _looked_up(values)
+            is_text = _require_of_one_type(listed)
+        if listed and self._is_text not in (None, is_text):
+            raise TypeError(_SEVERAL_TYPES)
+        self._is_text = is_text if listed else self._is_text
+        known = (self._found.setdefault(each, len(self._found)) for each in listed)
+        return np.asarray(np.fromiter(known, np.int64, len(listed))[local.reshape(-1)])
+
+
+_SEVERAL_TYPES = "person holds ids of several types, text and others: the same person may be among both"
+
+
+def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
+    """Ids as a vector: numbers, of which none is missing, or values to be looked up."""
+    check_not_masked(ids, "person")
+    found = as_vector_of_values(ids)
+    values: NDArray[Any] = np.asarray(found) if hasattr(found, "__array__") else _listed(found)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 or len(values) != n_rows:
+        raise ValueError("person must hold one id for each row: it has another shape, or another number of them")
+    if values.dtype.kind in "mM":
+        _require_all(np.isnat(values))
+        values = values.view(np.int64)
+    if values.dtype.kind == "f":
+        _require_all(np.isnan(values))
+    if values.dtype.kind not in "biufOUST":
+        raise TypeError(f"person must hold ids, whole numbers or text, got dtype {values.dtype.type.__name__}")
+    return values
+
+
+def _looked_up(values: NDArray[Any]) -> tuple[Numbers, list[Any]]:
+    """The number of each value, and the distinct values: by pandas, where it is there, in half of the time."""
+    try:
+        if (pandas := sys.modules.get("pandas")) is not None and values.dtype == object:
+            numbers, distinct = pandas.factorize(values, use_na_sentinel=False)
+            return numbers.astype(np.int64), list(distinct)
+        found: dict[Any, int] = {}
+        known = (found.setdefault(each, len(found)) for each in values.tolist())
+        return np.fromiter(known, np.int64, len(values)), list(found)
+    except TypeError:
+        raise TypeError("person must hold ids that are hashable, such as whole numbers or text") from None
+
+
+def _require_of_one_type(distinct: list[Any]) -> bool:
+    """Whether ids are text. Raises for missing ones, and TypeError where some are text and others are not."""
+    types = set(map(type, distinct))
+    if types <= {str}:
+        return True
+    _require_all(np.array([_is_missing(each) for each in distinct], dtype=bool))
+    if any(issubclass(kind, str) for kind in types):
+        raise TypeError(_SEVERAL_TYPES)
+    return False
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+
+
+def _require_all(is_missing: NDArray[np.bool_]) -> None:
+    if is_missing.any():
+        raise ValueError("person has missing ids: drop these rows, or give each of them an id that nobody else has")
+
+
+def _listed(values: Any) -> NDArray[Any]:
+    listed = list(values)
+    if listed and all(isinstance(each, (int, np.integer)) for each in listed):
+        return np.asarray(listed)
+    array = np.empty(len(listed), dtype=object)
+    array[:] = listed
+    return array
+
+
+def split_off(views: Sequence[Any], person: Any) -> tuple[tuple[Any, ...], Any]:
+    """The data without the column of ids, and the ids: ``person`` itself, or the column of this name.
+
+    It may be in several of the tables, and is then that of the first; of a source it is a `Selection`. Raises TypeError
+    for data on Dask's workers or Spark's executors.
+    """
+    if person is None:
+        return tuple(views), None
+    if any(is_dask_collection(view) or is_spark_frame(getattr(view, "value", view)) for view in views):
+        raise TypeError("person= is not for Dask and Spark yet: read the rows from files by dpgep.scan, or into memory")
+    if any(not is_table(view) and not hasattr(view, "__array__") and is_source(view) for view in views):
+        return _split_off_selections(views, person)
+    if not isinstance(person, str):
+        return tuple(views), person
+    tables = [view for view in views if is_table(view) and person in _columns(view)]
+    if not tables:
+        known = [name for view in views if is_table(view) for name in _columns(view)]
+        raise missing(person, known, "column of ids") if known else ValueError(_NAMELESS.format(person))
+    return tuple(_without(view, person) if is_table(view) else view for view in views), _column(tables[0], person)
+
+
+def _split_off_selections(views: Sequence[Any], person: Any) -> tuple[tuple[Any, ...], Selection]:
+    scans = [view.scan if isinstance(view, Selection) else scan(view) for view in views if is_source(view)]
+    if is_spark_frame(scans[0].value):
+        raise TypeError("person= is not for Spark yet: read the rows from files by dpgep.scan, or into memory")
+    if not scans[0].repeatable:
+        raise ValueError("person= counts the rows of each person in a pass before others: this can be read only once")
+    if not isinstance(person, (str, Selection)):
+        raise TypeError("person must be the name of a column, or a selection of it, where rows are read from a source")
+    columns = scans[0].source.columns
+    if isinstance(person, Selection):
+        return tuple(views), person
+    if columns is None:
+        raise ValueError(_NAMELESS.format(person))
+    ids, others = scans[0][person], tuple(name for name in columns if name != person)
+    kept = []
+    for view in views:
+        if not is_source(view):
+            kept.append(view)
+        elif not isinstance(view, Selection):
+            kept.append(Selection(ids.scan, others))
+        elif isinstance(view.key, tuple) and person in view.key:
+            kept.append(Selection(view.scan, tuple(name for name in view.key if name != person)))
+        else:
+            kept.append(view)
+    return tuple(kept), ids
+
+
+def _columns(table: Any) -> list[Any]:
+    return list(table.columns) if is_frame(table) or is_polars_frame(table) else list(table.schema.names)
+
+
+def _column(table: Any, name: str) -> Any:
+    return table[name] if is_frame(table) or is_polars_frame(table) else table.column(name)
+
+
+def _without(table: Any, name: str) -> Any:
+    if name not in _columns(table):
+        return table
+    if is_frame(table):
+        return table.drop(columns=[name])
+    return (
+        table.drop(name) if is_polars_frame(table) else table.select([each for each in _columns(table) if each != name])
+    )
