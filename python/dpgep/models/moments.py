@@ -178,12 +178,12 @@ def pooled_by_precision(first: ReleasedMoments, second: ReleasedMoments) -> Rele
     return pooled(first, second, (p, q), first.n)
 
 
-def groups_alone(
-    released: ReleasedGroups, generator: np.random.Generator, n_draws: int | None = None
-) -> ReleasedGroups:
-    """Sums and counts of a release of groups without differences: the released mean in all of them, and fresh noise."""
+def groups_alone(released: ReleasedGroups, of_sums: Matrix, of_counts: Matrix) -> ReleasedGroups:
+    """Sums and counts of releases of groups without differences: the released mean in all of them, and fresh noise.
+
+    Of normal deviates, in stacks of the shapes of sums and counts.
+    """
     noise = released.noise
-    of_sums, of_counts = normals(generator, n_draws, released.sums.shape, released.counts.shape)
     return ReleasedGroups(
         sums=mean_factor(released).T * _shares(released) + noise.sums * of_sums,
         counts=released.counts + noise.counts * of_counts,

@@ -30,10 +30,11 @@ from dpgep.models.moments import (
     ReleasedGroups,
     ReleasedMoments,
     block_form_variance,
-    goe,
+    goe_of,
     group_factors,
     groups_alone,
     mean_factor,
+    normals,
     schur_form_variance,
     total_share,
     total_shares,
@@ -55,7 +56,7 @@ from dpgep.models.standardized import (
     standardization_of,
 )
 
-# Numbers in sums of simulated releases that are held at once.
+# Numbers of simulated releases that are held at once.
 _AT_ONCE = 1 << 20
 
 
@@ -234,29 +235,28 @@ class MomentsPencil(NoisyPencil):
     def noise_alone(
         self, values: Matrix, generator: np.random.Generator, n_draws: int, *, people: bool = False
     ) -> Iterator[Matrix]:
-        mean, d, standard = mean_factor(self.released), self.model.n_features, self.standardization
-        drawn = SampledPeople.of(self.model, self.released, float(values.mean())) if people else None
-        for _ in range(n_draws):
-            groups = groups_alone(self.released, generator)
+        released, d, standard, a = self.released, self.model.n_features, self.standardization, self.model.traits.a
+        mean, moment = mean_factor(released), a is not None and a.moment
+        shapes = (released.sums.shape, released.counts.shape, (d, d) if moment else (0, 0))
+        drawn = SampledPeople.of(self.model, released, float(values.mean())) if people else None
+        for n in _in_parts(n_draws, d * d):
+            of_sums, of_counts, of_second = normals(generator, n, *shapes)
+            groups = groups_alone(released, of_sums, of_counts)
             pencil = pencil_of(self.model, groups if drawn is None else drawn.moved(groups, generator))
-            if pencil.a.moment:
-                second = goe(d, self.released.noise.second, generator)
-                second += mean.T @ mean
-            else:
-                second = np.zeros((d, d))
+            second = goe_of(of_second, released.noise.second) + mean.T @ mean if moment else np.zeros((n, d, d))
             alone = pencil.matrices(second)[0]
             if standard is not None:  # with the diagonal released: 1, whatever the noise
-                alone = correlations(alone, standard)
-                alone.flat[:: d + 1] -= np.diagonal(alone).mean()
-            alone = alone if self.scale is None else self._in_units(alone)
-            yield alone if drawn is None else alone + drawn.scatter(generator)
+                diagonals = np.einsum("...ii->...i", correlations(alone, standard))
+                diagonals -= diagonals.mean(axis=-1, keepdims=True)
+            for each in alone if self.scale is None else self._in_units(alone):
+                yield each if drawn is None else each + drawn.scatter(generator)
 
     def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
         released, traits = self.released, self.model.traits
         if traits.of_means:
-            generator, at_once = np.random.default_rng(seed), max(1, _AT_ONCE // released.sums.size)
-            parts = [min(at_once, n_draws - first) for first in range(0, n_draws, at_once)]
-            pencils = [pencil_of(self.model, groups_alone(released, generator, part)) for part in parts]
+            generator, shapes = np.random.default_rng(seed), (released.sums.shape, released.counts.shape)
+            drawn = (normals(generator, n, *shapes) for n in _in_parts(n_draws, released.sums.size))
+            pencils = (pencil_of(self.model, groups_alone(released, *each)) for each in drawn)
             return np.concatenate([_leading_of_rank(pencil, basis) for pencil in pencils])
         if self.scale is not None or not traits.is_covariance:  # it is not the same in all directions
             return None
@@ -342,6 +342,12 @@ def _steps_between(steps: Matrix, duals: Matrix, vectors: Matrix, views: Sequenc
         return 2 * steps
     within = np.sum([(vectors[view].T @ duals[view]) ** 2 for view in views], axis=0)
     return np.asarray(np.linalg.lstsq(np.eye(len(steps)) - within, steps, rcond=None)[0])
+
+
+def _in_parts(n_draws: int, size: int) -> list[int]:
+    """How many simulated releases of ``size`` numbers are held at once, until all are drawn."""
+    at_once = max(1, _AT_ONCE // size)
+    return [min(at_once, n_draws - first) for first in range(0, n_draws, at_once)]
 
 
 def _leading_of_rank(pencil: Pencil, basis: Matrix | None) -> Matrix:

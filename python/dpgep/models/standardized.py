@@ -35,10 +35,10 @@ def standardization_of(released: ReleasedMoments) -> Standardization:
 
 
 def correlations(covariance: Matrix, standard: Standardization) -> Matrix:
-    """R of a covariance, which is overwritten; its diagonal is 1, or less where the variance is below the floor."""
+    """R of covariances, which are overwritten; its diagonal is 1, or less where the variance is below the floor."""
     covariance /= standard.scale[:, None]
     covariance /= standard.scale
-    np.fill_diagonal(covariance, standard.variances / standard.scale**2)
+    np.einsum("...ii->...i", covariance)[...] = standard.variances / standard.scale**2
     return covariance
 
 
