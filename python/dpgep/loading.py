@@ -35,11 +35,12 @@ from dpgep.models.clipping import Clipping
 from dpgep.models.gep import GepModel as GepModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
+from dpgep.models.pairwise import Pairs
 from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
 from dpgep.planning import PLAN, Plan
 from dpgep.privacy.noise import COUNTS, SECOND, SUMS
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
-from dpgep.reports.report import REPORT, PrivacyReport, verify
+from dpgep.reports.report import REPORT, verify
 from dpgep.results.release import RELEASE, Release, paid_noise
 from dpgep.results.solution import SOLUTION, Solution
 from dpgep.serialization import Document, decoded, encoded, opened, upper_triangle_of
@@ -152,6 +153,20 @@ def _require_moments(solution: Solution, moments: ReleasedMoments, d: int) -> No
     _require_finite("moments.counts", moments.counts, (min(moments.counts.size, 1) if groups is None else groups,))
     if moments.clipping is not None:
         _require_clipping(moments.clipping, d)
+    if moments.mark is not None:
+        raise ValueError("moments of a solution have no marks: they are of its columns")
+    if moments.pairs is not None:
+        _require_pairs(moments.pairs, d)
+
+
+def _require_pairs(pairs: Pairs, d: int) -> None:
+    for name, shape in {"profile": (d, d), "shares": (d, d), "errors": (d, d), "of_means": (d,)}.items():
+        part = getattr(pairs, name)
+        _require_finite(f"moments.pairs.{name}", part, shape)
+        if not (part >= 0).all():
+            raise ValueError(f"moments.pairs.{name} must not be negative")
+    if not (pairs.shares > 0).all():
+        raise ValueError("moments.pairs.shares must be positive")
 
 
 def _require_clipping(clipping: Clipping, d: int) -> None:
@@ -183,10 +198,14 @@ def _release(document: Document) -> Release:
         raise ValueError("bound must be a positive finite number, got None")
     if preprocessing is not None:
         preprocessing.require_fits(model)
-        if preprocessing.bound != report.bound:
-            raise ValueError(f"bound is {report.bound!r}, and that of the preprocessing {preprocessing.bound!r}")
-    _require_shape("second", noisy.second, (model.n_features, model.n_features))
-    layout = _layout(model, report, noisy)
+        bound = preprocessing.released_bound(model.n_features)
+        if bound != report.bound:
+            raise ValueError(f"bound is {report.bound!r}, and that of the preprocessing {bound!r}")
+    layout = _layout(release)
+    _require_shape("second", noisy.second, (layout.n_features, layout.n_features))
+    mark = None if layout.mark is None else report.bound * layout.mark
+    if noisy.mark != mark:
+        raise ValueError(f"the mark must be {mark!r}, got {noisy.mark!r}")
     _require_noise(noisy, report.mu)
     public = None if report.public is None else report.public.n_people
     is_counted = layout.counts and report.adjacency == "add-remove" and public is None
@@ -196,8 +215,8 @@ def _release(document: Document) -> Release:
         raise ValueError(f"n is {noisy.n!r}, and the public number of people {public!r}")
     for name in ("second", "sums", "counts"):
         _require_finite(name, getattr(noisy, name))
-    if noisy.clipping is not None:
-        raise ValueError("a release has no clipping: it holds what was released, of clipped rows")
+    if noisy.clipping is not None or noisy.pairs is not None:
+        raise ValueError("a release has no clipping, and no pairs: it holds what was released, of clipped rows")
     if math.isfinite(report.mu):
         paid = iter(block.deviation for block in paid_noise(report))
         units = (report.bound * report.bound, report.bound, 1.0)
@@ -211,14 +230,15 @@ def _release(document: Document) -> Release:
     return release
 
 
-def _layout(model: RowModel, report: PrivacyReport, noisy: ReleasedMoments) -> MomentLayout:
+def _layout(release: Release) -> MomentLayout:
     """The layout whose blocks have these shapes, and a deviation each in the ledger: n may be public, or counted."""
+    model, report, noisy = release.model, release.privacy, release._noisy
     shapes, listed = (noisy.sums.shape, noisy.counts.shape), [block.name for block in report.releases[-1].noise]
     is_noisy = report.mu is not None and math.isfinite(report.mu)
     expected = []
     for n in (1, None):
         assert report.adjacency != "local"
-        layout = layout_of(model, PublicFacts(report.adjacency, report.bound, n))
+        layout = layout_of(model, PublicFacts(report.adjacency, report.bound, n), release.preprocessing)
         if shapes == ((layout.n_features, layout.n_groups * layout.sums), (layout.n_groups,)):
             names = [SECOND] + [SUMS] * layout.sums + [COUNTS] * layout.counts
             if not is_noisy or listed == names:
@@ -240,7 +260,7 @@ def _moments(document: Document) -> Moments:
         raise ValueError(f"bits must be from {BITS[0]} to {BITS[-1]}, got {stored.bits}")
     if not 0 <= stored.n <= _MOST_PEOPLE:
         raise ValueError(f"n must be a number of people, from 0 to 2^62, got {stored.n}")
-    layout = layout_of(stored.model, PublicFacts(stored.adjacency, None, stored.public_n))
+    layout = layout_of(stored.model, PublicFacts(stored.adjacency, None, stored.public_n), stored.preprocessing)
     size = layout.dimension * (layout.dimension + 1) // 2
     _require_shape("low", stored.low, (size,))
     _require_shape("high", stored.high, (size,))

@@ -138,7 +138,7 @@ class Terms:
     @cached_property
     def layout(self) -> MomentLayout:
         """What is released."""
-        return layout_of(self.model, self.facts)
+        return layout_of(self.model, self.facts, self.preprocessing)
 
     @cached_property
     def share(self) -> IntegerNoise:

@@ -183,6 +183,12 @@ def pca(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
     return dpgep.pca(table, bound=1.0, adjacency=adjacency, **options)
 
 
+def pairwise(table: Matrix, adjacency: Adjacency) -> Any:
+    """Rows in which values are absent, and covariances over the people who have both columns."""
+    preprocessing = dpgep.Preprocessing(1.0, missing=True, pairwise=True)
+    return dpgep.pca(table, adjacency=adjacency, preprocessing=preprocessing)
+
+
 def uncentred(table: Matrix, adjacency: Adjacency) -> Any:
     return pca(table, adjacency, center=False)
 
@@ -227,6 +233,13 @@ def mirrored(t: float) -> tuple[Matrix, Matrix]:
 
 
 ROWS, CENTRED = Kind(uncentred), Kind(pca, obtuse(1 / 8), OBTUSE.format("-1/8"))
+# the marks of what is absent have a product of 1/16, the values one of -3/16
+WITH_HOLES = Kind(
+    pairwise,
+    (np.array([2.0, math.nan, math.nan]), np.array([-3 / 13, math.sqrt(1 - (3 / 13) ** 2), math.nan])),
+    "rows that differ in values and holes, inner product -1/8",
+    words_of_one="row with holes, as long as may be",
+)
 GROUPS = Kind(
     fda,
     in_groups((E1, E2), 0, 1),
@@ -271,6 +284,7 @@ def releases() -> Iterator[ReplayCase]:
     yield from asked(
         "release, some features of A", A, lambda curator: curator.answer(FeatureRelease(np.arange(1), 1.0))[1]
     )
+    yield from asked("release, rows with holes", WITH_HOLES, lambda curator: curator.answer(Release()))
     yield from run("release, sums that were merged", CENTRED, merged_sums)
     yield from run("releases of two populations, added", replace(ROWS, others=np.zeros((4, 3))), added, mu=MU)
 

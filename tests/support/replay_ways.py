@@ -140,6 +140,9 @@ def _forms() -> Iterator[Way]:
     for name, auto in _AUTOS.items():
         call = partial(_solved, FORMS["scan of pandas"], partial(_bought, auto), {})
         yield Way("AutoPreprocessing", name, call, ("AutoPreprocessing",), ("bought",))
+    for name, question in _IN_PAIRS.items():
+        call = partial(_solved, FORMS["scan of pandas"], question, {})
+        yield Way('missing="pairwise"', name, call, ("AutoPreprocessing",), ("bought",))
     for name, declare in _DECLARATIONS.items():
         yield Way("labels that declare their classes", name, partial(_declared, declare), ("fda",), ("known",))
     counted = partial(_solved, FORMS["Arrow table"], _of_about_ten, {})
@@ -151,6 +154,13 @@ _AUTOS = {
     "shares": dpgep.AutoPreprocessing(share=0.3, quantile=0.9, missing="center"),
     "full preconditioning": dpgep.AutoPreprocessing(precondition="full", missing="center"),
     "none": dpgep.AutoPreprocessing(precondition=None, missing="center"),
+}
+_PAIRWISE = dpgep.AutoPreprocessing(missing="pairwise")
+_IN_PAIRS: dict[str, Callable[..., Any]] = {
+    "pca": lambda given, adjacency, preprocessing: dpgep.pca(given.x, adjacency=adjacency, preprocessing=_PAIRWISE),
+    "pca standardized": lambda given, adjacency, preprocessing: dpgep.pca(
+        given.x, standardize=True, adjacency=adjacency, preprocessing=_PAIRWISE
+    ),
 }
 _DECLARATIONS: dict[str, Callable[[People], Any]] = {
     "pandas": lambda people: typed_frame(people)["label"],

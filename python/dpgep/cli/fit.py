@@ -36,8 +36,9 @@ def add(commands: Commands) -> None:
             help="public ranges of columns, or a JSON file of them; they make an automatic bound cheaper",
         )  # fmt: skip
         parser.add_argument(
-            "--missing", choices=("error", "center"), default="error",
-            help="center: replace missing values by the location of their column (default: refuse them)",
+            "--missing", choices=("error", "center", "pairwise"), default="error",
+            help="center: missing values count as the location of their column; pairwise: covariances are those of the "
+            "people who have both columns (default: refuse them)",
         )  # fmt: skip
         if name != "release":
             parser.add_argument(

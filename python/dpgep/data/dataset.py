@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from dpgep._watched import naming
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
-from dpgep.data.rows import Batch, NotFiniteError, Rows, S, Sums, block_height, joined_views
+from dpgep.data.rows import Batch, NotFiniteError, Rows, S, Sums, block_height, clipped_blocks, joined_views
+from dpgep.models.pairwise import mark_of, part_of_values
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.sources import Selection
 
@@ -281,12 +282,25 @@ def preprocessed_parts(batch: Batch, preprocessing: Preprocessing, *, grouped: b
 
 def preprocessed(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = True) -> Batch:
     """A batch with its rows mapped; if not ``grouped``, without groups."""
-    rows, views = batch.rows, batch.rows.views
-    if rows.is_sparse and preprocessing.location is None and preprocessing.linear is None:
+    rows, views, bound = batch.rows, batch.rows.views, preprocessing.bound
+    stays_sparse = preprocessing.location is None and preprocessing.linear is None and not preprocessing.pairwise
+    if rows.is_sparse and stays_sparse:
         views = views if preprocessing.is_identity else tuple(_scaled(rows, preprocessing))
     elif not preprocessing.is_identity:
         views = (_mapped(rows, preprocessing),)
-    return Batch(Rows(views, preprocessing.bound), batch.groups if grouped else None, batch.others)
+        if preprocessing.pairwise:
+            views, bound = (_with_marks(Rows(views, bound), np.isnan(joined_views(rows, slice(0, rows.n)))),), 1.0
+    return Batch(Rows(views, bound), batch.groups if grouped else None, batch.others)
+
+
+def _with_marks(rows: Rows, absent: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Clipped rows and the marks of what is absent, in units of the joint bound: marks are on the grid of a release."""
+    n, d = absent.shape
+    joint = np.empty((n, 2 * d))
+    for people, block in clipped_blocks(rows):
+        np.multiply(block, part_of_values(d), out=joint[people, :d])
+    joint[:, d:] = np.where(absent, -mark_of(d), mark_of(d))
+    return joint
 
 
 def _scaled(rows: Rows, preprocessing: Preprocessing) -> Iterator[Any]:

@@ -138,7 +138,7 @@ def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     Rows that are not in memory would be read many times.
     """
     public, d = curator.public, curator.model.n_features
-    if not (public.at_hand and options == ReleaseOptions() and options.storage_for(d) == "matrix"):
+    if public.pairwise or not (public.at_hand and options == ReleaseOptions() and options.storage_for(d) == "matrix"):
         return False
     if not may_favour_clipping(public.model, k, public.facts.n, curator.remaining):
         return False

@@ -72,13 +72,13 @@ SECOND_MOMENT = Need(
 )
 CLIPPED_PRODUCTS = Need(
     "`pca` without `standardize`, `pls`, `cca`",
-    lambda public: public.model.traits.has_clipped_products,
+    lambda public: public.model.traits.has_clipped_products and not public.pairwise,
     "{method} is for cca, pls, and pca without standardize: what clipped products change is not proved for {model}; "
     'use method="release"',
 )
 PRODUCTS = Need(
     "all but standardized `pca`",
-    lambda public: _shown_by_products(public.model),
+    lambda public: _shown_by_products(public.model) and not public.pairwise,
     "{model} needs a released matrix, such as its diagonal, which products with vectors do not show: use "
     'method="release" with storage="matrix", or pca of columns divided by public scales',
 )

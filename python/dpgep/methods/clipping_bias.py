@@ -25,6 +25,7 @@ from dpgep.methods.base import MethodResult
 from dpgep.methods.eigen import solve_pair
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
 from dpgep.models.moments import ReleasedMoments, in_one_group
+from dpgep.models.pairwise import paired
 from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy, reduced
@@ -43,13 +44,15 @@ def with_clipping_bias(
     ``noisy``: the pencil that was solved. The result is as it was, where nothing is known of what clipping took, as of
     a public bound, or nothing was taken.
     """
-    solved, found = result.moments, result.diagnostics
+    solved, found = None if result.moments is None else paired(result.moments), result.diagnostics
     if solved is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
         return result
     if preprocessing.energy_kept == 1 and preprocessing.variance_error is None:
         return result
     noisy, support = replace(noisy, released=solved), getattr(found, "support", None)
-    turn = partial(turn_by_clipping, noisy, clipped, preprocessing, found.regularization, len(found.lost), support)
+    turn = partial(
+        turn_by_clipping, noisy, paired(clipped), preprocessing, found.regularization, len(found.lost), support
+    )
     return replace(result, diagnostics=replace(found, accuracy=found.accuracy.biased(turn)))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from dpgep.methods.ranges import ColumnRanges
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_run
 from dpgep.models.model import Matrix, Model
-from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
+from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing, is_pairwise
 from dpgep.privacy.ledger import split_budget
 from dpgep.privacy.stages import NoisyCounts, Stages
 
@@ -83,7 +83,8 @@ def prepare(
     least_cut = _LEAST_CUT_OF_SIZES if model.traits.asks_sizes else _LEAST_CUT
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
     estimator = _Estimator(stages, auto, shares, model, grouped=grouped, least_cut=least_cut)
-    return estimator.preprocessing(model, shifted=shifted, mixed=mixed)
+    found = estimator.preprocessing(model, shifted=shifted, mixed=mixed)
+    return replace(found, pairwise=is_pairwise(auto))
 
 
 def location_and_scale(stages: Stages, auto: AutoPreprocessing, model: Model) -> Preprocessing:
@@ -111,7 +112,7 @@ class _Estimator:
         self._auto = auto
         self._d = stages.n_columns
         self._indicators = [j for group in model.indicators for j in group]
-        self._missing = auto.missing == "center"
+        self._missing = auto.missing != "error"
         self._as_is = Preprocessing(1.0, missing=self._missing)
         self._grouped = grouped
         self._least_cut = least_cut

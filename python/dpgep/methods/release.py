@@ -102,7 +102,11 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     if options.by_products(curator, n_components):
         return operator_release(curator, n_components, options)
     redundant = Redundancy.of(curator.model, curator.public.preprocessing) if curator.model.indicators else None
-    return solve_released(curator.model.noisy(curator.answer(Release())), n_components, options, redundant)
+    released = curator.answer(Release())
+    found = solve_released(curator.model.noisy(released), n_components, options, redundant)
+    if isinstance(released, ReleasedMoments) and released.mark is not None and found.moments is not None:
+        return replace(found, moments=released)  # with marks: the pairs follow from them
+    return found
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:

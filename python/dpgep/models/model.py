@@ -348,6 +348,7 @@ class PublicSide:
     read_once : whether there can be only one pass over the data.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
     preprocessing : the public map of the rows; None where there is none, or none yet.
+    pairwise : whether covariances are those of the people who have both columns, which a released matrix alone shows.
     """
 
     model: Model
@@ -358,3 +359,4 @@ class PublicSide:
     read_once: bool = False
     mixes_columns: bool = False
     preprocessing: Any = None  # a Preprocessing, which models do not know
+    pairwise: bool = False

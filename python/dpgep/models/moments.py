@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from dpgep._show import Shown
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix
+from dpgep.models.pairwise import Pairs, mark_of, paired
 
 _EPSILON = float(np.finfo(float).eps)
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
@@ -47,12 +48,19 @@ class MomentLayout:
     n_groups : number of groups (0: none, 1: everybody).
     sums : whether the d x n_groups sums are released.
     counts : whether the counts are released; where not, they are public.
+    marked : whether the second half of x are marks of what is absent in the first (`dpgep.models.pairwise`).
     """
 
     n_features: int
     n_groups: int
     sums: bool
     counts: bool
+    marked: bool = False
+
+    @property
+    def mark(self) -> float | None:
+        """The mark of a value in units of the bound on rows, where there are marks."""
+        return mark_of(self.n_features // 2) if self.marked else None
 
     @property
     def has_groups(self) -> bool:
@@ -113,6 +121,11 @@ class ReleasedGroups(Shown):
         """Whether epsilon was infinite."""
         return self.noise.second == 0
 
+    @property
+    def profile(self) -> Matrix | float:
+        """(d, d), variances of the noise in entries of the second moment, in units of what GOE noise has there: 1."""
+        return 1.0
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedMoments(ReleasedGroups):
@@ -123,11 +136,19 @@ class ReleasedMoments(ReleasedGroups):
     second : (d, d), second moment (1/n) sum x x^T plus noise.
     clipped : share of the people whose rows were beyond the bound; known only where there is no noise.
     clipping : of moments that were put back as they were before the clipping, what is known of that; None elsewhere.
+    mark : of moments of values and of marks of what is absent, the mark; None where there are no marks.
+    pairs : of moments that were found pair by pair, from those with marks, what is known of pairs; None elsewhere.
     """
 
     second: Matrix
     clipped: float = 0.0
     clipping: Clipping | None = None
+    mark: float | None = None
+    pairs: Pairs | None = None
+
+    @property
+    def profile(self) -> Matrix | float:
+        return 1.0 if self.pairs is None else self.pairs.profile
 
     @property
     def second_noise_level(self) -> float:
@@ -141,10 +162,13 @@ class ReleasedMoments(ReleasedGroups):
         return 4 * d * _EPSILON * float(np.abs(np.diagonal(self.second, axis1=-2, axis2=-1)).max())
 
     def restricted(self, features: NDArray[np.intp]) -> ReleasedMoments:
-        """A copy for some of the features."""
+        """A copy for some of the features, and their marks."""
+        if self.mark is not None:
+            features = np.concatenate([features, len(self.second) // 2 + features])
         clipping = None if self.clipping is None else self.clipping.restricted(features)
         second = self.second[np.ix_(features, features)]
-        return replace(self, second=second, sums=self.sums[features], clipping=clipping)
+        pairs = None if self.pairs is None else self.pairs.restricted(features)
+        return replace(self, second=second, sums=self.sums[features], clipping=clipping, pairs=pairs)
 
 
 NO_NOISE = MomentNoise(0.0, 0.0, 0.0)
@@ -241,7 +265,9 @@ def in_one_group(moments: ReleasedMoments) -> ReleasedMoments:
     """Moments of the people of all groups together, as a release of one group has them. Shares what is unchanged.
 
     Who belongs to no group is left out: the second moment, a sum over the others, is divided by their number as well.
+    Of values with marks of what is absent, over the people who have each pair of columns.
     """
+    moments = paired(moments)
     n_groups, share, noise = moments.sums.shape[1], total_share(moments), moments.noise
     if n_groups < 2:
         return moments
@@ -297,11 +323,16 @@ def _james_stein(moments: ReleasedGroups) -> Matrix:
     return np.asarray(np.clip(1 - np.divide(noise, squared, out=np.zeros_like(squared), where=squared > 0), 0.0, 1.0))
 
 
-def symmetric_form_variance(left: Any, right: Matrix) -> Matrix:
+def symmetric_form_variance(left: Any, right: Matrix, profile: Matrix | float = 1.0) -> Matrix:
     """Var of u_j^T Z v_i for Z GOE with unit diagonal deviation: (|u_j|^2 |v_i|^2 + (u_j.v_i)^2) / 2.
 
-    ``left`` (d, r) holds the u_j, ``right`` (d, k) the v_i as columns; the result is (k, r).
+    ``left`` (d, r) holds the u_j, ``right`` (d, k) the v_i as columns; the result is (k, r). With a profile s, entries
+    ab of Z have s_ab times that variance: sum_ab s_ab (u_a^2 v_b^2 + u_a v_a u_b v_b) / 2.
     """
+    if isinstance(profile, np.ndarray):
+        left = left.toarray() if hasattr(left, "toarray") else left
+        mixed = [np.sum(left * v[:, None] * (profile @ (left * v[:, None])), axis=0) for v in right.T]
+        return np.asarray(((right**2).T @ profile @ left**2 + np.reshape(mixed, (right.shape[1], -1))) / 2)
     return np.asarray((np.outer(squares(right), squares(left)) + (right.T @ left) ** 2) / 2)
 
 
@@ -312,7 +343,7 @@ def schur_form_variance(
     k = right.shape[1]
     t, w = np.broadcast_to(total, k)[:, None], np.broadcast_to(within, k)[:, None]
     noise = moments.noise
-    variance = noise.second**2 * (t + w) ** 2 * symmetric_form_variance(left, right)
+    variance = noise.second**2 * (t + w) ** 2 * symmetric_form_variance(left, right, moments.profile)
     if moments.sums.size == 0:
         return np.asarray(variance)
     mean_left, mean_right = _mean_part(moments, left), _mean_part(moments, right)

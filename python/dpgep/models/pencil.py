@@ -184,7 +184,7 @@ class MomentsPencil(NoisyPencil):
 
     @cached_property
     def isotropic(self) -> bool:
-        return self.scale is None
+        return self.scale is None and self.released.pairs is None
 
     @property
     def mean(self) -> Matrix | None:
@@ -243,7 +243,9 @@ class MomentsPencil(NoisyPencil):
             of_sums, of_counts, of_second = normals(generator, n, *shapes)
             groups = groups_alone(released, of_sums, of_counts)
             pencil = pencil_of(self.model, groups if drawn is None else drawn.moved(groups, generator))
-            second = goe_of(of_second, released.noise.second) + mean.T @ mean if moment else np.zeros((n, d, d))
+            second = np.zeros((n, d, d))
+            if moment:
+                second = goe_of(of_second, released.noise.second) * np.sqrt(released.profile) + mean.T @ mean
             alone = pencil.matrices(second)[0]
             if standard is not None:  # with the diagonal released: 1, whatever the noise
                 diagonals = np.einsum("...ii->...i", correlations(alone, standard))
@@ -258,7 +260,7 @@ class MomentsPencil(NoisyPencil):
             drawn = (normals(generator, n, *shapes) for n in _in_parts(n_draws, released.sums.size))
             pencils = (pencil_of(self.model, groups_alone(released, *each)) for each in drawn)
             return np.concatenate([_leading_of_rank(pencil, basis) for pencil in pencils])
-        if self.scale is not None or not traits.is_covariance:  # it is not the same in all directions
+        if not self.isotropic or not traits.is_covariance:  # it is not the same in all directions
             return None
         mean, noise = self.pencil.factors, released.noise  # of a covariance the one factor
         # that of the mean's noise e; -e e^T lowers the mean of all eigenvalues by |e|^2/d

@@ -34,6 +34,7 @@ from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
 from dpgep.models.null import spectrum_before_noise
+from dpgep.models.pairwise import part_of_values, require_pairs
 
 # Where entries of mapped rows are cut off at the latest, so that no sum of their squares overflows.
 _LARGEST = 2.0**500
@@ -61,15 +62,17 @@ class AutoPreprocessing:
         uncorrelated: for columns that are strongly correlated, in CCA, FDA and SIR; not for sparse solutions. None:
         neither. "auto": "columns" where n mu is at least d^1.5, and "full" where `dpgep.solve` is asked for a solution
         in all columns and n mu is at least 50 d^1.5.
-    missing : "error", or "center": an absent value (NaN) counts as the location of its column, or as 0 where columns
-        get none. Each column's location and scale are then those of the values that are there.
+    missing : "error"; "center": an absent value (NaN) counts as the location of its column, or as 0 where columns get
+        none; or "pairwise", for `pca` and releases of a table without groups: covariances of two columns are those of
+        the people who have both. That holds more noise, and "center" draws correlations towards zero. Each column's
+        location and scale are those of the values that are there.
     """
 
     ranges: Mapping[str | int, tuple[float, float]] = field(default_factory=dict)
     share: Share | None = None
     quantile: float | None = None
     precondition: Literal["auto", "columns", "full"] | None = "auto"
-    missing: Literal["error", "center"] = "error"
+    missing: Literal["error", "center", "pairwise"] = "error"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -92,6 +95,13 @@ class AutoPreprocessing:
 def takes_missing(preprocessing: Preprocessing | None) -> bool:
     """Whether NaN is an absent value, which is mapped to 0."""
     return preprocessing is not None and preprocessing.missing
+
+
+def is_pairwise(preprocessing: object) -> bool:
+    """Whether covariances are to be those of the people who have both columns."""
+    if isinstance(preprocessing, AutoPreprocessing):
+        return preprocessing.missing == "pairwise"
+    return isinstance(preprocessing, Preprocessing) and preprocessing.pairwise
 
 
 def _column(column: object, n_columns: int, numbers: Mapping[str, int]) -> int:
@@ -124,6 +134,7 @@ class Preprocessing(Shown):
     linear : (d, d), by which rows are then multiplied; None where they are not. Rounded so that every product is exact.
     largest : entries are cut off at this magnitude, before that: one wild entry must not cost its row.
     missing : whether NaN is an absent value, which is mapped to 0; else it is refused.
+    pairwise : whether what is absent is released besides, for covariances over the people who have both columns.
     energy_kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
     variance_error : (d,), relative deviations of the noise in the squares of ``scale``, which were bought as variances
         of the columns; None where they were not, and say nothing of them.
@@ -139,9 +150,12 @@ class Preprocessing(Shown):
     energy_kept: Positive = 1.0
     variance_error: Matrix | None = None
     unsure: tuple[int, ...] = ()
+    pairwise: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.pairwise and (not self.missing or self.linear is not None):
+            raise ValueError("pairwise is of columns with missing values, not of mixtures of columns")
         if min(self.bound, self.largest) < 1 / _EXTREME or max(self.bound, self.largest) > _EXTREME:
             raise ValueError(f"bound and largest must be between {1 / _EXTREME:.3g} and {_EXTREME:.3g}")
         if not LEAST_KEPT <= self.energy_kept <= 1:
@@ -172,6 +186,10 @@ class Preprocessing(Shown):
     def mixes_columns(self) -> bool:
         """Whether features of mapped rows are no columns of the table."""
         return self.linear is not None
+
+    def released_bound(self, n_columns: int) -> float:
+        """The bound on what a person adds to a release: mapped rows, or these and the marks of what is absent."""
+        return self.bound / part_of_values(n_columns) if self.pairwise else self.bound
 
     def map(self, rows: NDArray[Any], out: Matrix) -> bool:
         """Map rows (n, d) to ``out``, which may be the same memory. The image of a row is a function of that row alone,
@@ -233,13 +251,15 @@ class Preprocessing(Shown):
         return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> tuple[Any, ...]:
-        return self.bound, self.largest, self.missing, self.energy_kept, self.unsure
+        return self.bound, self.largest, self.missing, self.energy_kept, self.unsure, self.pairwise
 
     def require_fits(self, model: Model) -> None:
         """Raise ValueError for a model of other columns, or one whose answer this would change."""
         for part in self.parts().values():
             if part is not None and len(part) != model.n_features:
                 raise ValueError(f"this preprocessing is of {len(part)} columns, not of {model.n_features}")
+        if self.pairwise:
+            require_pairs(model)
         changes = []
         if self.location is not None and not model.traits.shift_free:
             changes.append("location")
@@ -313,7 +333,7 @@ def unclipped(
         return released, preprocessing
     mean = mean_factor(released)
     covariance = released.second - mean.T @ mean
-    left, left_error = _left(covariance, released.noise.second, preprocessing)
+    left, left_error = _left(covariance, released, preprocessing)
     values, axes = scipy.linalg.eigh(covariance, check_finite=False)
     variances = _variances_before_noise(values, released.noise.second, preprocessing.bound)
     whole = left.mean(), float(np.linalg.norm(left_error)) / len(left)
@@ -346,10 +366,11 @@ def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matri
     return np.asarray(found * (max(shown, 0.0) * total / float(found.sum())))
 
 
-def _left(covariance: Matrix, noise: float, preprocessing: Preprocessing) -> tuple[Matrix, Matrix]:
+def _left(covariance: Matrix, released: ReleasedMoments, preprocessing: Preprocessing) -> tuple[Matrix, Matrix]:
     """(d,), shares of the columns' variances that are left, by their bought variances, and deviations of these."""
     if preprocessing.variance_error is None or preprocessing.mixes_columns:
         return np.ones(len(covariance)), np.full(len(covariance), np.inf)
+    noise = released.noise.second * np.sqrt(np.broadcast_to(released.profile, covariance.shape).diagonal())
     return np.diagonal(covariance), np.hypot(preprocessing.variance_error, noise)
 
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from dpgep.models.model import Matrix, Model, PublicFacts, Traits
 from dpgep.models.moments import MomentLayout, ReleasedMoments
+from dpgep.models.pairwise import paired, require_pairs
 from dpgep.models.pencil import MomentsPencil
+from dpgep.models.preprocessing import Preprocessing
 
 M = TypeVar("M", bound="RowModel")
 
@@ -103,7 +105,9 @@ class RowModel(Model):
 
     def noisy(self, released: ReleasedMoments, scale: Matrix | None = None) -> MomentsPencil:
         """A and B from released moments; of columns divided by ``scale``, in units of their own."""
-        return MomentsPencil(self, released, scale)
+        if released.mark is not None or released.pairs is not None:
+            require_pairs(self)
+        return MomentsPencil(self, paired(released), scale)
 
     def restricted(self: M, features: NDArray[np.intp]) -> M:
         sizes = tuple(int(((view.start <= features) & (features < view.stop)).sum()) for view in self.views)
@@ -117,11 +121,14 @@ def _uncentred(traits: Traits) -> Traits:
     return replace(traits, shift_free=False)
 
 
-def layout_of(model: RowModel, facts: PublicFacts) -> MomentLayout:
+def layout_of(model: RowModel, facts: PublicFacts, preprocessing: Preprocessing | None = None) -> MomentLayout:
     """Blocks to release: sums of what is centred; counts of groups always, the total alone only where n is not public.
 
-    Sensitivities follow from it alone: a model cannot state others.
+    Sensitivities follow from it alone: a model cannot state others. Marks of what is absent add up to the number of
+    people, which must be exact.
     """
+    if preprocessing is not None and preprocessing.pairwise:
+        return MomentLayout(2 * model.n_features, 1, sums=True, counts=facts.adjacency == "add-remove", marked=True)
     d, sums, groups = model.n_features, model.traits.shift_free, model.grouping
     if groups is not None and groups.n_groups > 1:
         return MomentLayout(d, groups.n_groups, sums=True, counts=True)

@@ -26,8 +26,9 @@ def standardization_of(released: ReleasedMoments) -> Standardization:
     second = np.diagonal(released.second)
     mean_square = np.square(mean_factor(released)).sum(axis=0)  # 0 where no mean is subtracted
     noise, variances = released.noise, second - mean_square
+    of_second = noise.second**2 * _diagonal_of(released.profile)
     # first order: Z_jj - 2 m_j e_j + m_j^2 times the noise of n
-    deviations = np.sqrt(noise.second**2 + 4 * mean_square * noise.sums**2 + (mean_square * noise.counts) ** 2)
+    deviations = np.sqrt(of_second + 4 * mean_square * noise.sums**2 + (mean_square * noise.counts) ** 2)
     rounding = np.abs(second) * (_SUMMED * released.n if released.noiseless else _EXACT)
     floored = np.maximum(variances, _FLOOR * deviations)
     scale = np.sqrt(np.where(floored > rounding, floored, 0.0))
@@ -62,7 +63,7 @@ def correlation_form_variance(released: ReleasedMoments, left: Any, right: Matri
         qq, qy, yy = weights * q * q, weights * q * y, weights * y * y
         return (qy.T @ pp + qq.T @ px) / 2, (yy.T @ pp + 2 * qy.T @ px + qq.T @ xx) / 4
 
-    shared, squared = on_diagonal(np.ones((len(q), 1)))
+    shared, squared = on_diagonal(np.broadcast_to(_diagonal_of(released.profile), len(q))[:, None])
     variance += noise.second**2 * (squared - 2 * shared)
     if released.sums.size:
         m = m.T
@@ -79,4 +80,9 @@ def correlation_form_variance(released: ReleasedMoments, left: Any, right: Matri
 def correlation_noise(released: ReleasedMoments, standard: Standardization) -> float:
     """Expected operator norm of the noise in R, at most: the edge of entries of variance s^2/(2 D_a D_b)."""
     inverse = 1 / standard.scale**2
-    return released.noise.second * float(np.sqrt(2 * inverse.sum() * inverse.max()))
+    deviation = released.noise.second * float(np.sqrt(np.max(released.profile)))
+    return deviation * float(np.sqrt(2 * inverse.sum() * inverse.max()))
+
+
+def _diagonal_of(profile: Matrix | float) -> Matrix | float:
+    return np.diagonal(profile) if isinstance(profile, np.ndarray) else profile

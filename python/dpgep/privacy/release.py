@@ -219,6 +219,7 @@ def normalized_moments(
         counts=released_shares(layout, counts, people),
         n=people,
         noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
+        mark=None if layout.mark is None else bound * layout.mark,
     )
 
 

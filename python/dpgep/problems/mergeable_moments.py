@@ -20,7 +20,7 @@ from dpgep.data.integer_sums import not_finite_in
 from dpgep.data.rows import OF_SUMS, NotFiniteError
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, is_pairwise, takes_missing
 from dpgep.models.row_model import RowModel, layout_of, names_of_views
 from dpgep.problems.problem import Problem, dataset_of
 from dpgep.serialization import Format, triangle_rows
@@ -66,7 +66,8 @@ class SummedProblem(Problem):
         mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
         assert self.facts.bound is not None
         largest_b = 1.0 if self.model.traits.identity_b else self.facts.bound**2
-        return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes)
+        pairwise = is_pairwise(self.preprocessing)
+        return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes, pairwise=pairwise)
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """A copy of the sums in the blocks of a release."""
@@ -141,10 +142,10 @@ class Moments:
         if isinstance(found, Preprocessing):
             found.require_fits(model)
         self.preprocessing = preprocessing
-        self.bound = found.bound if isinstance(found, Preprocessing) else found
+        self.bound = found.released_bound(model.n_features) if isinstance(found, Preprocessing) else found
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
-        layout = layout_of(model, PublicFacts(adjacency, self.bound, self._public_n))
+        layout = layout_of(model, PublicFacts(adjacency, self.bound, self._public_n), preprocessing)
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
         self._population_id = naming.get()(16)
@@ -201,7 +202,7 @@ class Moments:
                     return
                 mapped = dataset
                 if self.preprocessing is not None:
-                    mapped = PreprocessedDataset(dataset, self.preprocessing, self.model.n_features)
+                    mapped = PreprocessedDataset(dataset, self.preprocessing, self._sums.layout.n_features)
                 make = partial(ExactMomentAccumulator, self._sums.layout, self._sums.bits)
                 sums = mapped.accumulate(make, alone=True, logged=False)
             except NotFiniteError:

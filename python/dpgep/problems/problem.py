@@ -37,7 +37,8 @@ from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, takes_missing
+from dpgep.models.pairwise import require_pairs
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, is_pairwise, takes_missing
 from dpgep.models.row_model import Classes, RowModel, input_names, layout_of
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
@@ -134,7 +135,7 @@ class MomentProblem(Problem):
     @property
     def takes_missing(self) -> bool:
         """Whether NaN is an absent value, which counts as the location of its column."""
-        return takes_missing(self.preprocessing) if self.auto is None else self.auto.missing == "center"
+        return takes_missing(self.preprocessing) if self.auto is None else self.auto.missing != "error"
 
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
@@ -145,7 +146,8 @@ class MomentProblem(Problem):
         mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
         mixes = mixes if self.auto is None else self.auto.precondition == "full"
         kind = data.at_hand, data.mapped, data.read_once
-        return PublicSide(self.model, self.facts, largest_b, *kind, mixes, self.preprocessing)
+        pairwise = is_pairwise(self.preprocessing if self.auto is None else self.auto)
+        return PublicSide(self.model, self.facts, largest_b, *kind, mixes, self.preprocessing, pairwise)
 
     def keeping_sums(self) -> MomentProblem:
         """The same, whose exact sums over rows are kept from one release to the next."""
@@ -359,6 +361,8 @@ def moment_problem(
     dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, ids=ids)
     n = check_adjacency(adjacency, dataset.people.n, public_n)
     facts = PublicFacts(adjacency, given, n, several_rows=ids is not None)
+    if is_pairwise(found):
+        require_pairs(model)
     if isinstance(found, Preprocessing):
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
@@ -423,6 +427,7 @@ def prepared_problem(
     model: RowModel, facts: PublicFacts, dataset: Dataset, preprocessing: Preprocessing, *, grouped: bool = True
 ) -> MomentProblem:
     """The problem of rows that preprocessing maps; of a model without groups, if not ``grouped``."""
-    facts = replace(facts, bound=preprocessing.bound)
-    mapped = PreprocessedDataset(dataset, preprocessing, model.n_features, grouped=grouped)
-    return MomentProblem(model, facts, layout_of(model, facts), mapped, preprocessing)
+    facts = replace(facts, bound=preprocessing.released_bound(model.n_features))
+    layout = layout_of(model, facts, preprocessing)
+    mapped = PreprocessedDataset(dataset, preprocessing, layout.n_features, grouped=grouped)
+    return MomentProblem(model, facts, layout, mapped, preprocessing)

@@ -110,6 +110,8 @@ def covariance_estimate(
     else:
         longest = bound + float(np.linalg.norm(mean_factor(released)))
         people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
+    if released.pairs is not None:
+        people = people / released.pairs.shares + np.where(released.pairs.shown, 0.0, 4 * products)  # |C_ij|^2 is less
     values, units = covariance_of(released, preprocessing), np.ones(d)
     if preprocessing is not None:
         units = (units if preprocessing.scale is None else preprocessing.scale) / math.sqrt(preprocessing.energy_kept)
@@ -138,6 +140,8 @@ def mean_intervals(
     if rows == "bounded":
         variances = np.full(len(mean), bound**2)
     of_noise = released.sums.shape[1] * noise.sums**2 + (mean * noise.counts) ** 2
+    if released.pairs is not None:
+        of_noise, variances = released.pairs.of_means, variances / released.pairs.people
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(of_noise + variances / released.n)
     bought = (
         0.0 if released.clipping is not None and preprocessing is not None and preprocessing.scale is not None else mean

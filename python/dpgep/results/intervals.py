@@ -25,6 +25,7 @@ from dpgep.methods.eigen import Eigensystem, solve_pair
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, MatrixPencil
 from dpgep.models.moments import ReleasedMoments, goe, mean_factor
+from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import MomentsPencil, with_eigenvalues
 from dpgep.models.plausible import PlausibleMoments
 from dpgep.models.sampling import bartlett, root_of
@@ -201,6 +202,8 @@ def correlation_intervals(
     require_law(level, rows)
     if rows == "bounded" and bound is None:
         raise ValueError('rows="bounded" needs the bound on row norms')
+    if rows == "bounded":
+        require_no_pairs(released, "intervals for bounded rows")
     standard, d = standardization_of(released), len(released.second)
     known = ~standard.drowned & (standard.scale > 0)
     low, high = -np.ones((d, d)), np.ones((d, d))
@@ -225,7 +228,8 @@ def correlation_intervals(
         lower, upper = np.full(matrix.shape, -1.0), np.ones(matrix.shape)
         for _ in range(_HALVINGS):
             rho = (lower + upper) / 2
-            of_people = longer * (1 - rho**2) ** 2 if spread is None else (1 - rho**2) * (1 + np.abs(rho)) * spread
+            of_people = (1 - rho**2) ** 2 if part.pairs is None else part.pairs.correlation_variances(rho)
+            of_people = longer * of_people if spread is None else (1 - rho**2) * (1 + np.abs(rho)) * spread
             within = rho - sign * matrix <= reach * np.sqrt(of_noise + of_people / released.n)
             lower, upper = np.where(within, rho, lower), np.where(within, upper, rho)
         return upper
@@ -236,6 +240,8 @@ def correlation_intervals(
         below, above = _widened(matrix, part.clipping)
         low[block], high[block] = np.maximum(low[block] - below, -1.0), np.minimum(high[block] + above, 1.0)
     low[served, served] = high[served, served] = 1.0
+    if released.pairs is not None:
+        low, high = np.where(released.pairs.shown, low, -1.0), np.where(released.pairs.shown, high, 1.0)
     return low, high
 
 

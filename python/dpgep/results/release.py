@@ -22,6 +22,7 @@ from dpgep.methods.release import ReleaseDiagnostics, solve_released
 from dpgep.models import CcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, total_mean
+from dpgep.models.pairwise import paired, require_no_pairs
 from dpgep.models.pencil import in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, opposites
@@ -83,8 +84,8 @@ class Release:
 
     @property
     def second_moment(self) -> Matrix:
-        """(d, d), noisy (1/n) sum x x^T of the clipped rows."""
-        return np.array(self._noisy.second)
+        """(d, d), noisy (1/n) sum x x^T of clipped rows; where columns are ``"pairwise"``, of people who have both."""
+        return np.array(paired(self._noisy).second)
 
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
         """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
@@ -191,6 +192,7 @@ class Release:
         numbers = self._numbers(on, "on")
         columns = [j for j in numbers.tolist() if on is not None or j != target]
         noisy, preprocessing = self._of_everybody
+        require_no_pairs(noisy, "errors of a regression")
         self._judged(np.array([*columns, target]))
         return regression(
             noisy,

@@ -20,8 +20,9 @@ from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Model
 from dpgep.models.moments import ReleasedMoments
+from dpgep.models.pairwise import paired, require_no_pairs
 from dpgep.models.pencil import MomentsPencil, in_units
-from dpgep.models.preprocessing import Preprocessing, unclipped
+from dpgep.models.preprocessing import Preprocessing, is_pairwise, unclipped
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import RowModel, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
@@ -155,6 +156,7 @@ class Solution:
         noisy, preprocessing = self._small_pencil("intervals", whole=True)
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
+        require_no_pairs(noisy.released, "intervals of components")
         warn_of_clipping(noisy.released.clipping, self.feature_names)
         found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
         if preprocessing is None or noisy.model.traits.scale_free:
@@ -165,7 +167,8 @@ class Solution:
     @property
     def has_intervals(self) -> bool:
         """Whether `intervals` are known: for dense components of released moments that were kept."""
-        return self._moments is not None and getattr(self.diagnostics, "support", None) is None
+        dense = getattr(self.diagnostics, "support", None) is None
+        return dense and self._moments is not None and self._moments.pairs is None
 
     def recommended_components(self) -> int:
         """Number of leading components, of all there are, that noise and chance could hardly produce: at no cost.
@@ -272,6 +275,8 @@ class Solution:
         """Whether public numbers say that another method may have less error than this release."""
         public, mu = self.privacy.public, self.privacy.mu
         if self.method != "release" or public is None or mu is None or len(self.support) < self.model.n_features:
+            return False
+        if is_pairwise(self.preprocessing):
             return False
         return may_favour_clipping(self.model, self.n_components, public.n_people, mu)
 
@@ -391,7 +396,7 @@ def solution_of(
         method=method,
         passes=passes,
         release=release,
-        _moments=result.moments,
+        _moments=None if result.moments is None else paired(result.moments),
     )
 
 

@@ -244,7 +244,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = getattr(self.preprocessing, "missing", False) in (True, "center")
+        tags.input_tags.allow_nan = getattr(self.preprocessing, "missing", False) in (True, "center", "pairwise")
         return tags
 
 
