@@ -36,6 +36,7 @@ from dpgep.models.gep import GepModel as GepModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.pairwise import Pairs
+from dpgep.models.preprocessing import is_pairwise
 from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
 from dpgep.planning import PLAN, Plan
 from dpgep.privacy.noise import COUNTS, SECOND, SUMS
@@ -201,8 +202,9 @@ def _release(document: Document) -> Release:
         bound = preprocessing.released_bound(model.n_features)
         if bound != report.bound:
             raise ValueError(f"bound is {report.bound!r}, and that of the preprocessing {bound!r}")
+    columns = model.n_features * (2 if is_pairwise(preprocessing) else 1)
+    _require_shape("second", noisy.second, (columns, columns))
     layout = _layout(release)
-    _require_shape("second", noisy.second, (layout.n_features, layout.n_features))
     mark = None if layout.mark is None else report.bound * layout.mark
     if noisy.mark != mark:
         raise ValueError(f"the mark must be {mark!r}, got {noisy.mark!r}")

@@ -149,7 +149,7 @@ def pair_moments(moments: Any) -> tuple[Matrix, Matrix, float, Pairs]:
 
 def paired(moments: R) -> R:
     """Moments of values pair by pair, the covariance projected, from those of values and marks; others as they are."""
-    if moments.mark is None:
+    if getattr(moments, "mark", None) is None:  # sums of groups alone have none
         return moments
     mean, covariance, deviation, pairs = pair_moments(moments)
     values, vectors = np.linalg.eigh(covariance)

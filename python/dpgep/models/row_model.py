@@ -105,9 +105,10 @@ class RowModel(Model):
 
     def noisy(self, released: ReleasedMoments, scale: Matrix | None = None) -> MomentsPencil:
         """A and B from released moments; of columns divided by ``scale``, in units of their own."""
-        if released.mark is not None or released.pairs is not None:
+        released = paired(released)
+        if isinstance(released.profile, np.ndarray):
             require_pairs(self)
-        return MomentsPencil(self, paired(released), scale)
+        return MomentsPencil(self, released, scale)
 
     def restricted(self: M, features: NDArray[np.intp]) -> M:
         sizes = tuple(int(((view.start <= features) & (features < view.stop)).sum()) for view in self.views)
