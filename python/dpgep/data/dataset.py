@@ -17,6 +17,8 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._dispatch import core
+from dpgep._threads import thread_count
 from dpgep._watched import naming
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
@@ -311,8 +313,7 @@ def _scaled(rows: Rows, preprocessing: Preprocessing) -> Iterator[Any]:
         first += width
         if hasattr(view, "tocsr"):
             entries = view.data.astype(np.float64)[None, :]
-            if not part.restricted(view.indices).map(entries, entries):
-                raise NotFiniteError
+            map_rows(part.restricted(view.indices), entries, entries)
             yield type(view)((entries[0], view.indices, view.indptr), shape=view.shape)
         else:
             yield _mapped(Rows((view,), rows.bound), part)
@@ -325,6 +326,16 @@ def _mapped(rows: Rows, preprocessing: Preprocessing) -> NDArray[np.float64]:
         out = np.empty(source.shape)
     else:
         source = out = joined_views(rows, slice(0, rows.n))
-    if not preprocessing.map(source, out):
-        raise NotFiniteError
+    map_rows(preprocessing, source, out)
     return out
+
+
+def map_rows(preprocessing: Preprocessing, rows: NDArray[Any], out: NDArray[np.float64]) -> None:
+    """Map rows that the kernels read to ``out``, which may be the same memory.
+
+    Raises NotFiniteError for infinities, and for NaN if it does not stand for missing values.
+    """
+    parts = preprocessing.location, preprocessing.scale
+    if not core.map_rows(rows, *parts, preprocessing.largest, preprocessing.missing, out, thread_count()):
+        raise NotFiniteError
+    preprocessing.mix(out)

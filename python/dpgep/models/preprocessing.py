@@ -27,9 +27,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import Positive, Share, check_fields, require_share, whole_number
-from dpgep._dispatch import core
 from dpgep._show import Shown
-from dpgep._threads import thread_count
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
@@ -191,20 +189,17 @@ class Preprocessing(Shown):
         """The bound on what a person adds to a release: mapped rows, or these and the marks of what is absent."""
         return self.bound / part_of_values(n_columns) if self.pairwise else self.bound
 
-    def map(self, rows: NDArray[Any], out: Matrix) -> bool:
-        """Map rows (n, d) to ``out``, which may be the same memory. The image of a row is a function of that row alone,
-        to the last bit. False, and nothing of use in ``out``, where an entry is infinite or, unless it counts as
-        missing, NaN.
+    def mix(self, rows: Matrix) -> None:
+        """Multiply rows z by ``linear``, in place, if there is one. The image of a row is a function of that row alone,
+        to the last bit.
 
         Entries are, before they are multiplied. Both factors of a product are then integers, in units of a power of
         two, of norms below 2^26: all partial sums are integers below 2^52, which no order of additions rounds.
         """
-        finite = core.map_rows(rows, self.location, self.scale, self.largest, self.missing, out, thread_count())
-        if finite and self.linear is not None:
+        if self.linear is not None:
             longest = self.largest * math.sqrt(len(self.linear))
             with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
-                out[...] = _on_grid(out, _bits_for(longest)) @ self.linear
-        return finite
+                rows[...] = _on_grid(rows, _bits_for(longest)) @ self.linear
 
     def components(self, vectors: Matrix) -> Matrix:
         """Components (K, d) of rows x from those of mapped rows, of unit norm in units of the scales."""
