@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import sklearn
 from conftest import Matrix, nothing_spent
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -23,7 +24,7 @@ from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -508,3 +509,62 @@ def test_both_views_of_one_new_person_are_transformed() -> None:
     x, y = of_one_person([0.0] * 3), of_one_person([0.0] * 2)
     x_scores, y_scores = PrivateCCA(1, **PRIVATE).fit(x, y).transform(x[:1], y[:1])
     assert x_scores.shape == y_scores.shape == (1, 1)
+
+
+# ---- several rows to a person ----
+
+
+def visits_of_people() -> tuple[Matrix, Any, Any]:
+    """Rows, labels and ids: 300 people, of one to ten rows, in any order."""
+    rng = np.random.default_rng(0)
+    ids = rng.permutation(np.repeat(np.arange(300), rng.integers(1, 11, 300)))
+    labels = (ids + rng.integers(0, 2, len(ids))) % 2
+    return rng.standard_normal((len(ids), 3)) * [3, 2, 1] + labels[:, None], labels, ids
+
+
+def test_estimators_take_ids() -> None:
+    rows, labels, ids = visits_of_people()
+    for estimator, data in [
+        (PrivatePCA(bound=50.0, **EXACT), (rows,)),
+        (PrivateCCA(bound=50.0, **EXACT), (rows[:, :2], rows[:, 2:])),
+        (PrivateFDA(classes=[0, 1], bound=50.0, **EXACT), (rows, labels)),
+        (PrivateSIR(y_range=(-3.0, 3.0), slices=4, bound=50.0, **EXACT), (rows[:, :2], rows[:, 2])),
+    ]:
+        fitted = estimator.fit(*data, person=ids)
+        assert fitted.privacy_.several_rows
+        assert fitted.privacy_.public.n_people == 300
+    scaler = PrivateScaler(**EXACT).fit(rows, person=ids)
+    assert scaler.privacy_.public.n_people == 300
+    n_rows = np.bincount(ids)[ids]
+    expected = np.average(rows, axis=0, weights=1 / n_rows)
+    assert np.allclose(scaler.mean_, expected, atol=0.05)
+    with pytest.raises(TypeError, match="an id for each row"):
+        PrivatePCA(**PRIVATE).fit(rows, person="patient_id")
+
+
+def test_ids_reach_a_step_of_a_pipeline() -> None:
+    rows, labels, ids = visits_of_people()
+    pipeline = make_pipeline(PrivatePCA(1, bound=50.0, **EXACT), LogisticRegression())
+    pipeline.fit(rows, labels, privatepca__person=ids)
+    alone = PrivatePCA(1, bound=50.0, **EXACT).fit(rows, person=ids)
+    assert np.array_equal(pipeline[0].components_, alone.components_)
+
+
+def test_ids_are_routed_through_cross_validation() -> None:
+    """Each fit gets the ids of its rows."""
+    rows, labels, ids = visits_of_people()
+    with sklearn.config_context(enable_metadata_routing=True):
+        step = PrivatePCA(1, bound=50.0, **EXACT).set_fit_request(person=True)
+        pipeline = make_pipeline(step, LogisticRegression())
+        folds = GroupKFold(3)
+        found = cross_validate(
+            pipeline,
+            rows,
+            labels,
+            cv=folds.split(rows, labels, ids),
+            params={"person": ids},
+            return_estimator=True,
+            error_score="raise",
+        )
+    people = [estimator[0].privacy_.public.n_people for estimator in found["estimator"]]
+    assert people == [200, 200, 200]

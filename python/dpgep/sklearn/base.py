@@ -43,6 +43,13 @@ _OF_FORM = re.compile(
 )
 
 
+def ids_of_rows(person: Any) -> Any:
+    """The ids. Raises TypeError for the name of a column: that of ids would be a feature of rows to come."""
+    if isinstance(person, str):
+        raise TypeError("person must hold an id for each row of X, which has no column of ids: X.drop(columns=...)")
+    return person
+
+
 @contextmanager
 def values_withheld(name: str) -> Iterator[None]:
     """Raise errors of scikit-learn and NumPy about the people of a fit without the values that they quote.
@@ -208,12 +215,13 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
     #: makes the problem of what `_data` returns: what else it takes are parameters of the estimator, of the same names
     _build: ClassVar[Callable[..., MomentProblem]]
 
-    def fit(self: P, X: Any, y: Any = None) -> P:
+    def fit(self: P, X: Any, y: Any = None, *, person: Any = None) -> P:
         """Spend the budget on the rows X (n, d), one per person, and on what belongs to them in ``y``.
 
-        That is the second view (n, d_y) or (n,) of CCA and PLS, and the response (n,) of SIR; PCA ignores it.
+        That is the second view (n, d_y) or (n,) of CCA and PLS, and the response (n,) of SIR; PCA ignores it. Where
+        people have several rows, ``person`` holds the id of each row's (n,), as in `dpgep.pca`.
         """
-        problem = self._problem(*self._data(X, y))
+        problem = self._problem(*self._data(X, y), person=ids_of_rows(person))
         self._keep(solve(problem, n_components=self.n_components, **self._terms(), **self._options()))
         return self
 

@@ -23,7 +23,7 @@ from dpgep.results.classifier import class_priors, label_array
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution
 from dpgep.run import Run
-from dpgep.sklearn.base import Components, PrivateEstimator, Projection, values_withheld
+from dpgep.sklearn.base import Components, PrivateEstimator, Projection, ids_of_rows, values_withheld
 from dpgep.solve import release
 from dpgep.sources import declared_values
 from dpgep.sources.kinds import is_table
@@ -218,11 +218,14 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 
     _build: ClassVar[Any] = staticmethod(fda)
 
-    def fit(self, X: Any, y: Any = None) -> PrivateFDA:
-        """Spend the budget on class means and scatter of the rows X (n, d) with labels y (n,), a person each."""
+    def fit(self, X: Any, y: Any = None, *, person: Any = None) -> PrivateFDA:
+        """Spend the budget on class means and scatter of the rows X (n, d) with labels y (n,), a person each.
+
+        Where people have several rows, ``person`` holds the id of each row's (n,), as in `dpgep.pca`.
+        """
         x = self._rows(X, y=y)
         labels, classes = self._labels(y)
-        problem = self._problem(x, labels, classes=classes)
+        problem = self._problem(x, labels, classes=classes, person=ids_of_rows(person))
         if problem.public.mixes_columns:
             raise ValueError('a rule is about columns, which this preprocessing would mix: use precondition="columns"')
         # all that may be wrong with parameters, before anything is spent
@@ -332,10 +335,14 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
 
     _centering: ClassVar[str] = 'missing="center"'
 
-    def fit(self, X: Any, y: Any = None) -> PrivateScaler:
-        """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored."""
+    def fit(self, X: Any, y: Any = None, *, person: Any = None) -> PrivateScaler:
+        """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored.
+
+        Where people have several rows, ``person`` holds the id of each row's (n,), as in `dpgep.pca`.
+        """
         auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
-        problem = table_problem(self._rows(X), preprocessing=auto, adjacency=self.adjacency, public_n=self.public_n)
+        given = {"adjacency": self.adjacency, "public_n": self.public_n, "person": ids_of_rows(person)}
+        problem = table_problem(self._rows(X), preprocessing=auto, **given)
         run = Run.paid_by(problem, accounting="gdp", **self._terms())
         with run.reserved():
             found = run.location_and_scale()
