@@ -543,6 +543,36 @@ def test_a_person_costs_what_the_ledger_says(name: str, bound: Any, adjacency: s
         assert result.error is None, result.error
 
 
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("missing", ["center", "pairwise"])
+def test_a_person_with_holes_costs_what_the_ledger_says(missing: Any, adjacency: Any) -> None:
+    def mechanism(data: Any) -> Any:
+        auto = dpgep.AutoPreprocessing(missing=missing)
+        return dpgep.pca(data[0], person=data[2], adjacency=adjacency, preprocessing=auto)
+
+    rng = np.random.default_rng(2)
+    crowd, before, after = crowd_of(20), anybody(rng, 3000, 4), anybody(rng, 3, 4)
+    for rows, *_ in (crowd, before, after):
+        rows[rng.random(rows.shape) < 0.3] = np.nan
+    pair = with_person(crowd, None if adjacency == "add-remove" else before), with_person(crowd, after)
+    result = dpgep.auditing.replay(mechanism, pair, **BUDGET, n_components=1)
+    assert not result.flagged, result
+    assert result.error is None
+
+
+def test_pairs_of_columns_are_those_of_weighted_rows() -> None:
+    rows, ids = visits(300, 20)
+    rows[np.random.default_rng(0).random(rows.shape) < 0.2] = np.nan
+    auto = dpgep.AutoPreprocessing(missing="pairwise", quantile=1)
+    weights = by_rows(dpgep.pca(rows, person=ids, preprocessing=auto), len(rows))
+    found = dpgep.release(rows, person=ids, preprocessing=auto, epsilon=math.inf).covariance().values
+    for i, j in [(0, 1), (2, 3), (1, 1)]:
+        there = ~np.isnan(rows[:, i] + rows[:, j])
+        expected = np.cov(rows[there, i], rows[there, j], aweights=weights[there], ddof=0)[0, 1]
+        assert found[i, j] == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize("n_rows", [1, 3, 1000, 10_000])
 @pytest.mark.parametrize(
     ("name", "adjacency", "first", "second"),
