@@ -242,6 +242,38 @@ def test_a_pair_that_nobody_has_may_have_any_correlation() -> None:
     assert correlation.high[2, 3] - correlation.low[2, 3] < 0.2
 
 
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+def test_recommended_components_count_the_people_of_pairs() -> None:
+    """Independent columns: no component. Of 40 samples, two are 10 deviations of what chance makes at 1/200."""
+    n, found = 4000, []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        holed = rng.standard_normal((n, D))
+        holed[rng.random(holed.shape) < 0.5] = np.nan
+        problem = dpgep.pca(holed, standardize=True, preprocessing=given(holed))
+        found.append(dpgep.solve(problem, mu=20.0, seed=seed).recommended_components())
+    assert np.mean(np.array(found) > 0) < 0.1
+
+
+# ---- several rows to a person ----
+
+
+def test_rows_of_one_person_count_as_one() -> None:
+    """At epsilon = inf: shares, means and covariances of a random row of a random person."""
+    ids = np.repeat(np.arange(200), [1, 2, 6] * 66 + [1, 2])
+    _, holed = with_holes(len(ids))
+    number = np.bincount(ids)[ids]
+    weights = 1 / number / len(np.unique(ids))
+    release = dpgep.release(holed, person=ids, preprocessing=given(holed, 1e4), epsilon=math.inf)
+    there, values = ~np.isnan(holed), np.nan_to_num(holed)
+    both = there.T @ (weights[:, None] * there)
+    sums = values.T @ (weights[:, None] * there)
+    covariance = values.T @ (weights[:, None] * values) / both - sums * sums.T / both**2
+    deviations = np.sqrt(np.diagonal(covariance))
+    found = release.covariance().values / np.outer(deviations, deviations)
+    np.testing.assert_allclose(found, covariance / np.outer(deviations, deviations), atol=1e-3)  # weights are rounded
+
+
 # ---- what is kept, added and refused ----
 
 

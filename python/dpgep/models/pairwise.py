@@ -105,6 +105,11 @@ class Pairs:
         """(d,), shares of people with a value in each column."""
         return np.diagonal(self.shares)
 
+    @property
+    def sampled(self) -> float:
+        """The share of the people whose whole rows would leave sampling errors with the same edge, or a larger one."""
+        return 1 / float((1 / self.shares).mean(axis=1).max())
+
     def correlation_variances(self, rho: Matrix) -> Matrix:
         """N Var r_ij of Gaussian rows with correlations rho, of which some are absent at random.
 

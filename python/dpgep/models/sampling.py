@@ -36,7 +36,8 @@ class SampledPeople:
             within = scipy.linalg.block_diag(*(within[view, view] for view in model.views))
         else:
             within = np.eye(0)  # known: a multiple of the identity
-        return cls(model, max(round(released.n) - 1, 1), max(level, 0.0), root_of(within))
+        n = released.n if released.pairs is None else released.n * released.pairs.sampled
+        return cls(model, max(round(n) - 1, 1), max(level, 0.0), root_of(within))
 
     def moved(self, groups: ReleasedGroups, generator: np.random.Generator) -> ReleasedGroups:
         """Sums of groups of people whose means are the same in the population."""

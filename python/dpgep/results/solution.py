@@ -167,8 +167,12 @@ class Solution:
     @property
     def has_intervals(self) -> bool:
         """Whether `intervals` are known: for dense components of released moments that were kept."""
-        dense = getattr(self.diagnostics, "support", None) is None
-        return dense and self._moments is not None and self._moments.pairs is None
+        return self._is_kept and self._moments is not None and self._moments.pairs is None
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether the moments of dense components were kept."""
+        return self._moments is not None and getattr(self.diagnostics, "support", None) is None
 
     def recommended_components(self) -> int:
         """Number of leading components, of all there are, that noise and chance could hardly produce: at no cost.
@@ -187,7 +191,7 @@ class Solution:
         """
         lost = self.diagnostics.lost
         found = lost.index(True) if any(lost) else self.model.max_components
-        if not self.has_intervals and (any(lost) or self.n_components == found):
+        if not self._is_kept and (any(lost) or self.n_components == found):
             return found
         noisy, _ = self._small_pencil("more than the components asked for, all of which stand out,")
         copied = replace(noisy, released=replace(noisy.released, second=noisy.released.second.copy()))
