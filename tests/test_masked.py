@@ -26,7 +26,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep import masked
-from dpgep.auditing.low_bits import numbers_in
+from dpgep.auditing.bounds import numbers_in
 from dpgep.data import integer_moments
 from dpgep.masked import Site, Terms, new_identity, release
 from dpgep.privacy.noise import IntegerNoise

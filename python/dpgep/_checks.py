@@ -23,17 +23,8 @@ _BORROWED = {
     "threads": "n_threads", "whiten": "standardize",
 }  # fmt: skip
 _OF_PROBLEMS = (
-    "adjacency",
-    "bound",
-    "center",
-    "classes",
-    "edges",
-    "preprocessing",
-    "public_n",
-    "slices",
-    "standardize",
-    "y_range",
-)
+    "adjacency", "bound", "center", "classes", "edges", "preprocessing", "public_n", "slices", "standardize", "y_range",
+)  # fmt: skip
 _OF_RUNS = (
     "accounting", "budget", "delta", "epsilon", "method", "mu", "n_components", "n_threads", "rho", "seed", "share",
 )  # fmt: skip

@@ -152,7 +152,6 @@ class Terms:
 
     @cached_property
     def _fields(self) -> dict[str, Any]:
-        """The terms as JSON holds them."""
         whole, forms = self._named(("public_n", "bits", "colluding")), self._named(_FORMS)
         return {
             **encoded(self),
@@ -253,7 +252,6 @@ class Site:
         return _SUM.pack(header, [words.astype("<u8").tobytes()])
 
     def _require_terms(self, moments: Moments) -> None:
-        """Raise unless these are sums of the terms' kind."""
         if not isinstance(moments, Moments):
             raise TypeError(f"moments must be dpgep.Moments, got {type(moments).__name__}")
         self.terms.no_people.require_same_kind(moments)

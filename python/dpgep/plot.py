@@ -28,16 +28,7 @@ if TYPE_CHECKING:
 
     from dpgep.planning import Plan
 
-__all__ = [
-    "biplot",
-    "components",
-    "loadings",
-    "plan",
-    "prices",
-    "privacy_curve",
-    "projection",
-    "scree",
-]
+__all__ = ["biplot", "components", "loadings", "plan", "prices", "privacy_curve", "projection", "scree"]
 
 BLUE = "#0072B2"
 VERMILION = "#D55E00"
@@ -425,7 +416,6 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _finished(ax: Axes, xlabel: str, ylabel: str = "", title: str = "") -> Axes:
-    """The axes with their labels, without a frame."""
     ax.set(xlabel=xlabel, ylabel=ylabel)
     if title:
         ax.set_title(title, fontsize="medium")

@@ -177,7 +177,6 @@ class _Encoder:
         self._parts = parts
 
     def value(self, value: Any, kind: Any) -> Any:
-        """A value of a field of type ``kind``."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None:
@@ -416,7 +415,6 @@ def _listed(array: NDArray[Any]) -> Any:
 
 
 def _without_none(kind: Any) -> Any:
-    """The type of what is not None in a field."""
     others = [each for each in get_args(kind) if each is not type(None)]
     return others[0] if get_origin(kind) in (Union, types.UnionType) and len(others) == 1 else kind
 

@@ -13,9 +13,8 @@ from scipy import stats
 from scipy.special import ndtri
 
 import dpgep
-from dpgep.auditing import low_bits
-from dpgep.auditing.bounds import clopper_pearson
-from dpgep.auditing.low_bits import classes_below, numbers_in
+from dpgep.auditing import bounds as low_bits
+from dpgep.auditing.bounds import classes_below, clopper_pearson, numbers_in
 from dpgep.auditing.statistical import AuditResult, audit, audit_samples, release_statistic
 from dpgep.privacy.accounting import epsilon_of, mu_of
 

@@ -334,12 +334,12 @@ def test_one_person_moves_sums_about_a_mean_by_what_is_paid_for(adjacency: Adjac
     location = np.full(D, 0.5 / math.sqrt(D))
     asked, constant = Asked(np.eye(D)[:1], location), math.ceil(math.ldexp(0.5, BITS))
     mechanism = ClippedProducts(dpgep.pca(rows_of(), center=False, bound=1.0), core.NoiseStream(bytes(32)))
-    factors = mechanism._factors(asked, (0.05,))
+    factors = mechanism.factors(asked, (0.05,))
 
     def sum_of(along: float) -> Any:
         row = np.zeros((1, D))
         row[0, :2] = along, math.sqrt(1 - along**2)
-        sums = ClippedSums(mechanism._directions(asked), factors, constant)
+        sums = ClippedSums(mechanism.directions(asked), factors, constant)
         sums.add(Batch(Rows((row,), 1.0)))
         return sums.total.astype(object)
 
@@ -574,7 +574,7 @@ def test_noise_is_not_added_to_a_copy() -> None:
     mechanism = ClippedProducts(dpgep.pca(rows_of(), bound=1.0), core.NoiseStream(bytes(32)))
     columns = np.zeros((3, 2), dtype=np.int64, order="F")
     with pytest.raises(ValueError, match="contiguous"):
-        mechanism._add_noise(columns, Fraction(1), 1.0, BITS, "a sum", Ledger(1.0).record)
+        mechanism.add_noise(columns, Fraction(1), 1.0, BITS, "a sum", Ledger(1.0).record)
 
 
 @pytest.mark.parametrize("part", [1.0, 0.6], ids=["as it is", "too little noise"])
@@ -720,7 +720,7 @@ def test_sums_over_any_number_of_people_are_released_modulo_a_power_of_two() -> 
     def noisy(sums: Any) -> Any:
         products = ClippedProducts(problem, core.NoiseStream(bytes(32)))
         for mu in (1.0, 2.0**-18):  # scales of 2^36 and 2^54
-            products._add_noise(sums, Fraction(4 ** (2 * BITS)), mu, 2 * BITS, "sums", lambda entry: None)
+            products.add_noise(sums, Fraction(4 ** (2 * BITS)), mu, 2 * BITS, "sums", lambda entry: None)
         return sums
 
     noise = noisy(np.zeros(len(total), dtype=np.int64))
@@ -762,7 +762,7 @@ def test_directions_must_be_orthonormal_and_thresholds_within_limits() -> None:
 def test_a_location_is_brought_to_the_unit_ball() -> None:
     """So that offsets keep the size for which sums are exact."""
     problem, asked = dpgep.pca(rows_of(), bound=1.0), Asked(directions_of(), np.full(D, 1e6))
-    directions = ClippedProducts(problem, core.NoiseStream(bytes(32)))._directions(asked)
+    directions = ClippedProducts(problem, core.NoiseStream(bytes(32))).directions(asked)
     assert np.linalg.norm(directions.offset) <= 2.0 ** (BITS + DIRECTION_BITS)
 
 

@@ -14,7 +14,7 @@ from audit_cases import CONFIDENCE
 from low_bit_cases import FLOAT_CONTROLS, REPORT_ATTACKS, REPORTS, float_reports, low_bit_cases, rounded_to_a_grid
 from method_cases import METHODS, MU
 
-from dpgep.auditing.low_bits import classes_below
+from dpgep.auditing.bounds import classes_below
 from dpgep.auditing.statistical import audit_samples
 from dpgep.privacy.accounting import mu_of
 

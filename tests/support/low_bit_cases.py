@@ -21,7 +21,7 @@ from stage_cases import STAGES, stages_of
 from stage_cases import D as STAGE_COLUMNS
 
 import dpgep
-from dpgep.auditing.low_bits import numbers_in
+from dpgep.auditing.bounds import numbers_in
 from dpgep.auditing.statistical import AuditResult, audit, audit_samples
 from dpgep.local import GaussianRandomizer
 from dpgep.privacy.accounting import epsilon_of

@@ -98,8 +98,6 @@ def differences(first: Any, second: Any, path: str = "") -> Iterator[str]:
 
 
 class _Lines(logging.Handler):
-    """Keeps the lines of a log."""
-
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: list[str] = []
@@ -422,7 +420,6 @@ def _of_everybody(event: Any) -> float:
 
 
 def _rates(event: Any) -> list[float]:
-    """The sampling rates of an event."""
     if event is None:
         return []
     inner = getattr(event, "events", None) or [each for each in [getattr(event, "event", None)] if each is not None]

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import whole_number
 from dpgep._dispatch import core
-from dpgep.auditing.bounds import gaussian_bounds, threshold_bounds
-from dpgep.auditing.low_bits import learn_pattern, numbers_in
+from dpgep.auditing.bounds import gaussian_bounds, learn_pattern, numbers_in, threshold_bounds
 from dpgep.errors import AccuracyWarning, PrivacyWarning
 from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.moments import ReleasedMoments

@@ -61,7 +61,6 @@ def _uninterrupted(arguments: Sequence[str] | None, interrupts: Interrupts) -> i
 
 
 def _status(options: argparse.Namespace) -> int:
-    """Run a command; what goes wrong is a line and a status."""
     try:
         with _warnings_in_a_line(options.command):
             status = int(options.run(options))

@@ -124,11 +124,9 @@ class Paying:
 
     def _in_epsilon(self, mu: float) -> str:
         epsilon, delta = self.budget.epsilon_at(mu), self.budget.delta
-        return (
-            f"mu = {mu:.4g}"
-            if epsilon is None or delta is None
-            else (f"epsilon = {epsilon:.4g}, delta = {delta:.3g} (mu = {mu:.4g})")
-        )
+        if epsilon is None or delta is None:
+            return f"mu = {mu:.4g}"
+        return f"epsilon = {epsilon:.4g}, delta = {delta:.3g} (mu = {mu:.4g})"
 
     def _mu_of_amount(self, amount: float) -> float:
         """About what `dpgep.solve` reserves for an amount in epsilon."""
@@ -152,7 +150,6 @@ class Paying:
         return f"spent: mu = {self._ledger.spent_mu:.4g}"
 
     def _open_reservations(self) -> set[str]:
-        """The reservations of this process that are not settled."""
         if not isinstance(self.budget, LastingBudget):
             return set()
         process = f"{os.getpid()}@{platform.node()}"
@@ -236,7 +233,8 @@ def _show(options: argparse.Namespace) -> int:
     records, entries = budget.history, iter(budget.releases)
     purposes = {each["reservation"]: each.get("purpose", "") for each in records if each["kind"] == "reserve"}
     print(f"{budget}\n")
-    print(f"{'time':<25}  {'mu':>9}  {_total_name(budget):>13}  released, for what, by which process")
+    name = "total mu" if budget.epsilon is None else "total epsilon"
+    print(f"{'time':<25}  {'mu':>9}  {name:>13}  released, for what, by which process")
     total: Cost = cost_of(0.0)
     for record in records:
         for _ in record.get("releases", ()):
@@ -283,10 +281,6 @@ def _print_open(budget: LastingBudget) -> None:
             f"open: reservation {each['reservation']}, mu = {each['mu']:.4g}{purpose}, since {each['time']} by process "
             f"{each['process']}: it counts as spent until its run ends; if that process died, until you recover it"
         )
-
-
-def _total_name(budget: LastingBudget) -> str:
-    return "total mu" if budget.epsilon is None else "total epsilon"
 
 
 def _total(budget: LastingBudget, total: Cost) -> str:

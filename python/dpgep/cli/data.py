@@ -91,7 +91,8 @@ class Data:
         if self.columns is None:
             if without:
                 raise UsageError("--exclude is for columns with names: give the numbers of those that count")
-            return self._of_array(columns)
+            with usage():
+                return self.scan[[_position(name) for name in columns]] if columns else self.scan[:]
         for name in without:
             self.require(name)
         names = [self.require(name) for name in columns] if columns else [x for x in self.columns if x not in without]
@@ -112,12 +113,7 @@ class Data:
                 return self.scan[_position(name)]
             return self.scan[self.require(name)]
 
-    def _of_array(self, columns: Sequence[str] | None) -> Selection:
-        with usage():
-            return self.scan[[_position(name) for name in columns]] if columns else self.scan[:]
-
     def _require_numbers(self, names: Sequence[str]) -> None:
-        """Raise UsageError for columns without numbers, which says what to do about each."""
         problems = []
         for name in names:
             kind = self.types.get(name)

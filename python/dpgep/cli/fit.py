@@ -150,7 +150,6 @@ def _sparsity(text: str) -> int | str:
 
 
 def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None:
-    """The options that describe a person, for the parameters that a builder takes."""
     if "views" in takes:
         parser.add_argument(
             "--view", dest="views", type=words, action="append", required=True, metavar="A,B",
@@ -212,7 +211,6 @@ def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> 
 
 
 def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, list[Any] | None]:
-    """The labels, and the classes as values of their type."""
     labels = data.vector(options.labels)
     if options.classes is None:
         if labels.declared is None:

@@ -47,11 +47,7 @@ def add(commands: Commands) -> None:
         "further apart R^2, R^3, ...; standardized-pca: in place of a spectrum",
     )  # fmt: skip
     parser.add_argument(
-        "--releases",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="of the same people: what they cost together",
+        "--releases", type=positive, default=1, metavar="N", help="of the same people: what they cost together"
     )
     parser.add_argument(
         "--n-components", type=positive, default=1, metavar="K", help="number of components (default: 1)"

@@ -24,11 +24,8 @@ def add(commands: Commands) -> None:
     )
     report.add_argument("file", nargs="+", metavar="FILE", help="a solution, a report, or a release of dpgep release")
     form = report.add_mutually_exclusive_group()
-    for name, what in (
-        ("html", "an HTML page"),
-        ("markdown", "Markdown (default)"),
-        ("json", "JSON, which can be verified"),
-    ):
+    forms = {"html": "an HTML page", "markdown": "Markdown (default)", "json": "JSON, which can be verified"}
+    for name, what in forms.items():
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"write {what}")
     report.add_argument("-o", "--output", type=Path, metavar="OUT", help="write to a file (default: standard output)")
     report.add_argument("--force", action="store_true", help="replace the output if it exists")
@@ -55,7 +52,12 @@ def _run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     if verb:
-        _print_verified(file, found)
+        print(f"{file}: the hash agrees with the report, and all numbers with its ledger")
+        if found.dpgep != dpgep.__version__:
+            print(
+                f"its words are those of dpgep {found.dpgep}, which this version ({dpgep.__version__}) did not compare"
+            )
+        print(f"sha256 {found.sha256}\n{statement(found.privacy)}")
     else:
         written = getattr(found, f"to_{options.form or 'markdown'}")()
         if options.output is None:
@@ -67,13 +69,6 @@ def _run(options: argparse.Namespace) -> int:
                 kept = output.take()
             say(f"kept in {kept}")
     return 0
-
-
-def _print_verified(file: str, found: ReportDocument) -> None:
-    print(f"{file}: the hash agrees with the report, and all numbers with its ledger")
-    if found.dpgep != dpgep.__version__:
-        print(f"its words are those of dpgep {found.dpgep}, which this version ({dpgep.__version__}) did not compare")
-    print(f"sha256 {found.sha256}\n{statement(found.privacy)}")
 
 
 def _document(text: bytes, dataset: str | None, purpose: str | None) -> ReportDocument:

@@ -121,8 +121,6 @@ def combined(digests: list[bytes]) -> bytes:
 
 
 class _Stream:
-    """The checksum of a stream of bytes."""
-
     def __init__(self, keys: NDArray[np.uint64]) -> None:
         self._keys = keys
         self._length = 0
@@ -234,7 +232,6 @@ def _keys(key: bytes) -> NDArray[np.uint64]:
 
 
 def _parts(view: Any) -> Iterator[tuple[str, Any]]:
-    """What a view consists of, under names."""
     if isinstance(view, (np.ndarray, Columns)):
         yield "rows", view
         return

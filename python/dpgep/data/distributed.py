@@ -306,7 +306,6 @@ def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
 
 
 def _array(chunk: Any, names: Names, categories: Categories) -> Any:
-    """A chunk as the models take it."""
     if not hasattr(chunk, "iloc"):
         return chunk
     is_vector = chunk.ndim == 1
@@ -382,7 +381,6 @@ def _sum_of_partition(task: Task) -> Callable[[Any], Iterator[Any]]:
 
 
 def _merged_rows(rows: Any) -> Any:
-    """One row of some, a table."""
     stored = sorted(zip(*(rows.column(name).to_pylist() for name in _COLUMNS), strict=True))
     partials = [pickle.loads(sums) for _, sums in stored]
     return pyarrow().Table.from_batches([_row(_number_of_merged(stored[0][0]), merged(*partials))])

@@ -177,7 +177,6 @@ def resumed(curator: Curator, warm: WarmStart) -> MethodResult | None:
 
 
 def _correlations(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
-    """Canonical pairs."""
     model, d = curator.model, curator.model.n_features
     share = _MEAN_SHARE * model.traits.shift_free
     ascent = ResidualAscent(
@@ -294,7 +293,6 @@ class _Run:
         return answer.values
 
     def _look(self, asked: Asked) -> float:
-        """The threshold that a histogram of norms shows."""
         answer = self._curator.answer(ProductNorms(asked), self._each_look)
         look = norm_histogram(answer, self._options.quantile, len(asked.vectors))
         self._variance = look.variance

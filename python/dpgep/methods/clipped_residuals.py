@@ -223,13 +223,11 @@ def _leading_pairs(cross: Matrix, roots: list[Matrix], k: int) -> tuple[Matrix, 
 
 
 def _squared_sines(vectors: Matrix, others: Matrix) -> Matrix:
-    """Squared sines between orthonormal columns and the span of ``others``."""
     basis = np.linalg.qr(others)[0]
     return np.asarray(np.maximum(0.0, 1 - np.sum((basis.T @ vectors) ** 2, axis=0)))
 
 
 def _across(rows: Matrix, others: Matrix) -> Matrix:
-    """The parts of ``rows`` orthogonal to the span of ``others``."""
     basis = np.linalg.qr(others.T)[0]
     return np.asarray(rows - rows @ basis @ basis.T)
 

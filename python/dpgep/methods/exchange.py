@@ -196,7 +196,6 @@ class _ByProducts:
         return 0
 
     def eigenpairs(self, support: Support, n_components: int) -> Candidate | None:
-        """On features that were asked for."""
         support = np.sort(support)
         places = self._places(support)
         a, b = (matrix[np.ix_(places, places)] for matrix in (self._a, self._b))

@@ -104,6 +104,5 @@ def _mean_square(energy: Matrix, features: NDArray[np.intp]) -> float:
 
 
 def _largest_per_view(curator: Curator, scores: Matrix, n: int) -> NDArray[np.intp]:
-    """Indices of the n largest scores of each view, ascending."""
     chosen = [view.start + np.argsort(-scores[view], kind="stable")[:n] for view in curator.model.views]
     return np.sort(np.concatenate(chosen))

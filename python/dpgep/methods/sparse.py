@@ -254,7 +254,6 @@ class _Pair:
         return self._solved[asked]
 
     def _solve(self, support: Support) -> tuple[Matrix, Matrix]:
-        """All solutions on a support, ascending."""
         block = support[:, None], support
         if self.b is None:
             values, vectors = np.linalg.eigh(self.a[block])
@@ -287,7 +286,6 @@ class _Pair:
         return self.a_times(*on) - candidate.values[:, None] * self.b_times(*on)
 
     def deflate(self, candidate: Candidate) -> None:
-        """Project a one-vector candidate out of A, in place."""
         av = self.a_times(candidate.support, candidate.vectors)[0]
         bv = self.b_times(candidate.support, candidate.vectors)[0]
         half = av - candidate.values[0] / 2 * bv
@@ -300,7 +298,6 @@ class _Pair:
 def _search(
     pair: _Pair, size: Size, n_components: int, extra: Iterable[Support] = (), polished: int = POLISHED
 ) -> Candidate:
-    """The best support found from all starts."""
     starts = {start.tobytes(): start for start in map(np.sort, [*_starts(pair, size, n_components), *extra])}
     reached = _distinct(_flow(pair, pair.eigenpairs(start, n_components), size) for start in starts.values())
     improved = _distinct(exchanged(pair, candidate, size, gain=GAIN)[0] for candidate in reached[:polished])
@@ -314,7 +311,6 @@ def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _starts(pair: _Pair, size: Size, n_components: int) -> Iterator[Support]:
-    """Supports of this size that look promising."""
     yield size.largest(pair.diagonal_a / pair.diagonal_b)
     if size.k == len(pair):
         return
@@ -412,7 +408,6 @@ def _flow_step(pair: _Pair, support: Support, vectors: Matrix, size: Size) -> tu
 
 
 def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level: float) -> _Found:
-    """sparsity="auto"."""
     d = len(pair)
     found, strength = None, 0.0
     best: tuple[Support, ...] = ()
@@ -442,7 +437,6 @@ def _ladder(smallest: int, largest: int) -> Iterator[int]:
 
 
 def _fixed_point(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation, level: float) -> Candidate:
-    """Test, keep, fit again, until the support repeats."""
     n_components, seen = candidate.vectors.shape[1], set()
     for _ in range(FIXED_POINT_ROUNDS):
         seen.add(candidate.support.tobytes())

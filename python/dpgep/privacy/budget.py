@@ -123,10 +123,10 @@ class Budget:
         value = _positive(forms[0], {"epsilon": epsilon, "rho": rho, "mu": mu}[forms[0]])
         if epsilon is not None and delta is None and not math.isinf(value):
             raise ValueError("epsilon needs a delta: give delta as well, or use rho= or mu=")
-        if delta is not None:
-            delta = _unit_interval("delta", delta)
+        if delta is not None and not 0 < _number("delta", delta) < 1:
+            raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
         self.epsilon: float | None = value if epsilon is not None else None
-        self.delta: float | None = delta
+        self.delta: float | None = None if delta is None else float(delta)
         self.accounting: Accounting = accounting
         self.mu = self._to_mu(forms[0], value)
         self._store: MemoryStore | FileStore = MemoryStore(Balance(self.mu, adjacency, adjacency))
@@ -282,7 +282,6 @@ class Budget:
         return entry
 
     def _checked(self, form: str, value: object) -> Part:
-        """A part of the budget as a user asks for it."""
         if form == "mu":
             return form, _positive(form, value)
         if form == "share":
@@ -309,7 +308,6 @@ class Budget:
             self._settle(reservation.name, ledger)
 
     def _take(self, part: Part | None, adjacency: Adjacency) -> Reservation:
-        """A reservation of a part, or of what is left."""
 
         def choose(balance: Balance) -> Amount:
             self._require(balance, adjacency)
@@ -378,7 +376,6 @@ class Budget:
         return cost_of(self._to_mu("epsilon", rounded if rounded <= after else math.nextafter(rounded, 0.0))) - used
 
     def _settle(self, name: str, ledger: Ledger) -> None:
-        """Pay for what a ledger holds, and return the rest of its reservation."""
         balance = self._store.settle(name, ledger)
         if balance is not None and _log.isEnabledFor(logging.INFO):
             left = mu_rounded_down(balance.free)
@@ -496,13 +493,6 @@ def _positive(name: str, value: object) -> float:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
     if not (1e-100 <= number <= 1e100 or math.isinf(number)):
         raise ValueError(f"{name} must lie between 1e-100 and 1e100 (or be inf: no noise), got {value!r}")
-    return number
-
-
-def _unit_interval(name: str, value: object) -> float:
-    number = _number(name, value)
-    if not 0 < number < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
     return number
 
 

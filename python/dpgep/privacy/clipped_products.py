@@ -18,6 +18,7 @@ products of the other view: together of norm at most 1. Replaced, that is at mos
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -46,7 +47,7 @@ from dpgep.models.moments import MomentLayout
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import MOST_SCALE_BITS, least_scale
 from dpgep.privacy.release import row_bound
-from dpgep.problems.problem import MomentProblem, Problem, rows_of
+from dpgep.problems.problem import Problem, rows_of
 
 # Directions are orthonormal up to this, in Frobenius norm.
 _ORTHONORMAL = 2.0**-36
@@ -82,44 +83,98 @@ class NoisyMean:
     n: int
 
 
+class _Query(ABC):
+    """A query of clipped rows. Raises ValueError where the number of people is not public."""
+
+    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
+        return self.of(ClippedProducts(problem, stream), mu, charge)
+
+    @abstractmethod
+    def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean: ...
+
+
 @dataclass(frozen=True)
-class Mean:
+class Mean(_Query):
     """The mean of the rows, (d,)."""
 
-    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
-        return _of(problem, stream).mean(mu, charge)
+    def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
+        layout = MomentLayout(rows.problem.model.n_features, 1, sums=True, counts=False)
+        sums = rows.summed(partial(GridSums, layout, BITS))
+        squared = (4 if rows.replaces else 1) * Fraction(4**BITS)
+        scale = rows.add_noise(sums.sums, squared, mu, BITS, "mean of the rows", charge)
+        return rows.mean_of(sums.sums[:, 0], sums.n, math.ldexp(rows.bound, -BITS), scale)
 
 
 @dataclass(frozen=True, eq=False)
-class ProductNorms:
-    """A histogram of the norms of V^T (x - m)."""
+class ProductNorms(_Query):
+    """The share of the people with a norm |V^T (x - m)|, in bounds, below, between or beyond `PRODUCT_EDGES`."""
 
     asked: Asked
 
-    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
-        return _of(problem, stream).norms(self.asked, mu, charge)
+    def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
+        sums = rows.summed(partial(ProductNormCounts, rows.directions(self.asked)))
+        counts = sums.total << BITS
+        squared = (2 if rows.replaces else 1) * Fraction(4**BITS)
+        scale = rows.add_noise(counts, squared, mu, BITS, "histogram of norms of products", charge)
+        return rows.mean_of(counts, sums.n, 2.0**-BITS, scale)
 
 
 @dataclass(frozen=True, eq=False)
-class ClippedMean:
-    """The mean of x clip(V^T (x - m)), (K, d), products clipped to norms of this many bounds: for PCA and PLS."""
+class ClippedMean(_Query):
+    """The mean of (x - m) clip(V^T (x - m)), (K, d), clipped to a norm of this many bounds: for PCA and PLS.
+
+    Of two views, of x clip(V^T (x - m)), clip of the other view.
+    """
 
     asked: Asked
     thresholds: Thresholds
 
-    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
-        return _of(problem, stream).products(self.asked, self.thresholds, mu, charge)
+    def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
+        asked, factors = self.asked, rows.factors(self.asked, self.thresholds)
+        location = rows.location(asked) if len(factors) == 1 else None
+        constant = 0 if location is None else math.ceil(math.ldexp(float(np.linalg.norm(location)), BITS))
+        sums = rows.summed(partial(ClippedSums, rows.directions(asked), factors, constant))
+        if len(factors) == 1:
+            k, d = asked.vectors.shape
+            _require_orthonormal(asked.vectors)
+            located = asked.location is not None
+            change = product_sensitivity(self.thresholds[0], k, d, rows.adjacency, located=located)
+        else:
+            change = views_sensitivity(rows.adjacency)
+        squared = Fraction(change) ** 2 * 4**BITS * (4**BITS + constant**2)
+        summed = "(x, |m|) clip(V^T (x - m))" if constant else "x clip(V^T x)"
+        query = f"sum of {summed}, norms of {_named(self.thresholds)} bounds"
+        scale = rows.add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
+        units = np.empty(asked.vectors.shape[1])
+        for each in factors:
+            units[each.features] = math.ldexp(rows.bound * rows.bound * each.threshold, -2 * BITS)
+        if location is None or not constant:
+            return rows.mean_of(sums.total.T, sums.n, units, scale)
+        # noise of the last row, too: |m|^2/s^2 of its variance, shared by d entries
+        answer = rows.mean_of(sums.total[:-1].T, sums.n, units, scale * math.sqrt(1 + 1 / len(units)))
+        clipped = np.asarray(sums.total[-1], dtype=np.float64) * (units[0] / answer.n)
+        return replace(answer, values=answer.values - np.outer(clipped, location * (2.0**BITS / constant)))
 
 
 @dataclass(frozen=True, eq=False)
-class ClippedMoment:
-    """The second moment of clip(V^T (x - m)), (K, K); that between two views."""
+class ClippedMoment(_Query):
+    """The mean of p p^T, p = clip(V^T (x - m)), (K, K); noise is independent, also in entries that mirror others.
+
+    One person adds a matrix of norm at most C^2, and replacing it moves the sum by at most sqrt(2) C^2. Of two views it
+    is the mean of p_x p_y^T, of norm at most C_x C_y; p_x' = -p_x moves the sum by twice that.
+    """
 
     asked: Asked
     thresholds: Thresholds
 
-    def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisyMean:
-        return _of(problem, stream).moment(self.asked, self.thresholds, mu, charge)
+    def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
+        factors = rows.factors(self.asked, self.thresholds)
+        sums = rows.summed(partial(ProductMoment, rows.directions(self.asked), factors))
+        squared = (2 * len(factors) if rows.replaces else 1) * Fraction(16**BITS)
+        query = f"second moment of V^T x, norms of {_named(self.thresholds)} bounds"
+        scale = rows.add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
+        unit = math.ldexp(rows.bound * rows.bound * self.thresholds[0] * self.thresholds[-1], -2 * BITS)
+        return rows.mean_of(sums.total, sums.n, unit, scale)
 
 
 @dataclass(frozen=True)
@@ -127,101 +182,32 @@ class AffordsClippedProducts:
     """Whether mu is enough for a `ClippedMean` and a `ClippedMoment`, and people few enough: public facts alone."""
 
     def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> bool:
-        return _of(problem, stream).affords(mu)
-
-
-def _of(problem: Problem, stream: core.NoiseStream) -> ClippedProducts:
-    return ClippedProducts(rows_of(problem, "products that are clipped row by row"), stream)
+        rows = ClippedProducts(problem, stream)
+        if not rows.fit(rows.problem.facts.n or 0):
+            return False
+        most = 2 * (4 if rows.replaces else 1)  # of rows with s = 1 at their end
+        return math.isinf(mu) or least_scale(most * Fraction(16**BITS), mu).bit_length() <= MOST_SCALE_BITS
 
 
 class ClippedProducts:
-    """Answers about the rows of ``problem`` with noise from ``stream``. Raises ValueError where n is not public."""
+    """Sums over the rows of ``problem``, and their noise from ``stream``. Raises ValueError where n is not public."""
 
-    def __init__(self, problem: MomentProblem, stream: core.NoiseStream) -> None:
+    def __init__(self, problem: Problem, stream: core.NoiseStream) -> None:
+        self.problem, self._stream = rows_of(problem, "products that are clipped row by row"), stream
         if not problem.model.traits.has_clipped_products:
             raise ValueError(
                 f"clipped products are for pca, pls and cca, whose sums have a proof, not {problem.model.name}"
             )
         if not problem.facts.n_is_public:
             raise ValueError("clipped products are divided by a public number of people: give public_n to the problem")
-        self._problem, self._stream = problem, stream
-        self._adjacency, self._bound = problem.facts.adjacency, row_bound(problem.facts)
+        self.adjacency, self.bound = problem.facts.adjacency, row_bound(problem.facts)
+        self.replaces = self.adjacency == "replace-one"
 
-    def affords(self, mu: float) -> bool:
-        """Whether integers hold the noise of sums for mu, and sums over a public number of people."""
-        if not self._fit(self._problem.facts.n or 0):
-            return False
-        most = 2 * (4 if self._replaces else 1)  # of rows with s = 1 at their end
-        return math.isinf(mu) or least_scale(most * Fraction(16**BITS), mu).bit_length() <= MOST_SCALE_BITS
-
-    def mean(self, mu: float, charge: Charge) -> NoisyMean:
-        """(d,), the mean of the rows."""
-        layout = MomentLayout(self._problem.model.n_features, 1, sums=True, counts=False)
-        sums = self._summed(partial(GridSums, layout, BITS))
-        squared = (4 if self._replaces else 1) * Fraction(4**BITS)
-        scale = self._add_noise(sums.sums, squared, mu, BITS, "mean of the rows", charge)
-        return self._mean_of(sums.sums[:, 0], sums.n, math.ldexp(self._bound, -BITS), scale)
-
-    def norms(self, asked: Asked, mu: float, charge: Charge) -> NoisyMean:
-        """The share of the people with a norm |V^T (x - m)|, in bounds, below, between or beyond `PRODUCT_EDGES`."""
-        sums = self._summed(partial(ProductNormCounts, self._directions(asked)))
-        counts = sums.total << BITS
-        squared = (2 if self._replaces else 1) * Fraction(4**BITS)
-        scale = self._add_noise(counts, squared, mu, BITS, "histogram of norms of products", charge)
-        return self._mean_of(counts, sums.n, 2.0**-BITS, scale)
-
-    def products(self, asked: Asked, thresholds: Thresholds, mu: float, charge: Charge) -> NoisyMean:
-        """(K, d), the mean of (x - m) clip(V^T (x - m)), clipped to a norm of this many bounds.
-
-        Of two views, of x clip(V^T (x - m)), clip of the other view.
-        """
-        factors = self._factors(asked, thresholds)
-        location = self._location(asked) if len(factors) == 1 else None
-        constant = 0 if location is None else math.ceil(math.ldexp(float(np.linalg.norm(location)), BITS))
-        sums = self._summed(partial(ClippedSums, self._directions(asked), factors, constant))
-        if len(factors) == 1:
-            k, d = asked.vectors.shape
-            _require_orthonormal(asked.vectors)
-            change = product_sensitivity(thresholds[0], k, d, self._adjacency, located=asked.location is not None)
-        else:
-            change = views_sensitivity(self._adjacency)
-        squared = Fraction(change) ** 2 * 4**BITS * (4**BITS + constant**2)
-        summed = "(x, |m|) clip(V^T (x - m))" if constant else "x clip(V^T x)"
-        query = f"sum of {summed}, norms of {_named(thresholds)} bounds"
-        scale = self._add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
-        units = np.empty(asked.vectors.shape[1])
-        for each in factors:
-            units[each.features] = math.ldexp(self._bound * self._bound * each.threshold, -2 * BITS)
-        if location is None or not constant:
-            return self._mean_of(sums.total.T, sums.n, units, scale)
-        # noise of the last row, too: |m|^2/s^2 of its variance, shared by d entries
-        answer = self._mean_of(sums.total[:-1].T, sums.n, units, scale * math.sqrt(1 + 1 / len(units)))
-        clipped = np.asarray(sums.total[-1], dtype=np.float64) * (units[0] / answer.n)
-        return replace(answer, values=answer.values - np.outer(clipped, location * (2.0**BITS / constant)))
-
-    def moment(self, asked: Asked, thresholds: Thresholds, mu: float, charge: Charge) -> NoisyMean:
-        """(K, K), the mean of p p^T, p = clip(V^T (x - m)); noise is independent, also in entries that mirror others.
-
-        One person adds a matrix of norm at most C^2, and replacing it moves the sum by at most sqrt(2) C^2. Of two
-        views it is the mean of p_x p_y^T, of norm at most C_x C_y; p_x' = -p_x moves the sum by twice that.
-        """
-        factors = self._factors(asked, thresholds)
-        sums = self._summed(partial(ProductMoment, self._directions(asked), factors))
-        squared = (2 * len(factors) if self._replaces else 1) * Fraction(16**BITS)
-        query = f"second moment of V^T x, norms of {_named(thresholds)} bounds"
-        scale = self._add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
-        unit = math.ldexp(self._bound * self._bound * thresholds[0] * thresholds[-1], -2 * BITS)
-        return self._mean_of(sums.total, sums.n, unit, scale)
-
-    @property
-    def _replaces(self) -> bool:
-        return self._adjacency == "replace-one"
-
-    def _factors(self, asked: Asked, thresholds: Thresholds) -> tuple[Factors, ...]:
+    def factors(self, asked: Asked, thresholds: Thresholds) -> tuple[Factors, ...]:
         """Each view with the products of the other one; with one threshold, the whole row with all products."""
-        views = self._problem.model.views
+        views = self.problem.model.views
         if len(thresholds) == 1:
-            views = [slice(0, self._problem.model.n_features)]
+            views = [slice(0, self.problem.model.n_features)]
         if len(thresholds) != len(views):
             raise ValueError(f"thresholds must be one, or one for each of {len(views)} views, got {thresholds}")
         for threshold in thresholds:
@@ -236,34 +222,34 @@ class ClippedProducts:
             for features, other in zip(views, others, strict=True)
         )
 
-    def _directions(self, asked: Asked) -> Directions:
+    def directions(self, asked: Asked) -> Directions:
         longest = np.linalg.norm(asked.vectors, 2)
         if not longest <= 1 + _ORTHONORMAL:
             raise ValueError(f"directions must have an operator norm of at most 1, got {longest:.17g}")
-        return Directions.on_grid(asked.vectors, self._location(asked))
+        return Directions.on_grid(asked.vectors, self.location(asked))
 
-    def _location(self, asked: Asked) -> Matrix | None:
+    def location(self, asked: Asked) -> Matrix | None:
         """The location in bounds, of a norm below 1."""
         if asked.location is None:
             return None
         if not np.isfinite(asked.location).all():
             raise ValueError("location must be finite")
-        location = asked.location / self._bound
+        location = asked.location / self.bound
         return np.asarray(location * min(1.0, _INSIDE / max(float(np.linalg.norm(location)), _INSIDE)))
 
-    def _summed(self, make: Callable[[], S]) -> S:
+    def summed(self, make: Callable[[], S]) -> S:
         """One pass. Raises ValueError where the public number of people is so large that sums might overflow."""
-        sums: Any = self._problem.dataset.accumulate(make)
-        n = sums.n if self._replaces else self._problem.facts.n or 0
-        if not self._fit(n):
+        sums: Any = self.problem.dataset.accumulate(make)
+        n = sums.n if self.replaces else self.problem.facts.n or 0
+        if not self.fit(n):
             raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people, not {n}: use a release")
         return sums  # type: ignore[no-any-return]
 
-    def _fit(self, n: int) -> bool:
+    def fit(self, n: int) -> bool:
         """Whether 63 bits hold sums over n people, a public number; twice as many, where it is only an estimate."""
-        return n < (MOST_PEOPLE if self._replaces else MOST_PEOPLE // 2)
+        return n < (MOST_PEOPLE if self.replaces else MOST_PEOPLE // 2)
 
-    def _add_noise(self, sums: Any, squared: Fraction, mu: float, grid_bits: int, query: str, charge: Charge) -> int:
+    def add_noise(self, sums: Any, squared: Fraction, mu: float, grid_bits: int, query: str, charge: Charge) -> int:
         """Noise of ``scale`` steps in the place of ``sums``, one person moving which by at most sqrt(squared) steps."""
         if math.isinf(mu):
             charge(LedgerEntry(query, mu, ()))
@@ -273,7 +259,7 @@ class ClippedProducts:
             raise ValueError(f"mu = {mu:.3g} of a clipped product is too little: use a larger budget or fewer steps")
         deviation = math.ldexp(scale, -grid_bits)
         charge(LedgerEntry(query, mu, (NoiseBlock(query, "independent", deviation, scale),), grid_bits // 2))
-        if self._replaces:
+        if self.replaces:
             core.add_exact_noise(sums, scale, self._stream, thread_count())
             return scale
         # How many people there are is secret, so no number of them is refused. Sums are taken modulo 2^63, before the
@@ -283,9 +269,9 @@ class ClippedProducts:
         _wrap(sums)
         return scale
 
-    def _mean_of(self, sums: Any, n: int, unit: Matrix | float, scale: float) -> NoisyMean:
+    def mean_of(self, sums: Any, n: int, unit: Matrix | float, scale: float) -> NoisyMean:
         """``unit``: a step of the sums, or of each of their columns."""
-        n = self._problem.facts.n or n
+        n = self.problem.facts.n or n
         values = np.ascontiguousarray(sums, dtype=np.float64) * (unit / n)
         return NoisyMean(values, scale * float(np.sqrt(np.mean(np.square(unit)))) / n, n)
 
@@ -309,7 +295,7 @@ def _named(thresholds: Thresholds) -> str:
 def product_sensitivity(
     threshold: float, n_directions: int, n_features: int, adjacency: Adjacency, *, located: bool = False
 ) -> float:
-    """What one person moves a sum of `ClippedProducts.products` by, in Frobenius norm and in bounds times thresholds.
+    """What one person moves a sum of `ClippedMean` by, in Frobenius norm and in bounds times thresholds.
 
     Of one view; rounded up. ``located``: whether there is an m. The bound for m = 0 holds of exact products; those on
     the grid are at most ``error`` away from it, so that two people's sums are at most twice that.

@@ -230,13 +230,11 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
         return (self._rows(X),)
 
     def _problem(self, *data: Any, **known: Any) -> MomentProblem:
-        """The problem of the data, as the parameters describe it."""
         own = {each.name for each in fields(self)} & {*signature(self._build).parameters}
         given = {name: getattr(self, name) for name in own.union(_OF_ALL)}
         return self._build(*data, **{**given, **known})
 
     def _options(self) -> dict[str, Any]:
-        """Options of the method that were given."""
         given = {name: getattr(self, name, None) for name in ("method", "sparsity", "regularization")}
         return {name: value for name, value in given.items() if value is not None}
 

@@ -203,8 +203,6 @@ def _listed(values: Sequence[Any]) -> Any:
 
 
 class _Text:
-    """A text data set of h5py, read as str."""
-
     def __init__(self, values: Any) -> None:
         self.shape, self.dtype, self.chunks = values.shape, values.dtype, values.chunks
         self._text = values.asstr()

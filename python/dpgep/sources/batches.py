@@ -213,7 +213,6 @@ class Assembler:
 
 
 def _is_ready(part: Part) -> bool:
-    """Whether the kernels read the rows as they lie."""
     return (
         isinstance(part, np.ndarray)
         and part.dtype in (np.float32, np.float64, np.uint8)

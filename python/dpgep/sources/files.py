@@ -305,7 +305,6 @@ def _stored_batches(file: Any, schema: Any, names: list[str], rows: int) -> Iter
 
 
 def _values_of(found: Any) -> str:
-    """What values of a type are, however they are stored."""
     types = pyarrow().types
     if types.is_dictionary(found):
         return _values_of(found.value_type)

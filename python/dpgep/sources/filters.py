@@ -246,7 +246,6 @@ class _Parser:
         return _Column.of(name, self._schema)
 
     def _value(self, node: ast.expr, column: _Column) -> Any:
-        """A constant as a value of the kind that the column holds."""
         value: Any = None
         with contextlib.suppress(ValueError, TypeError):
             value = ast.literal_eval(node)

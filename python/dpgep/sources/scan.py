@@ -169,7 +169,6 @@ class Batches(Source):
         return self._begun[0]
 
     def _begin(self) -> tuple[Source, Iterator[Any]]:
-        """The first batch, and an iterator over the others."""
         batches = self._values() if callable(self._values) else self._values
         if not isinstance(batches, Iterable):
             raise TypeError(f"the function must return an iterable of batches, got {type(batches).__name__}")

@@ -70,19 +70,14 @@ class Frame(Table):
         return (self._frame.iloc[start : start + step] for start in range(0, self.n_rows, step))
 
     def vector(self, rows: Any, name: Any) -> NDArray[Any]:
-        return _vector_of_series(rows[name])
+        return _converted(rows[name], rows[name].dtype, name, _values_of_series)
 
     def numbers(self, rows: Any, name: Any) -> NDArray[Any]:
-        series = rows[name]
-        return _converted(series, series.dtype, name, _numbers_of_series)
-
-
-def _vector_of_series(series: Any) -> NDArray[Any]:
-    """A Series as a vector: numbers and dates as NumPy has them, text as str; what is missing, as NaN."""
-    return _converted(series, series.dtype, series.name, _values_of_series)
+        return _converted(rows[name], rows[name].dtype, name, _numbers_of_series)
 
 
 def _values_of_series(series: Any) -> NDArray[Any]:
+    """A Series as a vector: numbers and dates as NumPy has them, text as str; what is missing, as NaN."""
     if _is_numeric_dtype(series.dtype) and series.dtype != bool:
         return _numbers_of_series(series)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "bmM":
@@ -374,7 +369,7 @@ def as_vector_of_values(values: Any) -> Any:
     A column of lists of one fixed size is a matrix.
     """
     if kinds.is_series(values):
-        return _vector_of_series(values)
+        return _converted(values, values.dtype, values.name, _values_of_series)
     if not kinds.is_arrow_column(values):
         return values
     pa = pyarrow()

@@ -221,7 +221,6 @@ class _Admm:
         self._h, self._duals = np.zeros_like(a), [np.zeros_like(a)]
 
     def resume(self, fit: FantopeFit) -> None:
-        """Start from another fit's primal and dual variables."""
         self._h = fit.spectral.copy()
         self._duals = [(self._a - fit.multiplier) / self._nu]
 
@@ -247,7 +246,6 @@ class _Admm:
         return np.clip(self._a - self._nu * self._duals[0], -self._penalty, self._penalty)
 
     def certify(self) -> tuple[float, float]:
-        """Objective of the feasible point, and the duality gap."""
         point = self.feasible()
         objective = -float(np.vdot(self._a, point)) + self._penalty * float(np.abs(point).sum())
         bound = -self._project.support_function(self._whitened(self._a - self.multiplier()))

@@ -255,7 +255,10 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
     # directions in which v^T B v is zero. `release` projects instead, which needs all of B.
     multiple, n_answers = (WHOLE, 1) if products.lazy else (PART, options.most_iterations)
     ridge = products_ridge(products, options.regularization, multiple=multiple, n_answers=n_answers)
-    step, shift = options.step_size or _default_step(curator, products, ridge), _shift(curator, products)
+    step, shift = options.step_size or _default_step(curator, products, ridge), curator.model.traits.shift
+    if shift is None:  # about what makes A + shift B positive semidefinite
+        # under fresh noise there is one component alone: its own quotient takes the place of the shift
+        shift = _largest_eigenvalue(products, curator, of_b=False) if products.lazy else 0.0
     flows: list[_Flow] = []
     for start in initial.starts:
         if flows and _steps_left(products, len(start)) < 1:
@@ -310,15 +313,6 @@ def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> fl
         return STEP / max(largest + ridge, np.finfo(float).tiny)
     assert curator.public.largest_b is not None  # checked before anything was released
     return STEP / (curator.public.largest_b + ridge)
-
-
-def _shift(curator: Curator, products: NoisyProducts) -> float:
-    """About what makes A + shift B positive semidefinite."""
-    if curator.model.traits.shift is not None:
-        return curator.model.traits.shift
-    if products.lazy:
-        return _largest_eigenvalue(products, curator, of_b=False)
-    return 0.0  # and one component alone: its own quotient takes the place of the shift
 
 
 class _Enough(Exception):

@@ -251,7 +251,10 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         reduction = _Reduction(None, np.ones(d), np.empty(0), 0.0, 0.0, 0)
         of_a, _ = _one_by_one(products)
     else:
-        of_a, of_b = _whole_pair(products, d) if products.lazy else _one_by_one(products)
+        of_a, of_b = _one_by_one(products)
+        if products.lazy:  # the noisy pair, asked for once, says what products that cost nothing would say
+            a, b = ((answer + answer.T) / 2 for answer in products.times(np.eye(d)))
+            of_a, of_b = (lambda block: block @ a), (lambda block: block @ b)
         start = _orthonormal(generator.standard_normal((d, d)))[0]
         reduction = _reduce_b(of_b, start, xi, options, products.lazy, products.noise_level)
     rank = len(reduction.scales)
@@ -290,12 +293,6 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
 def _one_by_one(products: NoisyProducts) -> tuple[Times, Times]:
     """V A and V B, each time from the curator."""
     return lambda block: products.times(block)[0], lambda block: products.times(block)[1]
-
-
-def _whole_pair(products: NoisyProducts, d: int) -> tuple[Times, Times]:
-    """The same from the noisy pair, asked for once: what products that cost nothing would say, without asking again."""
-    a, b = ((answer + answer.T) / 2 for answer in products.times(np.eye(d)))
-    return lambda block: block @ a, lambda block: block @ b
 
 
 def _reduce_b(times: Times, v: Matrix, xi: float, options: DpsrOptions, lazy: bool, noise_level: float) -> _Reduction:
@@ -374,7 +371,6 @@ def _reduce_a(
 
 
 def _largest_features(x: Matrix, sparsity: int) -> NDArray[np.int64]:
-    """Features with the largest columns of ``x``, ascending."""
     return core.truncate_rows_top_k(np.ascontiguousarray(x.T), sparsity)
 
 
