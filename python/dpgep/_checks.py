@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 
 import numpy as np
 
+# Most characters of a name in a message.
+_LONG_NAME = 30
 # What the kernels' integers hold.
 _MOST = 2**63 - 1
 
@@ -124,10 +126,16 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+def quoted(name: object) -> str:
+    """A name in quotes, for a message: of a long one the beginning and the end."""
+    text = repr(name)
+    return text if len(text) <= _LONG_NAME else f"{text[: _LONG_NAME // 2]}...{text[3 - _LONG_NAME // 2 :]}"
+
+
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """The end of a message that refuses a name: the known one that is close to it, nothing where none is."""
     near = get_close_matches(str(name), [each for each in known if isinstance(each, str)], n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
+    return f", did you mean {quoted(near[0])}?" if near else ""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

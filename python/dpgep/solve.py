@@ -149,17 +149,17 @@ def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:
 
 
 @overload
-def release(data: Any, *, storage: Literal["matrix"] = "matrix", **arguments: Any) -> Release: ...
+def release(data: Any, labels: Any = None, *, storage: Literal["matrix"] = "matrix", **arguments: Any) -> Release: ...
 
 
 @overload
-def release(data: Any, *, storage: Literal["operator"], **arguments: Any) -> MatrixFreeRelease: ...
+def release(data: Any, labels: Any = None, *, storage: Literal["operator"], **arguments: Any) -> MatrixFreeRelease: ...
 
 
 def release(  # type: ignore[misc]  # the forms above leave out what it takes
     data: Any,
-    *,
     labels: Any = None,
+    *,
     classes: Sequence[Hashable] | Literal["public"] | None = None,
     y: Any = None,
     slices: int | None = None,

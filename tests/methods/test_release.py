@@ -271,6 +271,15 @@ def test_repr_reads_well(correlated_rows: Matrix) -> None:
     assert len(text.splitlines()) == 7
 
 
+def test_transform_says_how_to_read_a_scan(correlated_rows: Matrix) -> None:
+    solution = solve_seeded(dpgep.pca(correlated_rows, bound=5.0), epsilon=math.inf)
+    scan = dpgep.scan([correlated_rows[:100], correlated_rows[100:]])
+    with pytest.raises(TypeError, match=r"X must be .* in memory, got a scan: .* for \(rows,\) in scan.read\(scan\)"):
+        solution.transform(scan)
+    scores = [solution.transform(rows) for (rows,) in scan.read(scan)]
+    np.testing.assert_allclose(np.vstack(scores), solution.transform(correlated_rows))
+
+
 def test_transform_checks_its_input(correlated_rows: Matrix) -> None:
     solution = solve_seeded(dpgep.pca(correlated_rows, bound=1.0), mu=1.0, n_components=2)
     assert solution.transform(correlated_rows).shape == (300, 2)

@@ -163,7 +163,7 @@ def test_columns_without_numbers_are_named() -> None:
     )
     with pytest.raises(TypeError, match=r"columns 'sex' \(\w+\), 'day' \(datetime64\[\w+\]\) are not numeric: sel"):
         dpgep.pca(table, bound=1.0)
-    with pytest.raises(TypeError, match=r"columns 0 \(\w+\), .*7 \(\w+\), \.\.\. are not"):
+    with pytest.raises(TypeError, match=r"columns 0 \(\w+\), .* and \d more are not"):
         dpgep.pca(pandas.DataFrame(np.full((3, 9), "a", dtype=object)), bound=1.0)
 
 

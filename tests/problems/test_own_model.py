@@ -17,7 +17,7 @@ from dpgep.models import CcaModel, PcaModel, TableModel, ViewsModel
 from dpgep.models.gep import GepModel
 from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, MatrixPencil, Model, Scatter, Traits
 from dpgep.models.pencil import MomentsPencil
-from dpgep.models.row_model import Classes
+from dpgep.models.row_model import Classes, RowModel
 from dpgep.problems.problem import Problem, problem_of
 from dpgep.serialization import decoded, encoded, stored_as
 
@@ -74,6 +74,17 @@ def test_pairs_that_simulations_do_not_know_are_refused(a: Scatter, b: Scatter |
 
 class SitesApart(CcaModel):
     grouping = Classes(("north", "south"))
+
+
+@dataclass(frozen=True)
+class Nameless(RowModel):
+    n_features: int
+    traits = Traits(TOTAL)
+
+
+def test_a_model_without_a_name_is_refused_when_it_is_made() -> None:
+    with pytest.raises(TypeError, match='Nameless has no name: its class needs one, as in name = "within-pca"'):
+        Nameless(3)  # type: ignore[abstract]
 
 
 def test_groups_of_views_are_refused() -> None:

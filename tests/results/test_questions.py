@@ -689,3 +689,14 @@ def test_the_two_indicators_of_a_category_are_opposites(epsilon: float, rng: np.
     assert found.low[1, 2] < right < found.high[1, 2]
     assert found.high[1, 2] < -0.3
     assert found.values[1, 2] > -0.9
+
+
+def test_labels_may_follow_the_rows() -> None:
+    """As in `dpgep.fda`."""
+    x, labels = np.random.default_rng(0).standard_normal((500, 3)), ["u", "v"] * 250
+    known = {"classes": ["u", "v"], "bound": 3.0, "epsilon": 5.0, "delta": 1e-6, "seed": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, named = dpgep.release(x, labels, **known), dpgep.release(x, labels=labels, **known)
+        answers = [each.fda(n_components=1).components for each in (found, named)]
+    np.testing.assert_array_equal(*answers)

@@ -91,6 +91,50 @@ def test_a_column_of_ids_is_refused_and_the_message_says_what_to_do(way: str, tm
         WAYS[way](tmp_path)
 
 
+def test_ids_text_and_dates_are_named_in_one_message() -> None:
+    table = pd.DataFrame(
+        {
+            "a": np.ones(5),
+            "patient_id": range(5),
+            "city": ["x"] * 5,
+            "when": pd.Timestamp("2020-01-01"),
+            "uuid": ["y"] * 5,
+        }
+    )
+    for given in (table, dpgep.scan(pa.Table.from_pandas(table))):
+        with pytest.raises(TypeError, match=r"'city' .*, 'when' .* are not numeric, 'patient_id', 'uuid' seem"):
+            dpgep.pca(given)
+    with pytest.raises(
+        ValueError, match="columns 'patient_id', 'uuid' seem to identify people or rows: leave them out"
+    ):
+        dpgep.pca(table[["a", "patient_id", "uuid"]])
+
+
+LONG = {name: name * 150 for name in "abc"}
+MISTAKES: dict[str, Any] = {
+    "other columns": lambda table, found: found.transform(table.rename(columns=LONG)),
+    "no such column": lambda table, found: dpgep.pca(dpgep.scan(table.rename(columns=LONG))[["a" * 149]]),
+    "twice": lambda table, found: dpgep.pca(dpgep.scan(table.rename(columns=LONG))[["a" * 150] * 2]),
+    "text": lambda table, found: dpgep.pca(table.rename(columns=LONG).astype(str)),
+    "dates": lambda table, found: dpgep.pca(table.rename(columns=LONG).astype("datetime64[ns]")),
+    "ids": lambda table, found: dpgep.pca(table.rename(columns={name: name * 150 + "_id" for name in "abc"})),
+    "ids and text": lambda table, found: dpgep.pca(table.rename(columns=LONG | {"a": "a" * 150 + "_id"}).astype(str)),
+    "ranges": lambda table, found: dpgep.pca(table, preprocessing=dpgep.AutoPreprocessing(ranges={"a" * 150: (0, 1)})),
+    "a question": lambda table, found: found.release.pca(["a" * 150]),
+    "categories": lambda table, found: dpgep.scan(table.rename(columns=LONG), categories={"a" * 150: []}),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_messages_are_short_whatever_the_names_are(mistake: str) -> None:
+    table = pd.DataFrame(np.random.default_rng(0).standard_normal((500, 3)), columns=list("abc"))
+    found = dpgep.solve(dpgep.pca(table, bound=3.0), epsilon=10.0, delta=1e-6, n_components=1)
+    with pytest.raises((TypeError, ValueError)) as caught:
+        MISTAKES[mistake](table, found)
+    assert len(str(caught.value)) <= 200
+    assert "aaa" in str(caught.value)
+
+
 def test_without_the_column_it_runs() -> None:
     assert dpgep.solve(
         dpgep.pca(_table().drop(columns="patient_id"), bound=5.0), mu=10.0, n_components=1

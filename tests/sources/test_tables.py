@@ -253,7 +253,7 @@ def test_text_and_dates_are_refused_by_name_before_anything_is_read(make: Any, t
     with pytest.raises(
         TypeError,
         match=r"column 'colour' \(.+\) is not numeric: select numeric columns, "
-        r"or (declare the categories of text|make numbers of the others by dpgep.scan\(..., dates=)",
+        r"or (declare the categories of text|read others by dpgep.scan\(..., dates=)",
     ):
         dpgep.pca(make(frame(), tmp_path), bound=1.0)
 

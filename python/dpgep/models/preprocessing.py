@@ -26,7 +26,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import Positive, Share, check_fields, require_share, whole_number
+from dpgep._checks import Positive, Share, check_fields, quoted, require_share, whole_number
 from dpgep._show import Shown
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
@@ -106,7 +106,7 @@ def _column(column: object, n_columns: int, numbers: Mapping[str, int]) -> int:
     number = numbers.get(column) if isinstance(column, str) else whole_number(column)
     if number is None or not 0 <= number < n_columns:
         known = ", ".join(map(repr, list(numbers)[:20])) or f"0 to {n_columns - 1}"
-        raise ValueError(f"ranges are of columns {known}, not of {column!r}")
+        raise ValueError(f"ranges are of columns {known}, not of {quoted(column)}")
     return number
 
 
@@ -116,7 +116,9 @@ def _range(column: object, ends: tuple[float, float]) -> tuple[float, float]:
     except (TypeError, ValueError):
         low = high = math.nan
     if not max(abs(low), abs(high)) <= _LARGEST or high - low < 1 / _LARGEST:
-        raise ValueError(f"the range of column {column!r} must be (low, high), finite and ascending, got {ends!r}")
+        raise ValueError(
+            f"the range of column {quoted(column)} must be (low, high), finite and ascending, got {ends!r}"
+        )
     return low, high
 
 

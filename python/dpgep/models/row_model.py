@@ -65,6 +65,8 @@ class RowModel(Model):
     indicators: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(getattr(self, "name", None), str):
+            raise TypeError(f'{type(self).__name__} has no name: its class needs one, as in name = "within-pca"')
         if not getattr(self, "center", True):
             object.__setattr__(self, "traits", _uncentred(self.traits))
         a, b = self.traits.a, self.traits.b

@@ -89,7 +89,7 @@ class LinearClassifier:
             f"LinearClassifier of {len(self.classes)} classes in {self.weights.shape[1]} features",
             f"  privacy      {self.privacy}",
             f"  ridge        {self.regularization:.3g}",
-            f"  classes      {listed(self.classes)}",
+            f"  classes      {listed(self.classes, math.inf)}",
         ]
         drowned = [label for label, shown in zip(self.classes, self.shown, strict=True) if not shown]
         if drowned:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import did_you_mean, require_flag, whole_number
+from dpgep._checks import did_you_mean, quoted, require_flag, whole_number
 from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
@@ -430,10 +430,10 @@ def number_of(column: Hashable, names: Names, n_columns: int) -> int:
     if number is None or not 0 <= number < n_columns:
         known = f"0 to {n_columns - 1}" if names is None else listed(names)
         raise ValueError(
-            f"there is no column {column!r}{did_you_mean(column, names or ())}: the released columns are {known}"
+            f"there is no column {quoted(column)}{did_you_mean(column, names or ())}: the released columns are {known}"
         )
     if names is not None and isinstance(column, str) and names.count(column) > 1:
-        raise ValueError(f"both views have a column {column!r}: give its number")
+        raise ValueError(f"both views have a column {quoted(column)}: give its number")
     return number
 
 

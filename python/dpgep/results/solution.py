@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, overload
@@ -28,6 +29,7 @@ from dpgep.models.row_model import RowModel, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, solved, warn_of_clipping
 from dpgep.serialization import NOT_STORED, Format
+from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed
 from dpgep.sources.tables import table_matrix
@@ -294,7 +296,7 @@ class Solution:
             f"  noise level  {d.noise_level:.3g}{regularization}",
         ]
         if self.feature_names is not None and len(self.support) < self.model.n_features:
-            lines.append(f"  support      {listed(self.support)}")
+            lines.append(f"  support      {listed(self.support, math.inf)}")
         if self._may_gain_from_clipping():
             lines.append('  note         method="clipped-power" may have several times less error; "auto" tries it')
         lines += d.table(self.eigenvalues)
@@ -356,6 +358,11 @@ def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str
 
     Raises ValueError for columns of other names, or another number of them.
     """
+    if isinstance(values, (Scan, Selection)):
+        raise TypeError(
+            f"{name} must be an array or a table in memory, got a scan: apply this to its batches, "
+            "for (rows,) in scan.read(scan)"
+        )
     check_same(column_names(values), names, name)
     array = values.compute() if is_dask_frame(values) else values
     array = table_matrix(array) if is_table(array) else array

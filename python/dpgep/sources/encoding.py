@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import quoted
 from dpgep.sources.kinds import is_arrow_array, is_categorical, is_instance
 from dpgep.sources.names import EncodedNames, as_text, missing
 
@@ -25,7 +26,7 @@ Categories = Mapping[Hashable, Declared]
 BOOLEANS: Declared = (False, True)
 
 # How to declare the categories of a column.
-DECLARE = "as pandas.CategoricalDtype([...]), polars.Enum([...]), or dpgep.scan(..., categories={column: [...]})"
+DECLARE = "as pandas.CategoricalDtype or scan(..., categories={column: [...]})"
 # Indicator columns are dense: beyond this many categories of a column they take more memory than sparse rows.
 _MOST = 1000
 _DAY_ZERO, _DAY = np.datetime64("1970-01-01"), np.timedelta64(1, "D")
@@ -80,7 +81,7 @@ def require_of_type(name: Hashable, kind: Any, values: Sequence[Any]) -> None:
     if not is_text and not found.startswith(("bool", "int", "uint", "float", "double", "date", "timestamp")):
         return
     if any(isinstance(value, str) != is_text for value in values):
-        raise TypeError(f"column {name!r} ({found}) does not hold the values that are declared: {list(values)!r}")
+        raise TypeError(f"column {quoted(name)} ({found}) does not hold the values that are declared: {list(values)!r}")
 
 
 def require_exact_in_floats(what: str, values: Sequence[Any] | np.ndarray[Any, Any]) -> None:
@@ -167,10 +168,10 @@ class Encoding:
             raise TypeError(f'categories must be a mapping such as {{"colour": ["red", "green"]}}, got {categories!r}')
         for name, values in categories.items():
             if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
-                raise TypeError(f"categories of {name!r} must be a list, got {values!r}")
+                raise TypeError(f"categories of {quoted(name)} must be a list, got {values!r}")
             if len(values) == 0:
-                raise ValueError(f"categories of {name!r} are empty: list at least one")
-            require_exact_in_floats(f"categories of {name!r}", values)
+                raise ValueError(f"categories of {quoted(name)} are empty: list at least one")
+            require_exact_in_floats(f"categories of {quoted(name)}", values)
         return cls({name: tuple(map(_plain, values)) for name, values in categories.items()}, frozenset(dates))
 
     @cached_property
@@ -185,11 +186,11 @@ class Encoding:
                 raise missing(name, columns)
         for name in self.dates:
             if name in self.categories:
-                raise ValueError(f"column {name!r} is to be a date and to have categories: choose one")
+                raise ValueError(f"column {quoted(name)} is to be a date and to have categories: choose one")
             kind = types.get(name)
             if kind is not None and not is_date_type(kind):
                 raise TypeError(
-                    f"column {name!r} ({kind}) holds no dates: text is read as one if written as 2024-03-31"
+                    f"column {quoted(name)} ({kind}) holds no dates: text is read as one if written as 2024-03-31"
                 )
         for name, values in self.categories.items():
             require_of_type(name, types.get(name), values)
@@ -215,13 +216,13 @@ class Encoding:
         declared = self.categories.get(name)
         if declared == ():
             raise TypeError(
-                f"column {name!r} is categorical, but its type declares no categories, or collects them from the data, "
-                f"which would reveal them: declare them, {DECLARE}"
+                f"column {quoted(name)} is categorical, but its type declares no categories, or collects them from the "
+                f"data, which would reveal them: declare them, {DECLARE}"
             )
         if declared is not None and len(declared) > _MOST:
             raise ValueError(
-                f"column {name!r} has {len(declared)} categories, of at most {_MOST}: group them, or pass a sparse "
-                "matrix of indicators"
+                f"column {quoted(name)} has {len(declared)} categories, of at most {_MOST}: group them, or pass a "
+                "sparse matrix of indicators"
             )
 
     def numbers(self, name: Hashable, values: NDArray[Any]) -> list[NDArray[Any]]:
@@ -241,7 +242,9 @@ def indicators(values: NDArray[Any], declared: Declared) -> NDArray[np.uint8]:
 def days(values: NDArray[Any], name: object) -> NDArray[np.float64]:
     """Days since 1970-01-01, fractions for hours; NaN where there is no date."""
     if values.dtype.kind != "M":
-        raise TypeError(f"column {name!r} holds no dates without a time zone that NumPy knows: convert it to numbers")
+        raise TypeError(
+            f"column {quoted(name)} holds no dates without a time zone that NumPy knows: convert it to numbers"
+        )
     return np.asarray((values - _DAY_ZERO) / _DAY, dtype=np.float64)
 
 

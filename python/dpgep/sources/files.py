@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgep._checks import quoted
 from dpgep.errors import DataError
 from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.batches import BATCH_BYTES
@@ -106,12 +107,14 @@ class CsvFiles(ArrowTable):
         if column and "conversion error" in message and file is None:
             field = self.schema.field(int(column[1]))
             if str(field.type) == "string":
-                return DataError(f"column {field.name!r} of {where} holds text that is not in UTF-8: {_SAVE_AS_UTF8}")
+                return DataError(
+                    f"column {quoted(field.name)} of {where} holds text that is not in UTF-8: {_SAVE_AS_UTF8}"
+                )
             kind = "number" if str(field.type) == "double" else str(field.type)
             advice = "declare the categories of text" if kind == "number" else "leave the column out"
             return DataError(
-                f"column {field.name!r} holds a value that is no {kind}, unlike the first megabyte of {where}: correct "
-                f"the file, or {advice}"
+                f"column {quoted(field.name)} holds a value that is no {kind}, unlike the first megabyte of {where}: "
+                f"correct the file, or {advice}"
             )
         if "Expected" in message and "columns" in message:
             return DataError(f"a row of {where} has more or fewer values than there are names: correct the file")
@@ -188,8 +191,8 @@ class TableFiles(ArrowTable):
                     expected, found = self.schema.field(name).type, schema.field(name).type
                     if found != expected and _values_of(found) not in (_values_of(expected), "nothing"):
                         raise TypeError(
-                            f"column {name!r} is {expected} in the first file and {found} in another: use one type in "
-                            "all files"
+                            f"column {quoted(name)} is {expected} in the first file and {found} in another: use one "
+                            "type in all files"
                         )
                 for batch in batches(stored, rows):
                     yield self._completed(batch, names, keys)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
+from dpgep._checks import quoted
 from dpgep.sources.encoding import is_date_type
 from dpgep.sources.names import Key, missing
 from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
@@ -61,8 +62,8 @@ class Filtered(ArrowTable):
         self._needed = _columns_of(self._expression(self.schema), self.schema)
         for name in () if isinstance(condition, str) else source.found_types.intersection(self._needed):
             raise ValueError(  # does not name the type, which one person may have decided
-                f"column {name!r} was inferred not to be numeric from the first megabyte, possibly from one person's "
-                "value: write the filter as text instead of an expression of pyarrow"
+                f"column {quoted(name)} was inferred not to be numeric from the first megabyte, possibly from one "
+                "person's value: write the filter as text instead of an expression of pyarrow"
             )
 
     def needed(self, keys: Sequence[Key]) -> list[Hashable]:
@@ -193,7 +194,9 @@ class _Parser:
         if column is None:
             raise _not_allowed(node)
         if column.holds != "true or false":
-            raise ValueError(f"the filter takes column {column.name!r} for true or false, but it holds {column.holds}")
+            raise ValueError(
+                f"the filter takes column {quoted(column.name)} for true or false, but it holds {column.holds}"
+            )
         return column.values
 
     def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> Any:
@@ -258,7 +261,8 @@ class _Parser:
             return self._date(value, column)
         if (column.holds, type(value)) not in (("text", str), ("true or false", bool)):
             raise ValueError(
-                f"the filter compares column {column.name!r}, which holds {column.holds}, with {ast.unparse(node)}"
+                f"the filter compares column {quoted(column.name)}, which holds {column.holds}, with "
+                f"{ast.unparse(node)}"
             )
         if column.holds == "text" and _is_date(value):  # beside dates it would mean something else
             self._require_declared(column)
@@ -268,8 +272,8 @@ class _Parser:
         for name in (column.name for column in columns):
             if name in self._found_text:
                 raise ValueError(
-                    f"column {name!r} was inferred to be text from the first megabyte, possibly from one person's "
-                    f"value: declare categories={{{name!r}: [...]}}, or compare it by == or in alone"
+                    f"column {quoted(name)} was inferred to be text from the first megabyte, possibly from one "
+                    f"person's value: declare categories={{{name!r}: [...]}}, or compare it by == or in alone"
                 )
 
     def _date(self, text: str, column: _Column) -> Any:
@@ -279,8 +283,8 @@ class _Parser:
             return self._pa.scalar(datetime.datetime.fromisoformat(text), column.type)
         except (ValueError, OverflowError):
             raise ValueError(
-                f"the filter compares dates of column {column.name!r} with {text!r}: write 2024-03-31, or a time of "
-                "whole microseconds"
+                f"the filter compares dates of column {quoted(column.name)} with {text!r}: write 2024-03-31, or a time "
+                "of whole microseconds"
             ) from None
 
 
@@ -295,15 +299,17 @@ def _holds(name: str, kind: Any) -> str:
         return "text"
     if is_date_type(kind):
         return "dates"
-    raise ValueError(f"column {name!r} ({kind}) cannot be in a filter: it holds no numbers, text, dates or booleans")
+    raise ValueError(
+        f"column {quoted(name)} ({kind}) cannot be in a filter: it holds no numbers, text, dates or booleans"
+    )
 
 
 def _alike(column: _Column, other: _Column) -> tuple[Any, Any]:
     """Two columns that are compared, in types whose comparison cannot fail."""
     if column.holds != other.holds:
         raise ValueError(
-            f"the filter compares column {column.name!r}, which holds {column.holds}, with {other.name!r}, which holds "
-            f"{other.holds}"
+            f"the filter compares column {quoted(column.name)}, which holds {column.holds}, with "
+            f"{quoted(other.name)}, which holds {other.holds}"
         )
     types, kinds = pyarrow().types, {column.type, other.type}
     # whether pyarrow compares numbers of these types as they are, whatever they are

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
-from dpgep._checks import did_you_mean
+from dpgep._checks import did_you_mean, quoted
 
 # None: nobody has named them, as those of an array.
 Names: TypeAlias = tuple[str, ...] | None
@@ -14,7 +15,8 @@ Names: TypeAlias = tuple[str, ...] | None
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
 Key: TypeAlias = Hashable | slice | None
 
-_LISTED = 20
+# Names in a list at most, and about how many characters they have together.
+_LISTED, _WIDTH = 20, 80
 
 # Words of a name: runs of capitals, words with or without a capital. Glued to "id" they are listed, as in "patientid".
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -35,7 +37,7 @@ def as_text(columns: Iterable[Hashable]) -> tuple[str, ...]:
     names = tuple(map(str, columns))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"several columns are named {twice!r}: rename them")
+        raise ValueError(f"several columns are named {quoted(twice)}: rename them")
     return names
 
 
@@ -47,23 +49,27 @@ def identifies(name: str) -> bool:
 
 def require_features(names: Names) -> None:
     """Raise ValueError where a column holds ids: as a feature it would publish them, and order people by nothing."""
-    for name in names or ():
-        if identifies(name):
-            raise ValueError(
-                f"column {name!r} seems to identify people or rows, and is no feature: leave it out, or rename it if "
-                "it is a measurement. Where people have several rows, it says whose they are: pass its name as person="
-            )
+    found = [name for name in names or () if identifies(name)]
+    if found:
+        one = len(found) == 1
+        which = f"column {quoted(found[0])} seems" if one else f"columns {listed(found, 40)} seem"
+        no, it = (", and is no feature", "it") if one else ("", "them")
+        raise ValueError(
+            f"{which} to identify people or rows{no}: leave {it} out, or rename a measurement. Where people have "
+            "several rows, pass its name as person="
+        )
 
 
-def listed(names: Sequence[object]) -> str:
+def listed(names: Sequence[object], width: float = _WIDTH) -> str:
     """The names in quotes, of many the first."""
-    return first_of([repr(name) for name in names])
+    return first_of([quoted(name) for name in names], width)
 
 
-def first_of(texts: Sequence[str]) -> str:
-    """All texts, or the first of many."""
-    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
-    return ", ".join(texts[:_LISTED]) + more
+def first_of(texts: Sequence[str], width: float = _WIDTH) -> str:
+    """All texts, or the first of many: with about this many characters."""
+    ends = accumulate(len(text) + 2 for text in texts[:_LISTED])
+    shown = max(sum(end <= width for end in ends), 1)
+    return ", ".join(texts[:shown]) + (f" and {len(texts) - shown} more" if len(texts) > shown else "")
 
 
 def check_same(found: Names, expected: Names, what: str) -> None:
@@ -76,8 +82,9 @@ def check_same(found: Names, expected: Names, what: str) -> None:
     )
     if not lacking and not unknown:
         raise ValueError(f"the columns of {what} are in another order: they must be {listed(expected)}")
-    differences = [f"lacks {listed(lacking)}"] * bool(lacking) + [f"has {listed(unknown)} besides"] * bool(unknown)
-    raise ValueError(f"{what} {' and '.join(differences)}: its columns must be {listed(expected)}")
+    differences = [f"lacks {listed(lacking, 40)}"] * bool(lacking)
+    differences += [f"has {listed(unknown, 40)} besides"] * bool(unknown)
+    raise ValueError(f"{what} {' and '.join(differences)}: its columns must be {listed(expected, 40)}")
 
 
 def one_of(key: Key) -> Key:
@@ -88,7 +95,7 @@ def one_of(key: Key) -> Key:
 def missing(name: object, known: Iterable[object], what: str = "column") -> ValueError:
     """The error for a name that a source does not have."""
     available = list(known)
-    return ValueError(f"no {what} {name!r}{did_you_mean(name, available)}; available: {listed(available)}")
+    return ValueError(f"no {what} {quoted(name)}{did_you_mean(name, available)}; available: {listed(available)}")
 
 
 def as_names(key: Key, known: Sequence[Hashable], what: str = "column") -> tuple[Hashable, ...] | None:
@@ -110,4 +117,4 @@ def check_names(names: tuple[Hashable, ...]) -> None:
         raise ValueError("no columns selected: name at least one")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"column {twice!r} is selected twice")
+        raise ValueError(f"column {quoted(twice)} is selected twice")

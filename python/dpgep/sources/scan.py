@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -390,7 +391,7 @@ class Scan:
         """What is public about the source; not how many rows there are."""
         columns, often = self.source.columns, "read any number of times" if self.repeatable else "read once"
         what = f"{self.source.kind}s"
-        names = [] if columns is None else [(what.capitalize(), f"{len(columns)} {what}: {listed(columns)}")]
+        names = [] if columns is None else [(what.capitalize(), f"{len(columns)} {what}: {listed(columns, math.inf)}")]
         return [*names, ("Passes", f"{often}, {self.passes} so far")]
 
     def read(self, *selections: Selection | Scan, apart: bool = False) -> Iterator[tuple[Any, ...]]:

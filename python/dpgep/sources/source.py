@@ -12,10 +12,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from dpgep._checks import quoted
 from dpgep.errors import DataError
 from dpgep.sources.batches import Columns, Part, Pieces
 from dpgep.sources.encoding import DECLARE, Declared, Encoding, declared_by
-from dpgep.sources.names import Key, Names, as_names, missing, one_of
+from dpgep.sources.names import (
+    Key,
+    Names,
+    as_names,
+    first_of,
+    identifies,
+    listed,
+    missing,
+    one_of,
+    require_features,
+)
 
 
 class Source(ABC):
@@ -94,8 +105,10 @@ class Table(Source):
         plain = [name for name in names if name not in self.encoding.columns]
         for name in plain:
             if self.list_size(name) is not None:
-                raise ValueError(f"{self.kind} {name!r} is a matrix: select it separately, source[{name!r}]")
-        require_numeric(self.not_numeric(plain))
+                raise ValueError(
+                    f"{self.kind} {quoted(name)} is a matrix: select it separately, source[{quoted(name)}]"
+                )
+        require_numeric(self.not_numeric(plain), plain)
         return len(self.encoding.names(names)) if self.encoding.columns else len(names)
 
     def declared(self, key: Key) -> Declared | None:
@@ -152,14 +165,27 @@ class Table(Source):
         """A numeric column of some rows, without a copy where nothing is missing; what is missing as NaN."""
 
 
-def require_numeric(others: Sequence[tuple[object, Any]]) -> None:
-    """Raise TypeError if there are columns that hold no numbers: with their names and types, which are public."""
+def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashable] = ()) -> None:
+    """Raise TypeError if there are columns that hold no numbers: with their names and types, which are public.
+
+    Columns among ``names`` that seem to hold ids are named in the same message.
+    """
     if others:
-        shown = ", ".join(f"{name!r} ({kind})" for name, kind in others[:8]) + ", ..." * (len(others) > 8)
-        are = f"columns {shown} are" if len(others) > 1 else f"column {shown} is"
+        ids = tuple(name for name in names if isinstance(name, str) and identifies(name))
+        text = [(name, kind) for name, kind in others if name not in ids]
+        if not text:
+            require_features(ids)
+        shown = first_of([f"{quoted(name)} ({kind})" for name, kind in text], 50)
+        are = f"columns {shown} are" if len(text) > 1 else f"column {shown} is"
+        if ids:
+            seem = "seem" if len(ids) > 1 else "seems"
+            raise TypeError(
+                f"{are} not numeric, {listed(ids, 30)} {seem} to identify people or rows: select others, or "
+                "declare dates and categories in dpgep.scan"
+            )
         if any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others):
             raise TypeError(
-                f"{are} not numeric: select numeric columns, or make numbers of the others by dpgep.scan(..., "
+                f"{are} not numeric: select numeric columns, or read others by dpgep.scan(..., "
                 "dates=[column], categories={column: [...]})"
             )
         raise TypeError(f"{are} not numeric: select numeric columns, or declare the categories of text, {DECLARE}")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import quoted
 from dpgep._optional import import_extra
 from dpgep.sources import kinds
 from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, read_ahead, rows_at_a_time
@@ -58,7 +59,7 @@ class Frame(Table):
         columns = self._frame.columns
         if not columns.is_unique:
             twice = columns[columns.duplicated()][0]
-            raise ValueError(f"the data frame has several columns named {twice!r}: rename them")
+            raise ValueError(f"the data frame has several columns named {quoted(twice)}: rename them")
         return super().width(key)
 
     def not_numeric(self, names: Sequence[Hashable]) -> list[tuple[Hashable, Any]]:
@@ -291,7 +292,7 @@ def _vector_or_matrix(column: Any) -> Part:
 
 
 def _converted(column: Any, kind: Any, name: object, convert: Callable[[Any], T]) -> T:
-    with messages_withheld(f"column {name!r} of type {kind}"):
+    with messages_withheld(f"column {quoted(name)} of type {kind}"):
         return convert(column)
 
 
@@ -327,7 +328,7 @@ def _list_size(kind: Any, name: object) -> int | None:
         return int(kind.list_size)
     if types.is_nested(kind):
         raise TypeError(
-            f"column {name!r} holds {kind}: only nested columns of fixed-size lists are supported; "
+            f"column {quoted(name)} holds {kind}: only nested columns of fixed-size lists are supported; "
             "cast it to pyarrow.list_(value_type, size)"
         )
     return None
