@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.linalg
 from conftest import Matrix
 
 import dpgep
@@ -94,6 +95,26 @@ def test_components_are_those_of_the_covariance(standardize: bool) -> None:
     np.testing.assert_allclose(solution.eigenvalues, values[::-1], rtol=1e-9)
     found = solution.components * (solution.scale if standardize else 1.0)
     np.testing.assert_allclose(np.abs(np.sum(found * vectors[:, ::-1].T, axis=1)), 1.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("of_release", [False, True])
+@pytest.mark.parametrize("name", ["cca", "pls"])
+def test_models_of_views_are_those_of_the_covariance(name: str, *, of_release: bool) -> None:
+    _, holed = with_holes(1000)
+    holed = holed / UNITS
+    covariance, _ = expected(holed)
+    preprocessing = given(holed, 1e4, scaled=False)
+    if of_release:
+        release = dpgep.release(holed, preprocessing=preprocessing, epsilon=math.inf)
+        solution = getattr(release, name)([0, 1], [2, 3, 4])
+    else:
+        problem = getattr(dpgep, name)(holed[:, :2], holed[:, 2:], preprocessing=preprocessing)
+        solution = dpgep.solve(problem, epsilon=math.inf)
+    a, b = covariance.copy(), covariance.copy()
+    for view, other in ((slice(0, 2), slice(2, D)), (slice(2, D), slice(0, 2))):
+        a[view, view], b[view, other] = 0.0, 0.0
+    values = scipy.linalg.eigh(a, b if name == "cca" else None, eigvals_only=True)
+    np.testing.assert_allclose(solution.eigenvalues, values[:-3:-1], rtol=1e-9)
 
 
 def test_what_is_not_positive_semidefinite_is_projected() -> None:
@@ -190,6 +211,28 @@ def test_expected_errors_are_measured(standardize: bool, share: float) -> None:
     found = [solved(epsilon=1.0, delta=1e-6, seed=seed) for seed in range(40)]
     measured = np.mean([1 - (exact @ component) ** 2 for component, _ in found])
     ratio = measured / np.mean([stated for _, stated in found])
+    assert 0.4 < ratio < 2.5, ratio
+
+
+@pytest.mark.parametrize("name", ["cca", "pls"])
+def test_expected_errors_of_views_are_measured(name: str) -> None:
+    """As above, in the norm of B."""
+    _, holed = with_holes(20_000, 0.3)
+    holed = holed / UNITS * (1.0 if name == "cca" else [3.0, 2.0, 1.0, 1.0, 1.0])
+    preprocessing = given(holed, 5.0 if name == "cca" else 12.0, scaled=name == "cca")
+    problem = getattr(dpgep, name)(holed[:, :2], holed[:, 2:], preprocessing=preprocessing)
+    exact = dpgep.solve(problem, epsilon=math.inf, n_components=1).components[0]
+    norm, _ = expected(holed)
+    norm[:2, 2:], norm[2:, :2] = 0.0, 0.0
+    norm = norm if name == "cca" else np.eye(D)
+    measured, stated = [], []
+    for seed in range(40):
+        solution = dpgep.solve(problem, epsilon=4.0, delta=1e-6, n_components=1, seed=seed)
+        found = solution.components[0]
+        squared = (exact @ norm @ found) ** 2 / ((exact @ norm @ exact) * (found @ norm @ found))
+        measured.append(1 - squared)
+        stated.append(solution.diagnostics.expected_error[0])
+    ratio = np.mean(measured) / np.mean(stated)
     assert 0.4 < ratio < 2.5, ratio
 
 
@@ -318,19 +361,17 @@ def test_solutions_are_stored_and_their_release_answers_more() -> None:
 
 LABELS = np.arange(1000) % 2
 REFUSED: dict[str, Any] = {
-    "cca": lambda x: dpgep.cca(x[:, :2], x[:, 2:], **BOUGHT),
     "fda": lambda x: dpgep.fda(x, LABELS, classes=[0, 1], **BOUGHT),
     "sir": lambda x: dpgep.sir(x, LABELS, slices=2, y_range=(0, 1), **BOUGHT),
     "pca without center": lambda x: dpgep.pca(x, center=False, **BOUGHT),
     "release of groups": lambda x: dpgep.release(x, labels=LABELS, classes=[0, 1], mu=1.0, **BOUGHT),
     "moments": lambda x: dpgep.Moments(dpgep.models.FdaModel(D, (0, 1)), preprocessing=given(x)),
-    "questions of views": lambda x: dpgep.release(x, mu=1.0, seed=0, **BOUGHT).cca([0], [1]),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_models_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match='missing="pairwise" serves pca'):
+    with pytest.raises(ValueError, match='missing="pairwise" serves models of centred rows without groups'):
         REFUSED[name](with_holes(1000)[1])
 
 
@@ -353,3 +394,8 @@ def test_a_map_of_columns_is_of_no_pairs() -> None:
         Preprocessing(1.0, linear=np.eye(2), missing=True, pairwise=True)
     with pytest.raises(ValueError, match="missing values"):
         Preprocessing(1.0, pairwise=True)
+    with pytest.raises(ValueError, match="about pairs"):
+        AutoPreprocessing(missing="pairwise", precondition="full")
+    x = with_holes(20_000)[1]
+    bought = dpgep.solve(dpgep.cca(x[:, :2], x[:, 2:], **BOUGHT), mu=20.0, n_components=1)
+    assert bought.preprocessing.linear is None

@@ -153,6 +153,8 @@ class _Estimator:
         covariance has to be known to a part of it.
         """
         n, asked = self._stages.n, self._auto.precondition
+        if precondition == "full" and is_pairwise(self._auto):  # a mixture of columns would be absent with any of them
+            return False
         if math.isinf(self._stages.mu) and asked == "auto":
             return precondition == "columns"
         if asked != "auto":

@@ -332,7 +332,8 @@ def symmetric_form_variance(left: Any, right: Matrix, profile: Matrix | float = 
     if isinstance(profile, np.ndarray):
         left = left.toarray() if hasattr(left, "toarray") else left
         mixed = [np.sum(left * v[:, None] * (profile @ (left * v[:, None])), axis=0) for v in right.T]
-        return np.asarray(((right**2).T @ profile @ left**2 + np.reshape(mixed, (right.shape[1], -1))) / 2)
+        doubled = (right**2).T @ profile @ left**2 + np.reshape(mixed, (right.shape[1], -1))
+        return np.asarray(np.maximum(doubled, 0.0) / 2)  # rounding may leave less than none
     return np.asarray((np.outer(squares(right), squares(left)) + (right.T @ left) ** 2) / 2)
 
 
@@ -370,6 +371,15 @@ def block_form_variance(
     variance s^2/2), then the sums of each view. The noise of n itself (add-remove) is of smaller order and left out.
     """
     weight = np.broadcast_to(within, right.shape[1])[:, None]
+    if isinstance(released.profile, np.ndarray):  # such moments have a mean without noise
+        weights = np.ones((right.shape[1], *released.profile.shape))
+        for view in views:
+            weights[:, view, view] = weight[:, :, None]
+        each = (
+            symmetric_form_variance(left, v[:, None], released.profile * w**2)
+            for v, w in zip(right.T, weights, strict=True)
+        )
+        return np.asarray(released.noise.second**2 * np.concatenate([*each]))
     parts = [(left[view], right[view]) for view in views]
     variance = weight**2 * sum(symmetric_form_variance(u, v) for u, v in parts)
     for (ux, vx), (uy, vy) in combinations(parts, 2):

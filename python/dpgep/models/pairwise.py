@@ -57,15 +57,14 @@ def part_of_values(n_columns: int) -> float:
 
 def require_pairs(model: Model) -> None:
     """Raise ValueError for a model that pairs of columns do not serve."""
-    traits, grouping = model.traits, getattr(model, "grouping", None)
-    serves = traits.a is None or traits.is_covariance or traits.standardized
-    if not serves or not traits.shift_free or grouping is not None or model.view_sizes:
-        what = "with groups" if grouping is not None else "" if traits.shift_free else "without center"
+    grouped = getattr(model, "grouping", None) is not None
+    if grouped or not model.traits.shift_free:
         raise ValueError(
-            f'missing="pairwise" serves pca, standardized or not, and releases of a table without groups, not '
-            f"{model.name} {what}".rstrip()
-            + ': use missing="center"'
+            f'missing="pairwise" serves models of centred rows without groups, not {model.name} '
+            f'{"with groups" if grouped else "without center"}: use missing="center"'
         )
+    if not type(model).noisy.__module__.startswith("dpgep."):
+        raise ValueError(f'missing="pairwise" does not serve {model.name}, which has a pencil of its own')
 
 
 def require_no_pairs(moments: Any, what: str) -> None:

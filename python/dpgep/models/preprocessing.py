@@ -61,9 +61,9 @@ class AutoPreprocessing:
         neither. "auto": "columns" where n mu is at least d^1.5, and "full" where `dpgep.solve` is asked for a solution
         in all columns and n mu is at least 50 d^1.5.
     missing : "error"; "center": an absent value (NaN) counts as the location of its column, or as 0 where columns get
-        none; or "pairwise", for `pca` and releases of a table without groups: covariances of two columns are those of
-        the people who have both. That holds more noise, and "center" draws correlations towards zero. Each column's
-        location and scale are those of the values that are there.
+        none; or "pairwise", where there are no groups: covariances of two columns are those of the people who have
+        both. That holds more noise, and "center" draws correlations towards zero. Each column's location and scale are
+        those of the values that are there.
     """
 
     ranges: Mapping[str | int, tuple[float, float]] = field(default_factory=dict)
@@ -76,6 +76,8 @@ class AutoPreprocessing:
         check_fields(self)
         if self.quantile not in (None, 1):
             require_share("quantile", self.quantile)
+        if self.missing == "pairwise" and self.precondition == "full":
+            raise ValueError('precondition="full" mixes columns, and missing="pairwise" is about pairs: use "columns"')
 
     def for_columns(self, n_columns: int, names: Sequence[str] | None) -> AutoPreprocessing:
         """The same with the numbers of columns for their names. Raises ValueError for ranges of others, or none."""

@@ -123,7 +123,8 @@ def reduced(noisy: Any, redundant: Redundancy | None) -> Reduced | None:
     first = np.concatenate([view.start + np.arange(size) for view, size in zip(model.views, widths, strict=True)])
     smaller = model.restricted(first)
     second, sums = basis.T @ released.second @ basis, basis.T @ released.sums
-    moments = replace(released, second=(second + second.T) / 2, sums=sums, clipping=None)  # that is known of columns
+    # clipping and pairs are known of columns
+    moments = replace(released, second=(second + second.T) / 2, sums=sums, clipping=None, pairs=None)
     return Reduced(replace(noisy, model=smaller, released=moments), basis, found.names)
 
 

@@ -155,10 +155,11 @@ class Solution:
             For a solution that does not come from one released matrix of at most 200 features, or of sparse components.
         """
         require_law(level, rows)
+        if self._moments is not None:
+            require_no_pairs(self._moments, "intervals of components")
         noisy, preprocessing = self._small_pencil("intervals", whole=True)
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
-        require_no_pairs(noisy.released, "intervals of components")
         warn_of_clipping(noisy.released.clipping, self.feature_names)
         found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
         if preprocessing is None or noisy.model.traits.scale_free:
