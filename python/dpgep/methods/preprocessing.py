@@ -84,7 +84,7 @@ def prepare(
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
     estimator = _Estimator(stages, auto, shares, model, grouped=grouped, least_cut=least_cut)
     found = estimator.preprocessing(model, shifted=shifted, mixed=mixed)
-    return replace(found, pairwise=is_pairwise(auto))
+    return replace(found, pairwise=True) if is_pairwise(auto) else found
 
 
 def location_and_scale(stages: Stages, auto: AutoPreprocessing, model: Model) -> Preprocessing:

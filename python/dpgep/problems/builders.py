@@ -483,7 +483,7 @@ def _built(
     person: Any,
 ) -> MomentProblem:
     """The problem of the model that ``make`` makes of the views, for rows of the same people and their groups."""
-    views, ids = split_off(views, person)
+    views, ids = (views, None) if person is None else split_off(views, person)
     found = [opened(view, label, adjacency) for view, label in zip(views, view_labels(len(views)), strict=True)]
     return moment_problem(
         make(*found),

@@ -146,7 +146,8 @@ class MomentProblem(Problem):
         mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
         mixes = mixes if self.auto is None else self.auto.precondition == "full"
         kind = data.at_hand, data.mapped, data.read_once
-        pairwise = is_pairwise(self.preprocessing if self.auto is None else self.auto)
+        found = self.preprocessing if self.auto is None else self.auto
+        pairwise = found is not None and is_pairwise(found)
         return PublicSide(self.model, self.facts, largest_b, *kind, mixes, self.preprocessing, pairwise)
 
     def keeping_sums(self) -> MomentProblem:
@@ -361,7 +362,7 @@ def moment_problem(
     dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, ids=ids)
     n = check_adjacency(adjacency, dataset.people.n, public_n)
     facts = PublicFacts(adjacency, given, n, several_rows=ids is not None)
-    if is_pairwise(found):
+    if given is None and is_pairwise(found):
         require_pairs(model)
     if isinstance(found, Preprocessing):
         found.require_fits(model)
